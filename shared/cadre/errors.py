@@ -1,0 +1,130 @@
+"""Every error that Cadre raises, split by what the reader of it must do.
+
+CadreError
+├── RetryableError          leave the record un-acked: the bus delivers it again
+│   ├── BusUnavailable      NATS does not answer
+│   └── OutcomeUnknown      an append or publish was sent, its answer was lost
+├── TerminalError           trying again cannot help
+│   ├── UnreadableMessage   malformed JSON, unknown type, wrong field
+│   │   └── NewerSchema     written by a newer Cadre
+│   ├── BlobMissing         a blob reference that the object store does not know
+│   └── TooLarge            a payload over the limit of the bus
+├── Fenced                  somebody else wrote to the journal first: fold again, decide again
+├── SetupError              the process cannot start as configured; its text says what to do
+│   ├── SpecError           a wrong agent spec
+│   ├── PromptError         a wrong prompt file
+│   ├── ToolDefinitionError a function that a model could not use as a tool
+│   ├── SettingError        a wrong environment variable or option
+│   └── StreamDrift         a stream exists with other settings than this version needs
+└── ModelError              a model endpoint's answer that is not an answer
+    ├── ModelUnavailable    for now: wait and try again
+    └── ModelRefused        for good: the request itself is wrong
+
+What a *model* does wrong (bad arguments, unknown tool, no tool call) is no exception: it is an
+observation that the model reads at its next step (`cadre.loop.run.ErrorInfo`).
+"""
+
+from __future__ import annotations
+
+
+class CadreError(Exception):
+    """Base of all errors raised by Cadre."""
+
+
+class RetryableError(CadreError):
+    """Nothing is wrong with the record: deliver it again later."""
+
+
+class BusUnavailable(RetryableError):
+    def __init__(self, doing: str, cause: object) -> None:
+        super().__init__(f"NATS did not answer while {doing}: {cause}")
+
+
+class OutcomeUnknown(RetryableError):
+    def __init__(self, doing: str, cause: object) -> None:
+        super().__init__(f"{doing} was sent but its answer never came: {cause}")
+
+
+class TerminalError(CadreError):
+    """Trying again cannot help."""
+
+
+class UnreadableMessage(TerminalError):
+    pass
+
+
+class NewerSchema(UnreadableMessage):
+    def __init__(self, found: int, known: int) -> None:
+        super().__init__(
+            f"schema version {found} is newer than version {known}, the newest this service reads: upgrade it"
+        )
+        self.found, self.known = found, known
+
+
+class BlobMissing(TerminalError):
+    def __init__(self, ref: str) -> None:
+        super().__init__(f"{ref} is not in the object store: it was removed, or never uploaded")
+        self.ref = ref
+
+
+class TooLarge(TerminalError):
+    def __init__(self, what: str, size: int, limit: int) -> None:
+        super().__init__(f"{what} has {size} bytes, over the limit of {limit}")
+        self.size, self.limit = size, limit
+
+
+class Fenced(CadreError):
+    """The journal has moved on since it was folded."""
+
+
+class SetupError(CadreError):
+    """The process cannot start as configured."""
+
+
+class SpecError(SetupError):
+    pass
+
+
+class PromptError(SetupError):
+    pass
+
+
+class ToolDefinitionError(SetupError):
+    pass
+
+
+class SettingError(SetupError):
+    pass
+
+
+class StreamDrift(SetupError):
+    pass
+
+
+class ModelError(CadreError):
+    """A model endpoint did not give an answer."""
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+
+
+class ModelUnavailable(ModelError):
+    """Worth trying again. `retry_after` is in seconds, None when the endpoint named no time."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+        rate_limited: bool = False,
+    ) -> None:
+        super().__init__(message, status=status)
+        self.retry_after = retry_after
+        self.rate_limited = rate_limited
+
+
+class ModelRefused(ModelError):
+    """The request, its key or its model name is wrong: the same call would fail again."""

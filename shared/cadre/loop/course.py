@@ -1,0 +1,65 @@
+"""The course of a run: how it begins, when it plans, what follows a step, how it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cadre.loop import events as ev
+from cadre.loop.arrivals import Arrival
+from cadre.loop.run import Purpose, Run
+from cadre.messages import ErrorInfo, RunState, Task, Usage
+
+NOTHING = Usage()
+
+
+def begin(run: Run, task: Task, arrival: Arrival) -> list[ev.AnyEvent]:
+    """Accepts the task and thinks for the first time."""
+    first = next_step(run, arrival, 1, interval=arrival.spec.planning_interval)
+    return [accepted(task, arrival), *first]
+
+
+def accepted(task: Task, arrival: Arrival) -> ev.RunAccepted:
+    return ev.RunAccepted(task=task, spec=arrival.spec, history=arrival.history)
+
+
+def next_step(run: Run, arrival: Arrival, number: int, *, interval: int | None) -> list[ev.AnyEvent]:
+    """Begins step `number`, with a plan first when one is due (before steps 1, 1+n, 1+2n …)."""
+    purpose: Purpose = "plan" if interval and (number - 1) % interval == 0 else "act"
+    return begin_model_call(run, arrival, purpose, number)
+
+
+def begin_model_call(
+    run: Run, arrival: Arrival, purpose: Purpose, step: int, *, attempt: int = 1
+) -> list[ev.AnyEvent]:
+    called = ev.ModelCalled(purpose=purpose, step=step, attempt=attempt, cause=arrival.cause)
+    return [*_news_of_the_offer(run, arrival), called]
+
+
+def after_step(
+    run: Run, arrival: Arrival, number: int, *, error: ErrorInfo | None = None
+) -> list[ev.AnyEvent]:
+    """Ends step `number` and begins what comes next: another step, or the answer after the last one."""
+    ended = ev.StepFinished(step=number, error=error)
+    if number >= run.max_steps:
+        return [ended, *begin_model_call(run, arrival, "final", number)]
+    interval = run.spec.planning_interval if run.spec else None
+    return [ended, *next_step(run, arrival, number + 1, interval=interval)]
+
+
+def finished(
+    run: Run, state: RunState, *, output: Any = None, error: ErrorInfo | None = None, usage: Usage = NOTHING
+) -> ev.RunFinished:
+    """`usage` is what the arrival in hand adds to the run's own."""
+    return ev.RunFinished(state=state, output=output, error=error, usage=run.usage + usage, steps=run.step)
+
+
+def _news_of_the_offer(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
+    """What the model may call is journaled when it differs from what the run knows."""
+    offer = arrival.offer
+    if offer.tools == run.tools and offer.members == run.members and offer.missing == run.missing:
+        return []
+    return [
+        ev.OfferChanged(
+            tools=list(offer.tools.values()), members=list(offer.members.values()), missing=offer.missing
+        )
+    ]

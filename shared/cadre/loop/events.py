@@ -1,0 +1,183 @@
+"""What is remembered about a run, for ever: the events of its journal, and the entry that holds them.
+
+Events are facts, in the past tense. Their tags are the event names of the HTTP API as well.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from cadre.loop.run import Purpose, Run, Step
+from cadre.messages import AgentCard, ErrorInfo, RunState, Task, ToolCard, Usage
+from cadre.specs import AgentSpec
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    pass
+
+
+class RunAccepted(Event, frozen=True, tag="run.accepted"):
+    """The task is this run's; it keeps the spec it began with."""
+
+    task: Task
+    spec: AgentSpec
+    history: list[Step] = []
+    """Memory of the run that this one goes on from."""
+
+
+class OfferChanged(Event, frozen=True, tag="offer.changed"):
+    """What the model may call from now on, as the registry had it."""
+
+    tools: list[ToolCard]
+    members: list[AgentCard]
+    missing: list[str] = []
+    """Tools and team members that the spec names and no live service offers."""
+
+
+class ModelCalled(Event, frozen=True, tag="model.called"):
+    """A model call begins. It belongs to the record `cause`, which stays un-acked until the answer is kept."""
+
+    purpose: Purpose
+    step: int
+    attempt: int
+    cause: str
+
+
+class RequestedCall(msgspec.Struct, frozen=True):
+    """A call as the model wrote it; `arguments` is JSON text or, parsed from text, already an object."""
+
+    name: str
+    arguments: str | dict[str, Any]
+
+
+class ModelAnswered(Event, frozen=True, tag="model.answered"):
+    purpose: Purpose
+    step: int
+    attempt: int
+    content: str
+    calls: list[RequestedCall] = []
+    usage: Usage = Usage()
+    model: str = ""
+    finish_reason: str = ""
+    seconds: float = 0.0
+
+
+class ModelDeferred(Event, frozen=True, tag="model.deferred"):
+    """The endpoint cannot answer now. A timer goes off at `until`."""
+
+    step: int
+    attempt: int
+    until: float
+    reason: str
+    status: int | None = None
+    rate_limited: bool = False
+
+
+class ToolCalled(Event, frozen=True, tag="tool.called"):
+    call: str
+    tool: str
+    arguments: dict[str, Any]
+
+
+class DelegateStarted(Event, frozen=True, tag="delegate.started"):
+    """`call` is the id of the child run."""
+
+    call: str
+    member: str
+    task: str
+    additional_args: dict[str, Any] = {}
+
+
+class CallRefused(Event, frozen=True, tag="call.refused"):
+    """A requested call that cannot be made; the model reads why."""
+
+    call: str
+    name: str
+    error: ErrorInfo
+    arguments: dict[str, Any] = {}
+
+
+class ToolAnswered(Event, frozen=True, tag="tool.answered"):
+    call: str
+    tool: str
+    output: Any = None
+    error: ErrorInfo | None = None
+    blob: str | None = None
+    executor: str = ""
+    seconds: float = 0.0
+
+
+class DelegateFinished(Event, frozen=True, tag="delegate.finished"):
+    call: str
+    member: str
+    state: RunState
+    output: Any = None
+    text: str = ""
+    error: ErrorInfo | None = None
+    usage: Usage = Usage()
+    steps: int = 0
+
+
+class StepFinished(Event, frozen=True, tag="step.finished"):
+    step: int
+    error: ErrorInfo | None = None
+
+
+class CancelRequested(Event, frozen=True, tag="cancel.requested"):
+    reason: str = ""
+    sender: str = ""
+
+
+class RecordIgnored(Event, frozen=True, tag="record.ignored"):
+    """A late, unknown or duplicate record: accounted for, and without consequence."""
+
+    kind: str
+    reason: str
+
+
+class RunFinished(Event, frozen=True, tag="run.finished"):
+    state: RunState
+    output: Any = None
+    error: ErrorInfo | None = None
+    usage: Usage = Usage()
+    steps: int = 0
+
+
+AnyEvent = (
+    RunAccepted
+    | OfferChanged
+    | ModelCalled
+    | ModelAnswered
+    | ModelDeferred
+    | ToolCalled
+    | DelegateStarted
+    | CallRefused
+    | ToolAnswered
+    | DelegateFinished
+    | StepFinished
+    | CancelRequested
+    | RecordIgnored
+    | RunFinished
+)
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="entry"):
+    """One append to a journal: everything that one arrival made true."""
+
+    v: Literal[1] = 1
+    tree: str
+    run: str
+    agent: str
+    parent: str | None = None
+    n: int
+    """Position in the journal, from 1."""
+    cause: str
+    """Id of the record that this entry accounts for, or of the model's answer."""
+    at: float
+    events: list[AnyEvent]
+    prev: list[int] = []
+    """Stream sequences of the entries since the last snapshot, oldest first."""
+    snapshot: Run | None = None
+    """The state before this entry's events; then `prev` is empty."""

@@ -1,0 +1,194 @@
+"""From events to state: `apply` takes a run one event further, `fold` takes it through a journal.
+
+`apply` changes the run in place: whoever folded it owns it. That keeps the cost of a step independent
+of how many came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, assert_never
+
+import msgspec
+
+from cadre.loop import events as ev
+from cadre.loop.observation import clip, observation_of
+from cadre.loop.run import (
+    ActionStep,
+    AnswerStep,
+    CallState,
+    Deferral,
+    ModelInFlight,
+    Phase,
+    PlanningStep,
+    Result,
+    Run,
+    TaskStep,
+)
+from cadre.messages import ErrorInfo, Usage
+
+
+def fold(entries: Iterable[ev.Entry], run: str, tree: str) -> Run:
+    """The state that a journal, from its last snapshot on, tells of."""
+    state = Run(id=run, tree=tree)
+    for entry in entries:
+        if entry.snapshot is not None:
+            state = entry.snapshot
+        apply_entry(state, entry)
+    return state
+
+
+def apply_entry(run: Run, entry: ev.Entry) -> None:
+    run.entries = entry.n
+    run.seen.add(entry.cause)
+    for event in entry.events:
+        apply(run, event, entry.n, entry.at)
+
+
+def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
+    """Makes `event`, of the journal's entry `n`, true of the run."""
+    match event:
+        case ev.RunAccepted():
+            _accept(run, event, at)
+        case ev.OfferChanged():
+            run.tools = {tool.name: tool for tool in event.tools}
+            run.members = {member.name: member for member in event.members}
+            run.missing = event.missing
+        case ev.ModelCalled():
+            _call_model(run, event, n, at)
+        case ev.ModelAnswered():
+            _answer(run, event)
+        case ev.ModelDeferred():
+            _defer(run, event, n, at)
+        case ev.ToolCalled():
+            call = CallState(id=event.call, name=event.tool, kind="tool", arguments=event.arguments)
+            _open(run, call, n, at)
+        case ev.DelegateStarted():
+            arguments = {"task": event.task, "additional_args": event.additional_args}
+            call = CallState(id=event.call, name=event.member, kind="member", arguments=arguments)
+            _open(run, call, n, at)
+        case ev.CallRefused():
+            call = CallState(id=event.call, name=event.name, kind="refused", arguments=event.arguments)
+            call.error = event.error
+            _open(run, call, n, at)
+        case ev.ToolAnswered():
+            _close(run, event.call, observation_of(event.output), event.error)
+        case ev.DelegateFinished():
+            _close(run, event.call, event.text, _failure_of(event))
+            run.usage += event.usage
+        case ev.StepFinished():
+            _finish_step(run, event, at)
+        case ev.RunFinished():
+            _finish(run, event, n, at)
+        case ev.CancelRequested():
+            run.cancelled = event.reason
+        case ev.RecordIgnored():
+            pass  # told for the reader only
+        case _:
+            assert_never(event)
+
+
+def _accept(run: Run, event: ev.RunAccepted, at: float) -> None:
+    task = event.task
+    run.agent = task.agent
+    run.task, run.spec = task, event.spec
+    run.started_at = at
+    run.phase = Phase.ACTING  # nothing open: the next event begins a model call or ends the run
+    step = TaskStep(task=with_arguments(task.task, task.additional_args), images=task.images)
+    step.delegated = task.reply_to is not None
+    run.memory = [*event.history, step]
+
+
+def with_arguments(task: str, arguments: dict[str, Any]) -> str:
+    """The task as its agent reads it: it learns by name which variables it was given."""
+    if not arguments:
+        return task
+    given = msgspec.json.encode(arguments).decode()
+    return f"{task}\n\nThese additional arguments come with the task; use them by their names:\n{given}"
+
+
+def _call_model(run: Run, event: ev.ModelCalled, n: int, at: float) -> None:
+    if run.step != event.step and event.purpose == "act":
+        run.step = event.step
+    if event.attempt == 1:
+        run.failures, run.troubled_since = 0, None
+    run.deferral = None
+    run.phase = Phase.THINKING
+    run.model = ModelInFlight(
+        purpose=event.purpose, step=event.step, attempt=event.attempt, cause=event.cause, since=n, at=at
+    )
+
+
+def _answer(run: Run, event: ev.ModelAnswered) -> None:
+    started = run.model.at if run.model else 0.0
+    run.model = None
+    run.phase = Phase.ACTING
+    run.usage += event.usage + Usage(model_calls=1)
+    if event.purpose == "plan":
+        run.memory.append(PlanningStep(plan=event.content, first=run.plans == 0))
+        run.plans += 1
+    elif event.purpose == "act":
+        run.current = ActionStep(
+            number=event.step,
+            content=event.content,
+            native=bool(event.calls),
+            started_at=started,
+        )
+
+
+def _defer(run: Run, event: ev.ModelDeferred, n: int, at: float) -> None:
+    purpose = run.model.purpose if run.model else "act"
+    run.model = None
+    run.phase = Phase.WAITING
+    run.failures += not event.rate_limited
+    run.troubled_since = run.troubled_since if run.troubled_since is not None else at
+    run.deferral = Deferral(
+        timer=f"model-{event.step}-{event.attempt}",
+        until=event.until,
+        since=n,
+        purpose=purpose,
+        step=event.step,
+        attempt=event.attempt,
+    )
+
+
+def _open(run: Run, call: CallState, n: int, at: float) -> None:
+    call.opened, call.opened_at = n, at
+    if run.current is not None:
+        run.current.calls.append(call)
+
+
+def _close(run: Run, call: str, text: str, error: ErrorInfo | None) -> None:
+    limit = run.spec.limits.observation_chars if run.spec else None
+    for state in run.current.calls if run.current else ():
+        if state.id == call and state.is_open:
+            state.error = error
+            state.observation = clip(text, limit)
+
+
+def _failure_of(event: ev.DelegateFinished) -> ErrorInfo | None:
+    """A member that ran out of steps still answered; one that failed or was cancelled did not."""
+    if event.state in ("success", "max_steps_error"):
+        return None
+    why = event.error.message if event.error else event.state
+    text = (
+        f"Error executing request to team member {event.member!r}: {why}\n"
+        "Please try again, or ask another team member."
+    )
+    return ErrorInfo("AgentToolExecutionError", text)
+
+
+def _finish_step(run: Run, event: ev.StepFinished, at: float) -> None:
+    if run.current is not None:
+        run.current.error = event.error
+        run.current.ended_at = at
+        run.memory.append(run.current)
+        run.current = None
+
+
+def _finish(run: Run, event: ev.RunFinished, n: int, at: float) -> None:
+    run.model, run.deferral = None, None
+    run.phase = Phase.DONE
+    run.result = Result(state=event.state, output=event.output, error=event.error, since=n, at=at)
+    if event.state in ("success", "max_steps_error"):
+        run.memory.append(AnswerStep(output=event.output))

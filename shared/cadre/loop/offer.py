@@ -1,0 +1,52 @@
+"""What an agent's model may call: the live registry, narrowed to what the spec names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+import msgspec
+
+from cadre.messages import AgentCard, Presence, ToolCard
+from cadre.specs import AgentSpec, Selector
+
+T = TypeVar("T")
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """Tools and team members by name, in a stable order."""
+
+    tools: dict[str, ToolCard] = {}
+    members: dict[str, AgentCard] = {}
+    missing: list[str] = []
+    """Named by the spec, offered by no live service."""
+
+
+def offer_of(spec: AgentSpec, presences: Iterable[Presence]) -> Offer:
+    """Of several replicas' cards the one with the highest version (then the latest started) counts."""
+    tools: dict[str, tuple[tuple[str, float], ToolCard]] = {}
+    members: dict[str, tuple[tuple[str, float], AgentCard]] = {}
+    for presence in presences:
+        rank = presence.started_at
+        if presence.tool is not None and presence.tool.name in spec.tools:
+            _keep(tools, presence.tool.name, (presence.tool.version, rank), presence.tool)
+        if presence.agent is not None and presence.agent.name != spec.name and _in_team(spec, presence.agent):
+            _keep(members, presence.agent.name, (presence.agent.version, rank), presence.agent)
+    named = [*spec.tools, *(member for member in spec.team if isinstance(member, str))]
+    return Offer(
+        tools={name: tools[name][1] for name in spec.tools if name in tools},
+        members={name: members[name][1] for name in sorted(members)},
+        missing=[name for name in named if name not in tools and name not in members],
+    )
+
+
+def _keep(best: dict[str, tuple[tuple[str, float], T]], name: str, rank: tuple[str, float], card: T) -> None:
+    if name not in best or best[name][0] < rank:
+        best[name] = (rank, card)
+
+
+def _in_team(spec: AgentSpec, card: AgentCard) -> bool:
+    return any(
+        card.labels.items() >= member.labels.items() if isinstance(member, Selector) else card.name == member
+        for member in spec.team
+    )

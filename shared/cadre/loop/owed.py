@@ -1,0 +1,134 @@
+"""What a run in this state still owes the world. A function of the state alone: asked again after a
+crash it says the same, and everything it names may be paid twice.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cadre.loop.run import CallState, Phase, Purpose, Run
+from cadre.messages import Cancel, ReplyTo, Report, Task, TimerFired, ToolCall
+from cadre.subjects import cancel_id, report_id, task_id, timer_id
+
+
+class CallModel(msgspec.Struct, frozen=True):
+    """Ask the model; the call belongs to the inbox record `cause`."""
+
+    purpose: Purpose
+    step: int
+    attempt: int
+    cause: str
+
+
+class SetTimer(msgspec.Struct, frozen=True):
+    """Have `timer` delivered to this run at `due` (Unix seconds)."""
+
+    timer: TimerFired
+    due: float
+
+
+class Send(msgspec.Struct, frozen=True):
+    """Send a message; `to` is the agent it goes to where the message does not say."""
+
+    message: Task | ToolCall | Report | Cancel
+    to: str | None = None
+
+
+Command = CallModel | SetTimer | Send
+
+
+def owed(run: Run, since: int = 0) -> list[Command]:
+    """Everything that the run owes; with `since`, only what its entries from that one on made owed."""
+    match run.phase:
+        case Phase.NEW:
+            return []
+        case Phase.THINKING:
+            model = run.model
+            assert model is not None
+            return [CallModel(model.purpose, model.step, model.attempt, model.cause)]
+        case Phase.WAITING:
+            return _timer(run, since)
+        case Phase.ACTING:
+            return [_for_call(run, call) for call in run.open_calls() if call.opened >= since]
+        case Phase.DONE:
+            return _at_the_end(run, since)
+
+
+def _timer(run: Run, since: int) -> list[Command]:
+    wait = run.deferral
+    assert wait is not None
+    if wait.since < since:
+        return []
+    timer = TimerFired(
+        id=timer_id(run.id, wait.timer), tree=run.tree, run=run.id, name=wait.timer, at=wait.until
+    )
+    return [SetTimer(timer, wait.until)]
+
+
+def _for_call(run: Run, call: CallState) -> Send:
+    task = run.task
+    assert task is not None
+    if call.kind == "tool":
+        return Send(
+            ToolCall(
+                id=call.id,
+                tree=run.tree,
+                run=run.id,
+                at=call.opened_at,
+                agent=run.agent,
+                tool=call.name,
+                arguments=call.arguments,
+                trace=task.trace,
+            )
+        )
+    return Send(
+        Task(
+            id=task_id(call.id),
+            tree=run.tree,
+            run=call.id,
+            at=call.opened_at,
+            agent=call.name,
+            task=call.arguments["task"],
+            additional_args=call.arguments["additional_args"],
+            reply_to=ReplyTo(agent=run.agent, run=run.id),
+            path=[*task.path, run.agent],
+            trace=task.trace,
+        )
+    )
+
+
+def _at_the_end(run: Run, since: int) -> list[Command]:
+    result, task = run.result, run.task
+    assert result is not None
+    assert task is not None
+    if result.since < since:
+        return []
+    commands: list[Command] = []
+    if task.reply_to is not None:
+        report = Report(
+            id=report_id(run.id),
+            tree=run.tree,
+            run=task.reply_to.run,
+            at=result.at,
+            child=run.id,
+            agent=run.agent,
+            state=result.state,
+            output=result.output,
+            error=result.error,
+            usage=run.usage,
+            steps=run.step,
+        )
+        commands.append(Send(report, to=task.reply_to.agent))
+    reason = f"{run.agent} ended: {result.error.message if result.error else result.state}"
+    for call in run.open_calls():
+        if call.kind == "member":
+            cancel = Cancel(
+                id=cancel_id(call.id),
+                tree=run.tree,
+                run=call.id,
+                at=result.at,
+                reason=reason,
+                sender=run.agent,
+            )
+            commands.append(Send(cancel, to=call.name))
+    return commands

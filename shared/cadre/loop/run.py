@@ -1,0 +1,154 @@
+"""The state of a run: what folding its journal gives, and what a snapshot holds.
+
+Everything in it can be written as JSON. `cadre.loop.fold` is the only place that changes it.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Literal
+
+import msgspec
+
+from cadre.messages import AgentCard, ErrorInfo, RunState, Task, ToolCard, Usage
+from cadre.specs import AgentSpec
+
+Purpose = Literal["act", "plan", "final"]
+"""Why a model is asked: for the next action, for a plan, or for an answer after the last step."""
+
+
+class Phase(enum.Enum):
+    NEW = "new"
+    """No task yet."""
+    THINKING = "thinking"
+    """A model call is in flight."""
+    WAITING = "waiting"
+    """The model endpoint asked for time; a timer is set."""
+    ACTING = "acting"
+    """Calls of tools and team members are open."""
+    DONE = "done"
+
+
+class CallState(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One call of a step, open until it has an observation."""
+
+    id: str
+    name: str
+    kind: Literal["tool", "member", "refused"]
+    arguments: dict[str, Any] = {}
+    opened: int = 0
+    """Entry of the journal that made the call owed."""
+    opened_at: float = 0.0
+    observation: str | None = None
+    error: ErrorInfo | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.observation is None and self.error is None
+
+
+class TaskStep(msgspec.Struct, kw_only=True, tag="task", omit_defaults=True):
+    task: str
+    images: list[str] = []
+    delegated: bool = False
+    """The task came from a manager: it is shown through the `managed_agent.task` prompt."""
+
+
+class PlanningStep(msgspec.Struct, kw_only=True, tag="planning", omit_defaults=True):
+    plan: str
+    first: bool = True
+
+
+class ActionStep(msgspec.Struct, kw_only=True, tag="action", omit_defaults=True):
+    number: int
+    content: str = ""
+    calls: list[CallState] = []
+    native: bool = True
+    """The model returned tool calls itself; else they were read from its text."""
+    error: ErrorInfo | None = None
+    started_at: float = 0.0
+    ended_at: float = 0.0
+
+
+class AnswerStep(msgspec.Struct, kw_only=True, tag="answer", omit_defaults=True):
+    """The answer of a finished run, as later turns of its session remember it."""
+
+    output: Any
+
+
+Step = TaskStep | PlanningStep | ActionStep | AnswerStep
+
+
+class ModelInFlight(msgspec.Struct, kw_only=True):
+    purpose: Purpose
+    step: int
+    attempt: int
+    cause: str
+    since: int
+    """Entry of the journal that began it."""
+    at: float
+
+
+class Deferral(msgspec.Struct, kw_only=True):
+    """Why and until when the run waits for its model endpoint."""
+
+    timer: str
+    until: float
+    since: int
+    purpose: Purpose
+    step: int
+    attempt: int
+
+
+class Result(msgspec.Struct, kw_only=True):
+    state: RunState
+    output: Any = None
+    error: ErrorInfo | None = None
+    since: int
+    at: float
+
+
+class Run(msgspec.Struct, kw_only=True):
+    id: str
+    tree: str
+    agent: str = ""
+    phase: Phase = Phase.NEW
+    entries: int = 0
+    """Entries applied so far."""
+    spec: AgentSpec | None = None
+    task: Task | None = None
+    tools: dict[str, ToolCard] = {}
+    members: dict[str, AgentCard] = {}
+    missing: list[str] = []
+    memory: list[Step] = []
+    """Finished steps, the task first."""
+    current: ActionStep | None = None
+    step: int = 0
+    """Number of the step in work, from 1."""
+    plans: int = 0
+    model: ModelInFlight | None = None
+    deferral: Deferral | None = None
+    failures: int = 0
+    """Failed tries of the model call in work that were no rate limit."""
+    troubled_since: float | None = None
+    """When the model call in work first failed."""
+    usage: Usage = Usage()
+    result: Result | None = None
+    cancelled: str | None = None
+    """Why somebody asked for the run's end."""
+    seen: set[str] = set()
+    """Ids of all records accounted for."""
+    started_at: float = 0.0
+
+    @property
+    def max_steps(self) -> int:
+        if self.task is not None and self.task.max_steps is not None:
+            return self.task.max_steps
+        return self.spec.limits.max_steps if self.spec else 0
+
+    @property
+    def parent(self) -> str | None:
+        return self.task.reply_to.run if self.task and self.task.reply_to else None
+
+    def open_calls(self) -> list[CallState]:
+        return [call for call in self.current.calls if call.is_open] if self.current else []

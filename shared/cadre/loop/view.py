@@ -1,0 +1,180 @@
+"""What the model reads: a run's memory as the messages of a chat completion.
+
+A `Transcript` keeps what it has rendered, so that a step costs the same whatever came before it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cadre.loop.checking import FINAL_ANSWER, FINAL_ANSWER_SCHEMA, MEMBER_SCHEMA
+from cadre.loop.observation import observation_of
+from cadre.loop.reading import STOP_SEQUENCES
+from cadre.loop.run import ActionStep, AnswerStep, CallState, PlanningStep, Purpose, Run, Step, TaskStep
+from cadre.prompting import Prompts
+
+END_PLAN = "<end_plan>"
+
+ChatMessage = dict[str, Any]
+"""One message of the OpenAI chat format."""
+
+
+class ModelRequest(msgspec.Struct, kw_only=True):
+    """One chat completion, in the terms of the OpenAI API."""
+
+    messages: list[ChatMessage]
+    tools: list[dict[str, Any]] = []
+    stop: list[str] = []
+
+
+class Transcript:
+    """Renders one run; it must see the run's states in order, as `fold` makes them."""
+
+    def __init__(self, prompts: Prompts) -> None:
+        self._prompts = prompts
+        self._messages: list[ChatMessage] = []
+        self._rendered = 0
+        self._offer: tuple[object, object] | None = None
+        self._system: ChatMessage = {}
+        self._tools: list[dict[str, Any]] = []
+
+    def request(self, run: Run, purpose: Purpose) -> ModelRequest:
+        self._catch_up(run)
+        match purpose:
+            case "act":
+                return ModelRequest(
+                    messages=[self._system, *self._messages], tools=self._tools, stop=STOP_SEQUENCES
+                )
+            case "plan":
+                return ModelRequest(messages=self._planning(run), stop=[END_PLAN])
+            case "final":
+                return ModelRequest(messages=self._final(run))
+
+    def _catch_up(self, run: Run) -> None:
+        if self._offer is None or self._offer[0] is not run.tools or self._offer[1] is not run.members:
+            self._offer = (run.tools, run.members)
+            self._system = system_message(run, self._prompts)
+            self._tools = functions(run)
+        for step in run.memory[self._rendered :]:
+            self._messages += messages_of(step, run.agent, self._prompts)
+        self._rendered = len(run.memory)
+
+    def _planning(self, run: Run) -> list[ChatMessage]:
+        task = task_text(run)
+        tools, members = list(run.tools.values()), list(run.members.values())
+        if all(isinstance(step, TaskStep) for step in run.memory):
+            return [_user(self._prompts.initial_plan(task, tools, members))]
+        left = run.max_steps - run.step
+        return [
+            {"role": "system", "content": self._prompts.update_plan_pre(task)},
+            *summary(run, self._prompts),
+            _user(self._prompts.update_plan_post(task, tools, members, left)),
+        ]
+
+    def _final(self, run: Run) -> list[ChatMessage]:
+        return [
+            {"role": "system", "content": self._prompts.final_pre()},
+            *self._messages,
+            _user(self._prompts.final_post(task_text(run))),
+        ]
+
+
+def task_text(run: Run) -> str:
+    return next((step.task for step in reversed(run.memory) if isinstance(step, TaskStep)), "")
+
+
+def system_message(run: Run, prompts: Prompts) -> ChatMessage:
+    instructions = run.spec.instructions if run.spec else ""
+    text = prompts.system(list(run.tools.values()), list(run.members.values()), instructions)
+    return {"role": "system", "content": text}
+
+
+def functions(run: Run) -> list[dict[str, Any]]:
+    """Tools, team members and `final_answer` as functions that the model may call."""
+    return [
+        *(_function(tool.name, tool.description, tool.input_schema) for tool in run.tools.values()),
+        *(_function(member.name, member.description, MEMBER_SCHEMA) for member in run.members.values()),
+        _function(FINAL_ANSWER, "Gives the final answer to the task and ends it.", FINAL_ANSWER_SCHEMA),
+    ]
+
+
+def messages_of(step: Step, agent: str, prompts: Prompts) -> list[ChatMessage]:
+    match step:
+        case TaskStep():
+            text = prompts.managed_task(agent, step.task) if step.delegated else step.task
+            return [_with_images(prompts.new_task(text), step.images)]
+        case PlanningStep():
+            return [
+                {"role": "assistant", "content": prompts.plan(step.plan, first=step.first)},
+                _user(prompts.proceed()),
+            ]
+        case ActionStep():
+            return _action(step, prompts)
+        case AnswerStep():
+            return [{"role": "assistant", "content": observation_of(step.output)}]
+
+
+def summary(run: Run, prompts: Prompts) -> list[ChatMessage]:
+    """Memory in summary mode: what was asked, called and observed, without plans and the model's prose."""
+    messages: list[ChatMessage] = []
+    for step in run.memory:
+        if isinstance(step, PlanningStep):
+            continue
+        for message in messages_of(step, run.agent, prompts):
+            if message.get("tool_calls"):
+                messages.append({**message, "content": None})
+            elif message["role"] != "assistant" or isinstance(step, AnswerStep):
+                messages.append(message)
+    return messages
+
+
+def _action(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:
+    said: ChatMessage = {"role": "assistant", "content": step.content or None}
+    if step.calls and step.native:
+        said["tool_calls"] = [_tool_call(call) for call in step.calls]
+        return [
+            said,
+            *(
+                {"role": "tool", "tool_call_id": call.id, "content": _observed(call, prompts)}
+                for call in step.calls
+            ),
+        ]
+    said["content"] = step.content or "(empty)"
+    if step.error is not None:
+        return [said, _user(prompts.error(step.error.message))]
+    if not step.calls:
+        return [said]
+    observations = "\n\n".join(f"{call.name}: {_observed(call, prompts)}" for call in step.calls)
+    return [said, _user(f"Observation:\n{observations}")]
+
+
+def _observed(call: CallState, prompts: Prompts) -> str:
+    if call.error is None:
+        return call.observation or ""
+    error = prompts.error(call.error.message)
+    return f"{call.observation}\n{error}" if call.observation and call.kind == "member" else error
+
+
+def _tool_call(call: CallState) -> dict[str, Any]:
+    arguments = msgspec.json.encode(call.arguments).decode()
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _function(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "function": {"name": name, "description": description, "parameters": schema},
+    }
+
+
+def _user(text: str) -> ChatMessage:
+    return {"role": "user", "content": text}
+
+
+def _with_images(text: str, images: list[str]) -> ChatMessage:
+    if not images:
+        return _user(text)
+    parts = [{"type": "image_url", "image_url": {"url": image}} for image in images]
+    return {"role": "user", "content": [{"type": "text", "text": text}, *parts]}

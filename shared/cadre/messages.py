@@ -1,0 +1,223 @@
+"""What travels between services: the records of an inbox and the calls of a tool, as JSON.
+
+One tagged union per direction. `type` names the record on the wire, `v` its schema version; a new
+field always has a default, so version 1 stays readable. Times (`at`, `started_at`) are Unix seconds
+by the sender's clock. Ids are derived (see `cadre.subjects`), so publishing twice says the same thing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+SCHEMA_VERSION = 1
+
+type_field = "type"
+
+RunState = Literal["success", "max_steps_error", "error", "cancelled"]
+"""How a run ends. `success` and `max_steps_error` are smolagents' names."""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field=type_field):
+    """Fields that every message has."""
+
+    v: Literal[1] = 1
+    id: str
+    """Identity of the record: the receiver accounts for each id exactly once."""
+    tree: str
+    """Id of the root run of the delegation tree."""
+    run: str
+    """The run that the message is for or about."""
+    at: float
+
+
+class ErrorInfo(msgspec.Struct, frozen=True):
+    """What went wrong, as data. `type` is one of smolagents' error classes where one fits:
+    AgentGenerationError, AgentParsingError, AgentToolCallError, AgentToolExecutionError,
+    AgentMaxStepsError; else Interrupted, Poisoned, NotFound."""
+
+    type: str
+    message: str
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Tokens and calls of a run and all runs below it."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    model_calls: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.model_calls + other.model_calls,
+        )
+
+
+class ReplyTo(msgspec.Struct, frozen=True):
+    """Where a Report goes: the run that delegated, and the agent whose inbox it reads."""
+
+    agent: str
+    run: str
+
+
+class Task(Message, frozen=True, tag="task"):
+    """Starts a run of an agent. Its id is `<run>:task`."""
+
+    agent: str
+    task: str
+    additional_args: dict[str, Any] = {}
+    images: list[str] = []
+    """`blob:`, `data:` or `https:` references."""
+    max_steps: int | None = None
+    session: str | None = None
+    continues: str | None = None
+    """A finished root run of the same agent whose memory this run goes on from (`reset=False`)."""
+    reply_to: ReplyTo | None = None
+    path: list[str] = []
+    """Names of the agents above, the root first."""
+    trace: str | None = None
+    """W3C traceparent."""
+
+
+class ToolCall(Message, frozen=True, tag="tool_call"):
+    """Asks an executor to run a tool. Its id is the call id; at most one effect per id."""
+
+    agent: str
+    """Whose inbox the result goes to."""
+    tool: str
+    arguments: dict[str, Any]
+    trace: str | None = None
+
+
+class ToolResult(Message, frozen=True, tag="tool_result"):
+    """What a tool returned, or why it did not. Its id is `<call>:result`."""
+
+    call: str
+    tool: str
+    output: Any = None
+    """Any JSON value. A text longer than the executor's limit is cut in the middle; `blob` has it whole."""
+    error: ErrorInfo | None = None
+    blob: str | None = None
+    executor: str = ""
+    started_at: float = 0.0
+
+
+class Report(Message, frozen=True, tag="report"):
+    """The end of a child run, told to its parent's inbox. Its id is `<child>:report`."""
+
+    child: str
+    agent: str
+    state: RunState
+    output: Any = None
+    text: str = ""
+    """The output as the member's `managed_agent.report` prompt presents it."""
+    error: ErrorInfo | None = None
+    usage: Usage = Usage()
+    steps: int = 0
+
+
+class Cancel(Message, frozen=True, tag="cancel"):
+    """Ends a run and everything below it."""
+
+    reason: str = ""
+    sender: str = ""
+
+
+class TimerFired(Message, frozen=True, tag="timer"):
+    """A message schedule came due."""
+
+    name: str
+
+
+Record = Task | ToolResult | Report | Cancel | TimerFired
+"""What may lie in an agent's inbox."""
+
+
+class EffectClaim(Message, tag="effect_claim", frozen=True):
+    """An executor is about to run a call that may change the world. Its id is `<call>:claim`."""
+
+    call: str
+    executor: str
+    """Instance that runs it."""
+    call_seq: int
+    """Stream sequence of the call's message: a second publication of the call has another one."""
+
+
+class EffectResult(Message, tag="effect_result", frozen=True):
+    """What came of a claimed call, for ever. Its id is `<call>:effect`."""
+
+    claim: EffectClaim
+    claim_seq: int
+    """Stream sequence of the claim: the fence that this result was stored under."""
+    result: ToolResult
+
+
+Addressed = Task | ToolResult | Report | Cancel | ToolCall
+"""What one service sends to another."""
+
+
+class Spilled(Message, frozen=True, tag="spilled"):
+    """Stands for a message over the spill limit: its bytes are in the object store."""
+
+    ref: str
+    """`blob:<sha256>`"""
+    size: int
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of a model's answer while it is being written. Not stored; may be lost."""
+
+    run: str
+    agent: str
+    step: int
+    attempt: int
+    text: str
+    seq: int
+
+
+class ToolCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool as its executor registers it and as a model is offered it."""
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+    """JSON Schema (2020-12) of an object."""
+    output_schema: dict[str, Any] | None = None
+    read_only: bool = False
+    """The tool changes nothing: it may run again after a crash, without a claim."""
+    idempotent: bool = False
+    """Running twice with one call id has the effect of running once."""
+    timeout: float | None = None
+    """Seconds."""
+    labels: dict[str, str] = {}
+    version: str = ""
+
+
+class AgentCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An agent as its service registers it and as a manager's model is offered it."""
+
+    name: str
+    description: str
+    kind: str = "tool_calling"
+    labels: dict[str, str] = {}
+    version: str = ""
+    tools: list[str] = []
+    team: list[str] = []
+    """Names, or label selectors written `key=value,…`."""
+
+
+class Presence(msgspec.Struct, frozen=True, kw_only=True):
+    """One live replica, the value of a registry key; it expires unless the replica renews it."""
+
+    v: Literal[1] = 1
+    instance: str
+    host: str
+    pid: int
+    health: str = ""
+    """Base URL of the replica's /healthz and /readyz."""
+    started_at: float
+    agent: AgentCard | None = None
+    tool: ToolCard | None = None

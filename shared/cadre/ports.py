@@ -1,0 +1,137 @@
+"""What the shell needs of the world, named by what it guarantees. `cadre.adapters` has the real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from cadre.loop.events import Entry, RequestedCall
+from cadre.loop.view import ModelRequest
+from cadre.messages import Addressed, Delta, EffectClaim, EffectResult, TimerFired, ToolResult, Usage
+
+
+class Stored(NamedTuple):
+    """A journal entry, where it lies in its stream, and its size there in bytes."""
+
+    seq: int
+    entry: Entry
+    size: int
+
+
+class Appended(NamedTuple):
+    seq: int
+    size: int
+
+
+class Journal(Protocol):
+    """The append-only history of each run."""
+
+    async def read(self, tree: str, run: str) -> list[Stored]:
+        """All entries since the last snapshot (that of the snapshot first), as of this moment; [] for a new run.
+
+        Raises BusUnavailable.
+        """
+        ...
+
+    async def append(self, entry: Entry, fence: int, *, ends_timer: str | None = None) -> Appended:
+        """Appends if the last entry of the run still is the one at `fence` (0: none).
+
+        `ends_timer` removes that timer of the run in the same write.
+        Raises Fenced when somebody else was first, OutcomeUnknown when no answer came.
+        """
+        ...
+
+
+class Bus(Protocol):
+    """At-least-once delivery of messages to whoever they are for."""
+
+    async def send(self, message: Addressed, sender: str, *, to: str | None = None) -> None:
+        """Stores the message for its receiver.
+
+        `to` is the agent whose inbox a ToolResult, Report or Cancel is for.
+        Sending the same id twice is harmless. Raises RetryableError.
+        """
+        ...
+
+    async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:
+        """Has `timer` delivered to the agent's inbox at `due` (Unix seconds). Raises OutcomeUnknown."""
+        ...
+
+    async def interrupt(self, tree: str, run: str) -> None:
+        """Tells whoever works for the run at this moment that it has ended; it may be lost."""
+        ...
+
+    async def tell(self, tree: str, delta: Delta) -> None:
+        """Sends a piece of an answer to whoever looks on; it may be lost."""
+        ...
+
+
+class Blobs(Protocol):
+    """Content-addressed storage of anything too large for a message."""
+
+    async def put(self, data: bytes) -> str:
+        """Returns `blob:<sha256>`; putting the same bytes again stores nothing."""
+        ...
+
+    async def get(self, ref: str) -> bytes:
+        """Raises BlobMissing."""
+        ...
+
+
+class Effect(NamedTuple):
+    """How far a call with effects has come."""
+
+    claim: EffectClaim
+    seq: int
+    """Stream sequence of the claim."""
+    result: ToolResult | None
+    """None while the claimer is at work, or after it died."""
+
+
+class Effects(Protocol):
+    """Who runs a call with effects, and what came of it: at most one claim and one result per call."""
+
+    async def read(self, tree: str, call: str) -> Effect | None:
+        """As of this moment; None when nobody has claimed the call. Raises BusUnavailable, UnreadableMessage."""
+        ...
+
+    async def claim(self, claim: EffectClaim) -> int:
+        """Returns the sequence of the claim. Raises Fenced when the call is claimed already, RetryableError."""
+        ...
+
+    async def settle(self, settled: EffectResult) -> None:
+        """Stores the result of the claim at `claim_seq`.
+
+        Raises Fenced when the claim has a result already, RetryableError, TooLarge.
+        """
+        ...
+
+
+class ModelReply(msgspec.Struct, kw_only=True, frozen=True):
+    content: str = ""
+    calls: list[RequestedCall] = []
+    usage: Usage = Usage()
+    model: str = ""
+    finish_reason: str = ""
+
+
+OnText = Callable[[str], Awaitable[None]]
+
+
+class Model(Protocol):
+    async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
+        """One call, without retries: who may wait how long is the run's decision.
+
+        `on_text` is awaited with each piece of the answer. Raises ModelUnavailable, ModelRefused.
+        """
+        ...
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Unix seconds."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...

@@ -1,0 +1,96 @@
+"""The only reader of the environment."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import msgspec
+
+from cadre.errors import SettingError
+from cadre.subjects import DEFAULT_PREFIX
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What every service of a deployment must agree on, and what one process may choose.
+
+    Each field is set by the environment variable `CADRE_<FIELD>`.
+    """
+
+    nats_url: str = "nats://127.0.0.1:4222"
+    prefix: str = DEFAULT_PREFIX
+    shards: int = 4
+    """Streams to create on an empty server; an existing deployment keeps its own number."""
+    replicas: int = 1
+    """Copies of each stream (3 on a cluster)."""
+    gateway_url: str = "http://127.0.0.1:8080"
+    host: str = "127.0.0.1"
+    """Address that a service's HTTP endpoints listen on."""
+    port: int = 0
+    """Port of a service's HTTP endpoints; 0 takes a free one."""
+    drain_seconds: float = 20.0
+    """After SIGTERM: how long work in flight may take before it is handed back."""
+    concurrency: int = 256
+    """Records that one service works on at once."""
+    log_level: str = "INFO"
+    instance: str = ""
+    """Name of this replica in the registry; `<host>-<pid>` unless set."""
+
+    def instance_name(self) -> str:
+        host = socket.gethostname().split(".")[0]
+        name = self.instance or f"{host}-{os.getpid()}"
+        return "".join(c if c.isalnum() or c in "-_" else "-" for c in name)
+
+
+class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The model endpoint when an agent's spec names none: `CADRE_MODEL_URL`, `CADRE_MODEL`."""
+
+    url: str = ""
+    name: str = ""
+
+
+def read_settings(**options: object) -> Settings:
+    """Settings from the environment; an option that is not None wins over its variable.
+
+    Raises SettingError with the name of the variable and what it should be.
+    """
+    values: dict[str, object] = {}
+    for field in msgspec.structs.fields(Settings):
+        variable = f"CADRE_{field.name.upper()}"
+        text = os.environ.get(variable)
+        given = options.get(field.name)
+        if given is None and text is None:
+            continue
+        try:
+            values[field.name] = msgspec.convert(text if given is None else given, field.type, strict=False)
+        except msgspec.ValidationError as error:
+            raise SettingError(f"{variable}={text or given!r}: {error}") from error
+    settings = Settings(**values)  # type: ignore[arg-type]
+    for name, low in (("shards", 1), ("replicas", 1), ("concurrency", 1), ("drain_seconds", 0)):
+        if getattr(settings, name) < low:
+            raise SettingError(f"CADRE_{name.upper()}={getattr(settings, name)}: must be at least {low}")
+    return settings
+
+
+def read_model_settings() -> ModelSettings:
+    return ModelSettings(url=os.environ.get("CADRE_MODEL_URL", ""), name=os.environ.get("CADRE_MODEL", ""))
+
+
+def read_secret(variable: str) -> str:
+    """A secret is read where it is used and kept nowhere else."""
+    return os.environ.get(variable, "")
+
+
+def debugging() -> bool:
+    """Whether errors are shown with their traceback: `CADRE_DEBUG` is set to anything but 0."""
+    return os.environ.get("CADRE_DEBUG", "0") not in ("", "0")
+
+
+def gateway_url_given() -> str | None:
+    """`CADRE_GATEWAY_URL`, or None when the gateway of a local `cadre up` may be looked for."""
+    return os.environ.get("CADRE_GATEWAY_URL") or None
+
+
+def child_environment(**variables: str) -> dict[str, str]:
+    """The environment of a child process: this one's, with `variables` set over it."""
+    return {**os.environ, **variables}

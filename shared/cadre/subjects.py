@@ -1,0 +1,155 @@
+"""Every subject, stream, consumer, bucket and derived id: the one file that knows the topology."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+DEFAULT_PREFIX = "cadre"
+
+
+class Topology:
+    """The names of one deployment: a prefix, and over how many streams its trees are spread.
+
+    `shards` is fixed when the streams are created (it is kept in their metadata): a tree lives in
+    the shard `crc32(tree) % shards` for ever.
+    """
+
+    def __init__(self, shards: int, prefix: str = DEFAULT_PREFIX) -> None:
+        self.shards = shards
+        self.prefix = prefix
+
+    # --- streams and buckets
+
+    def stream(self, shard: int) -> str:
+        return f"{self.prefix.upper()}-{shard}"
+
+    def stream_of(self, tree: str) -> str:
+        return self.stream(self.shard(tree))
+
+    def stream_subjects(self, shard: int) -> list[str]:
+        return [
+            f"{self.prefix}.{kind}.{shard}.>" for kind in ("run", "in", "call", "code", "effect", "timer")
+        ]
+
+    @property
+    def dead_stream(self) -> str:
+        return f"{self.prefix.upper()}-DEAD"
+
+    @property
+    def dead_subjects(self) -> list[str]:
+        """What the server says of messages that nobody could handle, and of those given up with a reason."""
+        return [
+            f"$JS.EVENT.ADVISORY.CONSUMER.{what}.{self.stream(shard)}.*"
+            for what in ("MAX_DELIVERIES", "MSG_TERMINATED")
+            for shard in range(self.shards)
+        ]
+
+    @property
+    def registry_bucket(self) -> str:
+        return f"{self.prefix}-registry"
+
+    @property
+    def sessions_bucket(self) -> str:
+        return f"{self.prefix}-sessions"
+
+    @property
+    def blob_bucket(self) -> str:
+        return f"{self.prefix}-blobs"
+
+    # --- subjects
+
+    def shard(self, tree: str) -> int:
+        return crc32(tree.encode()) % self.shards
+
+    def journal(self, tree: str, run: str) -> str:
+        return f"{self.prefix}.run.{self.shard(tree)}.{tree}.{run}"
+
+    def journals_of_tree(self, tree: str) -> str:
+        return f"{self.prefix}.run.{self.shard(tree)}.{tree}.>"
+
+    def journals_of_shard(self, shard: int) -> str:
+        return f"{self.prefix}.run.{shard}.>"
+
+    def inbox(self, agent: str, sender: str, tree: str, run: str) -> str:
+        return f"{self.prefix}.in.{self.shard(tree)}.{agent}.{sender}.{tree}.{run}"
+
+    def inbox_filter(self, shard: int, agent: str) -> str:
+        return f"{self.prefix}.in.{shard}.{agent}.>"
+
+    def call(self, tool: str, sender: str, tree: str, call: str) -> str:
+        return f"{self.prefix}.call.{self.shard(tree)}.{tool}.{sender}.{tree}.{call}"
+
+    def call_filter(self, shard: int, tool: str) -> str:
+        return f"{self.prefix}.call.{shard}.{tool}.>"
+
+    def effect(self, tree: str, call: str) -> str:
+        return f"{self.prefix}.effect.{self.shard(tree)}.{tree}.{call}"
+
+    def timer(self, tree: str, run: str, name: str) -> str:
+        return f"{self.prefix}.timer.{self.shard(tree)}.{tree}.{run}.{name}"
+
+    def delta(self, tree: str, run: str) -> str:
+        return f"{self.prefix}.delta.{tree}.{run}"
+
+    def deltas_of_tree(self, tree: str) -> str:
+        return f"{self.prefix}.delta.{tree}.*"
+
+    def interrupt(self, tree: str) -> str:
+        return f"{self.prefix}.interrupt.{tree}"
+
+    @property
+    def interrupts(self) -> str:
+        return f"{self.prefix}.interrupt.*"
+
+    # --- consumers and registry keys
+
+    @staticmethod
+    def agent_consumer(agent: str) -> str:
+        return f"agent-{agent}"
+
+    @staticmethod
+    def tool_consumer(tool: str) -> str:
+        return f"tool-{tool}"
+
+    @staticmethod
+    def presence_key(kind: str, name: str, instance: str) -> str:
+        return f"{kind}.{name}.{instance}"
+
+    def parse(self, subject: str) -> tuple[str, str]:
+        """The (tree, run or call) that a journal, inbox, call or effect subject ends in."""
+        tree, leaf = subject.split(".")[-2:]
+        return tree, leaf
+
+
+# --- derived ids: the same decision always gets the same id, so publishing it again is harmless
+
+
+def tree_of(run: str) -> str:
+    """The tree of a run or call: root ids hold no underscore."""
+    return run.partition("_")[0]
+
+
+def call_id(run: str, step: int, index: int) -> str:
+    """Id of call `index` (from 0) of step `step` (from 1); also the id of the child run it starts."""
+    return f"{run}_{step}_{index}"
+
+
+def task_id(run: str) -> str:
+    return f"{run}:task"
+
+
+def result_id(call: str) -> str:
+    return f"{call}:result"
+
+
+def report_id(child: str) -> str:
+    return f"{child}:report"
+
+
+def timer_id(run: str, name: str) -> str:
+    return f"{run}:{name}"
+
+
+def cancel_id(run: str) -> str:
+    """Id of the cancel that a parent sends to its child `run`."""
+    return f"{run}:cancel"
