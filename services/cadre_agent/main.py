@@ -1,0 +1,27 @@
+"""The command `cadre agent FILE`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from cadre.errors import SetupError
+from cadre.settings import read_settings
+
+
+@click.command("agent")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--host", help="Address of the health endpoints.")
+@click.option("--port", type=int, help="Port of the health endpoints; 0 takes a free one.")
+@click.option("--nats-url", help="The NATS server (CADRE_NATS_URL).")
+def command(file: Path, host: str | None, port: int | None, nats_url: str | None) -> None:
+    """Serve the agent that the YAML FILE describes, until told to stop."""
+    from cadre.host import serve  # the weight of a service is not the command line's
+
+    try:
+        sys.exit(serve(file, read_settings(host=host, port=port, nats_url=nats_url)))
+    except SetupError as error:
+        click.echo(f"cadre: {error}", err=True)
+        sys.exit(1)

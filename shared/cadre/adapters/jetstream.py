@@ -1,0 +1,175 @@
+"""Raw JetStream requests that nats-py lacks or does slowly: fenced publish, leader reads, pipelined gets."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from cadre.errors import BusUnavailable, Fenced, OutcomeUnknown, TooLarge
+
+ANSWER_WITHIN = 5.0
+"""Seconds that a request to the server may take."""
+
+EXPECT = "Nats-Expected-Last-Subject-Sequence"
+MESSAGE_ID = "Nats-Msg-Id"
+TTL = "Nats-TTL"
+SCHEDULE = "Nats-Schedule"
+SCHEDULE_TARGET = "Nats-Schedule-Target"
+SCHEDULE_TTL = "Nats-Schedule-TTL"
+SCHEDULER = "Nats-Scheduler"
+SCHEDULE_NEXT = "Nats-Schedule-Next"
+
+# "wrong last sequence", and its form without the number while the subject has a write in flight.
+_FENCE_CODES = {10071, 10164}
+_TOO_LARGE = 10054
+_NO_MESSAGE = 10037
+
+
+class _Error(msgspec.Struct):
+    err_code: int = 0
+    description: str = ""
+
+
+class _PubAck(msgspec.Struct):
+    seq: int = 0
+    error: _Error | None = None
+
+
+class _RawMessage(msgspec.Struct):
+    seq: int
+    subject: str
+    data: str = ""
+
+
+class _Got(msgspec.Struct):
+    message: _RawMessage | None = None
+    error: _Error | None = None
+
+
+class Held(NamedTuple):
+    """A message as a stream holds it."""
+
+    seq: int
+    subject: str
+    data: bytes
+
+
+_decode_ack = msgspec.json.Decoder(_PubAck).decode
+_decode_got = msgspec.json.Decoder(_Got).decode
+
+
+async def append(
+    nc: Client,
+    subject: str,
+    data: bytes,
+    *,
+    expect: int | None = None,
+    message_id: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> int:
+    """Publishes to a stream and returns the sequence it got.
+
+    With `expect`, only if the subject's last message has that sequence (0: there is none).
+    Raises Fenced, TooLarge, BusUnavailable (nothing was stored) or OutcomeUnknown.
+    """
+    if len(data) > nc.max_payload:
+        raise TooLarge(f"a message to {subject}", len(data), nc.max_payload)
+    fields = dict(headers) if headers else {}
+    if expect is not None:
+        fields[EXPECT] = str(expect)
+    if message_id is not None:
+        fields[MESSAGE_ID] = message_id
+    answer = await _request(nc, subject, data, fields, OutcomeUnknown)
+    ack = _decode_ack(answer.data)
+    if ack.error is None:
+        return ack.seq
+    if ack.error.err_code in _FENCE_CODES:
+        raise Fenced(f"{subject}: {ack.error.description}")
+    if ack.error.err_code == _TOO_LARGE:
+        raise TooLarge(f"a message to {subject}", len(data), nc.max_payload)
+    raise BusUnavailable(f"publishing to {subject}", ack.error.description)
+
+
+async def last(nc: Client, stream: str, subject: str) -> Held | None:
+    """The subject's last message as the stream's leader has it: never stale."""
+    request = json.dumps({"last_by_subj": subject}).encode()
+    answer = await _request(nc, f"$JS.API.STREAM.MSG.GET.{stream}", request, {}, BusUnavailable)
+    got = _decode_got(answer.data)
+    if got.message is not None:
+        return Held(got.message.seq, got.message.subject, base64.b64decode(got.message.data))
+    if got.error is not None and got.error.err_code == _NO_MESSAGE:
+        return None
+    raise BusUnavailable(f"reading {subject}", got.error.description if got.error else "empty answer")
+
+
+async def get(nc: Client, stream: str, seq: int) -> Held | None:
+    """The message at a sequence, from any replica; None when this replica has none (yet, or any more)."""
+    request = b'{"seq":%d}' % seq
+    answer = await _request(nc, f"$JS.API.DIRECT.GET.{stream}", request, {}, BusUnavailable)
+    headers = answer.headers or {}
+    if headers.get("Status"):
+        return None
+    return Held(seq, headers.get("Nats-Subject", ""), answer.data)
+
+
+async def get_many(nc: Client, stream: str, seqs: list[int]) -> list[Held | None]:
+    """Pipelined `get`s: one round trip for all of them."""
+    return list(await asyncio.gather(*(get(nc, stream, seq) for seq in seqs)))
+
+
+async def batch(nc: Client, stream: str, request: dict[str, Any]) -> list[Held]:
+    """A batched direct get (`{"seq", "batch", "next_by_subj"}` or `{"multi_last": […]}`), whole.
+
+    Raises BusUnavailable when the server falls silent before its end-of-batch message.
+    """
+    inbox = nc.new_inbox()
+    subscription = await nc.subscribe(inbox)
+    found: list[Held] = []
+    try:
+        await nc.publish(f"$JS.API.DIRECT.GET.{stream}", json.dumps(request).encode(), reply=inbox)
+        while True:
+            message = await subscription.next_msg(timeout=ANSWER_WITHIN)
+            headers = message.headers or {}
+            status = headers.get("Status")
+            if status in ("204", "404"):
+                return found
+            if status:
+                raise BusUnavailable(f"reading from {stream}", headers.get("Description", status))
+            found.append(Held(int(headers["Nats-Sequence"]), headers["Nats-Subject"], message.data))
+    except nats.errors.Error as error:
+        raise BusUnavailable(f"reading from {stream}", error) from error
+    finally:
+        await subscription.unsubscribe()
+
+
+async def api(nc: Client, subject: str, request: dict[str, Any] | None = None) -> dict[str, Any]:
+    """One call of the JetStream API; the answer may hold `error`. Raises BusUnavailable."""
+    data = json.dumps(request).encode() if request is not None else b""
+    answer = await _request(nc, f"$JS.API.{subject}", data, {}, BusUnavailable)
+    decoded: dict[str, Any] = json.loads(answer.data)
+    return decoded
+
+
+async def _request(
+    nc: Client,
+    subject: str,
+    data: bytes,
+    headers: dict[str, str],
+    silent: type[BusUnavailable] | type[OutcomeUnknown],
+) -> Msg:
+    try:
+        return await nc.request(subject, data, timeout=ANSWER_WITHIN, headers=headers or None)
+    except nats.errors.NoRespondersError as error:
+        raise BusUnavailable(f"asking {subject}", "no stream or no leader there") from error
+    except nats.errors.TimeoutError as error:
+        raise silent(subject, f"no answer within {ANSWER_WITHIN:g} s") from error
+    except nats.errors.Error as error:
+        raise silent(subject, error) from error

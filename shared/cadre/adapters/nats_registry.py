@@ -1,0 +1,144 @@
+"""Who is there: every replica keeps a key with a TTL alive, everyone who cares listens to the bucket.
+
+Heartbeats are puts to the bucket's subjects, so a plain subscription sees them all; the stored values
+serve whoever comes later. No consumer, and nothing to resume after a reconnect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from cadre.adapters import jetstream
+from cadre.errors import RetryableError, UnreadableMessage
+from cadre.messages import Presence
+from cadre.subjects import Topology
+from cadre.wire import decode, encode
+
+log = logging.getLogger("cadre.registry")
+
+HEARTBEAT = 3.0
+"""Seconds between two signs of life of a replica."""
+
+GONE_AFTER = 10.0
+"""Seconds without one after which it counts as gone."""
+
+
+class NatsRegistry:
+    """Announces this process's presences and keeps a live view of everybody's."""
+
+    def __init__(self, nc: Client, topology: Topology) -> None:
+        self._nc = nc
+        self._bucket = topology.registry_bucket
+        self._topology = topology
+        self._known: dict[str, tuple[Presence, float]] = {}
+        self._own: dict[str, bytes] = {}
+        self._subscription: Subscription | None = None
+        self._beat: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self.version = 0
+        """Goes up whenever somebody comes, goes or changes its card."""
+
+    async def start(self) -> None:
+        """Begins to listen; returns once everybody stored in the bucket is known. Raises BusUnavailable."""
+        self._subscription = await self._nc.subscribe(f"$KV.{self._bucket}.>", cb=self._on_put)
+        held = await jetstream.batch(
+            self._nc, f"KV_{self._bucket}", {"multi_last": [f"$KV.{self._bucket}.>"], "batch": 1000}
+        )
+        for message in held:
+            if message.data:
+                self._learn(message.subject, message.data)
+        self._beat = asyncio.create_task(self._heartbeat(), name="registry")
+
+    def presences(self) -> list[Presence]:
+        """Every live replica, its own first announced included."""
+        return [presence for presence, _ in self._known.values()]
+
+    async def changed(self) -> None:
+        """Returns when somebody has come, gone or changed since the call."""
+        self._changed.clear()
+        await self._changed.wait()
+
+    async def announce(self, presences: list[Presence]) -> None:
+        """Keeps these presences alive from now on, in place of the former ones."""
+        own: dict[str, bytes] = {}
+        for presence in presences:
+            kind, card = ("agent", presence.agent) if presence.agent else ("tool", presence.tool)
+            if card is None:
+                raise ValueError("a presence needs the card of an agent or of a tool")
+            own[self._topology.presence_key(kind, card.name, presence.instance)] = encode(presence)
+        self._own = own
+        await self._put_all()
+
+    async def withdraw(self) -> None:
+        """Says goodbye: others see it at once."""
+        own, self._own = self._own, {}
+        for key in own:
+            await jetstream.append(
+                self._nc,
+                f"$KV.{self._bucket}.{key}",
+                b"",
+                headers={"KV-Operation": "DEL", jetstream.TTL: "60s"},
+            )
+
+    async def stop(self) -> None:
+        if self._beat is not None:
+            self._beat.cancel()
+        if self._subscription is not None:
+            await self._subscription.unsubscribe()
+
+    async def _put_all(self) -> None:
+        for key, value in self._own.items():
+            await jetstream.append(
+                self._nc, f"$KV.{self._bucket}.{key}", value, headers={jetstream.TTL: f"{GONE_AFTER:.0f}s"}
+            )
+
+    async def _heartbeat(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT)
+            try:
+                await self._put_all()
+            except (nats.errors.Error, RetryableError) as error:
+                log.warning("heartbeat not stored: %s", error)
+            self._forget_the_silent()
+
+    def _forget_the_silent(self) -> None:
+        if not self._nc.is_connected:
+            # Cut off, this process cannot tell who is gone.
+            now = time.monotonic()
+            self._known = {key: (presence, now) for key, (presence, _) in self._known.items()}
+            return
+        deadline = time.monotonic() - GONE_AFTER
+        for key, (presence, heard) in list(self._known.items()):
+            if heard < deadline:
+                log.info("%s of %s is gone", presence.instance, key.rpartition(".")[0])
+                del self._known[key]
+                self._note()
+
+    async def _on_put(self, message: Msg) -> None:
+        if (message.headers or {}).get("KV-Operation"):
+            if self._known.pop(message.subject, None):
+                self._note()
+        elif message.data:
+            self._learn(message.subject, message.data)
+
+    def _learn(self, key: str, data: bytes) -> None:
+        try:
+            presence: Presence = decode(data, Presence)
+        except UnreadableMessage as error:
+            log.warning("registry key %s ignored: %s", key, error)
+            return
+        before = self._known.get(key)
+        self._known[key] = (presence, time.monotonic())
+        if before is None or before[0] != presence:
+            self._note()
+
+    def _note(self) -> None:
+        self.version += 1
+        self._changed.set()

@@ -1,0 +1,79 @@
+"""Folded runs that this process works on: a cache and nothing more, the journal is the truth."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+
+from cadre.loop.fold import fold
+from cadre.loop.run import Run
+from cadre.loop.view import Transcript
+from cadre.ports import Journal, Stored
+from cadre.prompting import Prompts
+
+SNAPSHOT_ENTRIES = 64
+SNAPSHOT_BYTES = 256 * 1024
+"""After so many entries or bytes the next entry carries the state, and the fold begins there."""
+
+MOST_RUNS = 512
+
+
+class Held:
+    """A run as of the journal's entry at `seq`; changed only under `lock`, right after an append."""
+
+    def __init__(self, run: Run, transcript: Transcript) -> None:
+        self.run = run
+        self.transcript = transcript
+        self.lock = asyncio.Lock()
+        self.seq = 0
+        self._chain: list[int] = []
+        self._bytes = 0
+
+    @classmethod
+    def folded(cls, stored: list[Stored], tree: str, run: str, transcript: Transcript) -> Held:
+        held = cls(fold((one.entry for one in stored), run, tree), transcript)
+        if stored:
+            held.seq = stored[-1].seq
+            held._chain = [one.seq for one in stored]
+            held._bytes = sum(one.size for one in stored[1:])
+        return held
+
+    def is_snapshot_due(self) -> bool:
+        return len(self._chain) >= SNAPSHOT_ENTRIES or self._bytes >= SNAPSHOT_BYTES
+
+    def back_pointers(self) -> list[int]:
+        return [] if self.is_snapshot_due() else list(self._chain)
+
+    def appended(self, seq: int, size: int, *, snapshot: bool) -> None:
+        self.seq = seq
+        if snapshot:
+            self._chain, self._bytes = [seq], 0
+        else:
+            self._chain.append(seq)
+            self._bytes += size
+
+
+class RunCache:
+    """At most MOST_RUNS folded runs, the least recently used forgotten first."""
+
+    def __init__(self, journal: Journal, prompts: Prompts) -> None:
+        self._journal = journal
+        self._prompts = prompts
+        self._held: OrderedDict[str, Held] = OrderedDict()
+
+    async def get(self, tree: str, run: str, *, fresh: bool = False) -> Held:
+        """The run's state, folded if need be; `fresh` takes it for new without asking (the fence will tell)."""
+        held = self._held.get(run)
+        if held is None:
+            stored = [] if fresh else await self._journal.read(tree, run)
+            # Somebody else may have folded it meanwhile: all must share one state and one lock.
+            held = self._held.get(run) or Held.folded(stored, tree, run, Transcript(self._prompts))
+            self._held[run] = held
+        self._held.move_to_end(run)
+        while len(self._held) > MOST_RUNS:
+            self._held.popitem(last=False)
+        return held
+
+    def forget(self, held: Held) -> None:
+        if self._held.get(held.run.id) is held:
+            del self._held[held.run.id]

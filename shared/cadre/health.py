@@ -1,0 +1,37 @@
+"""`/healthz` and `/readyz` in front of any ASGI application."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+def with_health(app: AsgiApp, unready: Callable[[], str | None]) -> AsgiApp:
+    """Answers the two probes itself, everything else is `app`'s.
+
+    `/healthz`: 200 as long as the process answers at all. `/readyz`: 200, or 503 with what is missing.
+    """
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        path = scope.get("path") if scope["type"] == "http" else None
+        if path == "/healthz":
+            await _reply(send, 200, {"status": "alive"})
+        elif path == "/readyz":
+            missing = unready()
+            if missing is None:
+                await _reply(send, 200, {"status": "ready"})
+            else:
+                await _reply(send, 503, {"status": "not ready", "missing": missing})
+        else:
+            await app(scope, receive, send)
+
+    return answer
+
+
+async def _reply(send: Any, status: int, body: dict[str, str]) -> None:
+    headers = [(b"content-type", b"application/json")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": json.dumps(body).encode()})

@@ -1,0 +1,163 @@
+"""An agent as a process: its inbox consumers, its runner, its card in the registry."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+from cadre.adapters.nats_interrupts import hear_interrupts
+from cadre.adapters.nats_queue import Delivery, Queue
+from cadre.adapters.openai_model import OpenAIModel
+from cadre.clock import SystemClock
+from cadre.errors import RetryableError, TerminalError
+from cadre.health import AsgiApp
+from cadre.loop.offer import Offer, offer_of
+from cadre.messages import AgentCard, Record, Task
+from cadre.ports import Model
+from cadre.prompting import Prompts
+from cadre.runner import Runner, World
+from cadre.service import Platform, run
+from cadre.settings import Settings, read_model_settings, read_settings
+from cadre.specs import AgentSpec, Selector, read_agent
+from cadre.wire import unpack_record
+
+log = logging.getLogger("cadre.agent")
+
+POISON_AFTER = 5
+"""Deliveries after which a record is held to be what kills its workers."""
+
+_LONGEST_PAUSE = 8.0
+
+
+def serve(
+    spec: AgentSpec | Path | str, settings: Settings | None = None, *, model: Model | None = None
+) -> int:
+    """Serves an agent until the process is told to stop; returns the exit status.
+
+    `model` replaces the OpenAI-compatible endpoint of the spec. Raises SpecError, PromptError, SettingError.
+    """
+    agent = spec if isinstance(spec, AgentSpec) else read_agent(Path(spec))
+    prompts = Prompts.load(agent.prompts or agent.kind)
+
+    async def start(platform: Platform) -> AgentHost:
+        host = AgentHost(agent, prompts, platform, model)
+        await host.start()
+        return host
+
+    return run(f"agent {agent.name}", settings or read_settings(), start)
+
+
+def card_of(spec: AgentSpec) -> AgentCard:
+    return AgentCard(
+        name=spec.name,
+        description=spec.description,
+        kind=spec.kind,
+        labels=spec.labels,
+        version=spec.version,
+        tools=spec.tools,
+        team=[str(member) if isinstance(member, Selector) else member for member in spec.team],
+    )
+
+
+class AgentHost:
+    """service.Part of an agent."""
+
+    app: AsgiApp | None = None
+
+    def __init__(self, spec: AgentSpec, prompts: Prompts, platform: Platform, model: Model | None) -> None:
+        self._spec = spec
+        self._platform = platform
+        self._registry = platform.registry
+        self._offer = Offer()
+        self._offer_version = -1
+        self._own_model = OpenAIModel(spec.model, read_model_settings(), platform.blobs)
+        self._runner = Runner(
+            spec,
+            prompts,
+            World(platform.journal, platform.bus, model or self._own_model, SystemClock()),
+            self._current_offer,
+        )
+        topology = platform.topology
+        self._queues = [
+            Queue(
+                platform.nc,
+                topology.stream(shard),
+                topology.agent_consumer(spec.name),
+                topology.inbox_filter(shard, spec.name),
+                self._on_delivery,
+                credit=max(1, platform.settings.concurrency // topology.shards),
+            )
+            for shard in range(topology.shards)
+        ]
+
+    async def start(self) -> None:
+        await hear_interrupts(self._platform.nc, self._platform.topology, self._runner.interrupt)
+        for queue in self._queues:
+            await queue.start()
+        await self._registry.announce([self._platform.presence(agent=card_of(self._spec))])
+        if missing := self._current_offer().missing:
+            log.warning(
+                "%s is told to use %s, which no live service offers yet", self._spec.name, ", ".join(missing)
+            )
+
+    def unready(self) -> str | None:
+        return None
+
+    async def drain(self, grace: float) -> None:
+        await asyncio.gather(*(queue.drain(grace) for queue in self._queues))
+        await self._own_model.close()
+
+    def _current_offer(self) -> Offer:
+        if self._offer_version != self._registry.version:
+            self._offer_version = self._registry.version
+            self._offer = offer_of(self._spec, self._registry.presences())
+        return self._offer
+
+    async def _on_delivery(self, delivery: Delivery) -> None:
+        if delivery.deliveries > POISON_AFTER:
+            await self._give_up(delivery)
+            return
+        try:
+            record = await self._read(delivery)
+            if await self._handle(record, delivery.deliveries):
+                await delivery.ack()
+        except TerminalError as error:
+            log.error("dead letter %s: %s", delivery.subject, error)
+            await delivery.term(str(error))
+
+    async def _handle(self, record: Record, deliveries: int) -> bool:
+        """A bus that fails is waited for here, so that deliveries count crashes and nothing else."""
+        pause = 0.1
+        while True:
+            try:
+                return await self._runner.handle(record, deliveries)
+            except RetryableError as error:
+                log.warning("%s: %s; trying again in %.1f s", record.id, error, pause)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                deliveries += 1
+
+    async def _read(self, delivery: Delivery) -> Record:
+        pause = 0.1
+        while True:
+            try:
+                return await unpack_record(delivery.data, self._platform.blobs)
+            except RetryableError as error:
+                log.warning("%s: %s; trying again in %.1f s", delivery.subject, error, pause)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _give_up(self, delivery: Delivery) -> None:
+        tree, run_id = self._platform.topology.parse(delivery.subject)
+        try:
+            record = await unpack_record(delivery.data, self._platform.blobs)
+        except TerminalError:
+            record = None  # it may be the very reason: the run ends without it
+        task = record if isinstance(record, Task) else None
+        record_id = record.id if record is not None else f"poison:{delivery.seq}"
+        try:
+            await self._runner.poison(record_id, tree, run_id, delivery.deliveries, task)
+        except TerminalError as error:
+            log.error("run %s cannot be ended: %s", run_id, error)
+        await delivery.term(f"delivered {delivery.deliveries} times and never handled to the end")

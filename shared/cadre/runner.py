@@ -1,0 +1,340 @@
+"""The shell around the pure loop: load, decide, journal, pay; and the model call, paid in place.
+
+`handle` says whether its record may be acked: the journal accounts for it, and what that made owed has
+been paid. It may be called for the same record by any number of workers at once; the fence decides.
+A worker that finds its model call taken over by another walks away without an ack: the record is
+what keeps the run alive, and it is the other's now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from cadre.cache import Held, RunCache
+from cadre.errors import Fenced, ModelRefused, ModelUnavailable
+from cadre.loop.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
+from cadre.loop.events import Entry
+from cadre.loop.fold import apply_entry, fold
+from cadre.loop.observation import observation_of
+from cadre.loop.offer import Offer
+from cadre.loop.owed import CallModel, Command, Send, SetTimer, owed
+from cadre.loop.run import ModelInFlight, Phase, Run, Step
+from cadre.loop.transition import transition
+from cadre.loop.view import ModelRequest
+from cadre.messages import Cancel, Delta, Record, Report, Task, TimerFired
+from cadre.ports import Bus, Clock, Journal, Model
+from cadre.prompting import Prompts
+from cadre.specs import AgentSpec
+from cadre.subjects import tree_of
+
+log = logging.getLogger("cadre.runner")
+
+SHORT_WAIT = 1.0
+"""Seconds up to which a worker waits itself: message schedules are no use below their tick."""
+
+
+class World(NamedTuple):
+    """Everything outside the process that a run can reach."""
+
+    journal: Journal
+    bus: Bus
+    model: Model
+    clock: Clock
+
+
+class TakenOver(Exception):
+    """Another worker goes on with the record in hand."""
+
+
+class Runner:
+    """Takes the runs of one agent forward."""
+
+    def __init__(
+        self,
+        spec: AgentSpec,
+        prompts: Prompts,
+        world: World,
+        offer: Callable[[], Offer],
+    ) -> None:
+        self._spec = spec
+        self._prompts = prompts
+        self._journal, self._bus, self._model, self._clock = world
+        self._offer = offer
+        self._cache = RunCache(self._journal, prompts)
+        self._calls: dict[str, asyncio.Task[ModelReplied | ModelFailed]] = {}
+
+    async def handle(self, record: Record, deliveries: int = 1) -> bool:
+        """Accounts for one inbox record; true when it may be acked, false when it is another worker's now.
+
+        Raises RetryableError when the bus fails: call it again, counting one delivery more.
+        """
+        try:
+            commands = await self._account(record, deliveries)
+            await self._settle(record.id, record.tree, record.run, commands)
+        except TakenOver:
+            log.info("%s is in other hands", record.id)
+            return False
+        return True
+
+    async def poison(self, record_id: str, tree: str, run: str, deliveries: int, task: Task | None) -> None:
+        """Ends the run whose record no worker survives."""
+        what = Poisoned(id=record_id, deliveries=deliveries, task=task)
+        while True:
+            held = await self._cache.get(tree, run)
+            async with held.lock:
+                if record_id in held.run.seen:
+                    commands = owed(held.run)
+                    break
+                try:
+                    commands = await self._advance(held, what, entry_cause=record_id, record_id=record_id)
+                    break
+                except Fenced:
+                    continue
+        await self._pay(commands)
+
+    def interrupt(self, run: str) -> None:
+        """The run has ended: drops the model call that this process may be making for it."""
+        if call := self._calls.get(run):
+            call.cancel()
+
+    # --- load, decide, journal
+
+    async def _account(self, record: Record, deliveries: int) -> list[Command]:
+        """Journals the record unless it is journaled already; returns what is to be paid now."""
+        # A first delivery of a task most likely begins its run: no need to look, the fence will tell.
+        fresh = isinstance(record, Task) and deliveries == 1
+        while True:
+            held = await self._cache.get(record.tree, record.run, fresh=fresh)
+            async with held.lock:
+                try:
+                    if record.id not in held.run.seen:
+                        return await self._advance(held, record, entry_cause=record.id, record_id=record.id)
+                    if deliveries == 1:
+                        return []
+                    return await self._take_over(held, record.id)
+                except Fenced:
+                    fresh = False
+
+    async def _take_over(self, held: Held, record_id: str) -> list[Command]:
+        """The record's former worker may have died before it paid; its model call died with it."""
+        model = held.run.model
+        if model is None or model.cause != record_id:
+            return [debt for debt in owed(held.run) if not isinstance(debt, CallModel)]
+        lost = ModelLost(attempt=model.attempt)
+        cause = f"{record_id}:lost:{model.purpose}:{model.step}:{model.attempt}"
+        return await self._advance(held, lost, entry_cause=cause, record_id=record_id)
+
+    async def _advance(
+        self,
+        held: Held,
+        what: Record | ModelReplied | ModelFailed | ModelLost | Poisoned,
+        *,
+        entry_cause: str,
+        record_id: str,
+    ) -> list[Command]:
+        """One append, under the lock of the run. Raises Fenced, with the stale state forgotten."""
+        run, at = held.run, self._clock.now()
+        history: list[Step] = []
+        if isinstance(what, Task) and run.phase is Phase.NEW and what.continues:
+            history = await self._memory_of(what.continues)
+        arrival = Arrival(
+            what=what, at=at, cause=record_id, offer=self._offer(), spec=self._spec, history=history
+        )
+        events = transition(run, arrival)
+        timer = run.deferral.timer if run.deferral else None
+        entry = Entry(
+            tree=run.tree,
+            run=run.id,
+            agent=self._spec.name,
+            parent=_parent(run, what),
+            n=run.entries + 1,
+            cause=entry_cause,
+            at=at,
+            events=events,
+            prev=held.back_pointers(),
+            snapshot=run if held.is_snapshot_due() else None,
+        )
+        ends_timer = timer if timer is not None and not isinstance(what, TimerFired) else None
+        try:
+            appended = await self._journal.append(entry, held.seq, ends_timer=ends_timer)
+        except BaseException:
+            # Fenced, or nobody knows: the next one folds again.
+            self._cache.forget(held)
+            raise
+        apply_entry(run, entry)
+        held.appended(appended.seq, appended.size, snapshot=entry.snapshot is not None)
+        if run.phase is Phase.DONE:
+            self._cache.forget(held)
+            if isinstance(what, Cancel | Poisoned):
+                self.interrupt(run.id)
+                await self._bus.interrupt(run.tree, run.id)
+        return owed(run, since=entry.n)
+
+    async def _memory_of(self, run: str) -> list[Step]:
+        tree = tree_of(run)
+        return fold((stored.entry for stored in await self._journal.read(tree, run)), run, tree).memory
+
+    # --- pay
+
+    async def _settle(self, record_id: str, tree: str, run_id: str, commands: list[Command]) -> None:
+        """Pays, and goes on for as long as what was paid has an answer in this very process."""
+        while True:
+            waiting = await self._pay(commands)
+            if waiting is not None:
+                await self._clock.sleep(max(0.0, waiting.due - self._clock.now()))
+                commands = await self._goes_off(record_id, waiting.timer)
+                continue
+            mine = next((c for c in commands if isinstance(c, CallModel) and c.cause == record_id), None)
+            if mine is None:
+                return
+            commands = await self._ask(record_id, tree, run_id, mine)
+
+    async def _pay(self, commands: list[Command]) -> SetTimer | None:
+        """Sends and schedules; returns the timer that is too short for a schedule."""
+        short: SetTimer | None = None
+        payments = []
+        for command in commands:
+            match command:
+                case Send():
+                    payments.append(self._send(command))
+                case SetTimer() if command.due - self._clock.now() <= SHORT_WAIT:
+                    short = command
+                case SetTimer():
+                    payments.append(self._bus.schedule(command.timer, self._spec.name, command.due))
+                case CallModel():
+                    pass
+        if len(payments) == 1:
+            await payments[0]
+        elif payments:
+            await asyncio.gather(*payments)
+        return short
+
+    async def _send(self, command: Send) -> None:
+        message = command.message
+        if isinstance(message, Report):
+            message = msgspec.structs.replace(message, text=self._report_text(message))
+        await self._bus.send(message, self._spec.name, to=command.to)
+
+    def _report_text(self, report: Report) -> str:
+        if report.state in ("success", "max_steps_error"):
+            return self._prompts.managed_report(report.agent, observation_of(report.output))
+        return report.error.message if report.error else report.state
+
+    async def _goes_off(self, record_id: str, timer: TimerFired) -> list[Command]:
+        while True:
+            held = await self._cache.get(timer.tree, timer.run)
+            async with held.lock:
+                if timer.id in held.run.seen:
+                    raise TakenOver
+                try:
+                    return await self._advance(held, timer, entry_cause=timer.id, record_id=record_id)
+                except Fenced:
+                    continue
+
+    # --- the model call
+
+    async def _ask(self, record_id: str, tree: str, run_id: str, command: CallModel) -> list[Command]:
+        """Makes the call and journals what it came to, unless the run has moved on without it."""
+        held = await self._cache.get(tree, run_id)
+        async with held.lock:
+            if not _is_in_flight(held.run, command):
+                return _moved_on(held.run)
+            request = held.transcript.request(held.run, command.purpose)
+        call = asyncio.create_task(self._complete(held.run, request, command), name=f"model {run_id}")
+        self._calls[run_id] = call
+        try:
+            outcome = await call
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) and task.cancelling():
+                raise
+            log.info("model call of %s dropped: the run has ended", run_id)
+            return []
+        finally:
+            if not call.done():
+                call.cancel()
+            if self._calls.get(run_id) is call:
+                del self._calls[run_id]
+        while True:
+            held = await self._cache.get(tree, run_id)
+            async with held.lock:
+                if not _is_in_flight(held.run, command):
+                    return _moved_on(held.run)
+                try:
+                    cause = f"{run_id}:model:{command.purpose}:{command.step}:{command.attempt}"
+                    return await self._advance(held, outcome, entry_cause=cause, record_id=record_id)
+                except Fenced:
+                    continue
+
+    async def _complete(
+        self, run: Run, request: ModelRequest, command: CallModel
+    ) -> ModelReplied | ModelFailed:
+        started = self._clock.now()
+        tree, run_id, count = run.tree, run.id, 0
+
+        async def on_text(text: str) -> None:
+            nonlocal count
+            count += 1
+            await self._bus.tell(
+                tree,
+                Delta(
+                    run=run_id,
+                    agent=self._spec.name,
+                    step=command.step,
+                    attempt=command.attempt,
+                    text=text,
+                    seq=count,
+                ),
+            )
+
+        try:
+            reply = await self._model.complete(request, on_text)
+        except ModelUnavailable as error:
+            return ModelFailed(
+                attempt=command.attempt,
+                message=error.message,
+                status=error.status,
+                retry_after=error.retry_after,
+                rate_limited=error.rate_limited,
+            )
+        except ModelRefused as error:
+            return ModelFailed(
+                attempt=command.attempt, message=error.message, status=error.status, final=True
+            )
+        return ModelReplied(
+            attempt=command.attempt,
+            content=reply.content,
+            calls=reply.calls,
+            usage=reply.usage,
+            model=reply.model,
+            finish_reason=reply.finish_reason,
+            seconds=self._clock.now() - started,
+        )
+
+
+def _is_in_flight(run: Run, command: CallModel) -> bool:
+    model: ModelInFlight | None = run.model
+    return (
+        model is not None
+        and model.attempt == command.attempt
+        and model.step == command.step
+        and model.purpose == command.purpose
+        and model.cause == command.cause
+    )
+
+
+def _moved_on(run: Run) -> list[Command]:
+    """Nothing is left to do for a run that is over; one that goes on is in another worker's hands."""
+    if run.phase is Phase.DONE:
+        return []
+    raise TakenOver
+
+
+def _parent(run: Run, what: object) -> str | None:
+    if isinstance(what, Task):
+        return what.reply_to.run if what.reply_to else None
+    return run.parent

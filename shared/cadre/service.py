@@ -1,0 +1,267 @@
+"""The frame of every service process: connect, serve health, run the part, drain on SIGTERM.
+
+`/healthz` answers while the event loop turns; `/readyz` only while NATS is connected and the part is
+ready. A second signal ends the process at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, NamedTuple, Protocol
+
+import uvicorn
+from nats.aio.client import Client
+
+from cadre.adapters.nats_blobs import NatsBlobs
+from cadre.adapters.nats_bus import NatsBus
+from cadre.adapters.nats_connection import connect
+from cadre.adapters.nats_journal import NatsJournal
+from cadre.adapters.nats_registry import NatsRegistry
+from cadre.adapters.nats_streams import provision
+from cadre.errors import CadreError, SetupError
+from cadre.health import AsgiApp, with_health
+from cadre.messages import AgentCard, Presence, ToolCard
+from cadre.ports import Journal
+from cadre.settings import Settings
+from cadre.subjects import Topology
+
+log = logging.getLogger("cadre.service")
+
+CLOSE_WITHIN = 3.0
+
+
+class Part(Protocol):
+    """What a service adds to the frame."""
+
+    @property
+    def app(self) -> AsgiApp | None:
+        """HTTP below the health endpoints."""
+        ...
+
+    def unready(self) -> str | None:
+        """What is missing, in one line; None when the service can work."""
+        ...
+
+    async def drain(self, grace: float) -> None:
+        """Stops taking work, finishes or hands back what is in hand within `grace` seconds."""
+        ...
+
+
+class Platform(NamedTuple):
+    """What the frame gives to a part."""
+
+    settings: Settings
+    nc: Client
+    topology: Topology
+    registry: NatsRegistry
+    bus: NatsBus
+    journal: Journal
+    blobs: NatsBlobs
+    health_url: str
+    started_at: float
+
+    def presence(self, *, agent: AgentCard | None = None, tool: ToolCard | None = None) -> Presence:
+        """This replica's registry entry for a card."""
+        return Presence(
+            instance=self.settings.instance_name(),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            health=self.health_url,
+            started_at=self.started_at,
+            agent=agent,
+            tool=tool,
+        )
+
+
+Start = Callable[[Platform], Awaitable[Part]]
+
+
+def run(name: str, settings: Settings, start: Start) -> int:
+    """Runs a service until it is told to stop; returns the exit status."""
+    logging.basicConfig(
+        level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    try:
+        listener = _listen(settings)
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(_serve(name, settings, start, listener))
+    except SetupError as error:
+        log.error("%s cannot start: %s", name, error)
+        return 1
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:  # not to be had on Windows
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+def _listen(settings: Settings) -> socket.socket:
+    listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise SetupError(
+            f"cannot listen on {settings.host}:{settings.port} ({error.strerror});"
+            " choose another --port (CADRE_PORT), 0 for any free one"
+        ) from error
+    return listener
+
+
+async def _serve(name: str, settings: Settings, start: Start, listener: socket.socket) -> int:
+    stop = _stop_on_signals()
+    host, port = listener.getsockname()[:2]
+    health_url = f"http://{host}:{port}"
+    state = _State(name)
+    server = _Server(
+        uvicorn.Config(
+            with_health(state.dispatch, state.unready),
+            log_config=None,
+            lifespan="off",
+            access_log=False,
+            timeout_graceful_shutdown=2,
+        )
+    )
+    http = asyncio.create_task(server.serve(sockets=[listener]), name="http")
+    log.info("%s: health at %s/healthz", name, health_url)
+    status = 0
+    working = asyncio.create_task(_work(state, settings, start, health_url), name=name)
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({working, stopped, http}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done() and not stop.is_set():
+            working.result()  # raises why it could not start
+            await asyncio.wait({stopped, http}, return_when=asyncio.FIRST_COMPLETED)
+        log.info("%s: draining for up to %g s", name, settings.drain_seconds)
+    finally:
+        if not working.done():
+            working.cancel()
+        stopped.cancel()
+        status = await _close(state, settings)
+        server.should_exit = True
+        await asyncio.wait({http}, timeout=CLOSE_WITHIN)
+    log.info("%s: stopped", name)
+    return status
+
+
+class _State:
+    """What the health endpoints and the end of the process know of the part."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.platform: Platform | None = None
+        self.part: Part | None = None
+        self.draining = False
+
+    def unready(self) -> str | None:
+        if self.draining:
+            return "draining"
+        if self.platform is None or not self.platform.nc.is_connected:
+            return "not connected to NATS"
+        return self.part.unready() if self.part is not None else "starting"
+
+    async def dispatch(self, scope: Any, receive: Any, send: Any) -> None:
+        app = self.part.app if self.part is not None else None
+        if app is None:
+            await send({"type": "http.response.start", "status": 404, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        await app(scope, receive, send)
+
+
+async def open_platform(name: str, settings: Settings, health_url: str = "") -> Platform:
+    """Connects (waiting for the server), provisions, and begins to listen to the registry."""
+    nc = await connect(settings, f"cadre {name}")
+    topology = await _provision(nc, settings)
+    blobs = NatsBlobs(nc, topology)
+    platform = Platform(
+        settings=settings,
+        nc=nc,
+        topology=topology,
+        registry=NatsRegistry(nc, topology),
+        bus=NatsBus(nc, topology, blobs),
+        journal=NatsJournal(nc, topology, blobs),
+        blobs=blobs,
+        health_url=health_url,
+        started_at=time.time(),
+    )
+    await platform.registry.start()
+    return platform
+
+
+async def _work(state: _State, settings: Settings, start: Start, health_url: str) -> None:
+    state.platform = await open_platform(state.name, settings, health_url)
+    state.part = await start(state.platform)
+    log.info("%s: ready", state.name)
+
+
+async def _provision(nc: Client, settings: Settings) -> Topology:
+    """Streams may be without a leader for a moment after a server's start: that is waited for."""
+    while True:
+        try:
+            return await provision(nc, settings)
+        except SetupError:
+            raise
+        except CadreError as error:
+            log.warning("%s; trying again", error)
+            await asyncio.sleep(1.0)
+
+
+async def _close(state: _State, settings: Settings) -> int:
+    state.draining = True
+    status = 0
+    platform, part = state.platform, state.part
+    if platform is None:
+        return status
+    try:
+        if platform.nc.is_connected:
+            await platform.registry.withdraw()
+        if part is not None:
+            await asyncio.wait_for(part.drain(settings.drain_seconds), settings.drain_seconds + CLOSE_WITHIN)
+    except (CadreError, TimeoutError) as error:
+        log.warning(
+            "%s: not drained in full, the rest is delivered again: %s", state.name, error or "too slow"
+        )
+        status = 1
+    await platform.registry.stop()
+    try:
+        await asyncio.wait_for(platform.nc.close(), CLOSE_WITHIN)
+    except TimeoutError:
+        log.warning("%s: the connection to NATS did not close in time", state.name)
+    return status
+
+
+def _stop_on_signals() -> asyncio.Event:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        if stop.is_set():
+            os._exit(130)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    return stop
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers: the frame decides when it is time to go."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
