@@ -18,7 +18,7 @@ import msgspec
 from cadre.cache import Held, RunCache
 from cadre.errors import Fenced, ModelRefused, ModelUnavailable
 from cadre.loop.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
-from cadre.loop.events import Entry
+from cadre.loop.events import Entry, RunFinished
 from cadre.loop.fold import apply_entry, fold
 from cadre.loop.observation import observation_of
 from cadre.loop.offer import Offer
@@ -87,11 +87,14 @@ class Runner:
         while True:
             held = await self._cache.get(tree, run)
             async with held.lock:
-                if record_id in held.run.seen:
+                known = record_id in held.run.seen
+                if known and held.run.phase is Phase.DONE:
                     commands = owed(held.run)
                     break
                 try:
-                    commands = await self._advance(held, what, entry_cause=record_id, record_id=record_id)
+                    # What kills its workers may well be what follows from the record, once it is journaled.
+                    cause = f"{record_id}:poisoned" if known else record_id
+                    commands = await self._advance(held, what, entry_cause=cause, record_id=record_id)
                     break
                 except Fenced:
                     continue
@@ -146,7 +149,8 @@ class Runner:
             what=what, at=at, cause=record_id, offer=self._offer(), spec=self._spec, history=history
         )
         events = transition(run, arrival)
-        timer = run.deferral.timer if run.deferral else None
+        # Only the end of the run makes a timer needless that has not gone off.
+        ends = any(isinstance(event, RunFinished) for event in events)
         entry = Entry(
             tree=run.tree,
             run=run.id,
@@ -159,7 +163,7 @@ class Runner:
             prev=held.back_pointers(),
             snapshot=run if held.is_snapshot_due() else None,
         )
-        ends_timer = timer if timer is not None and not isinstance(what, TimerFired) else None
+        ends_timer = run.deferral.timer if run.deferral is not None and ends else None
         try:
             appended = await self._journal.append(entry, held.seq, ends_timer=ends_timer)
         except BaseException:
@@ -252,8 +256,9 @@ class Runner:
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) and task.cancelling():
                 raise
-            log.info("model call of %s dropped: the run has ended", run_id)
-            return []
+            log.info("model call of %s dropped: the run is said to have ended", run_id)
+            self._cache.forget(held)
+            return _moved_on((await self._cache.get(tree, run_id)).run)
         finally:
             if not call.done():
                 call.cancel()
@@ -335,6 +340,7 @@ def _moved_on(run: Run) -> list[Command]:
 
 
 def _parent(run: Run, what: object) -> str | None:
-    if isinstance(what, Task):
-        return what.reply_to.run if what.reply_to else None
+    task = what.task if isinstance(what, Poisoned) else what
+    if isinstance(task, Task):
+        return task.reply_to.run if task.reply_to else None
     return run.parent

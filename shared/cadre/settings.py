@@ -86,6 +86,11 @@ def debugging() -> bool:
     return os.environ.get("CADRE_DEBUG", "0") not in ("", "0")
 
 
+def colourless() -> bool:
+    """Whether output is to be without colours: `NO_COLOR` is set to anything (no-color.org)."""
+    return bool(os.environ.get("NO_COLOR"))
+
+
 def gateway_url_given() -> str | None:
     """`CADRE_GATEWAY_URL`, or None when the gateway of a local `cadre up` may be looked for."""
     return os.environ.get("CADRE_GATEWAY_URL") or None

@@ -21,6 +21,9 @@ _encoder = msgspec.json.Encoder()
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
 class _Head(msgspec.Struct):
     v: int = 0
     type: str = ""
@@ -40,14 +43,14 @@ def decode(data: bytes, kind: Any) -> Any:
         decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     try:
         return decoder.decode(data)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise _explain(data, error) from error
 
 
-def _explain(data: bytes, error: msgspec.DecodeError) -> UnreadableMessage:
+def _explain(data: bytes, error: Exception) -> UnreadableMessage:
     try:
         head = msgspec.json.decode(data, type=_Head)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return UnreadableMessage(f"not a message: {error}")
     if head.v > SCHEMA_VERSION:
         return NewerSchema(head.v, SCHEMA_VERSION)

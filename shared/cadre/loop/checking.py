@@ -62,14 +62,19 @@ def check_call(run: Run, name: str, arguments: dict[str, Any]) -> None:
 
 def check_arguments(name: str, schema: dict[str, Any], arguments: dict[str, Any]) -> None:
     """Raises CallError naming every argument that does not fit the schema."""
-    problems = [_explain(error) for error in _validator(msgspec.json.encode(schema)).iter_errors(arguments)]
+    try:
+        validator = _validator(msgspec.json.encode(schema))
+    except ValueError as error:
+        raise CallError(f"{name!r} cannot be called: its input schema is wrong: {str(error).splitlines()[0]}") from error
+    problems = [_explain(error) for error in validator.iter_errors(arguments)]
     if problems:
         raise CallError(f"Wrong arguments for {name!r}: {'; '.join(problems)}")
 
 
 @lru_cache(maxsize=1024)
 def _validator(schema: bytes) -> Any:
-    return jsonschema_rs.validator_for(msgspec.json.decode(schema))
+    # A schema comes from whoever offers the tool: it must not make this process fetch anything.
+    return jsonschema_rs.validator_for(msgspec.json.decode(schema), offline=True)
 
 
 def _explain(error: Any) -> str:
@@ -84,7 +89,7 @@ def _check_delegation(run: Run, member: str) -> None:
     limits = run.spec.limits
     if len(above) > limits.depth:
         raise CallError(
-            f"{member!r} cannot be asked: the delegation is {len(above)} levels deep already"
+            f"{member!r} cannot be asked: the delegation is {len(run.task.path)} levels deep already"
             f" ({' > '.join(above)}) and the limit is {limits.depth}. Do the work with your own tools."
         )
     if above.count(member) > limits.cycles:

@@ -69,7 +69,7 @@ def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
             _open(run, call, n, at)
         case ev.CallRefused():
             call = CallState(id=event.call, name=event.name, kind="refused", arguments=event.arguments)
-            call.error = event.error
+            call.error = _clipped(run, event.error)
             _open(run, call, n, at)
         case ev.ToolAnswered():
             _close(run, event.call, observation_of(event.output), event.error)
@@ -125,7 +125,8 @@ def _answer(run: Run, event: ev.ModelAnswered) -> None:
     run.phase = Phase.ACTING
     run.usage += event.usage + Usage(model_calls=1)
     if event.purpose == "plan":
-        run.memory.append(PlanningStep(plan=event.content, first=run.plans == 0))
+        first = all(isinstance(step, TaskStep) for step in run.memory)
+        run.memory.append(PlanningStep(plan=event.content, first=first))
         run.plans += 1
     elif event.purpose == "act":
         run.current = ActionStep(
@@ -143,7 +144,7 @@ def _defer(run: Run, event: ev.ModelDeferred, n: int, at: float) -> None:
     run.failures += not event.rate_limited
     run.troubled_since = run.troubled_since if run.troubled_since is not None else at
     run.deferral = Deferral(
-        timer=f"model-{event.step}-{event.attempt}",
+        timer=f"model-{purpose}-{event.step}-{event.attempt}",
         until=event.until,
         since=n,
         purpose=purpose,
@@ -159,11 +160,19 @@ def _open(run: Run, call: CallState, n: int, at: float) -> None:
 
 
 def _close(run: Run, call: str, text: str, error: ErrorInfo | None) -> None:
-    limit = run.spec.limits.observation_chars if run.spec else None
     for state in run.current.calls if run.current else ():
         if state.id == call and state.is_open:
-            state.error = error
-            state.observation = clip(text, limit)
+            state.error = _clipped(run, error) if error is not None else None
+            state.observation = clip(text, _limit(run))
+
+
+def _limit(run: Run) -> int | None:
+    return run.spec.limits.observation_chars if run.spec else None
+
+
+def _clipped(run: Run, error: ErrorInfo) -> ErrorInfo:
+    """What went wrong is an observation too, and as long as a tool likes."""
+    return ErrorInfo(error.type, clip(error.message, _limit(run)))
 
 
 def _failure_of(event: ev.DelegateFinished) -> ErrorInfo | None:

@@ -45,6 +45,8 @@ def owed(run: Run, since: int = 0) -> list[Command]:
         case Phase.THINKING:
             model = run.model
             assert model is not None
+            if model.since < since:
+                return []
             return [CallModel(model.purpose, model.step, model.attempt, model.cause)]
         case Phase.WAITING:
             return _timer(run, since)

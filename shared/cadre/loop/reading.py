@@ -14,6 +14,10 @@ STOP_SEQUENCES = ["Observation:", "Calling tools:"]
 """smolagents' stop sequences for tool-calling agents: beyond them a model writes its own observations."""
 
 
+UNREADABLE = (ValueError, RecursionError)
+"""What decoding a model's JSON may raise: wrong syntax, half a surrogate pair, nesting without end."""
+
+
 class ReadingError(Exception):
     """The answer holds no call that could be made; the text is for the model."""
 
@@ -33,7 +37,7 @@ def read_arguments(call: RequestedCall) -> dict[str, Any]:
     if isinstance(arguments, str):
         try:
             arguments = msgspec.json.decode(arguments or "{}")
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise ReadingError(f"The arguments of {call.name!r} are not valid JSON: {error}") from error
     if arguments is None:
         return {}
@@ -51,7 +55,7 @@ def _calls_in_text(content: str) -> list[RequestedCall]:
     text = content[start : end + 1]
     try:
         found = msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         found = _decode_each(text)
     many = found if isinstance(found, list) else [found]
     return [_call_of(one) for one in many]
@@ -59,15 +63,16 @@ def _calls_in_text(content: str) -> list[RequestedCall]:
 
 def _decode_each(text: str) -> list[Any]:
     """Several JSON objects, one after the other with anything between them."""
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder()  # it alone tells where a value ends; msgspec decides what a value is
     found: list[Any] = []
     at = 0
     while (at := text.find("{", at)) >= 0:
         try:
-            value, at = decoder.raw_decode(text, at)
-        except ValueError as error:
+            _, end = decoder.raw_decode(text, at)
+            found.append(msgspec.json.decode(text[at:end]))
+        except UNREADABLE as error:
             raise ReadingError(f"The tool call in your answer is not valid JSON: {error}") from error
-        found.append(value)
+        at = end
     return found
 
 

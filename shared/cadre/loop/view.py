@@ -17,6 +17,9 @@ from cadre.prompting import Prompts
 
 END_PLAN = "<end_plan>"
 
+LONGEST_CALL_ID = 40
+"""Characters: the OpenAI API refuses a longer id of a tool call."""
+
 ChatMessage = dict[str, Any]
 """One message of the OpenAI chat format."""
 
@@ -35,6 +38,7 @@ class Transcript:
     def __init__(self, prompts: Prompts) -> None:
         self._prompts = prompts
         self._messages: list[ChatMessage] = []
+        self._summary: list[ChatMessage] = []
         self._rendered = 0
         self._offer: tuple[object, object] | None = None
         self._system: ChatMessage = {}
@@ -58,7 +62,9 @@ class Transcript:
             self._system = system_message(run, self._prompts)
             self._tools = functions(run)
         for step in run.memory[self._rendered :]:
-            self._messages += messages_of(step, run.agent, self._prompts)
+            rendered = messages_of(step, run.agent, self._prompts)
+            self._messages += rendered
+            self._summary += in_summary(step, rendered)
         self._rendered = len(run.memory)
 
     def _planning(self, run: Run) -> list[ChatMessage]:
@@ -69,7 +75,7 @@ class Transcript:
         left = run.max_steps - run.step
         return [
             {"role": "system", "content": self._prompts.update_plan_pre(task)},
-            *summary(run, self._prompts),
+            *self._summary,
             _user(self._prompts.update_plan_post(task, tools, members, left)),
         ]
 
@@ -116,17 +122,16 @@ def messages_of(step: Step, agent: str, prompts: Prompts) -> list[ChatMessage]:
             return [{"role": "assistant", "content": observation_of(step.output)}]
 
 
-def summary(run: Run, prompts: Prompts) -> list[ChatMessage]:
-    """Memory in summary mode: what was asked, called and observed, without plans and the model's prose."""
+def in_summary(step: Step, rendered: list[ChatMessage]) -> list[ChatMessage]:
+    """A step in summary mode: what was asked, called and observed, without plans and the model's prose."""
     messages: list[ChatMessage] = []
-    for step in run.memory:
-        if isinstance(step, PlanningStep):
-            continue
-        for message in messages_of(step, run.agent, prompts):
-            if message.get("tool_calls"):
-                messages.append({**message, "content": None})
-            elif message["role"] != "assistant" or isinstance(step, AnswerStep):
-                messages.append(message)
+    if isinstance(step, PlanningStep):
+        return messages
+    for message in rendered:
+        if message.get("tool_calls"):
+            messages.append({**message, "content": None})
+        elif message["role"] != "assistant" or isinstance(step, AnswerStep):
+            messages.append(message)
     return messages
 
 
@@ -137,7 +142,7 @@ def _action(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:
         return [
             said,
             *(
-                {"role": "tool", "tool_call_id": call.id, "content": _observed(call, prompts)}
+                {"role": "tool", "tool_call_id": _call_id(call), "content": _observed(call, prompts)}
                 for call in step.calls
             ),
         ]
@@ -159,7 +164,12 @@ def _observed(call: CallState, prompts: Prompts) -> str:
 
 def _tool_call(call: CallState) -> dict[str, Any]:
     arguments = msgspec.json.encode(call.arguments).decode()
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+    return {"id": _call_id(call), "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _call_id(call: CallState) -> str:
+    """The end of a call's id tells it from the others of its run, and the API takes no longer one."""
+    return call.id[-LONGEST_CALL_ID:]
 
 
 def _function(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:

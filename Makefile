@@ -1,0 +1,88 @@
+# Everything runs in .venv, which the targets make from the hashed requirement files when these change.
+PYTHON ?= python3.13 python3.12 python3.11 python3 python
+BIN := .venv/bin
+ARGS ?=
+
+export UV_PYTHON_DOWNLOADS := never
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help run up test lint check bench docs protocol wheel lock clean
+.DELETE_ON_ERROR:
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+
+run: .venv/.ready ## Run the shipped team's demo task and check its answer; fails when the demo does
+	@$(BIN)/cadre up teams/apollo --run
+
+up: .venv/.ready ## Start NATS and the shipped team's services, until Ctrl-C
+	@$(BIN)/cadre up teams/apollo
+
+test: .venv/.ready-dev ## Run all tests; options for pytest go into ARGS
+	@$(BIN)/pytest $(ARGS)
+
+lint: .venv/.ready-dev ## Run the static checks: format, lint, types, imports, generated documents
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	PYTHONPATH=docs $(BIN)/python -m generate --check
+
+check: lint test ## Run everything that a change must pass: lint, then test
+
+bench: .venv/.ready-dev ## Measure; what and how long is in docs/performance.md
+	@PYTHONPATH=tests $(BIN)/python -m bench.main $(ARGS)
+
+docs: .venv/.ready-dev ## Write the generated documents anew: protocol, schemas, state diagram
+	@PYTHONPATH=docs $(BIN)/python -m generate
+
+protocol: docs ## The same as docs
+
+wheel: .venv/.ready ## Build the wheel into dist/
+	@rm -rf dist
+	@$(BIN)/python -m hatchling build -t wheel -d dist
+
+COMPILE = uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-annotate --no-header --no-emit-index-url $(UPGRADE)
+
+lock: ## Write the requirement files anew from pyproject.toml (needs uv); UPGRADE=--upgrade for newer versions
+	$(COMPILE) --all-extras -o requirements.lock
+	$(COMPILE:pyproject.toml=) --group build -o requirements-build.lock
+	$(COMPILE) --all-extras --group build --group dev -c requirements.lock -c requirements-build.lock \
+		-o requirements-dev.lock
+
+clean: ## Remove the environment, builds and caches; journals in .cadre stay
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find docs shared services teams tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A candidate is run, not looked up: a shim on PATH may stand for a Python that is not there.
+FIND_PYTHON = for candidate in $(PYTHON); do \
+		python=$$("$$candidate" -c 'import sys; sys.version_info >= (3, 11) and print(sys.executable)' 2>/dev/null) \
+			&& test -n "$$python" && break; \
+	done; \
+	test -n "$$python" || { echo "make: Cadre needs Python 3.11 or newer; none of these is: $(PYTHON)" >&2; exit 1; }
+
+MAKE_VENV = if ! $(BIN)/python -c '' 2>/dev/null; then \
+		$(FIND_PYTHON); \
+		echo "make: setting up .venv with $$python" >&2; \
+		if command -v uv >/dev/null; then uv venv --quiet --clear --python "$$python" .venv; \
+		else "$$python" -m venv --clear .venv; fi; \
+	fi
+
+# uv where it is at hand, else pip: the same files, the same hashes.
+INSTALL = install() { \
+		if command -v uv >/dev/null; then uv pip install --quiet --python $(BIN)/python "$$@"; \
+		else $(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null; \
+			$(BIN)/python -m pip install --quiet "$$@"; fi; \
+	}
+
+.venv/.ready: requirements.lock requirements-build.lock pyproject.toml
+	@set -e; $(MAKE_VENV); $(INSTALL); \
+	install --require-hashes -r requirements.lock -r requirements-build.lock; \
+	install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/.ready-dev: requirements-dev.lock .venv/.ready
+	@set -e; $(INSTALL); install --require-hashes -r requirements-dev.lock
+	@touch $@

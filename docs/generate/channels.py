@@ -1,0 +1,153 @@
+"""The subjects that a service may publish to or read, with what lies there and who does what."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, get_args
+
+import msgspec
+
+from cadre.loop.events import Entry
+from cadre.messages import (
+    Cancel,
+    Delta,
+    EffectClaim,
+    EffectResult,
+    Presence,
+    Record,
+    Report,
+    Spilled,
+    Task,
+    TimerFired,
+    ToolCall,
+    ToolResult,
+)
+from cadre.subjects import Topology
+
+Messages = tuple[type[msgspec.Struct], ...]
+
+_MANY = 1_000_003
+"""Shards of a topology whose shard number is sure to stand for itself in a subject."""
+
+_topology = Topology(_MANY, "{prefix}")
+_shard = str(_topology.shard("{tree}"))
+
+
+class Channel(NamedTuple):
+    name: str
+    address: str
+    kind: str
+    """stream, bucket or core (not stored)."""
+    summary: str
+    messages: Messages
+    """Empty where the payload is plain text."""
+
+
+class Operation(NamedTuple):
+    name: str
+    action: str
+    """send or receive."""
+    channel: str
+    summary: str
+    messages: Messages = ()
+    """Those of the channel's that it is about; all unless given."""
+
+
+PARAMETERS = {
+    "prefix": "Prefix of the deployment, `cadre` unless CADRE_PREFIX says otherwise.",
+    "shard": "`crc32(tree) mod shards`, in decimal; the number of shards is metadata of the first stream.",
+    "tree": "Id of the root run: the part of a run's id before its first underscore.",
+    "run": "Id of the run.",
+    "call": "Id of the call, `<run>_<step>_<index>`; for a delegation it is the id of the child run too.",
+    "agent": "Name of the agent whose inbox it is.",
+    "tool": "Name of the tool.",
+    "sender": "Agent or tool that sends, `gateway` for the gateway, `timer` for a timer that went off.",
+    "name": "Name of the timer; in the registry, of the agent or tool.",
+    "kind": "`agent` or `tool`.",
+    "instance": "Name of the replica.",
+}
+
+
+def _address(subject: str) -> str:
+    return subject.replace(f".{_shard}.", ".{shard}.")
+
+
+CHANNELS = (
+    Channel(
+        "journal",
+        _address(_topology.journal("{tree}", "{run}")),
+        "stream",
+        "The history of one run. Each append is fenced by the sequence of the entry before it.",
+        (Entry, Spilled),
+    ),
+    Channel(
+        "inbox",
+        _address(_topology.inbox("{agent}", "{sender}", "{tree}", "{run}")),
+        "stream",
+        "Records for the runs of an agent. One durable pull consumer per agent and shard, shared by its replicas.",
+        (*get_args(Record), Spilled),
+    ),
+    Channel(
+        "call",
+        _address(_topology.call("{tool}", "{sender}", "{tree}", "{call}")),
+        "stream",
+        "Calls of a tool. One durable pull consumer per tool and shard, shared by its executors.",
+        (ToolCall, Spilled),
+    ),
+    Channel(
+        "effect",
+        _address(_topology.effect("{tree}", "{call}")),
+        "stream",
+        "Who runs a call that may change the world, then what came of it: a claim with fence 0, a result fenced by it.",
+        (EffectClaim, EffectResult),
+    ),
+    Channel(
+        "timer",
+        _address(_topology.timer("{tree}", "{run}", "{name}")),
+        "stream",
+        "Message schedules of the server, aimed at an inbox.",
+        (TimerFired,),
+    ),
+    Channel(
+        "delta",
+        _topology.delta("{tree}", "{run}"),
+        "core",
+        "Pieces of a model's answer while it is written. May be lost.",
+        (Delta,),
+    ),
+    Channel(
+        "interrupt",
+        _topology.interrupt("{tree}"),
+        "core",
+        "The id of a run that ended early, as plain text: whoever works for it may stop. May be lost.",
+        (),
+    ),
+    Channel(
+        "registry",
+        f"$KV.{_topology.registry_bucket}.{_topology.presence_key('{kind}', '{name}', '{instance}')}",
+        "bucket",
+        "One key per live replica of an agent or tool, renewed every few seconds, gone by itself soon after the last.",
+        (Presence,),
+    ),
+)
+
+OPERATIONS = (
+    Operation("agentReceivesRecords", "receive", "inbox", "An agent service takes records for its runs."),
+    Operation("agentAppendsEntries", "send", "journal", "An agent service tells what a record made true."),
+    Operation("agentCallsTools", "send", "call", "An agent service asks for a tool to be run."),
+    Operation(
+        "agentDelegates", "send", "inbox", "An agent service starts a child run, or ends it.", (Task, Cancel)
+    ),
+    Operation("agentReports", "send", "inbox", "An agent service tells a parent how its child ended.", (Report,)),
+    Operation("agentSetsTimers", "send", "timer", "An agent service has itself woken later."),
+    Operation("agentTellsDeltas", "send", "delta", "An agent service passes on what its model writes."),
+    Operation("agentInterrupts", "send", "interrupt", "An agent service tells that a run ended early."),
+    Operation("workerHearsInterrupts", "receive", "interrupt", "Agent and tool services drop work that nobody needs."),
+    Operation("executorReceivesCalls", "receive", "call", "A tool service takes calls."),
+    Operation("executorClaims", "send", "effect", "A tool service claims a call with effects, and settles it."),
+    Operation("executorAnswers", "send", "inbox", "A tool service sends a result.", (ToolResult,)),
+    Operation("replicaAnnounces", "send", "registry", "Every replica keeps its keys alive."),
+    Operation("replicaHearsReplicas", "receive", "registry", "Every service keeps a view of who is there."),
+    Operation("gatewaySubmits", "send", "inbox", "The gateway starts and cancels root runs.", (Task, Cancel)),
+    Operation("gatewayReadsJournals", "receive", "journal", "The gateway lists, shows and streams runs."),
+    Operation("gatewayHearsDeltas", "receive", "delta", "The gateway passes deltas on to whoever looks on."),
+)

@@ -1,0 +1,131 @@
+"""Explores the loop: from a new run, every canonical arrival in every state that can be reached."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from cadre.loop.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
+from cadre.loop.events import AnyEvent, Entry, RecordIgnored, RequestedCall
+from cadre.loop.fold import apply_entry
+from cadre.loop.offer import Offer
+from cadre.loop.run import Phase, Run
+from cadre.loop.transition import transition
+from cadre.messages import AgentCard, Cancel, Report, Task, TimerFired, ToolCard, ToolResult
+from cadre.specs import AgentSpec, Limits, ModelSpec
+from cadre.subjects import report_id, result_id, task_id, timer_id
+
+TREE = "t"
+SPEC = AgentSpec(
+    name="manager",
+    description="Explores.",
+    tools=["look"],
+    team=["member"],
+    planning_interval=1,
+    limits=Limits(max_steps=2),
+    model=ModelSpec(retries=2),
+)
+OFFER = Offer(
+    tools={"look": ToolCard(name="look", description="Looks.", input_schema={"type": "object"})},
+    members={"member": AgentCard(name="member", description="Helps.")},
+)
+LOOK = RequestedCall("look", {})
+ASK = RequestedCall("member", {"task": "Help."})
+ANSWER = RequestedCall("final_answer", {"answer": "Done."})
+
+
+class Edge(NamedTuple):
+    """An arrival that moved a run on: from phase to phase, and the events that told of it."""
+
+    source: Phase
+    arrival: str
+    target: Phase
+    events: tuple[str, ...]
+
+
+class Explored(NamedTuple):
+    edges: list[Edge]
+    """In the order of discovery, each once."""
+    runs: list[Run]
+    """One run for each state that was reached."""
+    entries: list[Entry]
+    """Every entry that was applied on the way."""
+
+
+def explore() -> Explored:
+    """Breadth first; two runs are the same state when they differ in counts and ids alone."""
+    start = Run(id=TREE, tree=TREE)
+    found = Explored([], [start], [])
+    seen, todo = {_state(start)}, [start]
+    while todo:
+        run = todo.pop(0)
+        for what in _arrivals(run):
+            after, entry = _advance(run, what)
+            if any(isinstance(event, RecordIgnored) for event in entry.events):
+                continue
+            found.entries.append(entry)
+            edge = Edge(run.phase, type(what).__name__, after.phase, tuple(map(_tag, entry.events)))
+            if edge not in found.edges:
+                found.edges.append(edge)
+            if _state(after) not in seen:
+                seen.add(_state(after))
+                found.runs.append(after)
+                todo.append(after)
+    return found
+
+
+def _advance(run: Run, what: Any) -> tuple[Run, Entry]:
+    arrival = Arrival(what=what, at=float(run.entries), cause="record", offer=OFFER, spec=SPEC)
+    after = copy.deepcopy(run)
+    entry = Entry(
+        tree=run.tree,
+        run=run.id,
+        agent=SPEC.name,
+        n=run.entries + 1,
+        cause=f"cause-{run.entries + 1}",
+        at=arrival.at,
+        events=transition(copy.deepcopy(run), arrival),
+    )
+    apply_entry(after, entry)
+    return after, entry
+
+
+def _state(run: Run) -> tuple[object, ...]:
+    """What decides about the run's future."""
+    return (
+        run.phase,
+        run.step,
+        run.failures,
+        run.model and run.model.purpose,
+        run.deferral and run.deferral.purpose,
+        tuple(call.kind for call in run.open_calls()),
+        run.cancelled is not None,
+        run.result and run.result.state,
+    )
+
+
+def _arrivals(run: Run) -> Iterator[Any]:
+    """Every kind of arrival, such as it would be for this run now."""
+    head: dict[str, Any] = {"tree": run.tree, "run": run.id, "at": 0.0}
+    attempt = run.model.attempt if run.model else 1
+    task = Task(id=task_id(run.id), agent=SPEC.name, task="Explore.", **head)
+    yield task
+    for calls in ([LOOK], [LOOK, ASK], [ANSWER], [RequestedCall("nothing", {})], []):
+        yield ModelReplied(attempt=attempt, content="", calls=calls)
+    yield ModelFailed(attempt=attempt, message="busy", rate_limited=True)
+    yield ModelFailed(attempt=attempt, message="broken")
+    yield ModelFailed(attempt=attempt, message="refused", final=True)
+    yield ModelLost(attempt=attempt)
+    timer = run.deferral.timer if run.deferral else "none"
+    yield TimerFired(id=timer_id(run.id, timer), name=timer, **head)
+    opened = {call.kind: call.id for call in run.open_calls()}
+    call, child = opened.get("tool", "t_0_0"), opened.get("member", "t_0_1")
+    yield ToolResult(id=result_id(call), call=call, tool="look", output=1, **head)
+    yield Report(id=report_id(child), child=child, agent="member", state="success", output=1, **head)
+    yield Cancel(id="cancel", **head)
+    yield Poisoned(id="poison", deliveries=6, task=task if run.phase is Phase.NEW else None)
+
+
+def _tag(event: AnyEvent) -> str:
+    return str(event.__struct_config__.tag)

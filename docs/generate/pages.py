@@ -1,0 +1,79 @@
+"""Every generated file, as it should be now: whole files, and blocks between markers in written pages."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from generate import diagram, tables
+from generate.asyncapi import document
+from generate.machine import explore
+from generate.schemas import MESSAGES, schema_of
+
+DOCS = Path(__file__).parents[1]
+
+SCHEMAS = DOCS / "protocol" / "schemas"
+
+
+def pages() -> dict[Path, str]:
+    """The text of each file that is generated, in whole or in part. Raises LookupError for a missing marker."""
+    edges = explore().edges
+    blocks: dict[Path, dict[str, Callable[[], str]]] = {
+        DOCS / "protocol.md": {
+            "subjects": tables.subjects,
+            "messages": tables.messages,
+            "events": tables.events,
+        },
+        DOCS / "architecture.md": {
+            "diagram": lambda: diagram.state_diagram(edges),
+            "states": lambda: diagram.state_table(edges),
+        },
+    }
+    return {
+        DOCS / "protocol" / "asyncapi.json": _json(document()),
+        **{SCHEMAS / f"{message.__name__}.json": _json(schema_of(message)) for message in MESSAGES},
+        **{page: _filled(page, made) for page, made in blocks.items()},
+    }
+
+
+def stale() -> list[Path]:
+    """Files that do not say what the code says, and schemas of messages that are no more."""
+    wanted = pages()
+    old = [path for path, text in wanted.items() if not path.is_file() or path.read_text() != text]
+    return sorted([*old, *leftovers(wanted)])
+
+
+def leftovers(wanted: dict[Path, str]) -> list[Path]:
+    return [path for path in SCHEMAS.glob("*.json") if path not in wanted]
+
+
+def write() -> list[Path]:
+    """Brings all files up to date; returns those that were not."""
+    wanted, old = pages(), stale()
+    for path in old:
+        if path in wanted:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(wanted[path])
+        else:
+            path.unlink()
+    return old
+
+
+def _filled(page: Path, blocks: dict[str, Callable[[], str]]) -> str:
+    text = page.read_text()
+    for name, make in blocks.items():
+        begin, end = f"<!-- generated: {name} -->", "<!-- end -->"
+        block = f"{begin}\n{make()}\n{end}"
+        text, count = re.subn(
+            f"{re.escape(begin)}.*?{re.escape(end)}", lambda _, block=block: block, text, flags=re.DOTALL
+        )
+        if count != 1:
+            raise LookupError(f"{page}: needs one block between {begin} and {end}")
+    return text
+
+
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

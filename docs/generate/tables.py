@@ -1,0 +1,51 @@
+"""The tables of the protocol page: subjects, messages, events."""
+
+from __future__ import annotations
+
+import msgspec
+
+from generate.channels import CHANNELS, OPERATIONS
+from generate.schemas import EVENTS, MESSAGES, tag_of
+
+
+def subjects() -> str:
+    rows = ["| channel | subject | kind | payload | sent by | received by |", "|---|---|---|---|---|---|"]
+    for channel in CHANNELS:
+        payload = ", ".join(message.__name__ for message in channel.messages) or "text"
+        sent, received = (_who(channel.name, action) for action in ("send", "receive"))
+        rows.append(
+            f"| {channel.name} | `{channel.address}` | {channel.kind} | {payload} | {sent} | {received} |"
+        )
+    return "\n".join(rows)
+
+
+def messages() -> str:
+    rows = ["| message | `type` | what it says | schema |", "|---|---|---|---|"]
+    for message in MESSAGES:
+        tag = f"`{tag_of(message)}`" if tag_of(message) else ""
+        schema = f"[schema](protocol/schemas/{message.__name__}.json)"
+        rows.append(f"| {message.__name__} | {tag} | {_doc(message)} | {schema} |")
+    return "\n".join(rows)
+
+
+def events() -> str:
+    rows = ["| event | fields | what it says |", "|---|---|---|"]
+    for event in EVENTS:
+        fields = ", ".join(f"`{field.encode_name}`" for field in msgspec.structs.fields(event))
+        rows.append(f"| `{tag_of(event)}` | {fields} | {_doc(event)} |")
+    return "\n".join(rows)
+
+
+def _who(channel: str, action: str) -> str:
+    """The first word of an operation's name says who."""
+    who = [
+        "".join(letter if letter.islower() else " " for letter in operation.name).split()[0]
+        for operation in OPERATIONS
+        if operation.channel == channel and operation.action == action
+    ]
+    return ", ".join(dict.fromkeys(who))
+
+
+def _doc(struct: type[msgspec.Struct]) -> str:
+    text = struct.__dict__.get("__doc__") or ""
+    return " ".join(text.split()).replace("|", "\\|")

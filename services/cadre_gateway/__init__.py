@@ -1,0 +1,1 @@
+"""The gateway: runs over HTTP, told from the journals."""

@@ -1,0 +1,126 @@
+"""The HTTP routes: what each path answers, and its description for /openapi.json."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
+from fastapi.responses import Response
+
+from cadre_gateway import body, directory, openapi, problems, runs
+from cadre_gateway.desk import ANSWER_WITHIN, Desk
+from cadre_gateway.events import EventStream, after_of, stream
+from cadre_gateway.prefer import wait_seconds
+from cadre_gateway.projection import RunSummary, State
+from cadre_gateway.submit import submit
+
+LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
+
+
+def build(desk: Desk) -> FastAPI:
+    # No HTML pages: FastAPI's load their scripts from a public CDN.
+    app = FastAPI(title="Cadre gateway", version="1", docs_url=None, redoc_url=None)
+    problems.install(app)
+    app.include_router(_runs(desk), dependencies=[Depends(desk.check)])
+    app.include_router(_directory(desk), dependencies=[Depends(desk.check)])
+    openapi.describe(app)
+    return app
+
+
+def _runs(desk: Desk) -> APIRouter:
+    router = APIRouter(prefix="/v1/runs", tags=["runs"])
+
+    @router.post("", summary="Start a run", status_code=202, openapi_extra=openapi.submission())
+    async def post_run(
+        request: Request,
+        idempotency_key: Annotated[str | None, Header()] = None,
+        prefer: Annotated[str | None, Header()] = None,
+        traceparent: Annotated[str | None, Header()] = None,
+    ) -> Response:
+        """202 with the run's id, or with `Prefer: wait=SECONDS` 200 with its result when it ends in time, or
+        with `stream: true` its events."""
+        wanted = body.submission(await body.read(request))
+        async with asyncio.timeout(ANSWER_WITHIN):
+            run = await submit(desk, wanted, idempotency_key, traceparent)
+        if wanted.stream:
+            return EventStream(stream(desk, run.id, 0))
+        seconds = wait_seconds(prefer)
+        if seconds and await runs.wait_for_end(desk, run.id, seconds):
+            return _json(await runs.result(desk, run.id, wanted.return_full_result))
+        return _accepted(run)
+
+    @router.get("", summary="List root runs, newest first", responses=openapi.answers(openapi.RunList))
+    async def get_runs(
+        agent: str | None = None,
+        state: State | None = None,
+        session: str | None = None,
+        limit: Annotated[int, Query(ge=1, le=500)] = 50,
+        before: str | None = None,
+    ) -> Response:
+        try:
+            found, more = desk.index.roots(
+                agent=agent, state=state, session=session, limit=limit, before=before
+            )
+        except KeyError:
+            raise problems.invalid(
+                f"before: run {before!r} is not in the list; start again without it"
+            ) from None
+        return _json(openapi.RunList(runs=found, next=more))
+
+    @router.get("/{run}", summary="One run with all runs below it", responses=openapi.answers(runs.RunDetail))
+    async def get_run(run: str, full: bool = False) -> Response:
+        """`full=true` adds each run's memory."""
+        async with asyncio.timeout(ANSWER_WITHIN):
+            return _json(await runs.detail(desk, run, full))
+
+    @router.get("/{run}/events", summary="A run's events as Server-Sent Events", responses=openapi.events())
+    async def get_events(
+        run: str, after: Annotated[int | None, Query(ge=0)] = None, last_event_id: LastEventId = None
+    ) -> Response:
+        """History first, then live; resumes behind `Last-Event-ID` or `after`; ends with the event `end`."""
+        try:
+            begin = after_of(last_event_id, after)
+        except ValueError as error:
+            raise problems.invalid(str(error)) from error
+        async with asyncio.timeout(ANSWER_WITHIN):
+            await runs.find(desk, run)
+        return EventStream(stream(desk, run, begin))
+
+    @router.post("/{run}/cancel", summary="End a run", status_code=202, openapi_extra=openapi.cancel())
+    async def post_cancel(run: str, request: Request) -> Response:
+        """202 when the run was asked to end, 200 with its state when it had ended already."""
+        data = await body.read(request)
+        reason = body.parse(data, body.CancelBody).reason if data.strip() else ""
+        async with asyncio.timeout(ANSWER_WITHIN):
+            found = await runs.cancel(desk, run, reason)
+        return _json({"id": found.id, "state": found.state}, 200 if found.finished else 202)
+
+    return router
+
+
+def _directory(desk: Desk) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["directory"])
+
+    @router.get("/agents", summary="Live agents", responses=openapi.answers(openapi.AgentList))
+    async def get_agents() -> Response:
+        return _json(openapi.AgentList(directory.agents(desk.platform.registry.presences())))
+
+    @router.get("/tools", summary="Live tools", responses=openapi.answers(openapi.ToolList))
+    async def get_tools() -> Response:
+        return _json(openapi.ToolList(directory.tools(desk.platform.registry.presences())))
+
+    return router
+
+
+def _accepted(run: RunSummary) -> Response:
+    here = f"/v1/runs/{run.id}"
+    links = {"self": here, "events": f"{here}/events", "cancel": f"{here}/cancel"}
+    answer = _json({"id": run.id, "agent": run.agent, "state": run.state, "links": links}, 202)
+    answer.headers["Location"] = here
+    return answer
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")

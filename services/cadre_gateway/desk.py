@@ -1,0 +1,56 @@
+"""What every route works with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from cadre.adapters.nats_history import History
+from cadre.adapters.nats_sessions import NatsSessions
+from cadre.adapters.nats_tail import Tail
+from cadre.errors import BusUnavailable
+from cadre.service import Platform
+from cadre_gateway.feed import Feed
+from cadre_gateway.problems import Problem
+from cadre_gateway.projection import Index
+
+ANSWER_WITHIN = 6.0
+"""Seconds that all questions to NATS of one request may take together."""
+
+
+@dataclass(eq=False)
+class Desk:
+    platform: Platform
+    index: Index
+    tail: Tail
+    history: History
+    sessions: NatsSessions
+    draining: asyncio.Event = field(default_factory=asyncio.Event)
+    _feeds: set[Feed[Any]] = field(default_factory=set)
+
+    def check(self) -> None:
+        """Raises what a request is answered with at once when this gateway cannot serve it."""
+        if self.draining.is_set():
+            raise Problem(
+                503, "draining", "this gateway is stopping: ask another one, or this one when it is back"
+            )
+        if not self.platform.nc.is_connected:
+            raise BusUnavailable("serving a request", "not connected to the server")
+
+    @contextmanager
+    def open(self, feed: Feed[Any]) -> Iterator[None]:
+        """Inside, `feed` is closed when the gateway drains."""
+        self._feeds.add(feed)
+        try:
+            yield
+        finally:
+            self._feeds.discard(feed)
+
+    def drain(self) -> None:
+        """Ends all open streams; they tell their clients to come back."""
+        self.draining.set()
+        for feed in self._feeds:
+            feed.close()

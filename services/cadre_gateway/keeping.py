@@ -1,0 +1,103 @@
+"""Keeps a compacted copy of the index in the object store, so that a restart does not replay all journals."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import zlib
+
+import msgspec
+
+from cadre.adapters.nats_images import NatsImages
+from cadre.errors import BusUnavailable
+from cadre.subjects import Topology
+from cadre_gateway.projection import Index, Tree
+
+log = logging.getLogger("cadre.gateway")
+
+_VERSION = 1
+_EVERY_ENTRIES = 1_000
+_EVERY_SECONDS = 30.0
+_PAUSE = 1.0
+_SHARE = 20
+"""Saving may take one part in this many of the time."""
+
+
+class Image(msgspec.Struct, kw_only=True):
+    v: int = _VERSION
+    streams: list[str]
+    """When each shard's stream was created: positions in another stream mean nothing."""
+    positions: list[int]
+    """Sequence of the last entry of each shard that the trees account for."""
+    trees: list[Tree]
+
+
+class Keeper:
+    """Loads the index once, and saves it now and then."""
+
+    def __init__(self, images: NatsImages, topology: Topology, streams: list[str]) -> None:
+        self._images = images
+        self._name = f"index-{topology.prefix}"
+        self._streams = streams
+        self._entries = 0
+        self._saved_at = time.monotonic()
+        self._took = 0.0
+        self._due = asyncio.Event()
+
+    async def load(self) -> tuple[Index, list[int]]:
+        """The saved index and the positions to read on from; an empty one when there is none to trust."""
+        try:
+            data = await self._images.load(self._name)
+            if data is not None:
+                image = msgspec.json.decode(zlib.decompress(data), type=Image)
+                if image.v == _VERSION and image.streams == self._streams:
+                    index = Index(image.trees)
+                    log.info("list of %d runs loaded, saved at %s", len(index), image.positions)
+                    return index, image.positions
+                log.info("the saved list of runs is of other streams: reading the journals from their start")
+        except (BusUnavailable, zlib.error, msgspec.DecodeError) as error:
+            log.warning(
+                "the saved list of runs is unusable (%s): reading the journals from their start", error
+            )
+        return Index(), [0] * len(self._streams)
+
+    def note(self) -> None:
+        """One more entry was applied."""
+        self._entries += 1
+        if self._entries == 1 or self._entries >= _EVERY_ENTRIES:
+            self._due.set()
+
+    async def save(self, index: Index, positions: list[int]) -> None:
+        """Raises BusUnavailable."""
+        began = self._saved_at = time.monotonic()
+        counted, self._entries = self._entries, 0
+        image = Image(streams=self._streams, positions=positions, trees=index.trees())
+        data = msgspec.json.encode(image)
+        packed = await asyncio.to_thread(zlib.compress, data, 1)
+        try:
+            await self._images.save(self._name, packed)
+        except BusUnavailable:
+            self._entries += counted
+            raise
+        finally:
+            self._took = time.monotonic() - began
+        log.debug("list of %d runs saved: %d bytes in %.2f s", len(index), len(packed), self._took)
+
+    @property
+    def changed(self) -> bool:
+        return self._entries > 0
+
+    async def wait_until_due(self) -> None:
+        """Returns 30 s after the last save when something changed, at once after 1,000 entries, but never so
+        often that saving takes more than its share of the time."""
+        await asyncio.sleep(max(_PAUSE, self._took * _SHARE))
+        while self._entries < _EVERY_ENTRIES:
+            left = self._saved_at + _EVERY_SECONDS - time.monotonic()
+            if left <= 0 and self._entries:
+                return
+            self._due.clear()
+            try:
+                await asyncio.wait_for(self._due.wait(), left if left > 0 else None)
+            except TimeoutError:
+                continue

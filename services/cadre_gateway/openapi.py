@@ -1,0 +1,129 @@
+"""Schemas of bodies and answers for /openapi.json, taken from the structs that are read and written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from cadre.messages import Delta
+from cadre_gateway.body import CancelBody, Submission
+from cadre_gateway.directory import LiveAgent, LiveTool
+from cadre_gateway.events import Shown
+from cadre_gateway.projection import RunSummary, State
+from cadre_gateway.runs import RunDetail, RunResult
+
+_REF = "#/components/schemas/{name}"
+
+
+class RunList(msgspec.Struct):
+    runs: list[RunSummary]
+    next: str | None
+    """`before` of the next page."""
+
+
+class AgentList(msgspec.Struct):
+    agents: list[LiveAgent]
+
+
+class ToolList(msgspec.Struct):
+    tools: list[LiveTool]
+
+
+class Accepted(msgspec.Struct):
+    id: str
+    agent: str
+    state: State
+    links: dict[str, str]
+
+
+class CancelAnswer(msgspec.Struct):
+    id: str
+    state: State
+
+
+class ProblemDocument(msgspec.Struct):
+    """RFC 9457; `code` is stable, `detail` says what to do."""
+
+    type: str
+    code: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+
+
+_SCHEMAS = (
+    Submission,
+    CancelBody,
+    RunList,
+    RunDetail,
+    RunResult,
+    AgentList,
+    ToolList,
+    Accepted,
+    CancelAnswer,
+    ProblemDocument,
+    Shown,
+    Delta,
+)
+
+
+def answers(kind: type[msgspec.Struct]) -> dict[int | str, dict[str, Any]]:
+    return {200: _answer("Found", kind), "default": _problem()}
+
+
+def events() -> dict[int | str, dict[str, Any]]:
+    stream = {"description": "Event stream; the data of an event is a `Shown`, of `delta` a `Delta`"}
+    return {200: {**stream, "content": {"text/event-stream": {}}}, "default": _problem()}
+
+
+def submission() -> dict[str, Any]:
+    return {
+        "requestBody": {"required": True, "content": _content(Submission)},
+        "responses": {
+            "202": _answer("Accepted", Accepted),
+            "200": _answer("Ended within the time to wait", RunResult),
+            "default": _problem(),
+        },
+    }
+
+
+def cancel() -> dict[str, Any]:
+    return {
+        "requestBody": {"required": False, "content": _content(CancelBody)},
+        "responses": {
+            "202": _answer("Asked to end", CancelAnswer),
+            "200": _answer("Had ended already", CancelAnswer),
+            "default": _problem(),
+        },
+    }
+
+
+def describe(app: FastAPI) -> None:
+    """Adds the schemas to the application's document."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
+            _, components = msgspec.json.schema_components(_SCHEMAS, ref_template=_REF)
+            schema.setdefault("components", {}).setdefault("schemas", {}).update(components)
+            app.openapi_schema = schema
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]
+
+
+def _answer(description: str, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    return {"description": description, "content": _content(kind)}
+
+
+def _problem() -> dict[str, Any]:
+    schema = {"$ref": _REF.format(name=ProblemDocument.__name__)}
+    return {"description": "Problem", "content": {"application/problem+json": {"schema": schema}}}
+
+
+def _content(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": _REF.format(name=kind.__name__)}}}

@@ -1,0 +1,17 @@
+"""The `Prefer` header (RFC 7240), of which only `wait` is honoured."""
+
+from __future__ import annotations
+
+import re
+
+MAX_WAIT = 600.0
+
+_WAIT = re.compile(r'wait\s*=\s*"?(\d{1,9})"?', re.IGNORECASE)
+
+
+def wait_seconds(prefer: str | None) -> float:
+    """Seconds the client would wait for the result, at most MAX_WAIT; 0 when it named none."""
+    for preference in (prefer or "").split(","):
+        if found := _WAIT.fullmatch(preference.partition(";")[0].strip()):
+            return min(float(found[1]), MAX_WAIT)
+    return 0.0

@@ -1,0 +1,98 @@
+"""What goes wrong with a request, as RFC 9457 problem details."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from cadre.errors import BlobMissing, RetryableError, TooLarge
+
+BASE = "https://cadre.dev/problems/"
+
+_TITLES = {
+    "unknown-agent": "No live agent has this name",
+    "unknown-run": "There is no such run",
+    "unknown-blob": "There is no such blob",
+    "invalid-request": "The request cannot be used as it is",
+    "session-busy": "The session's last run has not ended",
+    "bus-unavailable": "NATS does not answer",
+    "draining": "This gateway is going away",
+    "too-large": "The request is too large",
+    "internal": "The gateway failed",
+}
+
+
+class Problem(Exception):
+    """Ends a request with a problem document; `detail` says what to do."""
+
+    def __init__(self, status: int, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status, self.code, self.detail = status, code, detail
+
+
+def invalid(detail: str, status: int = 422) -> Problem:
+    return Problem(status, "invalid-request", detail)
+
+
+def unknown_run(run: str) -> Problem:
+    return Problem(404, "unknown-run", f"run {run!r} is not known here: GET /v1/runs lists the runs")
+
+
+def respond(problem: Problem, instance: str) -> Response:
+    return JSONResponse(
+        {
+            "type": BASE + problem.code,
+            "code": problem.code,
+            "title": _TITLES.get(problem.code) or HTTPStatus(problem.status).phrase,
+            "status": problem.status,
+            "detail": problem.detail,
+            "instance": instance,
+        },
+        status_code=problem.status,
+        media_type="application/problem+json",
+        headers={"Retry-After": "1"} if problem.status == 503 else None,
+    )
+
+
+def as_problem(error: Exception) -> Problem:
+    """What a client is told about an exception; one nobody foresaw (the server logs it) is told as `internal`."""
+    match error:
+        case Problem():
+            return error
+        case RetryableError() | TimeoutError():
+            why = str(error) or "no answer in time"
+            return Problem(503, "bus-unavailable", f"{why}; try again (with the same Idempotency-Key)")
+        case TooLarge():
+            return Problem(413, "too-large", str(error))
+        case BlobMissing():
+            return Problem(404, "unknown-blob", str(error))
+        case RequestValidationError():
+            return invalid("; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()))
+        case HTTPException():
+            code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "-")
+            return Problem(error.status_code, code, f"{error.detail}: see /openapi.json for what there is")
+        case _:
+            return Problem(500, "internal", "unexpected error; the gateway's log has it")
+
+
+def install(app: FastAPI) -> None:
+    """Makes every error of the application a problem document."""
+
+    async def handle(request: Request, error: Exception) -> Response:
+        return respond(as_problem(error), request.url.path)
+
+    kinds = (
+        Problem,
+        RetryableError,
+        TooLarge,
+        BlobMissing,
+        TimeoutError,
+        RequestValidationError,
+        HTTPException,
+    )
+    for kind in (*kinds, Exception):
+        app.add_exception_handler(kind, handle)

@@ -1,0 +1,217 @@
+"""The list of runs as a projection of the journals: pure, the same entries always give the same list."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from cadre.loop.events import (
+    AnyEvent,
+    DelegateFinished,
+    Entry,
+    ModelAnswered,
+    ModelCalled,
+    ModelDeferred,
+    RecordIgnored,
+    RunAccepted,
+    RunFinished,
+)
+from cadre.loop.run import Phase, Run
+from cadre.messages import ErrorInfo, Task, Usage
+
+State = Literal["running", "waiting", "success", "max_steps_error", "error", "cancelled"]
+"""`waiting`: the model endpoint asked for time."""
+
+CAPACITY = 100_000
+"""Runs (children included) that one gateway keeps in its list; the oldest trees go first."""
+
+TASK_CHARS = 200
+
+
+class RunSummary(msgspec.Struct, kw_only=True):
+    """One run as the list shows it. Times are Unix seconds."""
+
+    id: str
+    tree: str
+    parent: str | None = None
+    agent: str = ""
+    task: str = ""
+    state: State = "running"
+    step: int = 0
+    started_at: float = 0.0
+    ended_at: float | None = None
+    usage: Usage = Usage()
+    session: str | None = None
+    error: ErrorInfo | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.ended_at is not None
+
+
+class Tree(msgspec.Struct, kw_only=True):
+    """All known runs of a delegation tree, and where it lies in its stream."""
+
+    id: str
+    at: float
+    """When its first known entry was written: the place in the list."""
+    first: int
+    """No entry of the tree lies before this sequence."""
+    last: int
+    runs: dict[str, RunSummary] = {}
+
+
+class Index:
+    """Run summaries by id and by age, built from entries in stream order."""
+
+    def __init__(self, trees: list[Tree] | None = None, capacity: int = CAPACITY) -> None:
+        self._capacity = capacity
+        self._trees = {tree.id: tree for tree in trees or []}
+        self._order = sorted((tree.at, tree.id) for tree in self._trees.values())
+        self._size = sum(len(tree.runs) for tree in self._trees.values())
+        self._evict()
+
+    def __len__(self) -> int:
+        return self._size
+
+    def trees(self) -> list[Tree]:
+        """Oldest first."""
+        return [self._trees[name] for _, name in self._order]
+
+    def tree(self, tree: str) -> Tree | None:
+        return self._trees.get(tree)
+
+    def get(self, tree: str, run: str) -> RunSummary | None:
+        found = self._trees.get(tree)
+        return found.runs.get(run) if found else None
+
+    def children(self, summary: RunSummary) -> list[RunSummary]:
+        """The runs that this one delegated to, in the order in which they began."""
+        tree = self._trees.get(summary.tree)
+        return [run for run in tree.runs.values() if run.parent == summary.id] if tree else []
+
+    def apply(self, seq: int, entry: Entry) -> None:
+        """Takes in the entry at `seq`; one that was taken in before changes nothing."""
+        tree = self._trees.get(entry.tree)
+        if tree is None:
+            opens = entry.run == entry.tree and entry.n == 1
+            tree = Tree(id=entry.tree, at=entry.at, first=seq if opens else 0, last=0, runs={})
+            self._trees[entry.tree] = tree
+            insort(self._order, (tree.at, tree.id))
+        if seq <= tree.last:
+            return
+        tree.last = seq
+        summary = tree.runs.get(entry.run)
+        if summary is None:
+            summary = tree.runs[entry.run] = _begin(entry)
+            self._size += 1
+        for event in entry.events:
+            _advance(summary, event, entry.at)
+        self._evict()
+
+    def roots(
+        self,
+        *,
+        agent: str | None = None,
+        state: str | None = None,
+        session: str | None = None,
+        limit: int = 50,
+        before: str | None = None,
+    ) -> tuple[list[RunSummary], str | None]:
+        """Root runs, newest first, and the `before` of the next page (None: this is the last one).
+
+        Raises KeyError when `before` is not in the list.
+        """
+        found: list[RunSummary] = []
+        for summary in self._newest_first(before):
+            if (
+                (agent is None or summary.agent == agent)
+                and (state is None or summary.state == state)
+                and (session is None or summary.session == session)
+            ):
+                if len(found) == limit:
+                    return found, found[-1].id
+                found.append(summary)
+        return found, None
+
+    def _newest_first(self, before: str | None) -> Iterator[RunSummary]:
+        end = len(self._order)
+        if before is not None:
+            end = bisect_left(self._order, (self._trees[before].at, before))
+        for _, name in reversed(self._order[:end]):
+            root = self._trees[name].runs.get(name)
+            if root is not None:
+                yield root
+
+    def _evict(self) -> None:
+        gone = 0
+        # One tree always stays, be it larger than the list.
+        while self._size > self._capacity and gone < len(self._order) - 1:
+            tree = self._trees.pop(self._order[gone][1])
+            self._size -= len(tree.runs)
+            gone += 1
+        del self._order[:gone]
+
+
+def of_task(task: Task) -> RunSummary:
+    """The summary of a run that no agent has taken up yet."""
+    return RunSummary(
+        id=task.run,
+        tree=task.tree,
+        parent=task.reply_to.run if task.reply_to else None,
+        agent=task.agent,
+        task=_short(task.task),
+        started_at=task.at,
+        session=task.session,
+    )
+
+
+def _begin(entry: Entry) -> RunSummary:
+    if entry.snapshot is not None:
+        return _of_snapshot(entry.snapshot, entry)
+    return RunSummary(
+        id=entry.run, tree=entry.tree, parent=entry.parent, agent=entry.agent, started_at=entry.at
+    )
+
+
+def _of_snapshot(run: Run, entry: Entry) -> RunSummary:
+    """For a journal whose beginning has expired."""
+    summary = RunSummary(
+        id=run.id, tree=run.tree, parent=entry.parent, agent=run.agent, step=run.step, usage=run.usage
+    )
+    summary.started_at = run.started_at or entry.at
+    summary.state = "waiting" if run.phase is Phase.WAITING else "running"
+    if run.task is not None:
+        summary.task, summary.session = _short(run.task.task), run.task.session
+    if run.result is not None:
+        summary.state, summary.error, summary.ended_at = run.result.state, run.result.error, run.result.at
+    return summary
+
+
+def _advance(summary: RunSummary, event: AnyEvent, at: float) -> None:
+    if summary.finished or isinstance(event, RecordIgnored):
+        return
+    summary.state = "running"
+    match event:
+        case RunAccepted(task=task):
+            summary.task, summary.session, summary.started_at = _short(task.task), task.session, at
+        case ModelCalled(purpose="act", step=step):
+            summary.step = step
+        case ModelDeferred():
+            summary.state = "waiting"
+        case ModelAnswered(usage=usage):
+            summary.usage = summary.usage + usage + Usage(model_calls=1)
+        case DelegateFinished(usage=usage):
+            summary.usage = summary.usage + usage
+        case RunFinished():
+            summary.state, summary.error, summary.ended_at = event.state, event.error, at
+            summary.step, summary.usage = event.steps, event.usage
+        case _:
+            pass
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= TASK_CHARS else text[: TASK_CHARS - 1] + "…"

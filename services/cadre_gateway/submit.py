@@ -1,0 +1,109 @@
+"""From a request to a Task in its agent's inbox."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+import secrets
+import time
+
+from cadre.messages import Task
+from cadre.ports import Blobs
+from cadre.subjects import task_id
+from cadre_gateway.body import Submission
+from cadre_gateway.desk import Desk
+from cadre_gateway.directory import live_agents
+from cadre_gateway.problems import Problem, invalid
+from cadre_gateway.projection import RunSummary, of_task
+from cadre_gateway.sessions import take_turn
+
+SENDER = "gateway"
+
+_TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_DATA_URL = re.compile(r"data:image/[\w.+-]+(?:;[\w-]+=[^;,]*)*;base64,", re.ASCII)
+_BLOB = re.compile(r"blob:[0-9a-f]{64}")
+_KEY_CHARS = 255
+
+
+async def submit(desk: Desk, wanted: Submission, key: str | None, traceparent: str | None) -> RunSummary:
+    """Publishes the Task of a new root run; a repeated `key` finds the run that it started before.
+
+    Raises Problem, RetryableError.
+    """
+    _check_agent(desk, wanted.agent)
+    run = new_run_id() if key is None else run_id_of(wanted.agent, key)
+    known = desk.index.get(run, run)
+    if known is not None:
+        return known
+    images = [await _image(desk.platform.blobs, number, ref) for number, ref in enumerate(wanted.images)]
+    continues = (
+        await take_turn(desk, wanted.agent, wanted.session, run, wanted.reset) if wanted.session else None
+    )
+    task = Task(
+        id=task_id(run),
+        tree=run,
+        run=run,
+        at=time.time(),
+        agent=wanted.agent,
+        task=wanted.task,
+        additional_args=wanted.additional_args,
+        images=images,
+        max_steps=wanted.max_steps,
+        session=wanted.session,
+        continues=continues,
+        trace=trace_of(run, traceparent),
+    )
+    await desk.platform.bus.send(task, SENDER)
+    return of_task(task)
+
+
+def new_run_id() -> str:
+    """Lowercase hex, later runs sort behind earlier ones."""
+    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
+
+
+def run_id_of(agent: str, key: str) -> str:
+    """The id that every request with this agent and Idempotency-Key gets. Raises a problem."""
+    if not 0 < len(key) <= _KEY_CHARS:
+        raise invalid(f"Idempotency-Key: send 1 to {_KEY_CHARS} characters, or leave the header out")
+    return hashlib.sha256(f"{agent}\n{key}".encode()).hexdigest()[:32]
+
+
+def trace_of(run: str, traceparent: str | None) -> str:
+    """The caller's traceparent when it is one, else a new trace whose ids follow from the run's."""
+    if traceparent is not None and _TRACEPARENT.fullmatch(traceparent):
+        return traceparent
+    digest = hashlib.sha256(run.encode()).hexdigest()
+    return f"00-{digest[:32]}-{digest[32:48]}-01"
+
+
+def _check_agent(desk: Desk, agent: str) -> None:
+    live = live_agents(desk.platform.registry.presences())
+    if agent in live:
+        return
+    if live:
+        raise Problem(
+            404, "unknown-agent", f"no live agent is named {agent!r}; live agents: {', '.join(sorted(live))}"
+        )
+    raise Problem(
+        404,
+        "unknown-agent",
+        f"no live agent is named {agent!r}, nor is any other alive: start one with `cadre agent FILE`",
+    )
+
+
+async def _image(blobs: Blobs, number: int, ref: str) -> str:
+    if ref.startswith("https:") or _BLOB.fullmatch(ref):
+        return ref
+    head = _DATA_URL.match(ref)
+    if head is None:
+        raise invalid(
+            f"images[{number}]: send a `data:image/…;base64,…` URL, an https: URL or a `blob:<sha256>`"
+        )
+    try:
+        data = base64.b64decode(ref[head.end() :], validate=True)
+    except binascii.Error as error:
+        raise invalid(f"images[{number}]: not base64: {error}") from error
+    return await blobs.put(data)

@@ -1,0 +1,119 @@
+"""The shapes on the wire: chat completions, their streamed chunks, the model list, errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from cadre_scripted_model import MODEL_ID, NOT_AN_AI
+from cadre_scripted_model.request import RequestView, text_of
+from cadre_scripted_model.script import CallReply, ErrorReply, Reply
+
+DONE = b"data: [DONE]\n\n"
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """A reply made ready for the wire."""
+
+    id: str
+    created: int
+    content: str
+    calls: list[dict[str, Any]]
+    finish: str
+    usage: dict[str, int]
+
+
+def answer(reply: Reply, view: RequestView, number: int, created: int) -> Answer:
+    """`number` counts the requests of the process and makes the ids; `created` is in Unix seconds."""
+    content = cut_at_stop(reply.content or "", view.stop)
+    calls = [_call(call, f"call_{number}_{index}") for index, call in enumerate(reply.tool_calls)]
+    written = content + "".join(call["function"]["arguments"] for call in calls)
+    return Answer(
+        id=f"chatcmpl-scripted-{number}",
+        created=created,
+        content=content,
+        calls=calls,
+        finish=reply.finish or ("tool_calls" if calls else "stop"),
+        usage=_usage(sum(_tokens(text_of(m.get("content"))) for m in view.messages), _tokens(written)),
+    )
+
+
+def cut_at_stop(text: str, stop: list[str]) -> str:
+    places = [place for word in stop if word and (place := text.find(word)) >= 0]
+    return text[: min(places)] if places else text
+
+
+def completion(done: Answer) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": done.content or None, "refusal": None}
+    if done.calls:
+        message["tool_calls"] = done.calls
+    choice = {"index": 0, "message": message, "finish_reason": done.finish, "logprobs": None}
+    return {**_head(done, "chat.completion"), "choices": [choice], "usage": done.usage}
+
+
+def pieces(done: Answer, size: int) -> Iterator[dict[str, Any]]:
+    """The deltas that carry the answer, `size` characters each."""
+    for text in _slices(done.content, size):
+        yield {"content": text}
+    for index, call in enumerate(done.calls):
+        function = call["function"]
+        opening = {"name": function["name"], "arguments": ""}
+        yield {"tool_calls": [{"index": index, "id": call["id"], "type": "function", "function": opening}]}
+        for text in _slices(function["arguments"], size):
+            yield {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
+
+
+def chunk(done: Answer, delta: dict[str, Any], finish: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+    return _event({**_head(done, "chat.completion.chunk"), "choices": [choice]})
+
+
+def usage_chunk(done: Answer) -> bytes:
+    return _event({**_head(done, "chat.completion.chunk"), "choices": [], "usage": done.usage})
+
+
+def error_body(error: ErrorReply) -> dict[str, Any]:
+    kind = error.type or ("rate_limit_error" if error.status == 429 else None)
+    kind = kind or ("invalid_request_error" if error.status < 500 else "server_error")
+    return {"error": {"message": error.message, "type": kind, "param": error.param, "code": error.code}}
+
+
+def model_list() -> dict[str, Any]:
+    owner = f"cadre {NOT_AN_AI}"
+    return {
+        "object": "list",
+        "data": [{"id": MODEL_ID, "object": "model", "created": 0, "owned_by": owner}],
+    }
+
+
+def _call(call: CallReply, made_id: str) -> dict[str, Any]:
+    written = call.arguments
+    arguments = written if isinstance(written, str) else json.dumps(written, ensure_ascii=False)
+    function = {"name": call.name, "arguments": arguments}
+    return {"id": call.id or made_id, "type": "function", "function": function}
+
+
+def _head(done: Answer, kind: str) -> dict[str, Any]:
+    # Whatever model was asked for, the answer says who gave it.
+    return {"id": done.id, "object": kind, "created": done.created, "model": MODEL_ID}
+
+
+def _event(data: dict[str, Any]) -> bytes:
+    return b"data: " + msgspec.json.encode(data) + b"\n\n"
+
+
+def _slices(text: str, size: int) -> Iterator[str]:
+    for start in range(0, len(text), size):
+        yield text[start : start + size]
+
+
+def _tokens(text: str) -> int:
+    """Roughly: four characters a token."""
+    return -(-len(text) // 4)
+
+
+def _usage(read: int, written: int) -> dict[str, int]:
+    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}

@@ -1,0 +1,159 @@
+"""What a chat completion request says, as rules match on it and templates read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class BadRequest(Exception):
+    """The body is no chat completion request. `param` is the offending key, None for the whole body."""
+
+    def __init__(self, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class RequestView(msgspec.Struct, frozen=True, kw_only=True):
+    model: str
+    messages: list[dict[str, Any]]
+    user: str
+    """Text of the last user message."""
+    first: str
+    """Text of the first user message."""
+    system: str
+    """All system and developer messages, a line between them."""
+    last: str
+    """Text of the last message, whatever its role."""
+    tool: str
+    """The tool results that end the conversation, one a line; empty when it does not end in any."""
+    tool_results: list[str]
+    """Text of every tool result, oldest first."""
+    results: dict[str, list[str]]
+    """The same by name of the tool."""
+    called: list[str]
+    """Names of the tools called so far."""
+    turn: int
+    """Number of assistant messages so far."""
+    tools: list[str]
+    """Names of the tools on offer."""
+    offered: dict[str, dict[str, Any]]
+    """JSON schema of each tool's arguments."""
+    tool_choice: str | None
+    """`none`, `auto`, `required`, or the name of the one tool that must be called."""
+    parallel: bool
+    schema: dict[str, Any] | None
+    """The JSON schema that the answer must fit; {} when any JSON object will do."""
+    images: int
+    stop: list[str]
+    stream: bool
+    include_usage: bool
+
+    @property
+    def has_tool(self) -> bool:
+        return bool(self.tool_results)
+
+
+def text_of(content: object) -> str:
+    """The text of a message's content, which may be a string, a list of parts, or missing."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))
+
+
+def read_request(body: object) -> RequestView:
+    """Raises BadRequest."""
+    if not isinstance(body, dict):
+        raise BadRequest("the body must be a JSON object")
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise BadRequest("messages must be a list with at least one message", "messages")
+    for index, message in enumerate(messages):
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise BadRequest(f"messages[{index}] must be an object with a role", "messages")
+    users = _texts(messages, "user")
+    calls, results = _tool_traffic(messages)
+    stop = body.get("stop") or []
+    return RequestView(
+        model=str(body.get("model") or ""),
+        messages=messages,
+        user=users[-1] if users else "",
+        first=users[0] if users else "",
+        system="\n".join(_texts(messages, "system", "developer")),
+        last=text_of(messages[-1].get("content")),
+        tool="\n".join(_ending_results(messages)),
+        tool_results=_texts(messages, "tool"),
+        results=results,
+        called=calls,
+        turn=sum(message["role"] == "assistant" for message in messages),
+        tools=list(offered := _offered(body.get("tools") or [])),
+        offered=offered,
+        tool_choice=_tool_choice(body.get("tool_choice")),
+        parallel=body.get("parallel_tool_calls") is not False,
+        schema=_schema(body.get("response_format")),
+        images=sum(_image_parts(message.get("content")) for message in messages),
+        stop=[stop] if isinstance(stop, str) else [str(text) for text in stop],
+        stream=bool(body.get("stream")),
+        include_usage=bool((body.get("stream_options") or {}).get("include_usage")),
+    )
+
+
+def _texts(messages: list[dict[str, Any]], *roles: str) -> list[str]:
+    return [text_of(message.get("content")) for message in messages if message["role"] in roles]
+
+
+def _ending_results(messages: list[dict[str, Any]]) -> list[str]:
+    results: list[str] = []
+    for message in reversed(messages):
+        if message["role"] != "tool":
+            break
+        results.insert(0, text_of(message.get("content")))
+    return results
+
+
+def _tool_traffic(messages: list[dict[str, Any]]) -> tuple[list[str], dict[str, list[str]]]:
+    """Names called, and result texts by name. A result names its call by id only."""
+    called: list[str] = []
+    names: dict[str, str] = {}
+    results: dict[str, list[str]] = {}
+    for message in messages:
+        for call in message.get("tool_calls") or []:
+            name = str((call.get("function") or {}).get("name") or "")
+            called.append(name)
+            names[str(call.get("id"))] = name
+        if message["role"] == "tool":
+            name = names.get(str(message.get("tool_call_id"))) or str(message.get("name") or "")
+            results.setdefault(name, []).append(text_of(message.get("content")))
+    return called, results
+
+
+def _offered(tools: list[Any]) -> dict[str, dict[str, Any]]:
+    offered: dict[str, dict[str, Any]] = {}
+    for index, tool in enumerate(tools):
+        function = tool.get("function") if isinstance(tool, dict) else None
+        if not isinstance(function, dict) or not function.get("name"):
+            raise BadRequest(f"tools[{index}] must be a function with a name", "tools")
+        offered[str(function["name"])] = function.get("parameters") or {"type": "object"}
+    return offered
+
+
+def _tool_choice(choice: object) -> str | None:
+    if isinstance(choice, dict):
+        return str((choice.get("function") or {}).get("name") or "") or None
+    return choice if isinstance(choice, str) else None
+
+
+def _schema(response_format: object) -> dict[str, Any] | None:
+    if not isinstance(response_format, dict):
+        return None
+    if response_format.get("type") == "json_object":
+        return {}
+    wrapped = response_format.get("json_schema")
+    return (wrapped.get("schema") or {}) if isinstance(wrapped, dict) else None
+
+
+def _image_parts(content: object) -> int:
+    parts = content if isinstance(content, list) else []
+    return sum(isinstance(part, dict) and part.get("type") == "image_url" for part in parts)

@@ -1,0 +1,173 @@
+"""The script: rules that say which request gets which reply, read from YAML and checked at start-up."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from cadre.errors import SettingError
+from cadre_scripted_model.rendering import BadTemplate, check
+from cadre_scripted_model.request import RequestView
+
+
+class CallReply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    name: str
+    arguments: dict[str, Any] | str = {}
+    """An object, or text that is sent as it stands (so that a script can play broken JSON)."""
+    id: str = ""
+
+
+class ErrorReply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    status: int
+    message: str = "an error that the script asked for"
+    type: str = ""
+    code: str | None = None
+    param: str | None = None
+    headers: dict[str, str | int | float] = {}
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    content: str | None = None
+    tool_calls: list[CallReply] = []
+    error: ErrorReply | None = None
+    latency: float = 0.0
+    """Seconds before the first byte."""
+    delay: float = 0.0
+    """Seconds after each streamed piece."""
+    chunk: int = 12
+    """Characters in a streamed piece."""
+    drop_after: int | None = None
+    """Cut the connection after so many streamed pieces; a reply that is not streamed is cut in the middle."""
+    finish: str | None = None
+    """finish_reason; else `tool_calls` or `stop`."""
+
+
+class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """All that is given must hold. Texts are regular expressions, found anywhere, in any case."""
+
+    model: str | None = None
+    user: str | None = None
+    first: str | None = None
+    system: str | None = None
+    last: str | None = None
+    tool: str | None = None
+    turn: int | None = None
+    has_tool: bool | None = None
+    tools: list[str] = []
+    """All of these are on offer."""
+    times: int | None = None
+    """The rule answers at most so many requests."""
+
+    def patterns(self) -> dict[str, str]:
+        found = {key: getattr(self, key) for key in ("model", "user", "first", "system", "last", "tool")}
+        return {key: pattern for key, pattern in found.items() if pattern is not None}
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    name: str = ""
+    match: Match = Match()
+    reply: Reply | list[Reply]
+    """Of a list, the nth request gets the nth reply; the last one repeats."""
+
+    def replies(self) -> list[Reply]:
+        return self.reply if isinstance(self.reply, list) else [self.reply]
+
+
+class Script:
+    """Rules in order, and how often each has answered since the process started or was reset."""
+
+    def __init__(self, rules: list[Rule]) -> None:
+        self.rules = rules
+        self._hits = [0] * len(rules)
+
+    def choose(self, view: RequestView) -> tuple[str, Reply] | None:
+        """The first rule that matches: its name and its reply, not yet rendered."""
+        for index, rule in enumerate(self.rules):
+            if matches(rule.match, view, self._hits[index]):
+                replies = rule.replies()
+                reply = replies[min(self._hits[index], len(replies) - 1)]
+                self._hits[index] += 1
+                return rule.name, reply
+        return None
+
+    def reset(self) -> None:
+        self._hits = [0] * len(self.rules)
+
+
+def matches(match: Match, view: RequestView, hits: int) -> bool:
+    return (
+        (match.times is None or hits < match.times)
+        and (match.turn is None or match.turn == view.turn)
+        and (match.has_tool is None or match.has_tool == view.has_tool)
+        and set(match.tools) <= set(view.tools)
+        and all(
+            re.search(pattern, getattr(view, key), re.DOTALL | re.IGNORECASE)
+            for key, pattern in match.patterns().items()
+        )
+    )
+
+
+def read_script(path: Path) -> Script:
+    """Raises SettingError naming the file, the rule and the key."""
+    try:
+        document = yaml.load(path.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except OSError as error:
+        raise SettingError(f"{path}: cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(document, dict) or not isinstance(document.get("rules"), list):
+        raise SettingError(f"{path}: a script is a mapping with a list under the key 'rules'")
+    if others := sorted(str(key) for key in document if key != "rules"):
+        raise SettingError(f"{path}: unknown key {others[0]!r}; the only key of a script is 'rules'")
+    return Script([_read_rule(path, number, data) for number, data in enumerate(document["rules"], 1)])
+
+
+def _read_rule(path: Path, number: int, data: object) -> Rule:
+    name = data.get("name") if isinstance(data, dict) else None
+    where = f"{path}: rule {number}" + (f" ({name})" if name else "")
+    try:
+        rule = msgspec.convert(data, Rule)
+    except msgspec.ValidationError as error:
+        raise SettingError(f"{where}: {_explain(error)}") from error
+    for key, pattern in rule.match.patterns().items():
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise SettingError(f"{where}: match.{key} is no regular expression: {error}") from error
+    if not rule.replies():
+        raise SettingError(f"{where}: reply is an empty list: give at least one reply")
+    for reply in rule.replies():
+        _check_reply(where, reply)
+    return msgspec.structs.replace(rule, name=rule.name or f"rule {number}")
+
+
+def _check_reply(where: str, reply: Reply) -> None:
+    if reply.content is None and not reply.tool_calls and reply.error is None:
+        raise SettingError(f"{where}: reply says nothing: give it content, tool_calls or error")
+    if reply.error is not None and not 400 <= reply.error.status <= 599:
+        raise SettingError(f"{where}: reply.error.status is {reply.error.status}: use 400 to 599")
+    for key, low in (("chunk", 1), ("latency", 0), ("delay", 0), ("drop_after", 0)):
+        value = getattr(reply, key)
+        if value is not None and value < low:
+            raise SettingError(f"{where}: reply.{key} is {value}: it must be at least {low}")
+    try:
+        check(msgspec.to_builtins(reply))
+    except BadTemplate as error:
+        raise SettingError(f"{where}: {error}") from error
+
+
+def _explain(error: msgspec.ValidationError) -> str:
+    text = str(error)
+    unknown = re.search(r"unknown field `(.*?)`(?: - at `\$\.?(.*)`)?", text)
+    if not unknown:
+        return text
+    where = re.sub(r"\[.*?\]", "", unknown[2] or "")
+    shape = {"match": Match, "reply": Reply, "reply.tool_calls": CallReply, "reply.error": ErrorReply}.get(
+        where, Rule
+    )
+    place = f" in {unknown[2]}" if unknown[2] else ""
+    return f"unknown key {unknown[1]!r}{place}; known keys: {', '.join(shape.__struct_fields__)}"

@@ -1,0 +1,1 @@
+"""The tool executor: hosts Python functions as tools that every agent of the deployment may call."""

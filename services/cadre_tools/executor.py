@@ -1,0 +1,192 @@
+"""What is done with a call: claim, run, settle, answer, ack; and what with one found half done."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from cadre.adapters.nats_queue import Delivery
+from cadre.errors import Fenced, OutcomeUnknown, RetryableError, TerminalError, UnreadableMessage
+from cadre.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult
+from cadre.ports import Blobs, Bus, Effect, Effects
+from cadre.subjects import result_id
+from cadre.tool_loading import AnyTool
+from cadre.wire import unpack_call
+from cadre_tools.invocation import Invocations, Outcome
+from cadre_tools.output import MAX_OUTPUT, cut, cut_error, oversized
+
+log = logging.getLogger("cadre.tools")
+
+T = TypeVar("T")
+
+MAX_TRIES = 5
+"""Deliveries of a call that may be run; a call that keeps killing its executors is answered with Poisoned."""
+
+_PAUSES = (0.2, 0.5, 1.0, 2.0)
+
+
+class Executor:
+    """Handles the deliveries of all tools of a process."""
+
+    def __init__(self, effects: Effects, bus: Bus, blobs: Blobs, instance: str, concurrency: int) -> None:
+        self._effects = effects
+        self._bus = bus
+        self._blobs = blobs
+        self._instance = instance
+        self._slots = asyncio.Semaphore(concurrency)
+        self.invocations = Invocations()
+
+    async def handle(self, tool: AnyTool, delivery: Delivery) -> None:
+        """Acks once the result is in the run's inbox. Raises RetryableError: deliver again."""
+        async with self._slots:
+            try:
+                await self._serve(tool, delivery)
+            except TerminalError as error:
+                await self._refuse(delivery, error)
+
+    async def _serve(self, tool: AnyTool, delivery: Delivery) -> None:
+        call = await unpack_call(delivery.data, self._blobs)
+        if call.tool != tool.name:
+            raise UnreadableMessage(f"a call of {call.tool!r} in the queue of {tool.name!r}")
+        result = await self._result(tool, call, delivery)
+        if result is not None:
+            await self._bus.send(result, tool.name, to=call.agent)
+        await delivery.ack()
+
+    async def _refuse(self, delivery: Delivery, reason: TerminalError) -> None:
+        """Makes the message a dead letter, and tells the run that its call will not be answered otherwise."""
+        log.warning("%s given up: %s", delivery.subject, reason)
+        tool, agent, tree, call = delivery.subject.split(".")[-4:]
+        run, *place = call.rsplit("_", 2)
+        if len(place) == 2:
+            result = ToolResult(
+                id=result_id(call),
+                tree=tree,
+                run=run,
+                at=time.time(),
+                call=call,
+                tool=tool,
+                error=ErrorInfo(
+                    "Poisoned", cut_error(f"the call of tool {tool!r} cannot be served: {reason}")
+                ),
+                executor=self._instance,
+            )
+            await self._bus.send(result, tool, to=agent)
+        await delivery.term(str(reason))
+
+    async def _result(self, tool: AnyTool, call: ToolCall, delivery: Delivery) -> ToolResult | None:
+        """None when the answer is somebody else's to give."""
+        if tool.card.read_only:
+            return await self._run_again(tool, call, delivery.deliveries)
+        claim = EffectClaim(
+            id=f"{call.id}:claim",
+            tree=call.tree,
+            run=call.run,
+            at=time.time(),
+            call=call.id,
+            executor=self._instance,
+            call_seq=delivery.seq,
+        )
+        effect = await self._claim(claim)
+        if effect.result is not None:
+            log.info("call %s has its result: sent again", call.id)
+            return effect.result
+        if effect.claim == claim:
+            return await self._settle(effect, await self._run(tool, call, delivery.deliveries))
+        if effect.claim.call_seq != delivery.seq:
+            # The call was published twice. Its first message is un-acked: whoever holds it answers.
+            log.info("call %s is in work as message %d: dropped", call.id, effect.claim.call_seq)
+            return None
+        return await self._settle(effect, await self._after_a_death(tool, call, delivery, effect))
+
+    async def _after_a_death(
+        self, tool: AnyTool, call: ToolCall, delivery: Delivery, effect: Effect
+    ) -> ToolResult:
+        if tool.card.idempotent:
+            return await self._run_again(tool, call, delivery.deliveries)
+        text = (
+            f"outcome unknown: executor {effect.claim.executor} stopped while it ran tool {tool.name!r};"
+            " the tool may or may not have done its work, and was not run again"
+        )
+        return await self._answer(call, Outcome(error=ErrorInfo("Interrupted", text)), time.time())
+
+    async def _claim(self, claim: EffectClaim) -> Effect:
+        """Ours, or that of whoever was first."""
+        try:
+            return Effect(claim, await self._effects.claim(claim), None)
+        except (Fenced, OutcomeUnknown) as error:
+            # After a lost answer the claim may well be ours: then nobody has begun yet.
+            found = await self._effects.read(claim.tree, claim.call)
+            if found is None:
+                raise OutcomeUnknown(f"the claim of {claim.call}", error) from error
+            return found
+
+    async def _settle(self, effect: Effect, result: ToolResult) -> ToolResult:
+        """Stores the result, or returns the one that was stored before it."""
+        settled = EffectResult(
+            id=f"{result.call}:effect",
+            tree=result.tree,
+            run=result.run,
+            at=time.time(),
+            claim=effect.claim,
+            claim_seq=effect.seq,
+            result=result,
+        )
+
+        async def store() -> ToolResult:
+            try:
+                await self._effects.settle(settled)
+            except Fenced as error:
+                found = await self._effects.read(result.tree, result.call)
+                if found is None or found.result is None:
+                    raise OutcomeUnknown(f"the result of {result.call}", error) from error
+                return found.result
+            return result
+
+        return await _insist(store, f"storing the result of {result.call}")
+
+    async def _run_again(self, tool: AnyTool, call: ToolCall, deliveries: int) -> ToolResult:
+        if deliveries > MAX_TRIES:
+            text = f"tool {tool.name!r} was tried {deliveries - 1} times; no executor lived to answer"
+            return await self._answer(call, Outcome(error=ErrorInfo("Poisoned", text)), time.time())
+        return await self._run(tool, call, deliveries)
+
+    async def _run(self, tool: AnyTool, call: ToolCall, deliveries: int) -> ToolResult:
+        started = time.time()
+        return await self._answer(call, await self.invocations.run(tool, call, deliveries), started)
+
+    async def _answer(self, call: ToolCall, outcome: Outcome, started: float) -> ToolResult:
+        output, blob = outcome.output, None
+        whole = oversized(output)
+        if whole is not None:
+            blob = await _insist(lambda: self._blobs.put(whole), f"storing the output of {call.id}")
+            output = cut(whole, MAX_OUTPUT, f"; the whole is {blob}")
+        return ToolResult(
+            id=result_id(call.id),
+            tree=call.tree,
+            run=call.run,
+            at=time.time(),
+            call=call.id,
+            tool=call.tool,
+            output=output,
+            error=outcome.error,
+            blob=blob,
+            executor=self._instance,
+            started_at=started,
+        )
+
+
+async def _insist(operation: Callable[[], Awaitable[T]], doing: str) -> T:
+    """Tries until it works: what a tool has done once cannot be had again by starting over."""
+    tries = 0
+    while True:
+        try:
+            return await operation()
+        except RetryableError as error:
+            pause = _PAUSES[min(tries, len(_PAUSES) - 1)]
+            tries += 1
+            log.warning("%s: %s; trying again in %g s", doing, error, pause)
+            await asyncio.sleep(pause)

@@ -1,0 +1,74 @@
+"""One process's tools on the bus: a queue per tool and shard, a presence per tool, an ear for interrupts."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+
+from cadre.adapters.nats_effects import NatsEffects
+from cadre.adapters.nats_interrupts import hear_interrupts
+from cadre.adapters.nats_queue import Queue
+from cadre.errors import SetupError
+from cadre.health import AsgiApp
+from cadre.service import Platform
+from cadre.tool_loading import AnyTool, load_tools
+from cadre_tools.executor import Executor
+
+
+class ToolHost:
+    """The service's part of its process (`cadre.service.Part`)."""
+
+    app: AsgiApp | None = None
+    """No HTTP but the frame's health endpoints."""
+
+    def __init__(self, platform: Platform, tools: list[AnyTool]) -> None:
+        self._platform = platform
+        self._tools = tools
+        self._queues: list[Queue] = []
+
+    async def start(self) -> None:
+        """Begins to work, then says so in the registry. Raises BusUnavailable, SetupError."""
+        platform, topology = self._platform, self._platform.topology
+        settings = platform.settings
+        executor = Executor(
+            NatsEffects(platform.nc, topology),
+            platform.bus,
+            platform.blobs,
+            settings.instance_name(),
+            settings.concurrency,
+        )
+        await hear_interrupts(platform.nc, topology, executor.invocations.interrupt)
+        for tool in self._tools:
+            handler = functools.partial(executor.handle, tool)
+            for shard in range(topology.shards):
+                queue = Queue(
+                    platform.nc,
+                    topology.stream(shard),
+                    topology.tool_consumer(tool.name),
+                    topology.call_filter(shard, tool.name),
+                    handler,
+                    credit=settings.concurrency,
+                )
+                await queue.start()
+                self._queues.append(queue)
+        await platform.registry.announce([platform.presence(tool=tool.card) for tool in self._tools])
+
+    def unready(self) -> str | None:
+        return None if len(self._queues) == len(self._tools) * self._platform.topology.shards else "starting"
+
+    async def drain(self, grace: float) -> None:
+        """Takes no more calls; those at work have `grace` seconds, the rest goes back to the queues."""
+        await asyncio.gather(*(queue.drain(grace) for queue in self._queues))
+
+
+def gather_tools(modules: tuple[str, ...]) -> list[AnyTool]:
+    """The tools of all modules. Raises SetupError, also when two of them share a name."""
+    found: dict[str, tuple[AnyTool, str]] = {}
+    for module in modules:
+        for tool in load_tools(module):
+            there = found.setdefault(tool.name, (tool, module))
+            if there[0] is not tool:
+                raise SetupError(
+                    f"{there[1]} and {module} both define a tool {tool.name!r}: rename one by @tool(name=…)"
+                )
+    return [tool for tool, _ in found.values()]

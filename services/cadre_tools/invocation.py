@@ -1,0 +1,122 @@
+"""Runs one call of a tool within its time, open to interruption; whatever happens becomes data."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cadre.messages import ErrorInfo, ToolCall
+from cadre.tool import InvalidArguments, ToolContext
+from cadre.tool_loading import AnyTool
+from cadre_tools.output import cut_error, to_json
+
+log = logging.getLogger("cadre.tools")
+
+LAST_WORDS = 1.0
+"""Seconds between telling a tool to stop and cancelling it, and then for its cleaning up."""
+
+SHOWN_ARGUMENTS = 1000
+"""Characters of the arguments that an error quotes."""
+
+
+class Outcome(NamedTuple):
+    output: Any = None
+    error: ErrorInfo | None = None
+
+
+class Invocations:
+    """The calls at work in this process, so that those of a run can be interrupted."""
+
+    def __init__(self) -> None:
+        self._at_work: set[_Invocation] = set()
+
+    async def run(self, tool: AnyTool, call: ToolCall, deliveries: int) -> Outcome:
+        """Never raises for what the tool does; cancelled itself, it tells the tool and goes."""
+        invocation = _Invocation(tool, call, deliveries)
+        self._at_work.add(invocation)
+        try:
+            return await invocation.outcome()
+        finally:
+            self._at_work.discard(invocation)
+
+    def interrupt(self, run: str) -> None:
+        """Tells the calls of the run, and of all below it, to stop; async ones are cancelled a second later."""
+        for invocation in self._at_work:
+            if invocation.run == run or invocation.run.startswith(f"{run}_"):
+                invocation.interrupt()
+
+
+class _Invocation:
+    def __init__(self, tool: AnyTool, call: ToolCall, deliveries: int) -> None:
+        self._tool = tool
+        self._call = call
+        self.run = call.run
+        self._context = ToolContext(
+            call_id=call.id, run=call.run, tree=call.tree, tool=tool.name, deliveries=deliveries
+        )
+        self._task = asyncio.create_task(tool.call(call.arguments, self._context), name=f"call {call.id}")
+
+    def interrupt(self) -> None:
+        if not self._context.cancelled:
+            self._context.cancelled.set()
+            if self._tool.is_async:
+                asyncio.get_running_loop().call_later(LAST_WORDS, self._task.cancel)
+
+    async def outcome(self) -> Outcome:
+        timeout = self._tool.card.timeout
+        try:
+            done, _ = await asyncio.wait({self._task}, timeout=timeout)
+        except asyncio.CancelledError:
+            # The process is ending: the call goes back to the queue, where its claim tells what happened.
+            self._abandon()
+            raise
+        if done:
+            return self._ended()
+        self._abandon()
+        await asyncio.wait({self._task}, timeout=LAST_WORDS)
+        still = "" if self._tool.is_async else "; what it does in its thread may still take effect"
+        return Outcome(error=self._failure(f"TimeoutError: no result within {timeout:g} s{still}"))
+
+    def _abandon(self) -> None:
+        self._context.cancelled.set()
+        self._task.cancel()
+        self._task.add_done_callback(_look_away)
+
+    def _ended(self) -> Outcome:
+        if self._task.cancelled():
+            text = f"outcome unknown: the run was cancelled while tool {self._tool.name!r} was at work"
+            return Outcome(error=ErrorInfo("Interrupted", text))
+        error = self._task.exception()
+        if error is None:
+            try:
+                return Outcome(to_json(self._task.result()))
+            except Exception as raised:
+                # Even the text of a result is somebody else's code.
+                error = raised
+        if isinstance(error, InvalidArguments):
+            text = f"Invalid call of tool {self._tool.name!r} with arguments {self._shown()}: {error}"
+            return Outcome(error=ErrorInfo("AgentToolCallError", cut_error(text)))
+        log.warning("tool %s, call %s failed", self._tool.name, self._call.id, exc_info=error)
+        return Outcome(error=self._failure(_one_line(error)))
+
+    def _failure(self, problem: str) -> ErrorInfo:
+        text = f"Error executing tool {self._tool.name!r} with arguments {self._shown()}: {problem}"
+        return ErrorInfo("AgentToolExecutionError", cut_error(text))
+
+    def _shown(self) -> str:
+        text = msgspec.json.encode(self._call.arguments).decode()
+        return text if len(text) <= SHOWN_ARGUMENTS else f"{text[:SHOWN_ARGUMENTS]}…"
+
+
+def _one_line(error: BaseException) -> str:
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _look_away(task: asyncio.Task[Any]) -> None:
+    # Nobody reads the outcome of an abandoned call; asyncio would report its exception as forgotten.
+    if not task.cancelled() and task.exception() is not None:
+        log.info("abandoned %s ended with %r", task.get_name(), task.exception())

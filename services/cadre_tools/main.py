@@ -1,0 +1,28 @@
+"""The command `tools`: loads the modules, shows what they offer, serves it."""
+
+from __future__ import annotations
+
+import click
+
+from cadre import service
+from cadre.settings import read_settings
+from cadre_tools.host import ToolHost, gather_tools
+
+
+@click.command("tools")
+@click.argument("modules", nargs=-1, required=True, metavar="MODULE...")
+@click.option("--concurrency", type=click.IntRange(min=1), help="Calls at work at once. [CADRE_CONCURRENCY]")
+@click.option("--port", type=int, help="Port of /healthz and /readyz; 0 takes a free one. [CADRE_PORT]")
+def command(modules: tuple[str, ...], concurrency: int | None, port: int | None) -> None:
+    """Serve the tools of each MODULE: a file (tools.py), a module (package.tools), or one tool of it
+    (tools.py:search). A second process with the same modules shares the load."""
+    settings = read_settings(concurrency=concurrency, port=port)
+    tools = gather_tools(modules)
+    click.echo(f"tools: {', '.join(tool.name for tool in tools)}")
+
+    async def start(platform: service.Platform) -> ToolHost:
+        host = ToolHost(platform, tools)
+        await host.start()
+        return host
+
+    click.get_current_context().exit(service.run("tools", settings, start))

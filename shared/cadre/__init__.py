@@ -1,0 +1,43 @@
+"""Teams of LLM agents as durable microservices over NATS.
+
+    from cadre import Agent, ToolContext, serve, tool
+
+`@tool` makes a typed function a tool (served by `cadre tools FILE`), `serve(Agent(…))` serves an agent
+(as `cadre agent FILE` does for a YAML file). Everything else is imported from its own module.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cadre.errors import CadreError, SetupError
+from cadre.specs import AgentSpec as Agent
+from cadre.specs import Limits, ModelSpec, Selector
+from cadre.tool import tool
+from cadre.tool_context import ToolContext
+
+if TYPE_CHECKING:
+    from cadre.host import serve
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Agent",
+    "CadreError",
+    "Limits",
+    "ModelSpec",
+    "Selector",
+    "SetupError",
+    "ToolContext",
+    "serve",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Whoever only defines tools does not pay for NATS and an HTTP server.
+    if name == "serve":
+        from cadre.host import serve
+
+        return serve
+    raise AttributeError(f"module 'cadre' has no attribute {name!r}")

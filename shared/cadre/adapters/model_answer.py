@@ -1,0 +1,163 @@
+"""Puts a model's answer together from what the endpoint sends, whole or in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from cadre.loop.events import RequestedCall
+from cadre.messages import Usage
+from cadre.ports import ModelReply, OnText
+
+AT_MOST_EVERY = 0.05
+"""Seconds between two pieces of text that are passed on."""
+
+
+class _Function(msgspec.Struct, frozen=True):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class _Call(msgspec.Struct, frozen=True):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Message(msgspec.Struct, frozen=True):
+    content: str | None = None
+    refusal: str | None = None
+    """Some endpoints say here, instead of in the content, that they will not answer."""
+    tool_calls: list[_Call] | None = None
+
+
+class _Choice(msgspec.Struct, frozen=True):
+    delta: _Message | None = None
+    message: _Message | None = None
+    finish_reason: str | None = None
+
+
+class _Usage(msgspec.Struct, frozen=True):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class _Piece(msgspec.Struct, frozen=True):
+    """A chunk of a streamed completion, or a whole one."""
+
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    model: str | None = None
+
+
+class _OpenCall(msgspec.Struct):
+    index: int | None
+    id: str
+    name: str = ""
+    arguments: str = ""
+
+
+class MalformedAnswer(Exception):
+    """The endpoint sent what is no chat completion."""
+
+
+class ModelAnswer:
+    """Collects the pieces of one answer; passes its text on, cut at the first stop sequence."""
+
+    def __init__(self, stop: list[str], on_text: OnText, clock: Callable[[], float]) -> None:
+        self._stop = [word for word in stop if word]
+        self._on_text = on_text
+        self._clock = clock
+        self._text = ""
+        self._told = 0
+        self._told_at = float("-inf")
+        self._calls: list[_OpenCall] = []
+        self._usage = Usage(model_calls=1)
+        self._model = ""
+        self._finish = ""
+        self._empty = True
+
+    async def add(self, data: object) -> None:
+        """Takes a chunk, or a whole completion. Raises MalformedAnswer."""
+        try:
+            piece = msgspec.convert(data, _Piece, from_attributes=True)
+        except msgspec.ValidationError as error:
+            raise MalformedAnswer(str(error)) from error
+        self._model = piece.model or self._model
+        if piece.usage is not None:
+            used = piece.usage
+            self._usage = Usage(used.prompt_tokens or 0, used.completion_tokens or 0, 1)
+        for choice in (piece.choices or [])[:1]:
+            self._empty = False
+            self._finish = choice.finish_reason or self._finish
+            said = choice.delta or choice.message or _Message()
+            self._text += said.content or said.refusal or ""
+            for call in said.tool_calls or []:
+                self._add_call(call)
+        if self._clock() - self._told_at >= AT_MOST_EVERY:
+            await self._tell(self._certain())
+
+    async def done(self) -> ModelReply:
+        """The answer, once everything was added. Raises MalformedAnswer when it is not complete."""
+        if self._empty:
+            raise MalformedAnswer("it holds no choice")
+        if not self._finish:
+            raise MalformedAnswer("it ends without a finish_reason: it broke off in the middle")
+        if nameless := [call for call in self._calls if not call.name]:
+            raise MalformedAnswer(f"{len(nameless)} of its tool calls have no name")
+        await self._tell(self._end())
+        return ModelReply(
+            content=self._text[: self._end()],
+            calls=[RequestedCall(call.name, call.arguments) for call in self._calls],
+            usage=self._usage,
+            model=self._model,
+            finish_reason=self._finish,
+        )
+
+    def _add_call(self, delta: _Call) -> None:
+        call = self._open_call(delta)
+        function = delta.function or _Function()
+        # A name comes once; servers that repeat it in each piece mean the same name.
+        call.name = call.name or function.name or ""
+        if isinstance(function.arguments, dict):
+            call.arguments = msgspec.json.encode(function.arguments).decode()
+        else:
+            call.arguments += function.arguments or ""
+
+    def _open_call(self, delta: _Call) -> _OpenCall:
+        """The call that a piece belongs to. Some servers leave the index out, or give each call index 0."""
+        same = [c for c in self._calls if delta.index is None or c.index == delta.index]
+        call = same[-1] if same else None
+        if call is None or (delta.id and call.id and delta.id != call.id):
+            call = _OpenCall(delta.index, delta.id or "")
+            self._calls.append(call)
+        return call
+
+    def _end(self) -> int:
+        """Where the text ends: at the first stop sequence."""
+        places = [place for word in self._stop if (place := self._text.find(word)) >= 0]
+        return min(places, default=len(self._text))
+
+    def _certain(self) -> int:
+        """How much of the text is surely no beginning of a stop sequence."""
+        end = self._end()
+        if end < len(self._text):
+            return end
+        held = max(
+            (
+                size
+                for word in self._stop
+                for size in range(1, min(len(word), end + 1))
+                if self._text.endswith(word[:size])
+            ),
+            default=0,
+        )
+        return end - held
+
+    async def _tell(self, end: int) -> None:
+        if end > self._told:
+            text, self._told = self._text[self._told : end], end
+            self._told_at = self._clock()
+            await self._on_text(text)

@@ -1,0 +1,130 @@
+"""What a model endpoint's failure means for the run, told in one clear line."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+
+from cadre.errors import ModelError, ModelRefused, ModelUnavailable
+from cadre.specs import ModelSpec
+
+SHOWN = 500
+"""Characters of the server's own message that are passed on."""
+
+HINTS = {
+    "stop": "set model.stop: false in the agent's spec",
+    "tool_choice": "set model.tool_choice: auto in the agent's spec",
+    "stream_options": "set model.stream: false in the agent's spec",
+    "stream": "set model.stream: false in the agent's spec",
+    "max_tokens": "leave out model.max_tokens, and set model.extra_body: {max_completion_tokens: …} instead",
+    "temperature": "leave out model.temperature in the agent's spec",
+}
+"""Request parameters that some servers refuse, and what to change then."""
+
+_UNWANTED = r"unsupported|not support|unknown|unrecognized|unexpected|invalid|not permitted|not allowed"
+
+
+def shown_url(url: str) -> str:
+    """The URL without user, password and query, which may hold secrets."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """What an endpoint answered instead of a completion."""
+
+    status: int
+    text: str
+    """The server's own message."""
+    param: str | None = None
+    """The request parameter that it complains of."""
+    wait: float | None = None
+    """Seconds that it asks to wait."""
+
+
+def failed_status(spec: ModelSpec, url: str, refusal: Refusal, sent: Mapping[str, Any]) -> ModelError:
+    """The error for an HTTP answer that is none. `sent` is the request's body."""
+    status, wait = refusal.status, refusal.wait
+    said = " ".join(refusal.text.split())[:SHOWN]
+    line = f"the model endpoint {shown_url(url)} answered {status}" + (f": {said}" if said else "")
+    if status in (408, 409, 429) or status >= 500:
+        line += "" if wait is None else f"; it asks to wait {wait:g} s"
+        return ModelUnavailable(line, status=status, retry_after=wait, rate_limited=status == 429)
+    hint = _hint(spec, refusal, sent)
+    return ModelRefused(f"{line}; {hint}" if hint else line, status=status)
+
+
+def _hint(spec: ModelSpec, refusal: Refusal, sent: Mapping[str, Any]) -> str:
+    status = refusal.status
+    if status in (401, 403):
+        return f"check the key in {spec.key_env}"
+    if status == 404:
+        return f"check the URL (most end in /v1) and the model name {sent.get('model')!r}"
+    if status in (400, 422):
+        for name, hint in HINTS.items():
+            if name in sent and (refusal.param == name or _complains_of(name, refusal.text)):
+                return hint
+    return ""
+
+
+def _complains_of(name: str, text: str) -> bool:
+    quoted = rf"[\"'`]{name}[\"'`]"
+    unwanted = rf"\b{name}\b.*?(?:{_UNWANTED})|(?:{_UNWANTED})\W+(?:\w+\W+){{0,3}}{name}\b"
+    return re.search(f"{quoted}|{unwanted}", text, re.IGNORECASE | re.DOTALL) is not None
+
+
+def retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """Seconds that the endpoint asks to wait, None when it does not say. `now` is in Unix seconds."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name, "").strip()
+        if re.fullmatch(r"\d+(\.\d+)?", value):
+            return float(value) * unit
+    if not (value := headers.get("retry-after", "").strip()):
+        return None
+    try:
+        due = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    due = due.replace(tzinfo=UTC) if due.tzinfo is None else due
+    return max(0.0, due.timestamp() - now)
+
+
+def failed_connection(url: str, cause: str) -> ModelUnavailable:
+    return ModelUnavailable(
+        f"cannot reach the model endpoint {shown_url(url)}: {cause}; start it or set CADRE_MODEL_URL"
+    )
+
+
+def failed_silence(url: str, seconds: float) -> ModelUnavailable:
+    return ModelUnavailable(
+        f"the model endpoint {shown_url(url)} sent nothing for {seconds:g} s; model.timeout sets how long"
+    )
+
+
+def failed_answer(url: str, what: str) -> ModelUnavailable:
+    return ModelUnavailable(f"the answer of the model endpoint {shown_url(url)} {what}")
+
+
+def root_cause(error: BaseException) -> str:
+    """The system's own word for a failure (`connection refused`), else the innermost message."""
+    texts: list[str] = []
+    inner: BaseException | None = error
+    seen: set[int] = set()
+    while inner is not None and id(inner) not in seen:
+        seen.add(id(inner))
+        if isinstance(inner, OSError) and inner.strerror:
+            # asyncio writes a text of its own into strerror; TLS and name lookup have errnos of their own.
+            if inner.errno is not None and (isinstance(inner, ConnectionError) or type(inner) is OSError):
+                return os.strerror(inner.errno).lower()
+            return inner.strerror.lower()
+        texts.append(str(inner) or type(inner).__name__)
+        first = inner.exceptions[0] if isinstance(inner, BaseExceptionGroup) else None
+        inner = first or inner.__cause__ or inner.__context__
+    return " ".join(texts[-1].split())

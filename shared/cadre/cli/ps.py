@@ -1,0 +1,41 @@
+"""`cadre ps`: which agents and tools are live, in how many replicas, and what they lack."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import click
+
+from cadre.cli.gateway import Gateway
+from cadre.cli.table import brief, table
+
+
+@click.command("ps")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def command(output: str) -> None:
+    """List the live agents and tools."""
+    with Gateway() as gateway:
+        agents: list[dict[str, Any]] = gateway.get("/v1/agents")["agents"]
+        tools: list[dict[str, Any]] = gateway.get("/v1/tools")["tools"]
+    if output == "json":
+        click.echo(json.dumps({"agents": agents, "tools": tools}, ensure_ascii=False))
+        return
+    rows = [["agent", *_row(agent, _lacks(agent))] for agent in agents]
+    rows += [["tool", *_row(tool, "")] for tool in tools]
+    if rows:
+        click.echo(table(["KIND", "NAME", "REPLICAS", "WHERE", "LACKS", "DESCRIPTION"], rows))
+    else:
+        click.echo("no live agents or tools: start one with `cadre agent FILE`", err=True)
+
+
+def _row(service: dict[str, Any], lacks: str) -> list[str]:
+    replicas: list[dict[str, Any]] = service.get("replicas") or []
+    hosts = Counter(str(replica.get("host", "?")) for replica in replicas)
+    where = ", ".join(host if count == 1 else f"{host} x{count}" for host, count in sorted(hosts.items()))
+    return [service["name"], str(len(replicas)), where, lacks, brief(service.get("description") or "", 200)]
+
+
+def _lacks(agent: dict[str, Any]) -> str:
+    return ", ".join(agent.get("missing") or []) or "-"

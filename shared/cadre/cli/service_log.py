@@ -1,0 +1,32 @@
+"""What services write, as lines on stderr with the service's name before them."""
+
+from __future__ import annotations
+
+import re
+from zlib import crc32
+
+import click
+
+_COLOURS = ["cyan", "green", "yellow", "blue", "magenta", "bright_cyan", "bright_green", "bright_blue"]
+_NATS_NAME = "nats"
+_NATS_TROUBLE = re.compile(r"\[(WRN|ERR|FTL)\]|^died|^did not")
+"""The rest of what nats-server says is kept in its log file alone."""
+
+
+class Printer:
+    """Prints each line behind its service's name, in the service's colour on a terminal."""
+
+    def __init__(self) -> None:
+        self._width = 8
+
+    def __call__(self, name: str, line: str) -> None:
+        if name == _NATS_NAME and not _NATS_TROUBLE.search(line):
+            return
+        self._width = max(self._width, len(name))
+        prefix = click.style(f"{name:<{self._width}} |", fg=colour(name))
+        click.echo(f"{prefix} {line}", err=True)
+
+
+def colour(name: str) -> str:
+    """The same colour for a name every time."""
+    return _COLOURS[crc32(name.encode()) % len(_COLOURS)]

@@ -1,0 +1,91 @@
+"""`cadre show`: one run, its children, its memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from cadre.cli.exits import Code
+from cadre.cli.gateway import Gateway
+from cadre.cli.run import as_text, finish
+from cadre.cli.runs import tokens, took
+from cadre.cli.screen import screen
+from cadre.cli.table import brief
+from cadre.cli.tree import error_text
+from cadre.cli.watch import Detached, connect, watch
+
+
+@click.command("show")
+@click.argument("run")
+@click.option("--tree", "as_tree", is_flag=True, help="Only the run and the runs below it, a line each.")
+@click.option("--full", is_flag=True, help="The steps of its memory as well.")
+@click.option(
+    "-f", "--follow", "following", is_flag=True, help="Follow it until it ends, as `cadre run` does."
+)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(run: str, as_tree: bool, full: bool, following: bool, output: str) -> int:
+    """Show RUN: an id, a unique beginning of one, or @last."""
+    with Gateway() as gateway:
+        identity = gateway.run_id(run)
+        if not following:
+            found = gateway.get(f"/v1/runs/{identity}", full="true" if full else None)
+    if following:
+        return asyncio.run(_follow(gateway.url, identity, output))
+    if output == "json":
+        click.echo(json.dumps(found, ensure_ascii=False))
+    elif as_tree:
+        click.echo("\n".join(_branches(found)))
+    else:
+        click.echo("\n".join(_account(found, full)))
+    return Code.OK
+
+
+async def _follow(url: str, run: str, output: str) -> int:
+    async with connect(url) as client:
+        try:
+            return finish(await watch(client, run, screen()), output)
+        except Detached:
+            return Code.DETACHED
+
+
+def _account(run: dict[str, Any], full: bool) -> Iterator[str]:
+    yield f"run      {run['id']}"
+    yield f"agent    {run['agent']}"
+    yield f"state    {run['state']}, step {run.get('step') or 0}, {tokens(run)} tokens, {took(run)}"
+    if run.get("started_at"):
+        yield f"started  {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(run['started_at']))}"
+    if run.get("parent"):
+        yield f"parent   {run['parent']}"
+    if run.get("session"):
+        yield f"session  {run['session']}"
+    yield f"task     {brief(run.get('task') or '', 200)}"
+    if run.get("error"):
+        yield f"error    {brief(error_text(run['error']), 2000)}"
+    if run.get("children"):
+        yield "children"
+        for child in _in_order(run):
+            yield from _branches(child, "  ")
+    if full:
+        yield "memory"
+        for step in run.get("memory") or []:
+            yield f"  {json.dumps(step, ensure_ascii=False)}"
+    if run.get("output") is not None:
+        yield "answer"
+        yield as_text(run["output"])
+
+
+def _branches(run: dict[str, Any], indent: str = "") -> Iterator[str]:
+    facts = f"{run['state']}, step {run.get('step') or 0}, {tokens(run)} tokens, {took(run)}"
+    yield f"{indent}{run['id']}  {run['agent']}  {facts}  {brief(run.get('task') or '', 80)}"
+    for child in _in_order(run):
+        yield from _branches(child, indent + "  ")
+
+
+def _in_order(run: dict[str, Any]) -> list[dict[str, Any]]:
+    """Children by step and place in it, which their ids end in."""
+    return sorted(run.get("children") or [], key=lambda child: [int(n) for n in child["id"].split("_")[-2:]])

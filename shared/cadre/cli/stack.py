@@ -1,0 +1,217 @@
+"""The processes of one `cadre up`: which they are, and their life from start to drain."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx2
+
+from cadre.cli import nats_server, state
+from cadre.cli.supervise import Child, Service, until_ready
+from cadre.cli.team import Team
+from cadre.settings import child_environment, read_model_settings, read_secret, read_settings
+
+T = TypeVar("T")
+
+SCRIPTED_BANNER = (
+    "Scripted model: canned replies, not an AI."
+    " For a real one set CADRE_MODEL_URL, CADRE_MODEL_KEY and CADRE_MODEL."
+)
+_START_SECONDS = 60.0
+_KILL_SECONDS = 5.0
+"""How long after its drain time a process is killed."""
+
+LOG_LIMIT = 20 * 1024 * 1024
+"""Bytes of a log file above which the next start begins a new one."""
+
+
+@dataclass
+class Stack:
+    """NATS, the gateway and a team's services on one machine. Nothing runs before `start`."""
+
+    data: Path
+    team: Team | None
+    gateway_port: int
+    nats_port: int
+    on_line: Callable[[str, str], None]
+    _groups: list[list[Child]] = field(default_factory=list)
+    """In the order of their start: NATS, the scripted model if any, the services."""
+    _lives: dict[asyncio.Task[None], Child] = field(default_factory=dict)
+    _started: bool = False
+
+    def __post_init__(self) -> None:
+        self.gateway = f"http://127.0.0.1:{self.gateway_port}"
+        self.nats = f"nats://127.0.0.1:{self.nats_port}"
+        self.drain = read_settings().drain_seconds
+        self.model = read_model_settings().url
+        self.is_scripted = not self.model and self.team is not None and self.team.script is not None
+
+    async def start(self) -> None:
+        """Starts everything and returns when all is ready. Raises Failure."""
+        await self._launch([self._nats()])
+        if self.is_scripted:
+            await self._launch([self._scripted_model()])
+        await self._launch(self._services())
+        self._started = True
+        self._write_state()
+
+    async def alive_during(self, work: Coroutine[Any, Any, T]) -> T:
+        """Awaits the work; raises the Failure of a service that cannot be kept alive meanwhile."""
+        task = asyncio.create_task(work)
+        try:
+            await asyncio.wait([task, *self._lives], return_when=asyncio.FIRST_COMPLETED)
+            for life in self._lives:
+                if life.done():
+                    life.result()
+            return await task
+        finally:
+            # The work unwinds before the stack does.
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def stop(self) -> None:
+        """Ends the services within their drain time; what they lean on, NATS last, after them."""
+        for group in reversed(self._groups):
+            await self._end(group, self.drain + _KILL_SECONDS)
+
+    def kill(self) -> None:
+        for child in self._lives.values():
+            child.kill()
+
+    # --- life
+
+    async def _launch(self, services: Sequence[Service]) -> None:
+        children = [Child(service, self.on_line, self._restarted) for service in services]
+        self._groups.append(children)
+        for child in children:
+            self._lives[asyncio.create_task(child.keep_alive())] = child
+        await self.alive_during(until_ready(children, _START_SECONDS))
+
+    async def _end(self, children: Sequence[Child], within: float) -> None:
+        lives = [life for life, child in self._lives.items() if child in children]
+        if not lives:
+            return
+        for child in children:
+            child.stop()
+        _, slow = await asyncio.wait(lives, timeout=within)
+        for life in slow:
+            self.on_line(self._lives[life].service.name, "did not end within its drain time: killed")
+            self._lives[life].kill()
+        await asyncio.gather(*lives, return_exceptions=True)
+
+    def _restarted(self) -> None:
+        if self._started:
+            self._write_state()
+
+    def _write_state(self) -> None:
+        pids = {child.service.name: child.pid for child in self._lives.values() if child.pid is not None}
+        state.write(self.data, state.Running(gateway=self.gateway, nats=self.nats, pids=pids))
+
+    # --- which processes
+
+    def _nats(self) -> Service:
+        server = nats_server.executable()
+        config = self.data / "nats.conf"
+        nats_server.configure(config, self.data / "nats", self.nats_port)
+
+        async def ready() -> str | None:
+            info = await nats_server.greeting("127.0.0.1", self.nats_port)
+            return None if info is not None and info.get("jetstream") else "does not answer"
+
+        return self._service("nats", [str(server), "-c", str(config)], {}, ready)
+
+    def _scripted_model(self) -> Service:
+        assert self.team is not None
+        port = nats_server.take_port(0, "the scripted model", "CADRE_MODEL_URL")
+        self.model = f"http://127.0.0.1:{port}/v1"
+        argv = ["--script", str(self.team.script), "--port", str(port)]
+        return self._python("model", "cadre_scripted_model", argv, port)
+
+    def _services(self) -> list[Service]:
+        services = [self._python("gateway", "cadre_gateway", [], self.gateway_port)]
+        if self.team is None:
+            return services
+        for entry in self.team.tools:
+            name = Path(entry.partition(":")[0]).stem if "/" in entry else entry
+            services.append(self._python(self._unused(name, services), "cadre_tools", [entry]))
+        for name, file in self.team.agents.items():
+            services.append(self._python(self._unused(name, services), "cadre_agent", [str(file)]))
+        return services
+
+    @staticmethod
+    def _unused(name: str, services: Sequence[Service]) -> str:
+        """The name, with a number when another process has it: it names a log file."""
+        taken = {"nats", "model", *(service.name for service in services)}
+        return next(n for n in (name, *(f"{name}-{i}" for i in range(2, 1000))) if n not in taken)
+
+    def _python(self, name: str, module: str, argv: Sequence[str], port: int | None = None) -> Service:
+        port = port or nats_server.take_port(0, name, "nothing")
+        environment = {"CADRE_PORT": str(port), "PYTHONUNBUFFERED": "1"}
+        return self._service(name, [sys.executable, "-m", module, *argv], environment, _Readyz(port))
+
+    def _service(
+        self,
+        name: str,
+        argv: Sequence[str],
+        environment: dict[str, str],
+        ready: Callable[[], Awaitable[str | None]],
+    ) -> Service:
+        log = state.logs_of(self.data) / f"{name}.log"
+        if log.exists() and log.stat().st_size > LOG_LIMIT:
+            log.replace(log.with_suffix(".log.1"))
+        shared = {
+            "CADRE_NATS_URL": self.nats,
+            "CADRE_GATEWAY_URL": self.gateway,
+            "CADRE_HOST": "127.0.0.1",
+        }
+        if self.is_scripted:
+            # The key is not a secret: an OpenAI client refuses to do without one.
+            shared |= {
+                "CADRE_MODEL_URL": self.model,
+                "CADRE_MODEL": "scripted",
+                "CADRE_MODEL_KEY": "scripted",
+            }
+        return Service(name, argv, child_environment(**shared, **environment), ready, log)
+
+
+class _Readyz:
+    """Asks a service whether it is ready."""
+
+    def __init__(self, port: int) -> None:
+        self._url = f"http://127.0.0.1:{port}/readyz"
+
+    async def __call__(self) -> str | None:
+        try:
+            async with httpx2.AsyncClient(trust_env=False, timeout=2) as client:
+                answer = await client.get(self._url)
+        except httpx2.TransportError:
+            return "does not answer"
+        if answer.is_success:
+            return None
+        try:
+            said = answer.json()
+        except ValueError:
+            said = None
+        return (
+            str(said.get("missing") or said.get("status"))
+            if isinstance(said, dict)
+            else str(answer.status_code)
+        )
+
+
+def advice(stack: Stack) -> list[str]:
+    """What a user of this stack should know about its model, a line each."""
+    if stack.is_scripted:
+        return [SCRIPTED_BANNER]
+    if not stack.model:
+        return [
+            "No model is set: agents whose files name no model.url need CADRE_MODEL_URL, CADRE_MODEL_KEY."
+        ]
+    if not read_secret("CADRE_MODEL_KEY"):
+        return [f"CADRE_MODEL_KEY is not set; {stack.model} may refuse to answer without a key."]
+    return []

@@ -1,0 +1,84 @@
+"""What `cadre up` leaves in its data folder for the other commands: addresses, process ids, logs."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from cadre.cli.exits import Failure
+
+
+class Running(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of `up.json`."""
+
+    gateway: str
+    nats: str
+    pids: dict[str, int]
+
+
+def default_data() -> Path:
+    return Path(".cadre")
+
+
+def logs_of(data: Path) -> Path:
+    return data / "logs"
+
+
+def read(data: Path) -> Running | None:
+    """The stack that runs on this data folder; None when none does."""
+    try:
+        running = msgspec.json.decode((data / "up.json").read_bytes(), type=Running)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise Failure(f"{data / 'up.json'} cannot be read ({error}): remove it") from error
+    # A stack that was killed leaves its file behind, but not its lock.
+    return running if _is_held(data / "up.lock") else None
+
+
+def write(data: Path, running: Running) -> None:
+    """Replaces `up.json` in one move, so that no reader sees half of it."""
+    fresh = data / "up.json.new"
+    fresh.write_bytes(msgspec.json.format(msgspec.json.encode(running)) + b"\n")
+    fresh.replace(data / "up.json")
+
+
+@contextlib.contextmanager
+def owned(data: Path) -> Iterator[None]:
+    """Holds the data folder for this process; the kernel lets go of it however the process ends.
+
+    Raises Failure when another `cadre up` holds it or when it cannot be written.
+    """
+    try:
+        logs_of(data).mkdir(parents=True, exist_ok=True)
+        lock = (data / "up.lock").open("a+")
+    except OSError as error:
+        raise Failure(
+            f"{data}: cannot be used as data folder: {error.strerror}; choose another with --data"
+        ) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise Failure(
+                f"another `cadre up` is using {data.resolve()}: stop it, or choose another folder with --data"
+            ) from error
+        try:
+            yield
+        finally:
+            (data / "up.json").unlink(missing_ok=True)
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        with path.open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False

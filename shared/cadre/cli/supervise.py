@@ -1,0 +1,157 @@
+"""Child processes: started, their output told, started again when they die, stopped in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cadre.cli import tether
+from cadre.cli.exits import Failure
+
+AT_ONCE = 5.0
+"""Seconds: a process that dies sooner has died at once."""
+
+TRIES = 5
+"""How often in a row a process may die at once before it is given up."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
+_LAST_OUTPUT = 1.0
+
+
+@dataclass(frozen=True)
+class Service:
+    """A process to be kept alive."""
+
+    name: str
+    argv: Sequence[str]
+    environment: dict[str, str]
+    ready: Callable[[], Awaitable[str | None]]
+    """None when it is ready, else what it lacks."""
+    log: Path
+
+
+@dataclass
+class Child:
+    """A service and its process of the moment."""
+
+    service: Service
+    on_line: Callable[[str, str], None]
+    """Told (name, line) of everything the process writes."""
+    on_start: Callable[[], None]
+    """Told of each new process."""
+    pid: int | None = None
+    tail: deque[str] = field(default_factory=lambda: deque(maxlen=20))
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _process: asyncio.subprocess.Process | None = None
+
+    async def keep_alive(self) -> None:
+        """Returns when the service was stopped. Raises Failure when it died at once too often."""
+        deaths = 0
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            code = await self._live()
+            if self._stopping.is_set():
+                return
+            deaths = deaths + 1 if time.monotonic() - began < AT_ONCE else 1
+            how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            if deaths >= TRIES:
+                raise Failure(
+                    f"{self.service.name} died {deaths} times in a row ({how}): {self._last_words()}"
+                )
+            pause = min(_FIRST_PAUSE * 2 ** (deaths - 1), _LONGEST_PAUSE)
+            self.on_line(self.service.name, f"died ({how}); starting it again in {pause:g} s")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause)
+
+    async def _live(self) -> int:
+        """One life of the process: from its start to its exit code."""
+        self._process = process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", str(tether.__file__), str(os.getpid())),
+            *self.service.argv,
+            env=self.service.environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            # Ctrl-C goes to the supervisor alone: it stops the others in order.
+            start_new_session=True,
+        )
+        self.pid = process.pid
+        self.on_start()
+        if self._stopping.is_set():
+            self.stop()
+        telling = asyncio.create_task(self._tell_output(process))
+        try:
+            return await process.wait()
+        finally:
+            self.pid = None
+            if process.returncode is None:
+                self.kill()
+            # A process of its own that it left behind may hold the pipe open.
+            await asyncio.wait([telling], timeout=_LAST_OUTPUT)
+            telling.cancel()
+
+    async def _tell_output(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        rest = b""
+        with self.service.log.open("ab") as log:
+            while chunk := await process.stdout.read(65536):
+                log.write(chunk)
+                log.flush()
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    self._tell(line)
+            if rest:
+                self._tell(rest)
+
+    def _tell(self, line: bytes) -> None:
+        text = line.decode(errors="replace").rstrip()
+        if text:
+            self.tail.append(text)
+            self.on_line(self.service.name, text)
+
+    def _last_words(self) -> str:
+        if not self.tail:
+            return "it wrote nothing"
+        return f"{self.tail[-1].removeprefix('cadre: ')} (all in {self.service.log})"
+
+    def stop(self) -> None:
+        """Asks the process to end in its own time; it is not started again."""
+        self._stopping.set()
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.terminate()
+
+    def kill(self) -> None:
+        """Ends the process and those it started, now."""
+        self._stopping.set()
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+
+async def until_ready(children: Sequence[Child], within: float) -> None:
+    """Waits until all are ready. Raises Failure naming those that are not after `within` seconds."""
+    lacks: dict[str, str | None] = {}
+    try:
+        async with asyncio.timeout(within):
+            while True:
+                answers = await asyncio.gather(*(child.service.ready() for child in children))
+                lacks = {
+                    child.service.name: answer
+                    for child, answer in zip(children, answers, strict=True)
+                    if answer
+                }
+                if not lacks:
+                    return
+                await asyncio.sleep(0.1)
+    except TimeoutError as error:
+        what = "; ".join(f"{name}: {lack}" for name, lack in lacks.items()) or "no service answers"
+        raise Failure(f"not ready after {within:g} s: {what}") from error

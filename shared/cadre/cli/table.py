@@ -1,0 +1,56 @@
+"""Aligned columns for terminals and pipes, and the cutting of text that others wrote."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as their widest cell; on a terminal the last one is cut at its edge."""
+    lines = [list(headers), *(list(row) for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(headers) - 1)]
+    edge = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    return "\n".join(_line(line, widths, edge) for line in lines)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], edge: int | None) -> str:
+    head = "".join(f"{cell:<{width}}  " for cell, width in zip(cells, widths, strict=False))
+    last = cells[-1]
+    if edge is not None:
+        last = brief(last, max(edge - len(head), 10))
+    return (head + last).rstrip()
+
+
+def brief(value: Any, limit: int) -> str:
+    """One printable line of at most `limit` characters; a value that is no text is written as JSON.
+
+    Models and tools wrote it: control characters are replaced, so it cannot move the cursor.
+    """
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    head = text[: limit * 4]
+    line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(head.split()))
+    return line if len(line) <= limit and len(head) == len(text) else line[: limit - 1].rstrip() + "…"
+
+
+def number(count: int) -> str:
+    """A count in few characters: 950, 1.2k, 3.4M."""
+    for size, unit in ((1_000_000, "M"), (1_000, "k")):
+        if count >= size:
+            return f"{count / size:.1f}{unit}"
+    return str(count)
+
+
+def seconds(value: float) -> str:
+    """A duration in few characters: 0.4s, 12s, 3m05s, 2h10m."""
+    if value < 10:
+        return f"{max(value, 0):.1f}s"
+    if value < 60:
+        return f"{value:.0f}s"
+    minutes, rest = divmod(int(value), 60)
+    if minutes < 60:
+        return f"{minutes}m{rest:02}s"
+    return f"{minutes // 60}h{minutes % 60:02}m"

@@ -1,0 +1,154 @@
+"""A team file: which agents and tools `cadre up` starts together, read, checked and explained."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import yaml
+
+from cadre.errors import SpecError
+from cadre.specs import AgentSpec, read_agent
+
+TEAM_FILE = "team.yaml"
+
+
+class Demo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A task to show the team with."""
+
+    agent: str
+    task: str
+    check: str | None = None
+    """Command, run in the team's folder with the name of a file that holds the answer as its last argument;
+    exit code 0 means that the answer is right."""
+
+
+class _Metadata(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+
+
+class _Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    description: str = ""
+    agents: list[str]
+    tools: list[str] = []
+    script: str | None = None
+    demo: Demo | None = None
+
+
+class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    api_version: Literal["cadre.dev/v1"] = msgspec.field(name="apiVersion")
+    kind: Literal["Team"]
+    metadata: _Metadata
+    spec: _Body
+
+
+_KEYS = {
+    "": ("apiVersion", "kind", "metadata", "spec"),
+    "metadata": _Metadata.__struct_fields__,
+    "spec": _Body.__struct_fields__,
+    "spec.demo": Demo.__struct_fields__,
+}
+
+
+class Team(msgspec.Struct, frozen=True, kw_only=True):
+    """A checked team: all files exist, agent names are unique, and the demo's agent is one of them."""
+
+    name: str
+    file: Path
+    agents: dict[str, Path] = {}
+    """Agent file by the name of the agent in it."""
+    tools: list[str] = []
+    """Module names or absolute paths of files, each perhaps with `:NAME` of one tool in it."""
+    script: Path | None = None
+    """Answers for the scripted model."""
+    demo: Demo | None = None
+
+    @property
+    def folder(self) -> Path:
+        return self.file.parent
+
+
+def read_team(path: Path) -> Team:
+    """Reads a team file, or the `team.yaml` of a folder; paths in it are relative to it.
+
+    Its form is `apiVersion: cadre.dev/v1, kind: Team, metadata: {name}, spec: {agents, tools, script, demo}`.
+
+    Raises SpecError with the file, the key and what is expected there.
+    """
+    file = (path / TEAM_FILE if path.is_dir() else path).resolve()
+    document = _document(file)
+    body, demo = document.spec, document.spec.demo
+    agents = _agents(file, body.agents)
+    if not agents:
+        raise SpecError(f"{file}: spec.agents: name at least one agent file")
+    if demo is not None and demo.agent not in agents:
+        raise SpecError(
+            f"{file}: spec.demo.agent: {demo.agent!r} is none of the team's agents: {', '.join(agents)}"
+        )
+    if demo is not None and not demo.task.strip():
+        raise SpecError(f"{file}: spec.demo.task: is empty")
+    return Team(
+        name=document.metadata.name,
+        file=file,
+        agents=agents,
+        tools=[_tool(file, f"spec.tools[{i}]", entry) for i, entry in enumerate(body.tools)],
+        script=None if body.script is None else _existing(file, "spec.script", body.script),
+        demo=demo,
+    )
+
+
+def _document(file: Path) -> _Document:
+    try:
+        text = file.read_text()
+    except OSError as error:
+        raise SpecError(f"{file}: cannot be read: {error.strerror}") from error
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise SpecError(f"{file}: not YAML: {' '.join(str(error).split())}") from error
+    try:
+        return msgspec.convert(data, _Document)
+    except msgspec.ValidationError as error:
+        raise SpecError(f"{file}: {_explain(error)}") from error
+
+
+def _explain(error: msgspec.ValidationError) -> str:
+    what, _, where = str(error).partition(" - at ")
+    key = where.strip("`").removeprefix("$").lstrip(".")
+    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", what)
+    if unknown:
+        known = ", ".join(_KEYS.get(key, ()))
+        return f"{key + '.' if key else ''}{unknown[1]}: unknown key; known keys: {known}"
+    return f"{key}: {what}" if key else what
+
+
+def _agents(file: Path, entries: list[str]) -> dict[str, Path]:
+    agents: dict[str, Path] = {}
+    for i, entry in enumerate(entries):
+        path = _existing(file, f"spec.agents[{i}]", entry)
+        spec: AgentSpec = read_agent(path)
+        if spec.name in agents:
+            raise SpecError(
+                f"{file}: spec.agents[{i}]: {path} and {agents[spec.name]} both name their agent {spec.name!r}"
+            )
+        agents[spec.name] = path
+    return agents
+
+
+def _tool(file: Path, key: str, entry: str) -> str:
+    """An entry is a file when it looks like one, else the name of an importable module; `:NAME` picks one tool."""
+    place, mark, tool = entry.partition(":")
+    if place.endswith(".py") or "/" in place:
+        return f"{_existing(file, key, place)}{mark}{tool}"
+    if not all(part.isidentifier() for part in place.split(".")):
+        raise SpecError(f"{file}: {key}: {entry!r} is neither a .py file nor the name of a module")
+    return entry
+
+
+def _existing(file: Path, key: str, entry: str) -> Path:
+    path = (file.parent / entry).resolve()
+    if not path.is_file():
+        raise SpecError(f"{file}: {key}: there is no file {path}")
+    return path

@@ -1,0 +1,70 @@
+"""The events of a run as timestamped lines, for pipes and logs."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from cadre.cli.table import brief, number, seconds
+from cadre.cli.tree import Tree, error_text
+
+_WIDE = 160
+
+
+def line(tree: Tree, name: str, data: dict[str, Any]) -> str | None:
+    """The line that tells of this event; None when it is not worth one. `tree` is that after the event."""
+    node = tree.nodes.get(data.get("run", ""))
+    text = _text(name, data.get("event") or {}) if node else None
+    if node is None or text is None:
+        return None
+    if name == "run.finished":
+        took = seconds((node.ended_at or 0) - node.started_at)
+        text += f" ({number(tree.tokens(node.run))} tokens, {took})"
+    clock = time.strftime("%H:%M:%S", time.localtime(data.get("at") or 0))
+    depth = max(node.run.count("_") // 2, 0)
+    return f"{clock} {'  ' * depth}{node.agent}: {text}"
+
+
+def _text(name: str, event: dict[str, Any]) -> str | None:
+    match name:
+        case "run.accepted":
+            return f"begins: {brief((event.get('task') or {}).get('task', ''), _WIDE)}"
+        case "offer.changed" if event.get("missing"):
+            return f"no live service offers {', '.join(event['missing'])}"
+        case "model.called" if event.get("attempt", 1) > 1:
+            return f"step {event.get('step')}: asks the model, try {event['attempt']}"
+        case "model.called":
+            return f"step {event.get('step')}: asks the model" + (
+                "" if event.get("purpose") == "act" else f" ({event.get('purpose')})"
+            )
+        case "model.deferred":
+            return f"waits for the model: {brief(event.get('reason', ''), _WIDE)}"
+        case "tool.called":
+            return f"calls {event.get('tool')} {brief(event.get('arguments') or {}, _WIDE)}"
+        case "delegate.started":
+            return f"asks {event.get('member')}: {brief(event.get('task', ''), _WIDE)}"
+        case "tool.answered":
+            return f"{event.get('tool')} {_outcome(event)} ({seconds(event.get('seconds') or 0)})"
+        case "delegate.finished":
+            return f"{event.get('member')} {_outcome(event)}"
+        case "call.refused":
+            return f"{event.get('name')} {_outcome(event)}"
+        case "step.finished" if event.get("error"):
+            return f"step {event.get('step')} failed: {brief(error_text(event['error']), _WIDE)}"
+        case "cancel.requested":
+            return f"is being cancelled: {brief(event.get('reason') or 'no reason given', _WIDE)}"
+        case "run.finished":
+            return _ending(event)
+        case _:
+            return None
+
+
+def _outcome(event: dict[str, Any]) -> str:
+    if event.get("error"):
+        return f"failed: {brief(error_text(event['error']), _WIDE)}"
+    return f"-> {brief(event.get('output'), _WIDE)}"
+
+
+def _ending(event: dict[str, Any]) -> str:
+    error = error_text(event.get("error"))
+    return f"ends: {event.get('state')}" + (f", {brief(error, _WIDE)}" if error else "")

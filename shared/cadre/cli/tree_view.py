@@ -1,0 +1,92 @@
+"""The delegation tree drawn with rich."""
+
+from __future__ import annotations
+
+from rich.text import Text
+from rich.tree import Tree as Drawing
+
+from cadre.cli.table import brief, number, seconds
+from cadre.cli.tree import Call, Node, Tree
+
+_SIGNS = {
+    "running": ("●", "yellow"),
+    "waiting": ("◌", "magenta"),
+    "success": ("✓", "green"),
+    "max_steps_error": ("!", "yellow"),
+    "error": ("✗", "red"),
+    "cancelled": ("–", "bright_black"),
+}
+_CALL_SIGNS = {"open": ("…", "yellow"), "ok": ("✓", "green"), "failed": ("✗", "red")}
+
+
+def draw(tree: Tree, now: float, *, width: int = 100, recent: int = 6) -> Drawing | Text:
+    """The whole tree at the time `now` (Unix seconds); of each run, its last `recent` calls of tools."""
+    root = tree.root
+    if root is None:
+        return Text("waiting for the run to begin …", style="bright_black")
+    drawing = Drawing(_head(tree, root, now, width), guide_style="bright_black")
+    _grow(drawing, tree, root, now, width, recent)
+    return drawing
+
+
+def _grow(drawing: Drawing, tree: Tree, node: Node, now: float, width: int, recent: int) -> None:
+    shown = _shown(node, tree, recent)
+    hidden = len(node.calls) - len(shown)
+    if hidden:
+        drawing.add(Text(f"… {hidden} earlier", style="bright_black"))
+    for call in shown:
+        child = tree.nodes.get(call.id)
+        if child is None:
+            drawing.add(_call(call, width))
+        else:
+            _grow(drawing.add(_head(tree, child, now, width)), tree, child, now, width, recent)
+    for text, style in _remarks(node):
+        drawing.add(Text(brief(text, width), style=style, no_wrap=True, overflow="ellipsis"))
+
+
+def _shown(node: Node, tree: Tree, recent: int) -> list[Call]:
+    leaves = [call.id for call in node.calls if call.id not in tree.nodes]
+    kept = set(leaves[-recent:])
+    return [call for call in node.calls if call.id in tree.nodes or call.id in kept or call.state == "open"]
+
+
+def _remarks(node: Node) -> list[tuple[str, str]]:
+    remarks = []
+    if node.missing and node.ended_at is None:
+        remarks.append((f"no live service offers {', '.join(node.missing)}", "yellow"))
+    if node.note:
+        remarks.append((f"last step: {node.note}", "red"))
+    if node.writing:
+        remarks.append((node.writing[::-1][:200][::-1], "italic bright_black"))
+    if node.error:
+        remarks.append((node.error, "red"))
+    return remarks
+
+
+def _head(tree: Tree, node: Node, now: float, width: int) -> Text:
+    sign, style = _SIGNS.get(node.state, ("?", ""))
+    text = Text(f"{sign} ", style=style, no_wrap=True, overflow="ellipsis")
+    text.append(node.agent or node.run, style="bold")
+    if node.step:
+        text.append(f"  step {node.step}" + (f"/{node.max_steps}" if node.max_steps else ""), style="cyan")
+    if node.doing:
+        text.append(f"  {brief(node.doing, width)}", style=style)
+    facts = [f"{number(tree.tokens(node.run))} tokens"] if tree.tokens(node.run) else []
+    if node.started_at:
+        facts.append(seconds((node.ended_at or now) - node.started_at))
+    text.append("  " + ", ".join(facts), style="bright_black")
+    if node.task:
+        text.append(f"  {brief(node.task, max(width - len(text.plain), 20))}", style="bright_black")
+    return text
+
+
+def _call(call: Call, width: int) -> Text:
+    sign, style = _CALL_SIGNS[call.state]
+    text = Text(f"{sign} ", style=style, no_wrap=True, overflow="ellipsis")
+    text.append(call.name)
+    if call.seconds is not None:
+        text.append(f" {seconds(call.seconds)}", style="bright_black")
+    text.append(f" {brief(call.arguments, width // 3)}", style="bright_black")
+    if call.state != "open":
+        text.append(f" → {brief(call.result, width // 2)}", style="red" if call.state == "failed" else "")
+    return text

@@ -1,0 +1,156 @@
+"""`cadre up`: NATS and all services of a team on this machine, until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import click
+
+import cadre.cli
+from cadre.cli import demo, state
+from cadre.cli.exits import Code, Failure
+from cadre.cli.nats_server import take_port
+from cadre.cli.service_log import Printer
+from cadre.cli.stack import Stack, advice
+from cadre.cli.team import TEAM_FILE, Team, read_team
+
+SHIPPED_DEMO = "apollo"
+GATEWAY_PORT = 8080
+
+
+@click.command("up")
+@click.argument("team", required=False, type=click.Path(path_type=Path))
+@click.option("--demo", "shipped", is_flag=True, help="The team that Cadre ships.")
+@click.option(
+    "--run", "runs_demo", is_flag=True, help="Run the team's demo task in a fresh folder, check it, stop."
+)
+@click.option(
+    "--data", type=click.Path(path_type=Path), help="Folder of the journals and logs.  [default: .cadre]"
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port of the gateway, 0 for a free one.  [default: 8080]"
+)
+@click.option(
+    "--nats-port", type=click.IntRange(0, 65535), default=0, help="Port of NATS.  [default: a free one]"
+)
+@click.option(
+    "--timeout", type=click.FloatRange(min=1), default=300.0, show_default=True, help="Seconds for --run."
+)
+def command(team: Path | None, shipped: bool, runs_demo: bool, timeout: float, **places: Any) -> int:
+    """Start NATS and the services of TEAM (a folder with a team.yaml, or such a file).
+
+    Without TEAM, the team.yaml of this folder; without one, NATS and the gateway alone. Stops on Ctrl-C.
+    """
+    found = _team(team, shipped)
+    if not runs_demo:
+        return _serve(found, **places)
+    if found is None or found.demo is None:
+        raise click.UsageError(f"--run needs a team whose {TEAM_FILE} has a demo: {{agent, task}}")
+    return _demonstrate(found, timeout, **places)
+
+
+def _serve(team: Team | None, data: Path | None, port: int | None, nats_port: int) -> int:
+    folder = data or state.default_data()
+    with state.owned(folder):
+        stack = _stack(folder, team, GATEWAY_PORT if port is None else port, nats_port, Printer())
+        return asyncio.run(_supervised(stack, _until_stopped(stack), Code.OK))
+
+
+def _demonstrate(team: Team, timeout: float, data: Path | None, port: int | None, nats_port: int) -> int:
+    """Runs the demo on a data folder of its own, which is kept when the demo fails."""
+    folder = data or Path(tempfile.mkdtemp(prefix="cadre-"))
+    with state.owned(folder):
+        stack = _stack(folder, team, port or 0, nats_port, lambda name, line: None)
+        code = Code.FAILED
+        try:
+            code = Code(asyncio.run(_supervised(stack, demo.play(stack, team, timeout), Code.DETACHED)))
+        finally:
+            if code is not Code.OK:
+                click.echo(f"cadre: the services' logs are in {state.logs_of(folder)}", err=True)
+    if code is Code.OK and data is None:
+        shutil.rmtree(folder)
+    return code
+
+
+def _stack(data: Path, team: Team | None, port: int, nats_port: int, on_line: Any) -> Stack:
+    return Stack(
+        data=data.resolve(),
+        team=team,
+        gateway_port=take_port(port, "the gateway", "--port"),
+        nats_port=take_port(nats_port, "NATS", "--nats-port"),
+        on_line=on_line,
+    )
+
+
+def _team(given: Path | None, shipped: bool) -> Team | None:
+    if given is not None and shipped:
+        raise click.UsageError("give a team or --demo, not both")
+    if shipped:
+        return read_team(_shipped_demo())
+    if given is not None:
+        return read_team(given)
+    return read_team(Path(TEAM_FILE)) if Path(TEAM_FILE).is_file() else None
+
+
+def _shipped_demo() -> Path:
+    """In the package of a wheel, or beside `shared/` in a checkout."""
+    package = Path(cadre.cli.__file__).parents[1]
+    for folder in (package / "teams", package.parents[1] / "teams"):
+        if (folder / SHIPPED_DEMO / TEAM_FILE).is_file():
+            return folder / SHIPPED_DEMO
+    raise Failure("this installation ships no demo team: give the folder of a team instead")
+
+
+async def _supervised(stack: Stack, work: Coroutine[Any, Any, int], interrupted: Code) -> int:
+    """Does the work until it ends or is interrupted; then stops the stack. A second interrupt kills it.
+
+    Returns what the work returned, or `interrupted`.
+    """
+    task = asyncio.create_task(work)
+    interrupts = 0
+
+    def interrupt() -> None:
+        nonlocal interrupts
+        interrupts += 1
+        if interrupts == 1:
+            click.echo("cadre: stopping; press Ctrl-C again to kill", err=True)
+            task.cancel()
+        else:
+            stack.kill()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, interrupt)
+    code: int = interrupted
+    try:
+        code = await task
+    except asyncio.CancelledError:
+        if not interrupts:
+            raise
+    finally:
+        await stack.stop()
+    return Code.DETACHED if interrupts > 1 else code
+
+
+async def _until_stopped(stack: Stack) -> int:
+    for line in advice(stack):
+        click.echo(f"cadre: {line}", err=True)
+    await stack.start()
+    click.echo(f"gateway  {stack.gateway}")
+    click.echo(f"nats     {stack.nats}")
+    if stack.team is None:
+        click.echo(
+            f"cadre: no team; start an agent with CADRE_NATS_URL={stack.nats} cadre agent FILE", err=True
+        )
+    else:
+        click.echo(f'cadre: ready; ask with: cadre run {next(iter(stack.team.agents))} "TASK"', err=True)
+    sys.stdout.flush()
+    await stack.alive_during(asyncio.Event().wait())
+    return Code.OK

@@ -1,0 +1,103 @@
+"""Following one run on a screen: the first Ctrl-C cancels it, the second leaves it to itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+
+from cadre.cli.exits import Code, Failure
+from cadre.cli.follow import follow
+from cadre.cli.gateway import body, client_options, reaching
+from cadre.cli.screen import Screen
+from cadre.cli.tree import Tree, apply
+
+
+class Detached(Exception):
+    """The user left; the run goes on."""
+
+
+async def watch(
+    client: httpx2.AsyncClient,
+    run: str,
+    screen: Screen,
+    timeout: float | None = None,
+    *,
+    cancels: bool = True,
+) -> dict[str, Any]:
+    """Shows the run until it ends; returns the gateway's summary of it with its output.
+
+    After `timeout` seconds the run is cancelled. Ctrl-C is the caller's when `cancels` is false.
+    Raises Failure (TIMEOUT, UNREACHABLE, NOT_FOUND), Detached.
+    """
+    reading = asyncio.create_task(_read(client, run, screen))
+    with _interrupts(client, run, screen, reading, cancels) as interrupted:
+        try:
+            async with asyncio.timeout(timeout):
+                await reading
+        except TimeoutError as error:
+            await cancel(client, run, f"not finished within {timeout:g} s")
+            raise Failure(
+                f"run {run} did not end within {timeout:g} s and was cancelled", Code.TIMEOUT
+            ) from error
+        except asyncio.CancelledError:
+            if len(interrupted) > 1:
+                raise Detached from None
+            raise
+    with reaching(str(client.base_url)):
+        return body(await client.get(f"/v1/runs/{run}"))
+
+
+async def _read(client: httpx2.AsyncClient, run: str, screen: Screen) -> None:
+    tree = Tree()
+    with screen:
+        async for event in follow(client, run):
+            tree = apply(tree, event.name, event.data)
+            screen.show(tree, event.name, event.data)
+
+
+@contextlib.contextmanager
+def _interrupts(
+    client: httpx2.AsyncClient, run: str, screen: Screen, reading: asyncio.Task[None], wanted: bool
+) -> Iterator[list[asyncio.Task[None] | None]]:
+    """Handles SIGINT meanwhile, if wanted; the list has an item for each Ctrl-C so far."""
+    seen: list[asyncio.Task[None] | None] = []
+    if not wanted:
+        yield seen
+        return
+
+    def interrupt() -> None:
+        if seen:
+            seen.append(None)
+            reading.cancel()
+        else:
+            screen.note("cancelling the run; press Ctrl-C again to leave it to itself")
+            seen.append(asyncio.ensure_future(_cancel_or_tell(client, run, screen)))
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    try:
+        yield seen
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+async def _cancel_or_tell(client: httpx2.AsyncClient, run: str, screen: Screen) -> None:
+    try:
+        await cancel(client, run, "Ctrl-C")
+    except Failure as failure:
+        screen.note(f"the run could not be cancelled: {failure.message}")
+
+
+async def cancel(client: httpx2.AsyncClient, run: str, reason: str) -> None:
+    """Asks the gateway to cancel the run."""
+    with reaching(str(client.base_url)):
+        body(await client.post(f"/v1/runs/{run}/cancel", json={"reason": reason}))
+
+
+def connect(url: str) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(**client_options(url))

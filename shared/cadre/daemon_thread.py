@@ -1,0 +1,61 @@
+"""Runs a blocking function in a daemon thread, so that a stuck one cannot keep the process alive.
+
+A thread pool joins its threads when the interpreter ends; a tool that hangs would hang the shutdown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def run_in_thread(function: Callable[[], T], name: str) -> T:
+    """Awaits `function()`, run in a thread of its own. Cancelled, it leaves the thread to itself."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            result = context.run(function)
+        except BaseException as error:
+            # Whatever ended the function belongs to the caller; here it would only end this thread.
+            _tell(loop, _fail, future, error)
+        else:
+            _tell(loop, _succeed, future, result)
+
+    threading.Thread(target=work, name=name, daemon=True).start()
+    return await future
+
+
+def _succeed(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: asyncio.Future[T], error: BaseException) -> None:
+    if future.done():
+        return
+    if isinstance(error, StopIteration):
+        # A future refuses StopIteration: inside a coroutine it would look like a return.
+        wrapped = RuntimeError(f"StopIteration: {error}")
+        wrapped.__cause__ = error
+        error = wrapped
+    future.set_exception(error)
+
+
+def _tell(
+    loop: asyncio.AbstractEventLoop,
+    what: Callable[[asyncio.Future[T], Any], None],
+    future: asyncio.Future[T],
+    outcome: object,
+) -> None:
+    # A closed loop means that the process is ending: nobody waits for the outcome.
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(what, future, outcome)

@@ -1,0 +1,157 @@
+"""Reads a prompt file and tries every template on sample values, so that a wrong one is refused at the start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, meta
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from cadre.errors import PromptError
+from cadre.messages import AgentCard, ToolCard
+from cadre.specs import NAME
+from cadre.tool_texts import to_tool_calling_prompt
+
+
+class Contract(NamedTuple):
+    """What a template may use, and which of that it must show.
+
+    Must be shown: whatever reaches the model in no other way. (When a model acts, tools and members
+    are offered through its API as well; when it plans, they are not.)
+    """
+
+    may: frozenset[str]
+    must: frozenset[str]
+
+
+def _contract(must: str, may: str = "") -> Contract:
+    return Contract(frozenset(f"{must} {may}".split()), frozenset(must.split()))
+
+
+CONTRACTS: dict[str, Contract] = {
+    "system_prompt": _contract("custom_instructions", may="tools managed_agents"),
+    "planning.initial_plan": _contract("task tools managed_agents"),
+    "planning.update_plan_pre_messages": _contract("task"),
+    "planning.update_plan_post_messages": _contract("tools managed_agents remaining_steps", may="task"),
+    "managed_agent.task": _contract("task", may="name"),
+    "managed_agent.report": _contract("final_answer", may="name"),
+    "final_answer.pre_messages": _contract(""),
+    "final_answer.post_messages": _contract("task"),
+    "memory.new_task": _contract("task"),
+    "memory.plan": _contract("plan"),
+    "memory.updated_plan": _contract("plan"),
+    "memory.proceed": _contract(""),
+    "memory.error": _contract("error"),
+}
+
+DEFAULTED = frozenset(key for key in CONTRACTS if key.startswith("memory."))
+"""What a file of one's own may leave out."""
+
+_SHIPPED = files("cadre") / "prompts"
+_DEFAULTS = "tool_calling"
+
+
+def locate(kind_or_path: str | Path) -> Traversable:
+    """The file shipped for an agent kind, or a file by its path. Raises PromptError for an unknown kind."""
+    if not (isinstance(kind_or_path, str) and NAME.fullmatch(kind_or_path)):
+        return Path(kind_or_path)
+    shipped = _SHIPPED / f"{kind_or_path}.yaml"
+    if not shipped.is_file():
+        kinds = sorted(f.name.removesuffix(".yaml") for f in _SHIPPED.iterdir() if f.name.endswith(".yaml"))
+        raise PromptError(
+            f"no prompts are shipped for the agent kind {kind_or_path!r}:"
+            f" choose one of {', '.join(kinds)}, or give the path of a .yaml file"
+        )
+    return shipped
+
+
+def read_templates(source: Traversable) -> dict[str, Template]:
+    """All templates of a file by dotted key, compiled. Raises PromptError naming file, key and variable."""
+    found = _parse(source)
+    if unknown := found.keys() - CONTRACTS.keys():
+        raise PromptError(f"{source}: unknown key {min(unknown)!r}; the keys are {', '.join(CONTRACTS)}")
+    if DEFAULTED - found.keys():
+        shipped = _parse(_SHIPPED / f"{_DEFAULTS}.yaml")
+        found = {key: shipped[key] for key in DEFAULTED} | found
+    for key in CONTRACTS:
+        if key not in found:
+            raise PromptError(f"{source}: the key {key} is missing")
+        if not isinstance(found[key], str):
+            raise PromptError(f"{source}: {key} must be text, not {type(found[key]).__name__}")
+    return {key: compile_template(str(source), key, found[key]) for key in CONTRACTS}
+
+
+def _parse(source: Traversable) -> dict[str, Any]:
+    try:
+        data = yaml.load(source.read_text("utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except OSError as error:
+        raise PromptError(f"{source}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise PromptError(f"{source}: is not UTF-8 text") from error
+    except yaml.YAMLError as error:
+        raise PromptError(f"{source}: not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(data, dict):
+        raise PromptError(f"{source}: must be a mapping with the keys {', '.join(CONTRACTS)}")
+    return dict(_flatten(data))
+
+
+def _flatten(data: dict[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys of the templates. A mapping is gone into only where the contracts have one."""
+    for name, value in data.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, dict) and any(known.startswith(f"{key}.") for known in CONTRACTS):
+            yield from _flatten(value, f"{key}.")
+        else:
+            yield key, value
+
+
+# --- compiling a template
+
+# A prompt file is data and may come from anywhere: it gets no way to Python.
+_environment = ImmutableSandboxedEnvironment(
+    undefined=StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True
+)
+_environment.filters["to_tool_calling_prompt"] = to_tool_calling_prompt
+
+# Each sample holds the mark by which it is found again in what a template renders.
+_MARKS = {name: f"mark_{name}" for contract in CONTRACTS.values() for name in contract.may}
+_MARKS["remaining_steps"] = "97531"
+_SAMPLES: dict[str, Any] = {
+    **_MARKS,
+    "remaining_steps": 97531,
+    "tools": [ToolCard(name=_MARKS["tools"], description="Looks.", input_schema={"type": "object"})],
+    "managed_agents": [AgentCard(name=_MARKS["managed_agents"], description="Helps.")],
+}
+_EMPTY: dict[str, Any] = {"tools": [], "managed_agents": [], "custom_instructions": ""}
+
+
+def compile_template(origin: str, key: str, source: str) -> Template:
+    """One template, tried out. Raises PromptError naming the origin, the key and the variable."""
+    contract = CONTRACTS[key]
+    known = ", ".join(sorted(contract.may)) or "none"
+    try:
+        # Branches that the samples do not enter are checked by their names at least.
+        names = meta.find_undeclared_variables(_environment.parse(source))
+        if unknown := names - contract.may - _environment.globals.keys():
+            raise PromptError(
+                f"{origin}: {key} uses the unknown variable {min(unknown)!r}; it may use: {known}"
+            )
+        template = _environment.from_string(source)
+        samples = {name: _SAMPLES[name] for name in contract.may}
+        text = template.render(samples)
+        template.render(samples | {name: _EMPTY[name] for name in contract.may & _EMPTY.keys()})
+    except TemplateSyntaxError as error:
+        raise PromptError(f"{origin}: {key}, line {error.lineno}: {error.message}") from error
+    except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise PromptError(f"{origin}: {key} does not render: {error}") from error
+    for name in sorted(contract.must):
+        if _MARKS[name] not in text:
+            raise PromptError(
+                f"{origin}: {key} must show the variable {name!r}: write {{{{ {name} }}}} into it"
+            )
+    return template

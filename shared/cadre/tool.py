@@ -1,0 +1,176 @@
+"""`@tool`: makes a typed, documented function callable by a model, and refuses what a model could not use."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
+
+import msgspec
+
+from cadre.daemon_thread import run_in_thread
+from cadre.errors import TerminalError, ToolDefinitionError
+from cadre.messages import ToolCard
+from cadre.specs import NAME
+from cadre.tool_context import CancelSignal, ToolContext
+from cadre.tool_signature import Signature, read_signature
+
+__all__ = ["CancelSignal", "InvalidArguments", "Tool", "ToolContext", "tool"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+RESERVED = frozenset({"final_answer"})
+"""Names that every agent's model is offered already."""
+
+
+class InvalidArguments(TerminalError):
+    """A model's arguments do not fit the tool. The text names the argument; the model reads it."""
+
+
+class ToolOptions(TypedDict, total=False):
+    """What `@tool(...)` takes; each has a default."""
+
+    name: str
+    """As the model sees it; the function's name unless given."""
+    description: str
+    """In place of the docstring's text."""
+    read_only: bool
+    """It changes nothing: after a crash it simply runs again."""
+    idempotent: bool
+    """Run twice with one `ToolContext.call_id` it has the effect of one run: after a crash it runs again."""
+    timeout: float | None
+    """Seconds."""
+    labels: dict[str, str]
+    version: str
+
+
+class Tool(Generic[P, R]):
+    """A function and the card that describes it to models. Called as before, it is the function."""
+
+    __name__: str
+
+    def __init__(self, function: Callable[P, R], card: ToolCard, signature: Signature) -> None:
+        functools.update_wrapper(self, function)
+        self.card = card
+        self._function = function
+        self._arguments = signature.arguments
+        self._context = signature.context
+        self.is_async = inspect.iscoroutinefunction(function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<tool {self.name}>"
+
+    @property
+    def name(self) -> str:
+        return self.card.name
+
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The function's keyword arguments: JSON values turned into what its hints say.
+
+        Types are strict: "3" is no integer. Raises InvalidArguments naming the first wrong argument.
+        """
+        try:
+            checked = msgspec.convert(arguments, self._arguments, str_keys=True)
+        except msgspec.ValidationError as error:
+            raise InvalidArguments(self._explain(str(error))) from error
+        return {name: getattr(checked, name) for name in arguments}
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> Any:
+        """Validates and runs. A plain function gets a thread, so that it cannot hold up its process.
+
+        Raises InvalidArguments, and whatever the function raises.
+        """
+        values = self.validate(arguments)
+        if self._context is not None:
+            values[self._context] = context
+        bound: Callable[[], Any] = functools.partial(self._function, **values)
+        try:
+            outcome = bound() if self.is_async else await run_in_thread(bound, f"tool {self.name}")
+            return await outcome if inspect.isawaitable(outcome) else outcome
+        except SystemExit as error:
+            # A tool has no say over the life of the process that hosts it.
+            raise RuntimeError(f"the tool tried to end its process: sys.exit({error.code!r})") from error
+
+    def _explain(self, text: str) -> str:
+        problem, _, path = text.partition(" - at `$")
+        path = path.rstrip("`").lstrip(".")
+        field = re.search(r"`(.*)`$", problem)
+        if not path and field and problem.startswith("Object missing"):
+            return f"argument {field[1]!r} is missing"
+        if not path and field and problem.startswith("Object contains unknown"):
+            known = ", ".join(self._arguments.__struct_fields__)
+            return f"there is no argument {field[1]!r}: {self.name} takes {known or 'none'}"
+        problem = problem[:1].lower() + problem[1:]
+        return f"argument {path!r}: {problem}" if path else f"arguments: {problem}"
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+
+
+def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
+    """Decorates a function, plain (`@tool`) or with options (`@tool(idempotent=True)`).
+
+    The description and those of the parameters come from the docstring (Google, NumPy or Sphinx style),
+    the schemas from the hints; `Annotated[int, msgspec.Meta(ge=1, description="…")]` says more. Raises
+    ToolDefinitionError, with file and line, for a function that a model could not call.
+    """
+    if function is None:
+        return lambda decorated: _define(decorated, options)
+    return _define(function, options)
+
+
+def _define(function: Callable[..., Any], options: ToolOptions) -> Tool[..., Any]:
+    if not inspect.isfunction(function):
+        raise ToolDefinitionError(f"@tool decorates functions, not {type(function).__name__} {function!r}")
+    code = function.__code__
+    where = f"{code.co_filename}:{code.co_firstlineno}: tool {function.__name__}"
+    unknown = sorted(set(options) - set(ToolOptions.__annotations__))
+    if unknown:
+        known = ", ".join(ToolOptions.__annotations__)
+        raise ToolDefinitionError(f"{where}: @tool has no option {', '.join(unknown)}: it takes {known}")
+    try:
+        options = msgspec.convert(options, ToolOptions)
+    except msgspec.ValidationError as error:
+        raise ToolDefinitionError(f"{where}: @tool option: {error}") from error
+    _check(function, options, where)
+    signature = read_signature(function, where)
+    description = options.get("description", signature.description).strip()
+    if not description:
+        raise ToolDefinitionError(f"{where}: write a docstring: it is what the model knows about the tool")
+    card = ToolCard(
+        name=options.get("name", function.__name__),
+        description=description,
+        input_schema=signature.input_schema,
+        output_schema=signature.output_schema,
+        read_only=options.get("read_only", False),
+        idempotent=options.get("idempotent", False),
+        timeout=options.get("timeout"),
+        labels=dict(options.get("labels", {})),
+        version=options.get("version", ""),
+    )
+    return Tool(function, card, signature)
+
+
+def _check(function: Callable[..., Any], options: ToolOptions, where: str) -> None:
+    name = options.get("name", function.__name__)
+    if not NAME.fullmatch(name):
+        raise ToolDefinitionError(
+            f"{where}: name {name!r}: use 1 to 64 of the letters a-z, A-Z, digits, '_' and '-'"
+            " (@tool(name=…) sets another)"
+        )
+    if name in RESERVED:
+        raise ToolDefinitionError(f"{where}: {name!r} is every agent's own way to end: choose another name")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ToolDefinitionError(f"{where}: a generator has no single result: return a list")
+    timeout = options.get("timeout")
+    if timeout is not None and timeout <= 0:
+        raise ToolDefinitionError(f"{where}: timeout={timeout:g}: give seconds above 0, or leave it out")

@@ -1,0 +1,121 @@
+"""Finds the tools of a module, named as Python imports it or by the path of its file."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from zlib import crc32
+
+from cadre.errors import SetupError
+from cadre.tool import Tool
+
+AnyTool = Tool[..., Any]
+
+
+def load_tools(target: str) -> list[AnyTool]:
+    """The tools of `package.module` or `path/to/file.py`, or one of them: `target:function`.
+
+    Raises SetupError with one line: not found, not importable (with file and line), no tools in it.
+    """
+    source, _, function = target.partition(":")
+    if not source:
+        raise SetupError(f"{target!r}: name a module, like tools.py or package.module")
+    module = _import(source)
+    if function:
+        found = getattr(module, function, None)
+        if not isinstance(found, Tool):
+            what = "has no" if found is None else "has @tool missing above"
+            raise SetupError(f"{source} {what} {function}; its tools are: {_names(_tools_of(module))}")
+        return [found]
+    tools = _tools_of(module)
+    if not tools:
+        raise SetupError(
+            f"{source} holds no tools: write @tool above a function (from cadre.tool import tool)"
+        )
+    _check_names(tools, source)
+    return tools
+
+
+def _check_names(tools: list[AnyTool], source: str) -> None:
+    names = [tool.name for tool in tools]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise SetupError(f"{source}: two tools are named {', '.join(twice)}: rename one by @tool(name=…)")
+
+
+def _tools_of(module: ModuleType) -> list[AnyTool]:
+    # A tool bound to two names is one tool.
+    return list({id(value): value for value in vars(module).values() if isinstance(value, Tool)}.values())
+
+
+def _names(tools: list[AnyTool]) -> str:
+    return ", ".join(tool.name for tool in tools) or "none"
+
+
+def _import(source: str) -> ModuleType:
+    path = Path(source)
+    is_file = source.endswith(".py") or path.name != source
+    try:
+        return _import_file(path) if is_file else _import_module(source)
+    except SetupError:
+        raise
+    except SyntaxError as error:
+        raise SetupError(f"{error.filename}:{error.lineno}: not valid Python: {error.msg}") from error
+    except (Exception, SystemExit) as error:
+        # Importing runs somebody else's code, which may raise anything.
+        problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise SetupError(f"{_origin(error, source)}: cannot be imported: {problem}") from error
+
+
+def _import_file(path: Path) -> ModuleType:
+    path = path.resolve()
+    if not path.is_file():
+        raise SetupError(f"{path}: no such file")
+    # A name of its own: a file called json.py must not take the place of that module.
+    name = f"cadre_file_{crc32(str(path).encode()):08x}_{path.stem}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise SetupError(f"{path}: not a Python file: give a file that ends in .py, or the name of a module")
+    _search_in(path.parent)
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses and structs look their module up there to resolve their hints.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _import_module(name: str) -> ModuleType:
+    _search_in(Path.cwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise SetupError(
+            f"no module named {error.name}: start in the folder that holds it, or give the path of its file"
+        ) from error
+
+
+def _search_in(folder: Path) -> None:
+    # As `python file.py` and `python -m module` do.
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _origin(error: BaseException, source: str) -> str:
+    """File and line of the module's own statement that failed, not of the library that raised."""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if frame.filename != __file__ and "importlib" not in frame.filename:
+            return f"{frame.filename}:{frame.lineno}"
+    return source

@@ -1,0 +1,221 @@
+"""From a typed, documented function to what a model needs to call it: JSON Schemas and descriptions."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import types
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from griffe import Docstring, DocstringSection, DocstringSectionKind, Function
+
+from cadre.errors import ToolDefinitionError
+from cadre.tool_context import ToolContext
+
+
+class Signature(NamedTuple):
+    """What a function says about itself."""
+
+    description: str
+    """From the docstring, without its parameters; "" when there is none."""
+    arguments: type[msgspec.Struct]
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None
+    context: str | None
+    """Name of the parameter that takes the ToolContext."""
+
+
+def read_signature(function: Callable[..., Any], where: str) -> Signature:
+    """Raises ToolDefinitionError, beginning with `where`, for what a model could not use."""
+    text, documented = _read_docstring(function)
+    hints = _read_hints(function, where)
+    fields: list[tuple[str, Any, Any]] = []
+    defaults: dict[str, Any] = {}
+    context: str | None = None
+    for name, parameter in inspect.signature(function).parameters.items():
+        _check_kind(parameter, where)
+        if name not in hints:
+            raise ToolDefinitionError(
+                f"{where}: parameter {name!r} has no type hint: write one, like {name}: str"
+                + (" (a tool is a function, not a method)" if name == "self" else "")
+            )
+        hint = hints[name]
+        if _wants_context(hint):
+            context = name
+            continue
+        hint = _with_description(hint, documented.get(name))
+        if parameter.default is inspect.Parameter.empty:
+            fields.append((name, hint, msgspec.NODEFAULT))
+            continue
+        defaults[name] = _check_default(parameter, hint, where)
+        # Only tells the schema that the field may be missing: the function applies its own default.
+        factory = functools.partial(copy.deepcopy, defaults[name])
+        fields.append((name, hint, msgspec.field(default_factory=factory)))
+    _check_documented(documented, inspect.signature(function).parameters, where)
+    arguments, schema = _build(function.__name__, fields, where)
+    for name, default in defaults.items():
+        schema["properties"][name]["default"] = default
+    return Signature(text, arguments, schema, _output_schema(hints.get("return")), context)
+
+
+# --- the docstring
+
+
+def _read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    # The line break keeps griffe, which cleans again, from taking a first section's indent away.
+    raw = "\n" + (inspect.getdoc(function) or "")
+    # griffe wants the function's own tree for annotations; those come from the hints here, so its
+    # warnings about their absence are of no use.
+    sections = Docstring(raw, parent=Function(function.__name__)).parse(_style(raw), warnings=False)
+    parts: list[str] = []
+    documented: dict[str, str] = {}
+    for section in sections:
+        if section.kind is DocstringSectionKind.parameters:
+            documented |= {p.name: " ".join(p.description.split()) for p in section.value}
+        else:
+            parts.append(_prose(section))
+    return "\n\n".join(part for part in parts if part), documented
+
+
+def _style(raw: str) -> Any:
+    if ":param" in raw or ":return" in raw:
+        return "sphinx"
+    return "numpy" if "\n---" in raw else "google"
+
+
+def _prose(section: DocstringSection) -> str:
+    """A section as the model should read it; what only programmers need is left out."""
+    match section.kind:
+        case DocstringSectionKind.text:
+            return str(section.value).strip()
+        case DocstringSectionKind.admonition:
+            return f"{section.title or section.value.kind}: {section.value.contents.strip()}"
+        case DocstringSectionKind.returns:
+            returned = " ".join(" ".join(item.description.split()) for item in section.value)
+            return f"Returns: {returned}" if returned else ""
+        case DocstringSectionKind.examples:
+            return "Examples:\n" + "\n".join(text for _, text in section.value)
+        case _:
+            return ""
+
+
+def _check_documented(documented: dict[str, str], parameters: Any, where: str) -> None:
+    unknown = sorted(set(documented) - set(parameters))
+    if unknown:
+        raise ToolDefinitionError(
+            f"{where}: the docstring describes {', '.join(unknown)}, which the function does not take:"
+            f" its parameters are {', '.join(parameters) or 'none'}"
+        )
+
+
+# --- hints and defaults
+
+
+def _read_hints(function: Callable[..., Any], where: str) -> dict[str, Any]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except (NameError, AttributeError, TypeError, SyntaxError) as error:
+        raise ToolDefinitionError(
+            f"{where}: a type hint cannot be resolved: {error}: define the type at the top of the module"
+        ) from error
+
+
+def _check_kind(parameter: inspect.Parameter, where: str) -> None:
+    match parameter.kind:
+        case inspect.Parameter.VAR_POSITIONAL | inspect.Parameter.VAR_KEYWORD:
+            name = str(parameter).partition(":")[0]
+            raise ToolDefinitionError(
+                f"{where}: {name} cannot be described to a model: name each parameter, or take a list"
+            )
+        case inspect.Parameter.POSITIONAL_ONLY:
+            raise ToolDefinitionError(
+                f"{where}: parameter {parameter.name!r} is positional-only: models call by name: drop the '/'"
+            )
+
+
+def _wants_context(hint: Any) -> bool:
+    if get_origin(hint) in (Annotated, Union, types.UnionType):
+        return any(_wants_context(argument) for argument in get_args(hint))
+    return hint is ToolContext
+
+
+def _with_description(hint: Any, description: str | None) -> Any:
+    """What `Annotated` says at the parameter, as Meta or as a plain string, wins over the docstring."""
+    for meta in getattr(hint, "__metadata__", ()):
+        if isinstance(meta, msgspec.Meta) and meta.description is not None:
+            return hint
+        if isinstance(meta, str):
+            description = meta
+    return Annotated[hint, msgspec.Meta(description=description)] if description else hint
+
+
+def _check_default(parameter: inspect.Parameter, hint: Any, where: str) -> Any:
+    """The default as JSON."""
+    try:
+        default = msgspec.to_builtins(parameter.default, str_keys=True)
+        msgspec.convert(default, hint, str_keys=True)
+    except (TypeError, msgspec.ValidationError) as error:
+        advice = f": write {parameter.name}: … | None = None" if parameter.default is None else ""
+        raise ToolDefinitionError(
+            f"{where}: the default of {parameter.name!r} does not fit its hint: {_line(error)}{advice}"
+        ) from error
+    return default
+
+
+# --- schemas
+
+
+def _build(
+    name: str, fields: list[tuple[str, Any, Any]], where: str
+) -> tuple[type[msgspec.Struct], dict[str, Any]]:
+    for field, hint, _ in fields:
+        try:
+            msgspec.json.schema(hint)
+            msgspec.json.Decoder(hint)
+        except (TypeError, NameError, RecursionError) as error:
+            raise ToolDefinitionError(
+                f"{where}: parameter {field!r} has a type that JSON cannot carry: {_line(error)}:"
+                " use str, int, float, bool, list, dict, Literal, Enum, a dataclass or msgspec.Struct"
+            ) from error
+    model = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+    (reference,), components = msgspec.json.schema_components([model])
+    schema = components.pop(reference["$ref"].removeprefix("#/$defs/"))
+    if components:
+        schema["$defs"] = components
+    return model, _plain(schema)
+
+
+def _output_schema(hint: Any) -> dict[str, Any] | None:
+    while get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    if hint in (None, type(None), str, Any):
+        return None
+    try:
+        return _plain(msgspec.json.schema(hint))
+    except (TypeError, NameError, RecursionError):
+        return None  # not JSON by itself: the executor sends its text
+
+
+def _plain(schema: dict[str, Any]) -> dict[str, Any]:
+    """Without titles (a class's name helps no model) and OpenAPI's discriminators."""
+    plain: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in ("title", "discriminator"):
+            continue
+        if key in ("properties", "$defs"):
+            plain[key] = {name: _plain(inner) for name, inner in value.items()}
+        elif key in ("anyOf", "prefixItems"):
+            plain[key] = [_plain(inner) for inner in value]
+        elif key in ("items", "additionalProperties", "propertyNames") and isinstance(value, dict):
+            plain[key] = _plain(value)
+        else:
+            plain[key] = value
+    return plain
+
+
+def _line(error: Exception) -> str:
+    # msgspec's last line names the type; what stands above it is advice for its own users.
+    return str(error).strip().splitlines()[-1]

@@ -1,0 +1,1 @@
+"""What tests start: real servers and real services, each a process of its own."""

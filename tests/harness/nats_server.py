@@ -1,0 +1,64 @@
+"""A real nats-server that can be killed and started again on its data."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+NATS_CONFIG = """
+listen: 127.0.0.1:{port}
+jetstream {{ store_dir: "{store}", sync_interval: always }}
+max_payload: 1MB
+"""
+
+
+class NatsServer:
+    """A nats-server process on a port of its own that can be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self.url = f"nats://127.0.0.1:{self.port}"
+        self._config = folder / "nats.conf"
+        self._log = folder / "nats.log"
+        self._config.write_text(NATS_CONFIG.format(port=self.port, store=folder / "store"))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen([nats_binary(), "-c", str(self._config)], stdout=log, stderr=log)
+        deadline = time.monotonic() + 30
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                return
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"nats-server did not start:\n{self._log.read_text()}")
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait(timeout=20)
+
+
+def nats_binary() -> str:
+    beside = Path(sys.executable).parent / "nats-server"
+    found = str(beside) if beside.exists() else shutil.which("nats-server")
+    assert found, "nats-server is missing: `make test` installs it into the environment"
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

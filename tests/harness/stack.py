@@ -1,0 +1,211 @@
+"""A whole deployment on free ports, every service a process that a test can kill, pause and start again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from harness.nats_server import NatsServer, free_port
+
+READY_WITHIN = 60.0
+
+
+class Service:
+    """One service process. Its log is kept for the message of a failing test."""
+
+    def __init__(self, name: str, arguments: list[str], environment: dict[str, str], folder: Path) -> None:
+        self.name = name
+        self.port = free_port()
+        self._arguments = arguments
+        self._environment = {**environment, "CADRE_PORT": str(self.port)}
+        self.log = folder / f"{name}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self, *, wait: bool = True) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", *self._arguments], env=self._environment, stdout=log, stderr=log
+            )
+        if wait:
+            self.wait_ready()
+
+    def wait_ready(self) -> None:
+        def ready() -> bool:
+            assert self.process is not None
+            assert self.process.poll() is None, f"{self.name} died:\n{self.log.read_text()}"
+            with contextlib.suppress(httpx2.HTTPError):
+                return httpx2.get(f"{self.url}/readyz", timeout=2).status_code == 200
+            return False
+
+        eventually(ready, within=READY_WITHIN, what=f"{self.name} is ready")
+
+    def kill(self) -> None:
+        """kill -9"""
+        self.signal(signal.SIGKILL)
+        assert self.process is not None
+        self.process.wait()
+
+    def terminate(self, within: float = 30.0) -> int:
+        self.signal(signal.SIGTERM)
+        assert self.process is not None
+        return self.process.wait(timeout=within)
+
+    def signal(self, number: int) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+
+class Stack:
+    """NATS, and services added one by one. Use it as a context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.nats = NatsServer(folder)
+        self.services: dict[str, Service] = {}
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("CADRE_")},
+            "CADRE_NATS_URL": self.nats.url,
+            "CADRE_SHARDS": "2",
+            "CADRE_DRAIN_SECONDS": "5",
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def __enter__(self) -> Stack:
+        self.nats.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        running = [service for service in self.services.values() if service.is_running]
+        for service in running:
+            service.signal(signal.SIGCONT)
+            service.signal(signal.SIGTERM)
+        for service in running:
+            assert service.process is not None
+            try:
+                service.process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                service.kill()
+        self.nats.stop()
+
+    def add(self, name: str, *arguments: str | Path, start: bool = True, **environment: str) -> Service:
+        """A service `python -m arguments…`; started and waited for unless told otherwise."""
+        service = Service(name, [str(a) for a in arguments], {**self.environment, **environment}, self.folder)
+        self.services[name] = service
+        if start:
+            service.start()
+        return service
+
+    def agent(self, file: Path, *, name: str | None = None, start: bool = True) -> Service:
+        return self.add(name or file.stem, "cadre_agent", file, start=start)
+
+    def tools(self, module: Path, *, name: str | None = None, start: bool = True) -> Service:
+        return self.add(name or module.stem, "cadre_tools", module, start=start)
+
+    def model(self, script: Path) -> Service:
+        """The scripted model, which all agents added later will ask."""
+        service = self.add("model", "cadre_scripted_model", "--script", script, start=False)
+        service._arguments += ["--port", str(service.port)]
+        service.start()
+        self.environment["CADRE_MODEL_URL"] = f"{service.url}/v1"
+        self.environment["CADRE_MODEL"] = "scripted"
+        return service
+
+    def gateway(self, *, start: bool = True) -> Gateway:
+        return Gateway(self.add("gateway", "cadre_gateway", start=start))
+
+    def start_all(self) -> None:
+        """Starts at once whatever does not run yet, then waits for all of it."""
+        asleep = [service for service in self.services.values() if not service.is_running]
+        for service in asleep:
+            service.start(wait=False)
+        for service in asleep:
+            service.wait_ready()
+
+    def logs(self) -> str:
+        return "\n".join(f"--- {name}\n{s.log.read_text()[-4000:]}" for name, s in self.services.items())
+
+
+class Gateway:
+    """The gateway's HTTP API as a test uses it."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+    def submit(self, agent: str, task: str, **fields: Any) -> str:
+        answer = self.request("POST", "/v1/runs", json={"agent": agent, "task": task, **fields})
+        assert answer.status_code == 202, answer.text
+        run: str = answer.json()["id"]
+        return run
+
+    def run(self, run_id: str, **query: str) -> dict[str, Any]:
+        answer = self.request("GET", f"/v1/runs/{run_id}", params=query)
+        assert answer.status_code == 200, answer.text
+        body: dict[str, Any] = answer.json()
+        return body
+
+    def finished(self, run_id: str, within: float = 90.0) -> dict[str, Any]:
+        """The run once it has ended; waits for that by the event stream's end."""
+        last: dict[str, Any] = {}
+
+        def over() -> bool:
+            nonlocal last
+            with contextlib.suppress(httpx2.HTTPError, AssertionError):
+                last = self.run(run_id, full="true")
+                return last["state"] not in ("running", "waiting")
+            return False
+
+        eventually(over, within=within, what=f"run {run_id} has ended", state=lambda: last)
+        return last
+
+    def events(self, run_id: str, after: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(event name, data) of the run's tree, until its end."""
+
+
+        url = f"{self.service.url}/v1/runs/{run_id}/events"
+        with httpx2.stream("GET", url, params={"after": after}, timeout=60) as response:
+            assert response.status_code == 200, response.read()
+            name = ""
+            for line in response.iter_lines():
+                if line.startswith("event:"):
+                    name = line[6:].strip()
+                elif line.startswith("data:"):
+                    yield name, json.loads(line[5:])
+
+    def wait_for(self, run_id: str, name: str, **fields: Any) -> dict[str, Any]:
+        """The first event with this name and these fields."""
+        for event, data in self.events(run_id):
+            inner = data.get("event", data)
+            if event == name and all(inner.get(k, data.get(k)) == v for k, v in fields.items()):
+                return data
+        raise AssertionError(f"run {run_id} ended without {name} {fields}")
+
+    def request(self, method: str, path: str, **options: Any) -> httpx2.Response:
+        return httpx2.request(method, f"{self.service.url}{path}", timeout=30, **options)
+
+
+def eventually(
+    condition: Callable[[], bool], *, within: float, what: str, state: Callable[[], object] = lambda: ""
+) -> None:
+    """Polls from outside what has no event to wait for. Fails with what was awaited and the last state."""
+    deadline = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {within:g} s: {what}; {state()}"
+        time.sleep(0.05)

@@ -1,0 +1,30 @@
+"""A real nats-server per test session, and a deployment of its own per test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from cadre.settings import Settings
+from harness.nats_server import NatsServer
+
+
+@pytest.fixture(scope="session")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    server = NatsServer(tmp_path_factory.mktemp("nats"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def nats_url(nats_server: NatsServer) -> str:
+    return nats_server.url
+
+
+@pytest.fixture
+def settings(nats_url: str) -> Settings:
+    """A deployment that no other test shares: its own prefix on the session's server."""
+    return Settings(nats_url=nats_url, prefix=f"t{uuid4().hex[:10]}", shards=2, drain_seconds=5)

@@ -1,0 +1,199 @@
+"""A bench for tool executors: real processes, a caller that hears its inbox, tools that can be held."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from nats.aio.client import Client
+
+from cadre.adapters import jetstream
+from cadre.adapters.nats_blobs import NatsBlobs
+from cadre.adapters.nats_bus import NatsBus
+from cadre.adapters.nats_connection import connect
+from cadre.adapters.nats_effects import NatsEffects
+from cadre.adapters.nats_streams import provision
+from cadre.messages import ToolCall, ToolResult
+from cadre.settings import Settings
+from cadre.subjects import Topology
+from cadre.wire import decode, encode
+
+HERE = Path(__file__).parent
+TOOLS = str(HERE / "executor_tools.py")
+PATIENCE = 30.0
+"""Seconds; a lost executor's call comes back after the ack wait of 4."""
+
+
+class Visit:
+    """A tool at work, waiting to be let go."""
+
+    def __init__(self, told: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        self.tool: str = told["tool"]
+        self.call: str = told["call"]
+        self.deliveries: int = told.get("deliveries", 0)
+        self.pid: int = told.get("pid", 0)
+        self._writer = writer
+
+    async def let_go(self, word: str = "done") -> None:
+        self._writer.write(word.encode() + b"\n")
+        await self._writer.drain()
+
+
+class Bench:
+    """Sends calls as the agent `boss` would and hears what comes to its inbox; starts and kills executors."""
+
+    def __init__(self, settings: Settings, folder: Path, nc: Client, topology: Topology) -> None:
+        self.settings = settings
+        self.folder = folder
+        self.nc = nc
+        self.topology = topology
+        self.blobs = NatsBlobs(nc, topology)
+        self.bus = NatsBus(nc, topology, self.blobs)
+        self.effects = NatsEffects(nc, topology)
+        self.visits: asyncio.Queue[Visit] = asyncio.Queue()
+        self.port = 0
+        self._answers: dict[str, asyncio.Queue[ToolResult]] = {}
+        self._processes: list[asyncio.subprocess.Process] = []
+        self._logs: list[asyncio.Task[bytes]] = []
+        self._writers: list[asyncio.StreamWriter] = []
+
+    # --- calls
+
+    def new_call(self, tool: str, arguments: dict[str, Any] | None = None, *, tree: str = "") -> ToolCall:
+        tree = tree or uuid4().hex
+        return ToolCall(
+            id=f"{tree}_1_0",
+            tree=tree,
+            run=tree,
+            at=time.time(),
+            agent="boss",
+            tool=tool,
+            arguments={} if arguments is None else arguments,
+        )
+
+    def staged_call(self, tool: str) -> ToolCall:
+        return self.new_call(tool, {"folder": str(self.folder), "port": self.port})
+
+    async def publish(self, call: ToolCall) -> int:
+        """Without a message id: each publication is stored. Returns its sequence."""
+        subject = self.topology.call(call.tool, call.agent, call.tree, call.id)
+        return await jetstream.append(self.nc, subject, encode(call))
+
+    async def send(self, call: ToolCall) -> None:
+        await self.bus.send(call, call.agent)
+
+    async def answer(self, call: ToolCall) -> ToolResult:
+        return await asyncio.wait_for(self._inbox(call.id).get(), PATIENCE)
+
+    async def ask(self, tool: str, **arguments: Any) -> ToolResult:
+        call = self.new_call(tool, arguments)
+        await self.send(call)
+        return await self.answer(call)
+
+    def unread(self, call: ToolCall) -> int:
+        return self._inbox(call.id).qsize()
+
+    def _inbox(self, call: str) -> asyncio.Queue[ToolResult]:
+        return self._answers.setdefault(call, asyncio.Queue())
+
+    async def hear(self) -> None:
+        async def on_message(message: Any) -> None:
+            result: ToolResult = decode(message.data, ToolResult)
+            self._inbox(result.call).put_nowait(result)
+
+        await self.nc.subscribe(f"{self.topology.prefix}.in.*.boss.>", cb=on_message)
+        await self.nc.flush()
+
+    async def all_acked(self, tool: str) -> bool:
+        """Nothing of the tool's calls waits for delivery or an ack."""
+        for shard in range(self.topology.shards):
+            name = f"CONSUMER.INFO.{self.topology.stream(shard)}.{self.topology.tool_consumer(tool)}"
+            info = await jetstream.api(self.nc, name)
+            if info["num_pending"] or info["num_ack_pending"]:
+                return False
+        return True
+
+    # --- what tools do
+
+    async def visit(self) -> Visit:
+        return await asyncio.wait_for(self.visits.get(), PATIENCE)
+
+    async def open_door(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        self.visits.put_nowait(Visit(json.loads(await reader.readline()), writer))
+
+    def effects_of(self, call: ToolCall) -> int:
+        """How often the world was changed by this call."""
+        path = self.folder / "effects.txt"
+        return path.read_text().splitlines().count(f"{call.tool} {call.id}") if path.exists() else 0
+
+    # --- processes
+
+    async def start(self, *options: str, script: str = "", **variables: str) -> asyncio.subprocess.Process:
+        """An executor that is ready to work."""
+        command = [script] if script else ["-m", "cadre_tools"]
+        environment = {
+            **os.environ,
+            "CADRE_NATS_URL": self.settings.nats_url,
+            "CADRE_PREFIX": self.settings.prefix,
+            "CADRE_SHARDS": str(self.settings.shards),
+            "CADRE_INSTANCE": f"executor-{len(self._processes)}",
+            **variables,
+        }
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *command, TOOLS, *options, env=environment, stderr=asyncio.subprocess.PIPE
+        )
+        self._processes.append(process)
+        assert process.stderr is not None
+        said = []
+        async with asyncio.timeout(PATIENCE):
+            while b"ready" not in (line := await process.stderr.readline()):
+                said.append(line.decode())
+                assert line, "".join(said)
+        # Read on, or the pipe fills up.
+        self._logs.append(asyncio.create_task(process.stderr.read()))
+        return process
+
+    async def close(self) -> None:
+        for process in self._processes:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+        await asyncio.gather(*self._logs)
+        for writer in self._writers:
+            writer.close()
+        await self.nc.close()
+
+
+async def kill(process: asyncio.subprocess.Process) -> None:
+    process.kill()
+    await process.wait()
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
+    """For what the server announces to nobody: asks until it is so."""
+    async with asyncio.timeout(PATIENCE):
+        while not await condition():  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def open_bench(settings: Settings, folder: Path) -> AsyncIterator[Bench]:
+    nc = await connect(settings, "test")
+    bench = Bench(settings, folder, nc, await provision(nc, settings))
+    door = await asyncio.start_server(bench.open_door, "127.0.0.1", 0)
+    bench.port = door.sockets[0].getsockname()[1]
+    await bench.hear()
+    try:
+        yield bench
+    finally:
+        await bench.close()
+        door.close()

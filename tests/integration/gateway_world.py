@@ -1,0 +1,262 @@
+"""A gateway as its own process, a client of its deployment, and a writer of journals, for the gateway's tests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import httpx2
+from nats.aio.client import Client
+
+from cadre.adapters.nats_blobs import NatsBlobs
+from cadre.adapters.nats_bus import NatsBus
+from cadre.adapters.nats_connection import connect
+from cadre.adapters.nats_history import History
+from cadre.adapters.nats_journal import NatsJournal
+from cadre.adapters.nats_registry import NatsRegistry
+from cadre.adapters.nats_streams import provision
+from cadre.loop.events import AnyEvent, Entry, ModelCalled, RunAccepted, RunFinished
+from cadre.messages import AgentCard, Presence, ReplyTo, Task, Usage
+from cadre.settings import Settings
+from cadre.specs import AgentSpec
+from cadre.subjects import Topology, task_id, tree_of
+from harness.nats_server import free_port
+
+ROOT = Path(__file__).parents[2]
+
+START_WITHIN = 20.0
+
+FINISHED = RunFinished(state="success", output={"answer": 42}, steps=1, usage=Usage(5, 3, 1))
+CALLED = ModelCalled(purpose="act", step=1, attempt=1, cause="c")
+
+T = TypeVar("T")
+
+
+def new_run() -> str:
+    return uuid4().hex
+
+
+async def until(ask: Callable[[], Awaitable[T | None]]) -> T:
+    """What `ask` answers, asked again as long as it is nothing."""
+    async with asyncio.timeout(15):
+        while True:
+            if answer := await ask():
+                return answer
+
+
+class GatewayProcess:
+    """`python -m cadre_gateway` as its own process."""
+
+    def __init__(self, nats_url: str, folder: Path) -> None:
+        self.settings = Settings(nats_url=nats_url, prefix=f"gw{new_run()[:8]}", shards=2)
+        self._port = free_port()
+        self.url = f"http://127.0.0.1:{self._port}"
+        self._log = folder / f"gateway-{self._port}.log"
+        self._environment = os.environ | {
+            "CADRE_NATS_URL": nats_url,
+            "CADRE_PREFIX": self.settings.prefix,
+            "CADRE_SHARDS": "2",
+            "CADRE_DRAIN_SECONDS": "5",
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "shared"), str(ROOT / "services")]),
+        }
+        self.start()
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "cadre_gateway", "--port", str(self._port)],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+            )
+        self.wait_for(200)
+
+    def wait_for(self, status: int) -> dict[str, Any]:
+        """Until /readyz answers with `status`; its body."""
+        deadline = time.monotonic() + START_WITHIN
+        while True:
+            try:
+                answer = httpx2.get(f"{self.url}/readyz", timeout=5)
+                if answer.status_code == status:
+                    body: dict[str, Any] = answer.json()
+                    return body
+            except httpx2.TransportError:
+                pass  # not listening yet
+            assert self._process.poll() is None, self.log()
+            assert time.monotonic() < deadline, self.log()
+            time.sleep(0.05)
+
+    def stop(self) -> int:
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(timeout=15)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+
+class Scribe:
+    """Writes the journal of one run, as the run's agent would."""
+
+    def __init__(self, journal: NatsJournal, run: str, agent: str, parent: str | None = None) -> None:
+        self._journal = journal
+        self.run, self.agent, self.parent = run, agent, parent
+        self.pointers = True
+        """Whether entries name those before them; long journals are written faster without."""
+        self._prev: list[int] = []
+
+    async def write(self, *events: AnyEvent) -> int:
+        n = len(self._prev) + 1
+        entry = Entry(
+            tree=tree_of(self.run),
+            run=self.run,
+            agent=self.agent,
+            parent=self.parent,
+            n=n,
+            cause=f"{self.run}:cause:{n}",
+            at=time.time(),
+            events=list(events),
+            prev=list(self._prev) if self.pointers else [],
+        )
+        appended = await self._journal.append(entry, self._prev[-1] if self._prev else 0)
+        self._prev.append(appended.seq)
+        return appended.seq
+
+    def accepted(self, task: str = "Do it.", session: str | None = None) -> RunAccepted:
+        message = Task(
+            id=task_id(self.run),
+            tree=tree_of(self.run),
+            run=self.run,
+            at=time.time(),
+            agent=self.agent,
+            task=task,
+            session=session,
+            reply_to=ReplyTo(agent="boss", run=self.parent) if self.parent else None,
+        )
+        return RunAccepted(task=message, spec=AgentSpec(name=self.agent, description="Works."))
+
+
+class Told:
+    """One event of an event stream."""
+
+    def __init__(self, name: str, mark: int | None, data: dict[str, Any]) -> None:
+        self.name, self.mark, self.data = name, mark, data
+
+    def __repr__(self) -> str:
+        return f"{self.name}#{self.mark}"
+
+
+async def told(answer: httpx2.Response) -> AsyncIterator[Told]:
+    """The events of an open stream, comments and `retry:` left out; ends when the stream does."""
+    fields: dict[str, str] = {}
+    async for line in answer.aiter_lines():
+        if line:
+            key, _, value = line.partition(":")
+            if key:
+                fields[key] = value.strip()
+            continue
+        if "data" in fields:
+            mark = int(fields["id"]) if "id" in fields else None
+            yield Told(fields["event"], mark, json.loads(fields["data"]))
+        fields = {}
+
+
+class World:
+    """A client of the deployment, beside the gateway."""
+
+    def __init__(self, nc: Client, topology: Topology, url: str) -> None:
+        self.nc, self.topology = nc, topology
+        self.blobs = NatsBlobs(nc, topology)
+        self.journal = NatsJournal(nc, topology, self.blobs)
+        self.bus = NatsBus(nc, topology, self.blobs)
+        self.history = History(nc, topology, self.blobs)
+        self.registry = NatsRegistry(nc, topology)
+        self.http = httpx2.AsyncClient(base_url=url, timeout=20)
+
+    async def announce(self, name: str, **fields: Any) -> None:
+        card = AgentCard(name=name, description=f"{name} works.", **fields)
+        presence = Presence(instance="t1", host="h", pid=1, started_at=1.0, agent=card)
+        await self.registry.announce([presence])
+
+    def scribe(self, run: str, agent: str = "boss", parent: str | None = None) -> Scribe:
+        return Scribe(self.journal, run, agent, parent)
+
+    async def finished_run(self, run: str, agent: str = "boss", session: str | None = None) -> None:
+        scribe = self.scribe(run, agent)
+        await scribe.write(scribe.accepted(session=session), CALLED)
+        await scribe.write(FINISHED)
+
+    async def write(self, scribe: Scribe, event: AnyEvent) -> int:
+        """As soon as this client, too, is connected again."""
+
+        async def connected() -> bool:
+            await asyncio.sleep(0.01)
+            return self.nc.is_connected
+
+        await until(connected)
+        return await scribe.write(event)
+
+    async def listed(self, run: str, **query: str) -> dict[str, Any]:
+        """The run as the list shows it, once it does."""
+
+        async def ask() -> dict[str, Any] | None:
+            runs = (await self.http.get("/v1/runs", params={"limit": 500, **query})).json()["runs"]
+            return next((one for one in runs if one["id"] == run), None)
+
+        return await until(ask)
+
+    async def read(self, run: str, count: int | None = None, **options: Any) -> list[Told]:
+        """`count` events of a run, or all to the stream's end."""
+        found: list[Told] = []
+        async with (
+            asyncio.timeout(15),
+            self.http.stream("GET", f"/v1/runs/{run}/events", **options) as answer,
+        ):
+            assert answer.status_code == 200
+            async for one in told(answer):
+                found.append(one)
+                if len(found) == count:
+                    break
+        return found
+
+
+@asynccontextmanager
+async def entered(gateway: GatewayProcess) -> AsyncIterator[World]:
+    """A client of the gateway's deployment."""
+    nc = await connect(gateway.settings, "test")
+    world = World(nc, await provision(nc, gateway.settings), gateway.url)
+    await world.registry.start()
+    try:
+        yield world
+    finally:
+        await world.http.aclose()
+        if nc.is_connected:
+            await world.registry.withdraw()
+        await world.registry.stop()
+        await nc.close()
+
+
+@asynccontextmanager
+async def with_boss(gateway: GatewayProcess) -> AsyncIterator[World]:
+    """The same while an agent `boss` is alive."""
+    async with entered(gateway) as world:
+        await world.announce("boss", tools=["add", "gone"], team=["helper"], labels={"role": "lead"})
+
+        async def ask() -> bool:
+            return bool((await world.http.get("/v1/agents")).json()["agents"])
+
+        await until(ask)
+        yield world

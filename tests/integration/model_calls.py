@@ -1,0 +1,71 @@
+"""Calls of a model through the real client, for tests of it and of the endpoint."""
+
+from __future__ import annotations
+
+import hashlib
+
+from cadre.adapters.openai_model import OpenAIModel
+from cadre.errors import BlobMissing
+from cadre.loop.view import ModelRequest
+from cadre.ports import Model, ModelReply
+from cadre.settings import ModelSettings
+from cadre.specs import ModelSpec
+from integration.model_server import ModelServer
+
+ADD = {
+    "type": "function",
+    "function": {
+        "name": "add",
+        "description": "Adds.",
+        "parameters": {
+            "type": "object",
+            "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+            "required": ["a", "b"],
+        },
+    },
+}
+SEARCH = {"type": "function", "function": {"name": "search", "description": "Searches.", "parameters": {}}}
+
+NO_ENDPOINT = ModelSettings()
+
+
+class MemoryBlobs:
+    """ports.Blobs in a dict."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, bytes] = {}
+
+    async def put(self, data: bytes) -> str:
+        ref = f"blob:{hashlib.sha256(data).hexdigest()}"
+        self._kept[ref] = data
+        return ref
+
+    async def get(self, ref: str) -> bytes:
+        if ref not in self._kept:
+            raise BlobMissing(ref)
+        return self._kept[ref]
+
+
+def saying(text: str) -> ModelRequest:
+    return ModelRequest(messages=[{"role": "user", "content": text}])
+
+
+async def ask(
+    spec: ModelSpec, request: ModelRequest, blobs: MemoryBlobs | None = None
+) -> tuple[ModelReply, list[str]]:
+    """The reply to one call, and the pieces of text that came before it."""
+    heard: list[str] = []
+
+    async def hear(text: str) -> None:
+        heard.append(text)
+
+    model = OpenAIModel(spec, NO_ENDPOINT, blobs or MemoryBlobs())
+    port: Model = model
+    try:
+        return await port.complete(request, hear), heard
+    finally:
+        await model.close()
+
+
+def spec_for(server: ModelServer, **fields: object) -> ModelSpec:
+    return ModelSpec(**{"name": "any", "url": server.url, **fields})  # type: ignore[arg-type]

@@ -1,0 +1,200 @@
+"""Tool executors really killed, and calls said twice: an effect happens at most once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from cadre.adapters import jetstream
+from cadre.adapters.nats_queue import Delivery, Queue
+from cadre.errors import Fenced, RetryableError
+from cadre.messages import EffectClaim, EffectResult, ToolResult
+from cadre.settings import Settings
+from cadre_tools.executor import MAX_TRIES
+from harness.nats_server import NatsServer
+from integration.executor_bench import HERE, PATIENCE, Bench, eventually, kill, open_bench
+
+
+@pytest.fixture
+async def bench(settings: Settings, tmp_path: Path) -> AsyncIterator[Bench]:
+    async with open_bench(settings, tmp_path) as bench:
+        yield bench
+
+
+# --- killed in the middle
+
+
+async def test_killed_mid_tool(bench: Bench) -> None:
+    first = await bench.start()
+    calls = {name: bench.staged_call(name) for name in ("pay", "put", "look")}
+    for call in calls.values():
+        await bench.send(call)
+    for _ in calls:
+        assert (await bench.visit()).deliveries == 1
+    await kill(first)
+    second = await bench.start()
+
+    again = [await bench.visit() for _ in range(2)]
+    assert {(visit.tool, visit.call, visit.deliveries, visit.pid) for visit in again} == {
+        ("put", calls["put"].id, 2, second.pid),
+        ("look", calls["look"].id, 2, second.pid),
+    }
+    for visit in again:
+        await visit.let_go("second time")
+
+    answers = {name: await bench.answer(call) for name, call in calls.items()}
+    assert answers["put"].output == answers["look"].output == "second time"
+    error = answers["pay"].error
+    assert error is not None
+    assert error.type == "Interrupted"
+    assert error.message.startswith("outcome unknown: executor executor-0 stopped while it ran tool 'pay'")
+    assert {name: bench.effects_of(call) for name, call in calls.items()} == {"pay": 1, "put": 2, "look": 2}
+
+    # That the outcome is unknown is settled: asked again, the answer is the same.
+    await bench.publish(calls["pay"])
+    assert await bench.answer(calls["pay"]) == answers["pay"]
+    assert bench.effects_of(calls["pay"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("point", "effects", "outcome"),
+    [("claim", 0, "Interrupted"), ("settle", 1, "marked"), ("send", 1, "marked")],
+)
+async def test_killed_between_the_steps(bench: Bench, point: str, effects: int, outcome: str) -> None:
+    dying = await bench.start(script=str(HERE / "dying_executor.py"), CRASH_AT=point)
+    call = bench.new_call("mark", {"folder": str(bench.folder)})
+    await bench.send(call)
+    await asyncio.wait_for(dying.wait(), PATIENCE)
+    assert dying.returncode == -signal.SIGKILL
+    if point == "send":
+        assert (await bench.answer(call)).output == "marked"
+    await bench.start()
+    result = await bench.answer(call)
+    assert (result.error.type if result.error else result.output) == outcome
+    assert bench.effects_of(call) == effects
+    await eventually(lambda: bench.all_acked("mark"))
+
+
+async def test_a_call_that_kills_every_executor_is_given_up(bench: Bench) -> None:
+    call = bench.new_call("divide", {"a": 6, "b": 3})
+    five_times = asyncio.Event()
+
+    async def hand_back(delivery: Delivery) -> None:
+        # As often as the limit allows: what a redelivery after each death looks like to the next executor.
+        if delivery.deliveries == MAX_TRIES:
+            five_times.set()
+            await asyncio.Event().wait()
+        await delivery.nak()
+
+    queue = Queue(
+        bench.nc,
+        bench.topology.stream_of(call.tree),
+        bench.topology.tool_consumer("divide"),
+        bench.topology.call_filter(bench.topology.shard(call.tree), "divide"),
+        hand_back,
+        credit=1,
+    )
+    await queue.start()
+    await bench.publish(call)
+    await asyncio.wait_for(five_times.wait(), PATIENCE)
+    await queue.drain(0)
+    await bench.start()
+    result = await bench.answer(call)
+    assert result.error is not None
+    assert result.error.type == "Poisoned"
+    assert "tried 5 times" in result.error.message
+    await eventually(lambda: bench.all_acked("divide"))
+
+
+async def test_a_result_outlives_the_server(bench: Bench, nats_server: NatsServer) -> None:
+    await bench.start()
+    call = bench.staged_call("pay")
+    await bench.send(call)
+    visit = await bench.visit()
+    nats_server.kill()
+    await visit.let_go("paid")
+    nats_server.start()
+    inbox = bench.topology.inbox("boss", "pay", call.tree, call.run)
+
+    async def answered() -> bool:
+        with contextlib.suppress(RetryableError):
+            return await jetstream.last(bench.nc, bench.topology.stream_of(call.tree), inbox) is not None
+        return False
+
+    await eventually(answered)
+    effect = await bench.effects.read(call.tree, call.id)
+    assert effect is not None
+    assert effect.result is not None
+    assert effect.result.output == "paid"
+    assert bench.effects_of(call) == 1
+
+
+# --- said twice
+
+
+async def test_a_second_publication_is_dropped_while_the_first_is_at_work(bench: Bench) -> None:
+    await bench.start()
+    call = bench.staged_call("pay")
+    await bench.publish(call)
+    visit = await bench.visit()
+    second = await bench.publish(call)
+    stream = bench.topology.stream_of(call.tree)
+    info = f"CONSUMER.INFO.{stream}.{bench.topology.tool_consumer('pay')}"
+
+    async def only_the_first_is_pending() -> bool:
+        state = await jetstream.api(bench.nc, info)
+        return bool(state["delivered"]["stream_seq"] == second and state["num_ack_pending"] == 1)
+
+    await eventually(only_the_first_is_pending)
+    await visit.let_go("once")
+    assert (await bench.answer(call)).output == "once"
+    await eventually(lambda: bench.all_acked("pay"))
+    assert bench.unread(call) == 0
+    assert bench.effects_of(call) == 1
+
+    # A third one, after the end: the stored result is sent again.
+    await bench.publish(call)
+    assert (await bench.answer(call)).output == "once"
+    assert bench.effects_of(call) == 1
+
+
+async def test_a_stored_result_is_sent_without_running_the_tool(bench: Bench) -> None:
+    call = bench.staged_call("pay")
+    result = ToolResult(
+        id=f"{call.id}:result",
+        tree=call.tree,
+        run=call.run,
+        at=1.0,
+        call=call.id,
+        tool="pay",
+        output={"paid": 5},
+    )
+    claim = EffectClaim(
+        id=f"{call.id}:claim", tree=call.tree, run=call.run, at=1.0, call=call.id, executor="gone", call_seq=1
+    )
+    seq = await bench.effects.claim(claim)
+    with pytest.raises(Fenced):
+        await bench.effects.claim(claim)
+    settled = EffectResult(
+        id=f"{call.id}:effect",
+        tree=call.tree,
+        run=call.run,
+        at=2.0,
+        claim=claim,
+        claim_seq=seq,
+        result=result,
+    )
+    await bench.effects.settle(settled)
+    with pytest.raises(Fenced):
+        await bench.effects.settle(settled)
+    assert await bench.effects.read(call.tree, call.id) == (claim, seq, result)
+
+    await bench.start()
+    await bench.send(call)
+    assert await bench.answer(call) == result
+    assert bench.effects_of(call) == 0

@@ -1,0 +1,292 @@
+"""The gateway's requests, as a real process over a real nats-server; the tests write the journals it tells of."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from cadre.adapters.nats_registry import NatsRegistry
+from cadre.loop import events as ev
+from cadre.messages import Presence, ToolCard
+from cadre.subjects import call_id
+from cadre_gateway.submit import run_id_of
+from harness.nats_server import NatsServer
+from integration.gateway_world import (
+    CALLED,
+    FINISHED,
+    GatewayProcess,
+    World,
+    new_run,
+    told,
+    until,
+    with_boss,
+)
+
+PIXEL = b"\x89PNG\r\n\x1a\n not much of an image"
+
+
+@pytest.fixture(scope="module")
+def gateway(nats_server: NatsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    one = GatewayProcess(nats_server.url, tmp_path_factory.mktemp("gateway"))
+    yield one
+    one.kill()
+
+
+@pytest.fixture
+async def world(gateway: GatewayProcess) -> AsyncIterator[World]:
+    async with with_boss(gateway) as one:
+        yield one
+
+
+# --- list and detail
+
+
+async def test_list_and_detail_tell_a_tree(world: World) -> None:
+    run = new_run()
+    child, grandchild = call_id(run, 1, 0), call_id(call_id(run, 1, 0), 1, 0)
+    root, member = world.scribe(run), world.scribe(child, "helper", run)
+    await root.write(root.accepted("Ask the helper.", session="s-list"), CALLED)
+    await root.write(ev.DelegateStarted(call=child, member="helper", task="Help."))
+    await member.write(member.accepted("Help."), CALLED)
+    below = world.scribe(grandchild, "deep", child)
+    await below.write(below.accepted("Deeper."))
+    await member.write(FINISHED)
+
+    listed = await world.listed(run, agent="boss", state="running", session="s-list")
+    assert (listed["task"], listed["parent"], listed["tree"]) == ("Ask the helper.", None, run)
+    assert set(listed) == {
+        *("id", "tree", "parent", "agent", "task", "state", "step", "started_at", "ended_at"),
+        *("usage", "session", "error"),
+    }
+
+    found = (await world.http.get(f"/v1/runs/{run}")).json()
+    assert found["output"] is None
+    assert "memory" not in found
+    (first,) = found["children"]
+    assert (first["id"], first["agent"], first["state"], first["output"]) == (
+        *(child, "helper", "success"),
+        {"answer": 42},
+    )
+    assert [one["id"] for one in first["children"]] == [grandchild]
+
+    of_child = (await world.http.get(f"/v1/runs/{child}", params={"full": "true"})).json()
+    assert of_child["parent"] == run
+    assert [step["type"] for step in of_child["memory"]] == ["task", "answer"]
+
+
+async def test_the_list_has_pages_and_filters(world: World) -> None:
+    runs = [new_run() for _ in range(5)]
+    for run in runs:
+        await world.finished_run(run, agent="pager")
+    await world.listed(runs[-1], agent="pager", state="success")
+    seen: list[str] = []
+    query: dict[str, Any] = {"agent": "pager", "limit": 2}
+    while True:
+        page = (await world.http.get("/v1/runs", params=query)).json()
+        seen += [one["id"] for one in page["runs"]]
+        if page["next"] is None:
+            break
+        query["before"] = page["next"]
+    assert seen == runs[::-1]
+    assert (await world.http.get("/v1/runs", params={"agent": "pager", "state": "error"})).json()[
+        "runs"
+    ] == []
+
+
+async def test_a_run_that_waits_for_its_model_says_so(world: World) -> None:
+    run = new_run()
+    scribe = world.scribe(run)
+    await scribe.write(scribe.accepted(), CALLED)
+    await scribe.write(ev.ModelDeferred(step=1, attempt=1, until=9e9, reason="429", status=429))
+    assert (await world.listed(run, state="waiting"))["state"] == "waiting"
+
+
+async def test_the_directory_tells_who_is_there_and_what_is_missing(world: World) -> None:
+    (agent,) = (await world.http.get("/v1/agents")).json()["agents"]
+    assert (agent["name"], agent["labels"], agent["team"]) == ("boss", {"role": "lead"}, ["helper"])
+    assert agent["missing"] == ["add", "gone", "helper"]
+    assert agent["replicas"] == [{"instance": "t1", "host": "h", "pid": 1, "health": "", "started_at": 1.0}]
+    assert (await world.http.get("/v1/tools")).json() == {"tools": []}
+
+    card = ToolCard(name="add", description="Adds.", input_schema={"type": "object"}, read_only=True)
+    other = NatsRegistry(world.nc, world.topology)
+    await other.announce([Presence(instance="t2", host="h", pid=2, started_at=2.0, tool=card)])
+
+    async def ask() -> list[dict[str, Any]]:
+        return list((await world.http.get("/v1/tools")).json()["tools"])
+
+    tools = await until(ask)
+    assert (tools[0]["name"], tools[0]["read_only"], tools[0]["replicas"][0]["pid"]) == ("add", True, 2)
+    assert (await world.http.get("/v1/agents")).json()["agents"][0]["missing"] == ["gone", "helper"]
+    await other.withdraw()
+
+
+# --- starting runs
+
+
+async def test_a_task_reaches_its_agents_inbox(world: World) -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    image = "data:image/png;base64," + base64.b64encode(PIXEL).decode()
+    answer = await world.http.post(
+        "/v1/runs",
+        json={
+            "agent": "boss",
+            "task": "Look.",
+            "additional_args": {"n": 1},
+            "images": [image],
+            "max_steps": 3,
+        },
+        headers={"traceparent": trace},
+    )
+    assert answer.status_code == 202
+    body = answer.json()
+    run = body["id"]
+    assert answer.headers["location"] == body["links"]["self"] == f"/v1/runs/{run}"
+    assert (body["agent"], body["state"]) == ("boss", "running")
+    assert run == run.lower()
+    assert "_" not in run
+
+    task = await world.history.task(run, run)
+    assert task is not None
+    assert (task.id, task.agent, task.task, task.max_steps) == (f"{run}:task", "boss", "Look.", 3)
+    assert (task.additional_args, task.trace) == ({"n": 1}, trace)
+    assert await world.blobs.get(task.images[0]) == PIXEL
+
+    pending = (await world.http.get(f"/v1/runs/{run}")).json()
+    assert (pending["state"], pending["task"], pending["children"]) == ("running", "Look.", [])
+
+
+async def test_one_idempotency_key_is_one_run(world: World) -> None:
+    async def post(key: str) -> str:
+        answer = await world.http.post(
+            "/v1/runs", json={"agent": "boss", "task": "Once."}, headers={"Idempotency-Key": key}
+        )
+        assert answer.status_code == 202
+        run: str = answer.json()["id"]
+        return run
+
+    key = new_run()
+    first, second = await asyncio.gather(post(key), post(key))
+    assert first == second
+    assert await post(f"{key} other") != first
+    await world.finished_run(first)
+    await world.listed(first, state="success")
+    again = await world.http.post(
+        "/v1/runs", json={"agent": "boss", "task": "Once."}, headers={"Idempotency-Key": key}
+    )
+    assert (again.json()["id"], again.json()["state"]) == (first, "success")
+
+
+async def test_a_client_may_wait_for_the_result(world: World) -> None:
+    key = new_run()
+    request = {"agent": "boss", "task": "Wait.", "return_full_result": True}
+    first = await world.http.post(
+        "/v1/runs", json=request, headers={"Idempotency-Key": key, "Prefer": "wait=1"}
+    )
+    assert first.status_code == 202
+    run = first.json()["id"]
+
+    waiting = asyncio.create_task(
+        world.http.post("/v1/runs", json=request, headers={"Idempotency-Key": key, "Prefer": "wait=15"})
+    )
+    await world.finished_run(run)
+    answer = await waiting
+    assert answer.status_code == 200
+    result = answer.json()
+    assert (result["id"], result["state"], result["output"], result["error"]) == (
+        run,
+        "success",
+        {"answer": 42},
+        None,
+    )
+    assert (result["steps"], result["usage"]["input_tokens"]) == (1, 5)
+    assert [step["type"] for step in result["memory"]] == ["task", "answer"]
+
+
+async def test_a_post_may_answer_with_the_events(world: World) -> None:
+    key = new_run()
+    async with world.http.stream(
+        "POST",
+        "/v1/runs",
+        json={"agent": "boss", "task": "Stream.", "stream": True},
+        headers={"Idempotency-Key": key},
+    ) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        await world.finished_run(run_id_of("boss", key))
+        names = [one.name async for one in told(answer)]
+    assert names == ["run.accepted", "model.called", "run.finished", "end"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "says"),
+    [
+        (b"{", 400, "invalid-request", "JSON"),
+        (b"[]", 422, "invalid-request", "object"),
+        (b'{"agent":"boss","task":"  "}', 422, "invalid-request", "task is empty"),
+        (b'{"agent":"boss"}', 422, "invalid-request", "task"),
+        (b'{"agent":"boss","task":"x","taks":1}', 422, "invalid-request", "'taks'"),
+        (b'{"agent":"boss","task":"x","max_steps":0}', 422, "invalid-request", "max_steps"),
+        (b'{"agent":"boss","task":"x","additional_args":[]}', 422, "invalid-request", "additional_args"),
+        (b'{"agent":"boss","task":"x","session":"a.b"}', 422, "invalid-request", "'a.b'"),
+        (b'{"agent":"boss","task":"x","reset":false}', 422, "invalid-request", "session"),
+        (b'{"agent":"boss","task":"x","images":["http://a/b.png"]}', 422, "invalid-request", "images[0]"),
+        (
+            b'{"agent":"boss","task":"x","images":["data:image/png;base64,?"]}',
+            422,
+            "invalid-request",
+            "base64",
+        ),
+        (b'{"agent":"bos","task":"x"}', 404, "unknown-agent", "live agents: boss"),
+    ],
+)
+async def test_a_bad_request_is_told_what_is_wrong(
+    world: World, body: bytes, status: int, code: str, says: str
+) -> None:
+    answer = await world.http.post("/v1/runs", content=body)
+    problem = answer.json()
+    assert (answer.status_code, problem["status"], problem["code"]) == (status, status, code)
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert says in problem["detail"]
+    assert problem["type"].endswith(f"/{code}")
+    assert problem["instance"] == "/v1/runs"
+
+
+async def test_a_body_over_the_limit_is_refused(world: World) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(17):
+            yield b" " * 1024 * 1024
+
+    answer = await world.http.post("/v1/runs", content=chunks())
+    assert (answer.status_code, answer.json()["code"]) == (413, "too-large")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/v1/runs/nobody", 404, "unknown-run"),
+        ("GET", "/v1/runs/a.b", 404, "unknown-run"),
+        ("GET", "/v1/runs/*", 404, "unknown-run"),
+        ("GET", "/v1/runs/nobody/events", 404, "unknown-run"),
+        ("POST", "/v1/runs/nobody/cancel", 404, "unknown-run"),
+        ("GET", "/v1/runs?limit=0", 422, "invalid-request"),
+        ("GET", "/v1/runs?state=tired", 422, "invalid-request"),
+        ("GET", "/v1/runs?before=nobody", 422, "invalid-request"),
+        ("GET", "/v1/nothing", 404, "not-found"),
+        ("DELETE", "/v1/runs", 405, "method-not-allowed"),
+    ],
+)
+async def test_a_bad_path_is_a_problem(world: World, method: str, path: str, status: int, code: str) -> None:
+    answer = await world.http.request(method, path)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+
+
+async def test_the_api_describes_itself(world: World) -> None:
+    document = (await world.http.get("/openapi.json")).json()
+    assert {"/v1/runs", "/v1/runs/{run}", "/v1/runs/{run}/events", "/v1/agents"} <= set(document["paths"])
+    text = str(document)
+    references = {part.split("'")[0] for part in text.split("'#/components/schemas/")[1:]}
+    assert references <= set(document["components"]["schemas"])

@@ -1,0 +1,104 @@
+"""A gateway and a nats-server that are stopped, killed and started again under open event streams."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from harness.nats_server import NatsServer
+from integration.gateway_world import (
+    CALLED,
+    FINISHED,
+    GatewayProcess,
+    Told,
+    World,
+    entered,
+    new_run,
+    told,
+)
+
+
+@asynccontextmanager
+async def deployed(server: NatsServer, folder: Path) -> AsyncIterator[tuple[GatewayProcess, World]]:
+    """A gateway of its own."""
+    gateway = GatewayProcess(server.url, folder)
+    try:
+        async with entered(gateway) as world:
+            yield gateway, world
+    finally:
+        gateway.kill()
+
+
+async def test_a_restarted_gateway_knows_the_runs_and_resumes_streams(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async with deployed(nats_server, tmp_path) as (gateway, world):
+        old, run = new_run(), new_run()
+        await world.finished_run(old)
+        scribe = world.scribe(run)
+        await scribe.write(scribe.accepted())
+        async with world.http.stream("GET", f"/v1/runs/{run}/events") as answer, asyncio.timeout(10):
+            stream = told(answer)
+            last = (await anext(stream)).mark
+            status = await asyncio.to_thread(gateway.stop)
+            assert [one async for one in stream] == [], "a stopping gateway ends its streams"
+        assert status == 0, gateway.log()
+        missed = await scribe.write(CALLED)
+        gateway.start()
+        assert (await world.listed(old))["state"] == "success"
+        assert "list of 2 runs loaded" in gateway.log()
+
+        resumed = asyncio.create_task(world.read(run, headers={"Last-Event-ID": str(last)}))
+        end = await scribe.write(FINISHED)
+        assert [one.mark for one in await resumed] == [missed, end, None]
+
+        gateway.kill()
+        gateway.start()
+        assert {one["id"] for one in (await world.http.get("/v1/runs")).json()["runs"]} == {old, run}
+
+
+async def test_a_damaged_copy_of_the_list_is_read_anew(nats_server: NatsServer, tmp_path: Path) -> None:
+    async with deployed(nats_server, tmp_path) as (gateway, world):
+        run = new_run()
+        await world.finished_run(run)
+        await world.listed(run)
+        gateway.stop()
+        name = f"index-{gateway.settings.prefix}"
+        store = await world.nc.jetstream().object_store(world.topology.blob_bucket)
+        assert (await store.get_info(name)).size, "saved when it stopped"
+        await store.put(name, b"not a list")
+        gateway.start()
+        assert "reading the journals from their start" in gateway.log()
+        assert (await world.listed(run))["state"] == "success"
+
+
+async def test_a_killed_nats_server_costs_a_stream_nothing(tmp_path: Path) -> None:
+    server = NatsServer(tmp_path)
+    server.start()
+    async with deployed(server, tmp_path) as (gateway, world):
+        run = new_run()
+        scribe = world.scribe(run)
+        marks = [await scribe.write(scribe.accepted())]
+        seen: list[Told] = []
+        async with world.http.stream("GET", f"/v1/runs/{run}/events") as answer, asyncio.timeout(60):
+            stream = told(answer)
+            seen.append(await anext(stream))
+            for _ in range(2):
+                server.kill()
+                missing = await asyncio.to_thread(gateway.wait_for, 503)
+                assert "NATS" in missing["missing"]
+                began = asyncio.get_running_loop().time()
+                refused = await world.http.post("/v1/runs", json={"agent": "boss", "task": "x"})
+                assert (refused.status_code, refused.json()["code"]) == (503, "bus-unavailable")
+                assert asyncio.get_running_loop().time() - began < 2
+                server.start()
+                await asyncio.to_thread(gateway.wait_for, 200)
+                marks += [await world.write(scribe, CALLED) for _ in range(3)]
+                seen += [await anext(stream) for _ in range(3)]
+            marks.append(await world.write(scribe, FINISHED))
+            seen += [one async for one in stream]
+        assert [one.mark for one in seen] == [*marks, None]
+        assert seen[-1].name == "end"
+    server.stop()

@@ -1,0 +1,118 @@
+"""Sessions and cancels through a real gateway: what one run means for another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from cadre.adapters.nats_sessions import NatsSessions, Turn
+from cadre.messages import Cancel
+from cadre.subjects import call_id
+from cadre.wire import unpack_record
+from harness.nats_server import NatsServer
+from integration.gateway_world import CALLED, FINISHED, GatewayProcess, World, new_run, with_boss
+
+
+@pytest.fixture(scope="module")
+def gateway(nats_server: NatsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    one = GatewayProcess(nats_server.url, tmp_path_factory.mktemp("gateway"))
+    yield one
+    one.kill()
+
+
+@pytest.fixture
+async def world(gateway: GatewayProcess) -> AsyncIterator[World]:
+    async with with_boss(gateway) as one:
+        yield one
+
+
+# --- sessions
+
+
+async def test_a_session_goes_on_from_its_last_run(world: World) -> None:
+    session = new_run()
+
+    async def post(**fields: Any) -> httpx2.Response:
+        return await world.http.post(
+            "/v1/runs", json={"agent": "boss", "task": "x", "session": session, **fields}
+        )
+
+    async def continued(answer: httpx2.Response) -> str | None:
+        assert answer.status_code == 202, answer.text
+        run = answer.json()["id"]
+        task = await world.history.task(run, run)
+        assert task is not None
+        return task.continues
+
+    first = await post(reset=False)
+    assert await continued(first) is None
+    busy = await post(reset=False)
+    assert (busy.status_code, busy.json()["code"]) == (409, "session-busy")
+    scribe = world.scribe(first.json()["id"])
+    await scribe.write(scribe.accepted(session=session), CALLED)
+    assert (await post(reset=False)).status_code == 409
+    await scribe.write(FINISHED)
+
+    second = await post(reset=False)
+    assert await continued(second) == first.json()["id"]
+    await world.finished_run(second.json()["id"], session=session)
+    fresh = await post()
+    assert await continued(fresh) is None
+    await world.finished_run(fresh.json()["id"], session=session)
+    assert await continued(await post(reset=False)) == fresh.json()["id"]
+
+
+async def test_of_two_turns_at_once_one_is_refused(world: World) -> None:
+    session = new_run()
+    body = {"agent": "boss", "task": "x", "session": session, "reset": False}
+    answers = await asyncio.gather(*(world.http.post("/v1/runs", json=body) for _ in range(4)))
+    assert sorted(answer.status_code for answer in answers) == [202, 409, 409, 409]
+
+
+async def test_a_turn_that_was_never_started_is_passed_over(world: World) -> None:
+    session, before, lost = new_run(), new_run(), new_run()
+    await world.finished_run(before, session=session)
+    sessions = NatsSessions(world.nc, world.topology)
+    # As a gateway leaves it that died long ago between recording the turn and publishing its task.
+    await sessions.record("boss", session, Turn(run=lost, previous=before, at=1.0), 0)
+    answer = await world.http.post(
+        "/v1/runs", json={"agent": "boss", "task": "x", "session": session, "reset": False}
+    )
+    run = answer.json()["id"]
+    task = await world.history.task(run, run)
+    assert task is not None
+    assert task.continues == before
+    assert (await sessions.read("boss", session)).turn.previous == before  # type: ignore[union-attr]
+
+
+# --- cancelling
+
+
+async def test_a_cancel_reaches_the_inbox_of_the_runs_agent(world: World) -> None:
+    run = new_run()
+    child = call_id(run, 1, 0)
+    root, member = world.scribe(run), world.scribe(child, "helper", run)
+    await root.write(root.accepted())
+    await member.write(member.accepted())
+    inbox = await world.nc.subscribe(world.topology.inbox("helper", "gateway", run, child))
+    interrupts = await world.nc.subscribe(world.topology.interrupt(run))
+    await world.nc.flush()
+
+    answer = await world.http.post(f"/v1/runs/{child}/cancel", json={"reason": "enough"})
+    assert (answer.status_code, answer.json()) == (202, {"id": child, "state": "running"})
+    record = await unpack_record((await inbox.next_msg(timeout=5)).data, world.blobs)
+    assert record.id.startswith(f"{child}:cancel:")
+    assert isinstance(record, Cancel)
+    assert (record.tree, record.run, record.reason, record.sender) == (run, child, "enough", "gateway")
+    await interrupts.next_msg(timeout=5)
+
+    wrong = await world.http.post(f"/v1/runs/{child}/cancel", json={"raeson": "enough"})
+    assert (wrong.status_code, wrong.json()["code"]) == (422, "invalid-request")
+    await root.write(FINISHED)
+    await world.listed(run, state="success")
+    ended = await world.http.post(f"/v1/runs/{run}/cancel")
+    assert (ended.status_code, ended.json()) == (200, {"id": run, "state": "success"})

@@ -1,0 +1,155 @@
+"""OpenAIModel with the real client: answers, as the scripted model gives them over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from cadre.errors import ModelRefused
+from cadre.loop.view import ModelRequest
+from integration.model_calls import ADD, SEARCH, MemoryBlobs, ask, saying, spec_for
+from integration.model_server import ROOT, ModelServer, running_model
+
+SCRIPT = """
+rules:
+  - {name: plain, match: {user: ^plain}, reply: {content: "The answer to {{ user }} is 42."}}
+  - {name: paced, match: {user: ^paced}, reply: {content: "0123456789", chunk: 1, delay: 0.06}}
+  - name: two calls
+    match: {user: ^sum, turn: 0, tools: [add, search]}
+    reply:
+      content: Both at once.
+      tool_calls:
+        - {name: add, arguments: {a: 2, b: "{{ number(user) }}"}}
+        - {name: search, arguments: {query: "what is {{ user.split()[-1] }}?"}}
+  - {name: sum answer, match: {user: ^sum, has_tool: true}, reply: {content: "It is {{ number(results.add[0]) + 1 }}."}}
+  - {name: broken arguments, match: {user: ^broken}, reply: {tool_calls: [{name: add, arguments: "not json"}]}}
+  - {name: stop, match: {user: ^talks on}, reply: {content: "Thought: done. Observation: made up", chunk: 3}}
+  - name: picture
+    match: {user: ^picture}
+    reply: {content: "{{ images }} {{ messages[-1].content[1].image_url.url }}"}
+"""
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(16)
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelServer]:
+    script = tmp_path_factory.mktemp("script") / "script.yaml"
+    script.write_text(SCRIPT)
+    with running_model("--script", script) as server:
+        yield server
+
+
+@pytest.fixture
+def server(endpoint: ModelServer) -> ModelServer:
+    endpoint.reset()
+    return endpoint
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_answer_with_its_usage(server: ModelServer, stream: bool) -> None:
+    reply, heard = await ask(spec_for(server, stream=stream), saying("plain question"))
+    assert reply.content == "The answer to plain question is 42."
+    assert "".join(heard) == reply.content
+    assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.model_calls) == (4, 9, 1)
+    assert (reply.model, reply.finish_reason) == ("scripted", "stop")
+    assert [(line["rule"], line["model"], line["stream"], line["outcome"]) for line in server.journal()] == [
+        ("plain", "any", stream, "answered")
+    ]
+
+
+async def test_text_is_passed_on_while_it_is_written(server: ModelServer) -> None:
+    reply, heard = await ask(spec_for(server), saying("paced"))
+    assert "".join(heard) == reply.content == "0123456789"
+    assert len(heard) > 3
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_parallel_tool_calls_and_an_answer_computed_from_their_results(
+    server: ModelServer, stream: bool
+) -> None:
+    spec = spec_for(server, stream=stream)
+    request = ModelRequest(messages=[{"role": "user", "content": "sum 40"}], tools=[ADD, SEARCH])
+    reply, _ = await ask(spec, request)
+    assert (reply.content, reply.finish_reason) == ("Both at once.", "tool_calls")
+    calls = [(call.name, json.loads(str(call.arguments))) for call in reply.calls]
+    assert calls == [("add", {"a": 2, "b": 40}), ("search", {"query": "what is 40?"})]
+
+    called = [
+        {"id": f"c{n}", "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for n, call in enumerate(reply.calls)
+    ]
+    request.messages += [
+        {"role": "assistant", "content": reply.content, "tool_calls": called},
+        {"role": "tool", "tool_call_id": "c1", "content": "forty is 40"},
+        {"role": "tool", "tool_call_id": "c0", "content": "1,042"},
+    ]
+    reply, _ = await ask(spec, request)
+    assert reply.content == "It is 1043."
+
+
+async def test_broken_arguments_are_handed_on_as_the_model_wrote_them(server: ModelServer) -> None:
+    reply, _ = await ask(spec_for(server), saying("broken"))
+    assert [(call.name, call.arguments) for call in reply.calls] == [("add", "not json")]
+
+
+async def test_structured_output(server: ModelServer) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"city": {"type": "string"}, "size": {"type": "integer", "minimum": 10}},
+        "required": ["city", "size"],
+    }
+    wanted = {"type": "json_schema", "json_schema": {"name": "town", "schema": schema}}
+    reply, _ = await ask(spec_for(server, extra_body={"response_format": wanted}), saying("a town"))
+    assert json.loads(reply.content) == {"city": "example city", "size": 10}
+
+
+async def test_text_ends_at_the_stop_sequence_though_the_server_was_not_told(server: ModelServer) -> None:
+    request = ModelRequest(messages=[{"role": "user", "content": "talks on"}], stop=["Observation:"])
+    reply, heard = await ask(spec_for(server, stop=False), request)
+    assert reply.content == "Thought: done. "
+    assert "".join(heard) == reply.content
+    told, _ = await ask(spec_for(server), request)
+    assert told.content == reply.content
+
+
+async def test_images_travel_as_data_urls(server: ModelServer) -> None:
+    blobs = MemoryBlobs()
+
+    def showing(ref: str) -> ModelRequest:
+        parts = [{"type": "text", "text": "picture"}, {"type": "image_url", "image_url": {"url": ref}}]
+        return ModelRequest(messages=[{"role": "user", "content": parts}])
+
+    request = showing(await blobs.put(PNG))
+    reply, _ = await ask(spec_for(server), request, blobs)
+    assert reply.content == "1 data:image/png;base64,iVBORw0KGgoAAAAAAAAAAAAAAAAAAAAA"
+    assert request.messages[0]["content"][1]["image_url"]["url"].startswith("blob:")
+    reply, _ = await ask(spec_for(server), showing("https://example.com/a.png"), blobs)
+    assert reply.content == "1 https://example.com/a.png"
+    with pytest.raises(ModelRefused, match="use PNG, JPEG, GIF or WebP"):
+        await ask(spec_for(server), showing(await blobs.put(b"text")), blobs)
+    with pytest.raises(ModelRefused, match="is not in the object store"):
+        await ask(spec_for(server), showing("blob:0"), blobs)
+
+
+def test_an_idle_model_does_not_load_the_client() -> None:
+    code = (
+        "import sys; from cadre.adapters.openai_model import OpenAIModel\n"
+        "from cadre.settings import ModelSettings; from cadre.specs import ModelSpec\n"
+        "OpenAIModel(ModelSpec(), ModelSettings(), None)\n"
+        "print([name for name in ('openai', 'httpx2', 'pydantic') if name in sys.modules])"
+    )
+    path = os.pathsep.join([str(ROOT / "shared"), str(ROOT / "services")])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,232 @@
+"""OpenAIModel with the real client: refusals, cuts, silence, cancellation, and what is told of them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from cadre.adapters.openai_model import OpenAIModel
+from cadre.errors import ModelRefused, ModelUnavailable
+from cadre.loop.view import ModelRequest
+from cadre.specs import ModelSpec
+from integration.model_calls import ADD, NO_ENDPOINT, MemoryBlobs, ask, saying, spec_for
+from integration.model_server import ModelServer, running_model
+
+SCRIPT = """
+rules:
+  - {name: slow, match: {user: ^slow}, reply: {content: "one two three four five six", chunk: 4, delay: 20}}
+  - {name: late, match: {user: ^late}, reply: {content: never seen, latency: 60}}
+  - {name: cut, match: {user: ^cut}, reply: {content: "this breaks off in the middle of it", drop_after: 1}}
+  - name: limited
+    match: {user: ^limited}
+    reply:
+      - {error: {status: 429, message: slow down, headers: {retry-after-ms: 1500}}}
+      - {error: {status: 429, headers: {retry-after: 7}}}
+      - {error: {status: 429, headers: {retry-after: "Fri, 01 Jan 2100 00:00:00 GMT"}}}
+      - {error: {status: 429}}
+      - {content: recovered}
+  - {name: failing, match: {user: ^failing}, reply: {error: {status: 500, message: the server fell over}}}
+  - name: no stop
+    match: {user: ^no stop}
+    reply: {error: {status: 400, message: "Unsupported parameter: 'stop' is not supported with this model."}}
+  - {name: no choice, match: {user: ^no choice}, reply: {error: {status: 400, message: bad, param: tool_choice}}}
+  - {name: bad key, match: {user: ^bad key}, reply: {error: {status: 401, message: "Incorrect key: s3cret-key"}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelServer]:
+    script = tmp_path_factory.mktemp("script") / "script.yaml"
+    script.write_text(SCRIPT)
+    with running_model("--script", script) as server:
+        yield server
+
+
+@pytest.fixture
+def server(endpoint: ModelServer) -> ModelServer:
+    endpoint.reset()
+    return endpoint
+
+
+async def test_a_rate_limit_says_when_to_come_back(server: ModelServer) -> None:
+    waits: list[float | None] = []
+    for _ in range(4):
+        with pytest.raises(ModelUnavailable) as caught:
+            await ask(spec_for(server), saying("limited"))
+        assert caught.value.rate_limited
+        assert caught.value.status == 429
+        waits.append(caught.value.retry_after)
+    assert waits[:2] == [1.5, 7.0]
+    assert waits[2] is not None
+    assert waits[2] > 1e9
+    assert waits[3] is None
+    reply, _ = await ask(spec_for(server), saying("limited"))
+    assert reply.content == "recovered"
+    # The client itself has tried nothing again.
+    assert len(server.journal()) == 5
+
+
+async def test_a_server_error_is_worth_another_try(server: ModelServer) -> None:
+    with pytest.raises(ModelUnavailable, match=r"answered 500: the server fell over$") as caught:
+        await ask(spec_for(server), saying("failing"))
+    assert (caught.value.status, caught.value.rate_limited, caught.value.retry_after) == (500, False, None)
+    assert len(server.journal()) == 1
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_answer_cut_in_the_middle(server: ModelServer, stream: bool) -> None:
+    with pytest.raises(ModelUnavailable, match="broke off"):
+        await ask(spec_for(server, stream=stream), saying("cut"))
+    assert server.journal()[0]["outcome"] == "cut"
+
+
+async def test_silence_longer_than_the_timeout(server: ModelServer) -> None:
+    with pytest.raises(ModelUnavailable, match=r"sent nothing for 0\.2 s"):
+        await ask(spec_for(server, timeout=0.2), saying("late"))
+    with pytest.raises(ModelUnavailable, match=r"sent nothing for 0\.2 s"):
+        await ask(spec_for(server, timeout=0.2), saying("slow"))
+    assert [line["outcome"] for line in server.journal()] == ["left", "left"]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_cancelling_before_the_first_byte_closes_the_connection(
+    server: ModelServer, stream: bool
+) -> None:
+    model = OpenAIModel(spec_for(server, stream=stream), NO_ENDPOINT, MemoryBlobs())
+
+    async def hear(text: str) -> None:
+        raise AssertionError(f"nothing should come, and {text!r} came")
+
+    # The client is warm, so that the deadline falls into the request.
+    with pytest.raises(ModelRefused):
+        await model.complete(saying("bad key"), hear)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await model.complete(saying("late"), hear)
+    assert [line["outcome"] for line in await asyncio.to_thread(server.journal)] == ["answered", "left"]
+    await model.close()
+
+
+async def test_cancelling_in_the_middle_of_a_stream_closes_it(server: ModelServer) -> None:
+    started = asyncio.Event()
+
+    async def hear(text: str) -> None:
+        started.set()
+
+    model = OpenAIModel(spec_for(server), NO_ENDPOINT, MemoryBlobs())
+    call = asyncio.create_task(model.complete(saying("slow"), hear))
+    await started.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert [line["outcome"] for line in await asyncio.to_thread(server.journal)] == ["left"]
+    await model.close()
+
+
+async def test_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    spec = ModelSpec(name="any", url=f"http://user:hidden@127.0.0.1:{port}/v1?key=hidden")
+    with pytest.raises(ModelUnavailable) as caught:
+        await ask(spec, saying("plain"))
+    assert str(caught.value) == (
+        f"cannot reach the model endpoint http://127.0.0.1:{port}/v1: connection refused;"
+        " start it or set CADRE_MODEL_URL"
+    )
+
+
+async def test_no_endpoint_is_configured() -> None:
+    with pytest.raises(ModelRefused, match=r"^no model endpoint: set CADRE_MODEL_URL or model\.url"):
+        await ask(ModelSpec(name="any"), saying("plain"))
+    with pytest.raises(ModelRefused, match="must begin with http"):
+        await ask(ModelSpec(name="any", url="localhost:1"), saying("plain"))
+    with pytest.raises(ModelRefused, match=r"^no model name"):
+        await ask(ModelSpec(url="http://127.0.0.1:1/v1"), saying("plain"))
+
+
+async def test_a_wrong_path_says_what_to_check(server: ModelServer) -> None:
+    with pytest.raises(ModelRefused, match=r"answered 404: .*; check the URL \(most end in /v1\)"):
+        await ask(ModelSpec(name="any", url=server.url.removesuffix("/v1")), saying("plain"))
+
+
+async def test_a_refused_parameter_names_the_key_to_change(server: ModelServer) -> None:
+    with pytest.raises(ModelRefused, match=r"model\.stop: false"):
+        await ask(spec_for(server), ModelRequest(messages=saying("no stop").messages, stop=["X"]))
+    with pytest.raises(ModelRefused, match=r"model\.tool_choice: auto"):
+        await ask(spec_for(server), ModelRequest(messages=saying("no choice").messages, tools=[ADD]))
+
+
+async def test_the_key_is_in_no_error(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "s3cret-key")
+    with pytest.raises(ModelRefused, match=r"Incorrect key: \*\*\*; check the key in MY_KEY") as caught:
+        await ask(spec_for(server, key_env="MY_KEY"), saying("bad key"))
+    assert caught.value.__suppress_context__
+    monkeypatch.setenv("MY_KEY", "two\nlines")
+    with pytest.raises(ModelRefused, match="the key in MY_KEY holds characters") as caught:
+        await ask(spec_for(server, key_env="MY_KEY"), saying("plain"))
+    assert "lines" not in str(caught.value)
+
+
+@asynccontextmanager
+async def server_that_sends(body: str, kind: str = "text/event-stream") -> AsyncIterator[ModelSpec]:
+    """An endpoint that answers everything with the same bytes, as no scripted model would."""
+
+    closed = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        await reader.readexactly(int(request.partition("content-length: ")[2].split()[0]))
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
+        writer.write((head + body).encode())
+        writer.close()
+        await writer.wait_closed()
+        closed.set()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        yield ModelSpec(name="any", url=f"http://127.0.0.1:{port}/v1")
+        await closed.wait()
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "complaint"),
+    [
+        ("data: [DONE]\n\n", "text/event-stream", "holds no choice"),
+        ("<html>welcome</html>", "text/html", r"holds no choice; does the URL end .* /v1"),
+        ("data: {half\n\n", "text/event-stream", "is malformed"),
+        ('data: {"choices": [{"delta": {"content": 7}}]}\n\n', "text/event-stream", "is malformed"),
+        (
+            'data: {"choices": [{"delta": {"content": "a"}}]}\n\n',
+            "text/event-stream",
+            "without a finish_reason",
+        ),
+        ('data: {"error": {"message": "overloaded"}}\n\n', "text/event-stream", "answered 500: overloaded"),
+        ('data: {"error": {"message": "slow", "code": 429}}\n\n', "text/event-stream", "answered 429: slow"),
+    ],
+)
+async def test_a_stream_that_is_no_answer(body: str, kind: str, complaint: str) -> None:
+    async with server_that_sends(body, kind) as spec:
+        with pytest.raises(ModelUnavailable, match=complaint) as caught:
+            await ask(spec, saying("plain"))
+    assert caught.value.rate_limited == ("429" in complaint)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("{half", "application/json"),
+        ("<html>", "text/html"),
+        ("{}", "application/json"),
+        ("7", "application/json"),
+    ],
+)
+async def test_a_whole_answer_that_is_none(body: str, kind: str) -> None:
+    async with server_that_sends(body, kind) as spec:
+        with pytest.raises(ModelUnavailable, match=r"is malformed|cannot be used"):
+            await ask(msgspec.structs.replace(spec, stream=False), saying("plain"))

@@ -1,0 +1,166 @@
+"""The scripted model over HTTP: auto mode, recordings, errors, and that it says what it is."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import openai
+import pytest
+
+from cadre.errors import ModelRefused, ModelUnavailable
+from cadre.loop.view import ModelRequest
+from cadre.ports import ModelReply
+from cadre.specs import ModelSpec
+from integration.model_calls import ADD, SEARCH, ask, saying, spec_for
+from integration.model_server import ModelServer, running_model
+
+SCRIPT = """
+rules:
+  - {name: plain, match: {user: ^plain}, reply: {content: "The answer to {{ user }} is 42."}}
+  - name: two calls
+    match: {user: ^sum, turn: 0, tools: [add, search]}
+    reply:
+      content: Both at once.
+      tool_calls:
+        - {name: add, arguments: {a: 2, b: "{{ number(user) }}"}}
+        - {name: search, arguments: {query: "what is {{ user.split()[-1] }}?"}}
+  - {name: failing, match: {user: ^failing}, reply: {error: {status: 500, message: the server fell over}}}
+  - {name: odd template, match: {user: ^odd}, reply: {content: "{{ results.nothing[0] }}"}}
+"""
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelServer]:
+    script = tmp_path_factory.mktemp("script") / "script.yaml"
+    script.write_text(SCRIPT)
+    with running_model("--script", script) as server:
+        yield server
+
+
+@pytest.fixture
+def server(endpoint: ModelServer) -> ModelServer:
+    endpoint.reset()
+    return endpoint
+
+
+async def test_auto_mode_calls_each_tool_and_final_answer_last(server: ModelServer) -> None:
+    final = json.loads(json.dumps(ADD).replace('"add"', '"final_answer"'))
+    final["function"]["parameters"] = {
+        "type": "object",
+        "properties": {"answer": {"type": "string"}},
+        "required": ["answer"],
+    }
+    request = ModelRequest(messages=[{"role": "user", "content": "anything"}], tools=[final, ADD])
+    first, _ = await ask(spec_for(server), request)
+    assert [(call.name, call.arguments) for call in first.calls] == [("add", '{"a": 1, "b": 1}')]
+    call = {"id": "x", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    request.messages += [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "x", "content": "two"},
+    ]
+    last, _ = await ask(spec_for(server), request)
+    assert last.calls[0].name == "final_answer"
+    said = json.loads(str(last.calls[0].arguments))["answer"]
+    assert said.startswith("[scripted model, not an AI]")
+    assert "add: two" in said
+
+
+def texts_in(folder: Path) -> list[str]:
+    return [path.read_text() for path in folder.iterdir()]
+
+
+async def test_recorded_answers_are_replayed_without_the_upstream(
+    server: ModelServer, tmp_path: Path
+) -> None:
+    asked = ["plain one", "plain two", "sum 3"]
+
+    async def talk(url: str) -> list[ModelReply]:
+        return [
+            (
+                await ask(
+                    ModelSpec(name="any", url=url),
+                    ModelRequest(messages=saying(text).messages, tools=[ADD, SEARCH]),
+                )
+            )[0]
+            for text in asked
+        ]
+
+    with running_model(
+        "--mode", "record", "--cassette", tmp_path, "--upstream", server.url, CADRE_MODEL_KEY="upstream-key"
+    ) as recorder:
+        recorded = await talk(recorder.url)
+        with pytest.raises(ModelUnavailable):
+            await ask(spec_for(recorder), saying("failing"))
+    kept = texts_in(tmp_path)
+    assert len(kept) == 3, "failures are not kept"
+    assert not any("upstream-key" in text for text in kept)
+    asked.reverse()
+    with running_model("--mode", "replay", "--cassette", tmp_path) as player:
+        assert await talk(player.url) == recorded[::-1]
+        with pytest.raises(
+            ModelRefused, match=r"answered 424: no cassette .* 'plain three'.*is nearest"
+        ) as caught:
+            await ask(spec_for(player), saying("plain three"))
+        assert caught.value.status == 424
+
+
+async def test_an_unreachable_upstream_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+    with (
+        running_model("--mode", "record", "--cassette", tmp_path, "--upstream", url) as recorder,
+        pytest.raises(ModelUnavailable, match=r"answered 502: cannot reach the upstream at 127\.0\.0\.1"),
+    ):
+        await ask(spec_for(recorder), saying("plain"))
+
+
+async def test_a_template_that_fails_names_its_rule(server: ModelServer) -> None:
+    with pytest.raises(ModelRefused, match=r"rule 'odd template': .*nothing"):
+        await ask(spec_for(server), saying("odd"))
+
+
+async def test_it_says_everywhere_that_it_is_no_ai(server: ModelServer) -> None:
+    async with openai.AsyncOpenAI(base_url=server.url, api_key="none", max_retries=0) as client:
+        models = await client.models.list()
+        raw = await client.chat.completions.with_raw_response.create(
+            model="gpt", messages=[{"role": "user", "content": "hello"}]
+        )
+    assert [(model.id, model.owned_by) for model in models.data] == [
+        ("scripted", "cadre scripted model, not an AI")
+    ]
+    assert raw.headers["x-cadre-scripted-model"] == "not-an-ai"
+    content = raw.parse().choices[0].message.content
+    assert content is not None
+    assert content.startswith("[scripted model, not an AI]")
+
+
+def test_errors_have_openais_shape(server: ModelServer) -> None:
+    url = f"{server.url}/chat/completions"
+    for body, param in ((b"{", None), (b"{}", "messages"), (b'{"messages": [1]}', "messages")):
+        answer = httpx2.post(url, content=body)
+        assert answer.status_code == 400
+        error = answer.json()["error"]
+        assert (error["type"], error["param"]) == ("invalid_request_error", param)
+    assert (
+        httpx2.get(f"{server.url}/nothing").json()["error"]["message"].startswith("no GET /v1/nothing here")
+    )
+
+
+def test_an_open_answer_does_not_keep_it_from_stopping_quietly(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "script.yaml"
+    script.write_text("rules: [{reply: {content: never ending, delay: 60}}]")
+    body = {"stream": True, "messages": [{"role": "user", "content": "x"}]}
+    with httpx2.Client(timeout=10) as client, running_model("--script", script) as server:
+        request = client.build_request("POST", f"{server.url}/chat/completions", json=body)
+        answer = client.send(request, stream=True)
+        assert next(answer.iter_lines()).startswith("data: ")
+    answer.close()
+    shown = capfd.readouterr().err
+    assert "Scripted model: canned replies, not an AI." in shown
+    assert len(shown.splitlines()) == 2

@@ -1,0 +1,211 @@
+"""Builders for tests of the pure loop: specs, offers, arrivals, and a run taken forward by them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cadre.loop import events as ev
+from cadre.loop.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
+from cadre.loop.fold import apply_entry
+from cadre.loop.offer import Offer
+from cadre.loop.owed import Command, owed
+from cadre.loop.run import Run, Step
+from cadre.loop.transition import transition
+from cadre.messages import (
+    AgentCard,
+    Cancel,
+    ErrorInfo,
+    Record,
+    ReplyTo,
+    Report,
+    RunState,
+    Task,
+    TimerFired,
+    ToolCard,
+    ToolResult,
+    Usage,
+)
+from cadre.specs import AgentSpec
+from cadre.subjects import call_id, report_id, result_id, task_id, timer_id, tree_of
+from cadre.wire import decode, encode
+
+What = Record | ModelReplied | ModelFailed | ModelLost | Poisoned
+
+SPEC = AgentSpec(name="boss", description="Leads.", tools=["add", "look"], team=["kid"])
+ADD = ToolCard(
+    name="add",
+    description="Adds.",
+    input_schema={
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "required": ["a", "b"],
+        "additionalProperties": False,
+    },
+)
+LOOK = ToolCard(
+    name="look",
+    description="Looks.",
+    input_schema={
+        "type": "object",
+        "properties": {"at": {"type": "string"}},
+        "required": ["at"],
+        "additionalProperties": False,
+    },
+)
+KID = AgentCard(name="kid", description="Helps.")
+OFFER = Offer(tools={"add": ADD, "look": LOOK}, members={"kid": KID})
+
+
+def spec(**fields: Any) -> AgentSpec:
+    return msgspec.structs.replace(SPEC, **fields)
+
+
+def task(text: str = "Do it.", run: str = "r1", parent: str | None = None, **fields: Any) -> Task:
+    reply_to = ReplyTo(agent="chief", run=parent) if parent else None
+    return Task(
+        id=task_id(run),
+        tree=tree_of(run),
+        run=run,
+        at=1.0,
+        agent="boss",
+        task=text,
+        reply_to=reply_to,
+        **fields,
+    )
+
+
+def call(name: str, **arguments: Any) -> ev.RequestedCall:
+    """A call as the API returns it: its arguments are JSON text."""
+    return ev.RequestedCall(name, msgspec.json.encode(arguments).decode())
+
+
+ANSWER = call("final_answer", answer="42")
+
+
+def result(id: str, output: Any = None, error: ErrorInfo | None = None, **fields: Any) -> ToolResult:
+    return ToolResult(
+        id=result_id(id),
+        tree=tree_of(id),
+        run=id.rpartition("_")[0].rpartition("_")[0],
+        at=2.0,
+        call=id,
+        tool="add",
+        output=output,
+        error=error,
+        **fields,
+    )
+
+
+def report(child: str, text: str = "", state: RunState = "success", **fields: Any) -> Report:
+    return Report(
+        id=report_id(child),
+        tree=tree_of(child),
+        run=child.rpartition("_")[0].rpartition("_")[0],
+        at=2.0,
+        child=child,
+        agent="kid",
+        state=state,
+        text=text,
+        output=text or None,
+        **fields,
+    )
+
+
+def cancel(id: str = "c1", reason: str = "enough", run: str = "r1") -> Cancel:
+    return Cancel(id=id, tree=tree_of(run), run=run, at=2.0, reason=reason, sender="user")
+
+
+def timer(name: str, run: str = "r1") -> TimerFired:
+    return TimerFired(id=timer_id(run, name), tree=tree_of(run), run=run, at=2.0, name=name)
+
+
+class Course:
+    """One run taken forward as the runner does it; each entry goes through its JSON form."""
+
+    def __init__(self, spec: AgentSpec = SPEC, offer: Offer = OFFER, run: str = "r1") -> None:
+        self.spec, self.offer = spec, offer
+        self.run = Run(id=run, tree=tree_of(run))
+        self.entries: list[ev.Entry] = []
+        self.at = 100.0
+
+    def arrive(
+        self, what: What, *, cause: str | None = None, snapshot: bool = False, history: list[Step] | None = None
+    ) -> list[ev.AnyEvent]:
+        """Takes the arrival in and returns the events that it made true."""
+        record = what.id if hasattr(what, "id") else self._in_hand()
+        arrival = Arrival(
+            what=what, at=self.at, cause=record, offer=self.offer, spec=self.spec, history=history or []
+        )
+        entry = ev.Entry(
+            tree=self.run.tree,
+            run=self.run.id,
+            agent=self.spec.name,
+            n=self.run.entries + 1,
+            cause=cause or self._entry_cause(what, record),
+            at=self.at,
+            events=transition(self.run, arrival),
+            snapshot=self.run if snapshot else None,
+        )
+        self.entries.append(decode(encode(entry), ev.Entry))
+        apply_entry(self.run, decode(encode(entry), ev.Entry))
+        return entry.events
+
+    def begin(self, text: str = "Do it.", **fields: Any) -> Course:
+        self.arrive(task(text, run=self.run.id, **fields))
+        return self
+
+    def say(self, *calls: ev.RequestedCall, content: str = "", usage: Usage | None = None) -> list[ev.AnyEvent]:
+        """The model answers the call in flight."""
+        assert self.run.model is not None
+        reply = ModelReplied(
+            attempt=self.run.model.attempt,
+            content=content,
+            calls=list(calls),
+            usage=usage or Usage(input_tokens=10, output_tokens=1),
+        )
+        return self.arrive(reply)
+
+    def fail(self, message: str = "busy", **fields: Any) -> list[ev.AnyEvent]:
+        """The model call in flight gets no answer."""
+        assert self.run.model is not None
+        return self.arrive(ModelFailed(attempt=self.run.model.attempt, message=message, **fields))
+
+    def lose(self) -> list[ev.AnyEvent]:
+        """The worker of the model call in flight dies."""
+        assert self.run.model is not None
+        return self.arrive(ModelLost(attempt=self.run.model.attempt))
+
+    def wake(self) -> list[ev.AnyEvent]:
+        """The timer that the run waits for goes off, when it is due."""
+        assert self.run.deferral is not None
+        self.at = max(self.at, self.run.deferral.until)
+        return self.arrive(timer(self.run.deferral.timer, run=self.run.id))
+
+    def id(self, index: int = 0) -> str:
+        """Id of a call of the step in work."""
+        return call_id(self.run.id, self.run.step, index)
+
+    def owed(self, since: int = 0) -> list[Command]:
+        return owed(self.run, since)
+
+    def _in_hand(self) -> str:
+        return self.run.model.cause if self.run.model else ""
+
+    def _entry_cause(self, what: What, record: str) -> str:
+        model = self.run.model
+        if hasattr(what, "id") or model is None:
+            return record
+        how = "lost" if isinstance(what, ModelLost) else "model"
+        return f"{record}:{how}:{model.purpose}:{model.step}:{model.attempt}:{what.attempt}"
+
+
+def kinds(events: list[ev.AnyEvent]) -> list[str]:
+    return [type(event).__name__ for event in events]
+
+
+def only(events: list[ev.AnyEvent], kind: type[Any]) -> Any:
+    """The one event of that kind."""
+    (found,) = [event for event in events if isinstance(event, kind)]
+    return found

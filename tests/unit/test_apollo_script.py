@@ -1,0 +1,195 @@
+"""The script of the Apollo team, played against its real tools and prompts, gives an answer that holds."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from cadre.cli.team import read_team
+from cadre.errors import TerminalError
+from cadre.prompting import Prompts
+from cadre.specs import AgentSpec, read_agent
+from cadre.tool_loading import load_tools
+from cadre_scripted_model.request import read_request
+from cadre_scripted_model.script import Script, read_script
+from cadre_scripted_model.scripted import rendered
+
+TEAM = Path(__file__).parents[2] / "teams" / "apollo"
+DEMO: dict[str, Any] = yaml.safe_load((TEAM / "team.yaml").read_text())["spec"]
+CHECK = runpy.run_path(str(TEAM / "check.py"))
+
+
+class Stage:
+    """Plays agents one after the other, without services: what each calls, and what it reads in return."""
+
+    def __init__(self) -> None:
+        self.agents = {spec.name: spec for spec in (read_agent(TEAM / file) for file in DEMO["agents"])}
+        self.tools = {tool.name: tool for file in DEMO["tools"] for tool in load_tools(str(TEAM / file))}
+        self.script: Script = read_script(TEAM / DEMO["script"])
+        self.prompts = Prompts.load("tool_calling")
+        self.log: list[tuple[str, list[str], list[str]]] = []
+        """Agent, calls of the step, observations."""
+
+    def play(self, agent: str, task: str) -> str:
+        spec = self.agents[agent]
+        system = self.prompts.system([self.tools[t].card for t in spec.tools], [], spec.instructions)
+        messages: list[dict[str, Any]] = [
+            {"role": "system", "content": system},
+            {"role": "user", "content": task},
+        ]
+        for _ in range(spec.limits.max_steps):
+            reply = self.ask(messages, [*spec.tools, *map(str, spec.team), "final_answer"])
+            calls = [(call["name"], call["arguments"]) for call in reply["tool_calls"]]
+            if calls[0][0] == "final_answer":
+                return str(calls[0][1]["answer"])
+            observations = [self.observe(spec, name, arguments) for name, arguments in calls]
+            self.log.append((agent, [name for name, _ in calls], observations))
+            ids = [f"{len(messages)}_{index}" for index in range(len(calls))]
+            functions = [{"name": n, "arguments": json.dumps(a)} for n, a in calls]
+            written = [
+                {"id": i, "type": "function", "function": f} for i, f in zip(ids, functions, strict=True)
+            ]
+            messages.append({"role": "assistant", "content": reply.get("content"), "tool_calls": written})
+            messages += [
+                {"role": "tool", "tool_call_id": i, "content": o}
+                for i, o in zip(ids, observations, strict=True)
+            ]
+        raise AssertionError(f"{agent} does not come to an end")
+
+    def ask(self, messages: list[dict[str, Any]], functions: list[str]) -> dict[str, Any]:
+        tools = [{"type": "function", "function": {"name": name}} for name in functions]
+        view = read_request({"model": "scripted", "messages": messages, "tools": tools})
+        chosen = self.script.choose(view)
+        assert chosen, f"no rule for {messages[-1]['content'][:200]!r}"
+        reply: dict[str, Any] = msgspec.to_builtins(rendered(chosen[1], view))
+        return reply
+
+    def observe(self, spec: AgentSpec, name: str, arguments: dict[str, Any]) -> str:
+        if name in spec.team:
+            answer = self.play(name, self.prompts.managed_task(name, arguments["task"]))
+            return self.prompts.managed_report(name, answer)
+        assert name in spec.tools
+        tool = self.tools[name]
+        try:
+            output = tool(**tool.validate(arguments))
+        except (ValueError, TerminalError) as error:
+            return self.prompts.error(str(error))
+        return msgspec.json.encode(output).decode()
+
+
+def use(monkeypatch: pytest.MonkeyPatch, stage: Stage, tool: str, folder: Path) -> None:
+    monkeypatch.setattr(sys.modules[stage.tools[tool].__module__], "FOLDER", folder)
+
+
+def verdicts(answer: str, data: Path = TEAM / "data") -> list[bool]:
+    found = CHECK["check"](answer, CHECK["read_tables"](data), TEAM / "documents")
+    return [is_right for is_right, _ in found]
+
+
+def test_the_team_file_names_what_there_is() -> None:
+    team = read_team(TEAM)
+    assert team.demo is not None
+    assert team.demo.check == "check.py"
+    stage = Stage()
+    assert team.agents.keys() == stage.agents.keys()
+    for spec in stage.agents.values():
+        assert set(spec.tools) <= stage.tools.keys()
+        assert set(spec.team) <= stage.agents.keys()
+
+
+def test_the_demo_ends_in_a_right_answer() -> None:
+    stage = Stage()
+    answer = stage.play("manager", DEMO["demo"]["task"])
+    assert verdicts(answer) == [True] * 5
+    assert "confirmed by 2 of 2 documents" in answer
+    assert len(answer.split()) <= 150
+    assert ("manager", ["analyst", "researcher"]) in [(agent, calls) for agent, calls, _ in stage.log]
+    assert ("researcher", ["checker"]) in [(agent, calls) for agent, calls, _ in stage.log]
+
+
+def test_a_wrong_column_is_put_right_by_what_the_error_says() -> None:
+    stage = Stage()
+    stage.play("analyst", "Add it up.")
+    (_, _, first), (_, _, second) = stage.log
+    assert first[0].startswith("Error: no column 'mass_kg'")
+    assert not first[1].startswith("Error:")
+    assert not [text for text in second if text.startswith("Error:")]
+
+
+def test_other_data_give_another_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(TEAM / "data", tmp_path / "data")
+    table = tmp_path / "data" / "missions.csv"
+    table.write_text(table.read_text().replace(",95.7,", ",295.7,"))
+    stage = Stage()
+    use(monkeypatch, stage, "aggregate", tmp_path / "data")
+    answer = stage.play("manager", DEMO["demo"]["task"])
+    assert verdicts(answer, tmp_path / "data")[:4] == [True] * 4
+    assert verdicts(answer)[0] is False
+    assert "Tables and documents disagree" in answer
+
+
+def test_a_find_in_one_document_only_is_partly_confirmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(TEAM / "documents", tmp_path / "documents")
+    care = tmp_path / "documents" / "sample-care.md"
+    care.write_text(care.read_text().replace("74220", "74001"))
+    stage = Stage()
+    use(monkeypatch, stage, "search_documents", tmp_path / "documents")
+    assert "partly confirmed by 1 of 2 documents" in stage.play("manager", DEMO["demo"]["task"])
+
+
+def test_a_member_without_result_says_so_and_the_manager_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage()
+    use(monkeypatch, stage, "search_documents", tmp_path)
+    answer = stage.play("manager", DEMO["demo"]["task"])
+    assert answer.startswith("The brief cannot be written")
+    assert "The documents gave no answer." in answer
+
+
+def test_the_plan_is_answered_without_tools() -> None:
+    stage = Stage()
+    prompt = stage.prompts.initial_plan(DEMO["demo"]["task"], [], [])
+    reply = stage.ask([{"role": "user", "content": prompt}], [])
+    assert reply["content"].endswith("<end_plan>")
+    assert "tool_calls" not in reply
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wrong"),
+    [
+        ("Apollo 17 brought home the most", "Apollo 16 brought home the most", 0),
+        ("110.5 kg", "110.9 kg", 0),
+        ("Apollo 11 leads", "Apollo 14 leads", 1),
+        ("8.5 kg per hour", "5.8 kg per hour", 1),
+        ("381.7", "1381.7", 2),
+        ("80.5 hours", "85.0 hours", 3),
+        ("74220", "15415", 4),
+    ],
+)
+def test_the_check_finds_a_wrong_figure(old: str, new: str, wrong: int) -> None:
+    answer = Stage().play("manager", DEMO["demo"]["task"])
+    assert old in answer
+    assert verdicts(answer.replace(old, new)) == [index != wrong for index in range(5)]
+
+
+def test_the_check_as_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = tmp_path / "answer.md"
+    answer.write_text(Stage().play("manager", DEMO["demo"]["task"]))
+    assert CHECK["main"]([str(answer)]) == 0
+    assert capsys.readouterr().out.count("right  ") == 5
+    answer.write_text("Apollo 17 brought most.")
+    assert CHECK["main"]([str(answer)]) == 1
+    assert capsys.readouterr().out.count("MISSING") == 5
+    assert CHECK["main"]([str(tmp_path / "none")]) == 2
+    assert CHECK["main"]([]) == 2

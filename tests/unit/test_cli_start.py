@@ -1,0 +1,61 @@
+"""The command line starts fast and loads only what its verb needs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from cadre.cli.main import VERBS, group
+
+HEAVY = ("httpx2", "rich", "nats", "openai", "fastapi", "uvicorn")
+
+
+def cpu_seconds(code: str) -> float:
+    """User and system time of a fresh interpreter that runs the code: the least of three tries."""
+    return min(_once(code) for _ in range(3))
+
+
+def _once(code: str) -> float:
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return used.ru_utime + used.ru_stime
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_it_starts_in_little_more_time_than_click(option: str) -> None:
+    floor = cpu_seconds("import click, importlib.metadata")
+    taken = cpu_seconds(
+        f"import sys; sys.argv = ['cadre', {option!r}]; from cadre.cli.main import main; main()"
+    )
+    assert taken < 4 * floor + 0.1
+
+
+def test_listing_the_commands_imports_no_verb_and_no_service() -> None:
+    code = (
+        "import sys; from cadre.cli.main import VERBS, group;"
+        "group.main(['--help'], standalone_mode=False);"
+        f"print([m for m in sys.modules if m.split('.')[0] in {HEAVY!r}"
+        " or m.startswith('cadre_') or m.removeprefix('cadre.cli.') in VERBS])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.splitlines()[-1] == "[]"
+    assert all(verb in told for verb in VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_a_module_and_says_what_it_does(verb: str) -> None:
+    code = f"from cadre.cli.main import group; group.main([{verb!r}, '--help'])"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.startswith("Usage: ")
+
+
+def test_the_group_is_what_the_executable_runs() -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "cadre.cli.main", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    assert str(group.help) in told

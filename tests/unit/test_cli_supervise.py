@@ -1,0 +1,178 @@
+"""Children of `cadre up`, with real processes: kept alive, given up, stopped, never orphaned."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from cadre.cli import state
+from cadre.cli.exits import Failure
+from cadre.cli.nats_server import configure, take_port
+from cadre.cli.supervise import TRIES, Child, Service, until_ready
+
+FOREVER = "import time; print('up', flush=True); time.sleep(3600)"
+
+
+class Watched:
+    """A child, and what it has told so far."""
+
+    def __init__(self, folder: Path, code: str, lack: str | None = None) -> None:
+        self.lines: list[str] = []
+        self.news = asyncio.Event()
+        self.starts = 0
+
+        async def ready() -> str | None:
+            return lack
+
+        service = Service(
+            "thing", [sys.executable, "-c", code], dict(os.environ), ready, folder / "thing.log"
+        )
+        self.child = Child(service, self._on_line, self._on_start)
+
+    def _on_line(self, name: str, line: str) -> None:
+        self.lines.append(line)
+        self.news.set()
+
+    def _on_start(self) -> None:
+        self.starts += 1
+
+    async def until(self, line: str, times: int = 1) -> None:
+        while sum(told == line for told in self.lines) < times:
+            self.news.clear()
+            await asyncio.wait_for(self.news.wait(), 20)
+
+
+async def test_what_a_child_writes_is_told_and_kept(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, f"import sys; sys.stderr.write('half '); {FOREVER}")
+    life = asyncio.create_task(watched.child.keep_alive())
+    await watched.until("half up")
+    watched.child.stop()
+    await asyncio.wait_for(life, 10)
+    assert (tmp_path / "thing.log").read_text() == "half up\n"
+    assert watched.starts == 1
+
+
+async def test_a_killed_child_is_started_again(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, FOREVER)
+    life = asyncio.create_task(watched.child.keep_alive())
+    await watched.until("up")
+    assert watched.child.pid is not None
+    os.kill(watched.child.pid, signal.SIGKILL)
+    await watched.until("up", times=2)
+    watched.child.stop()
+    await asyncio.wait_for(life, 10)
+    assert "died (signal SIGKILL); starting it again in 0.2 s" in watched.lines
+
+
+async def test_a_child_that_always_dies_at_once_is_given_up(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, "import sys; sys.exit('the port is taken')")
+    with pytest.raises(
+        Failure, match=rf"thing died {TRIES} times in a row \(exit code 1\): the port is taken"
+    ):
+        await watched.child.keep_alive()
+    assert watched.starts == TRIES
+
+
+async def test_a_child_that_ignores_the_end_can_be_killed_with_those_it_started(tmp_path: Path) -> None:
+    code = (
+        "import signal, subprocess, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        f"p = subprocess.Popen([sys.executable, '-c', {FOREVER!r}]); print(p.pid, flush=True); p.wait()"
+    )
+    watched = Watched(tmp_path, code)
+    life = asyncio.create_task(watched.child.keep_alive())
+    await watched.until("up")
+    watched.child.kill()
+    await asyncio.wait_for(life, 10)
+    grandchild = next(int(line) for line in watched.lines if line.isdigit())
+    assert await _is_gone(grandchild)
+
+
+async def test_what_is_not_ready_is_named(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, FOREVER, lack="not connected to NATS")
+    with pytest.raises(Failure, match=r"not ready after 0\.2 s: thing: not connected to NATS"):
+        await until_ready([watched.child], 0.2)
+
+
+def test_no_child_outlives_a_killed_supervisor(tmp_path: Path) -> None:
+    code = f"""
+import asyncio, os, sys
+from pathlib import Path
+from cadre.cli.supervise import Child, Service
+async def ready(): return None
+argv = [sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(3600)"]
+service = Service("thing", argv, dict(os.environ), ready, Path({str(tmp_path)!r}) / "thing.log")
+asyncio.run(Child(service, lambda name, line: print(line, flush=True), lambda: None).keep_alive())
+"""
+    supervisor = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert supervisor.stdout is not None
+    child = int(supervisor.stdout.readline())
+    supervisor.kill()
+    supervisor.wait()
+    supervisor.stdout.close()
+    assert asyncio.run(_is_gone(child))
+
+
+async def _is_gone(pid: int) -> bool:
+    """Whether the process ends within ten seconds; one that waits to be reaped has ended."""
+    descriptor = os.pidfd_open(pid) if _exists(pid) else None
+    if descriptor is None:
+        return True
+    try:
+        ended = asyncio.Event()
+        asyncio.get_running_loop().add_reader(descriptor, ended.set)
+        await asyncio.wait_for(ended.wait(), 10)
+    except TimeoutError:
+        return False
+    finally:
+        asyncio.get_running_loop().remove_reader(descriptor)
+        os.close(descriptor)
+    return True
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_data_folder_has_one_owner(tmp_path: Path) -> None:
+    running = state.Running(gateway="http://g", nats="nats://n", pids={"nats": 1})
+    with state.owned(tmp_path):
+        state.write(tmp_path, running)
+        assert state.read(tmp_path) == running
+        with pytest.raises(Failure, match="another `cadre up` is using"), state.owned(tmp_path):
+            pass
+    assert state.read(tmp_path) is None
+
+
+def test_the_file_of_a_stack_that_was_killed_is_not_believed(tmp_path: Path) -> None:
+    state.write(tmp_path, state.Running(gateway="http://g", nats="nats://n", pids={}))
+    assert state.read(tmp_path) is None
+
+
+def test_a_port_in_use_is_named_with_its_option() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(Failure, match=rf"^port {port} for the gateway .* choose another with --port"):
+            take_port(port, "the gateway", "--port")
+
+
+def checked(server: Sequence[str]) -> str:
+    return subprocess.run(server, capture_output=True, text=True, check=True).stderr
+
+
+def test_the_configuration_is_one_that_nats_server_accepts(tmp_path: Path) -> None:
+    from cadre.cli.nats_server import executable
+
+    configure(tmp_path / "nats.conf", tmp_path / 'with "quotes"', 4222)
+    assert "is valid" in checked([str(executable()), "-c", str(tmp_path / "nats.conf"), "-t"])

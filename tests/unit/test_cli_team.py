@@ -1,0 +1,101 @@
+"""Reading team files: what is wrong is named with its file and key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cadre.cli.team import read_team
+from cadre.errors import SpecError
+
+AGENT = """\
+apiVersion: cadre.dev/v1
+kind: Agent
+metadata: {name: NAME}
+spec: {description: does things}
+"""
+HEAD = "apiVersion: cadre.dev/v1\nkind: Team\nmetadata: {name: t}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("boss", "helper"):
+        (tmp_path / f"{name}.yaml").write_text(AGENT.replace("NAME", name))
+    (tmp_path / "tools.py").write_text("")
+    (tmp_path / "script.yaml").write_text("rules: []\n")
+    return tmp_path
+
+
+def write(folder: Path, spec: str) -> Path:
+    file = folder / "team.yaml"
+    file.write_text(HEAD + f"spec: {spec}\n")
+    return file
+
+
+def test_a_whole_team(folder: Path) -> None:
+    write(
+        folder,
+        "{agents: [boss.yaml, helper.yaml], tools: [tools.py, 'tools.py:search', my.package], script: script.yaml,"
+        " demo: {agent: boss, task: do it, check: check.py}}",
+    )
+    team = read_team(folder)
+    assert team.name == "t"
+    assert team.agents == {"boss": folder / "boss.yaml", "helper": folder / "helper.yaml"}
+    assert team.tools == [str(folder / "tools.py"), f"{folder / 'tools.py'}:search", "my.package"]
+    assert team.script == folder / "script.yaml"
+    assert team.demo is not None
+    assert team.demo.check == "check.py"
+    assert team.folder == folder
+
+
+def test_a_file_is_read_as_its_folder_is(folder: Path) -> None:
+    file = write(folder, "{agents: [boss.yaml]}")
+    assert read_team(file) == read_team(folder)
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("{agents: []}", "spec.agents: name at least one agent file"),
+        ("{tools: []}", "spec: Object missing required field `agents`"),
+        ("{agents: boss.yaml}", "spec.agents: Expected `array`, got `str`"),
+        ("{agents: [boss.yaml], tool: []}", "spec.tool: unknown key; known keys: description, agents, tools"),
+        ("{agents: [boss.yaml, nobody.yaml]}", "spec.agents[1]: there is no file"),
+        ("{agents: [boss.yaml, boss.yaml]}", "spec.agents[1]: "),
+        ("{agents: [boss.yaml], tools: [other.py]}", "spec.tools[0]: there is no file"),
+        ("{agents: [boss.yaml], tools: ['not a module']}", "spec.tools[0]: 'not a module' is neither"),
+        ("{agents: [boss.yaml], script: gone.yaml}", "spec.script: there is no file"),
+        (
+            "{agents: [boss.yaml], demo: {agent: bos, task: x}}",
+            "spec.demo.agent: 'bos' is none of the team's agents: boss",
+        ),
+        ("{agents: [boss.yaml], demo: {agent: boss, task: ' '}}", "spec.demo.task: is empty"),
+        ("{agents: [boss.yaml], demo: {agent: boss, tsk: x}}", "spec.demo"),
+    ],
+)
+def test_errors_name_file_and_key(folder: Path, spec: str, told: str) -> None:
+    file = write(folder, spec)
+    with pytest.raises(SpecError) as caught:
+        read_team(folder)
+    assert str(caught.value).startswith(f"{file}: ")
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_error_of_an_agent_file_names_that_file(folder: Path) -> None:
+    (folder / "boss.yaml").write_text(AGENT.replace("NAME", "boss") + "extra: 1\n")
+    write(folder, "{agents: [boss.yaml]}")
+    with pytest.raises(SpecError, match=r"boss\.yaml: unknown key 'extra'"):
+        read_team(folder)
+
+
+def test_no_team_file(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"team\.yaml: cannot be read: No such file"):
+        read_team(tmp_path)
+
+
+def test_broken_yaml(folder: Path) -> None:
+    (folder / "team.yaml").write_text("spec: {agents: [")
+    with pytest.raises(SpecError, match=r"team\.yaml: not YAML: "):
+        read_team(folder)

@@ -1,0 +1,97 @@
+"""What the gateway makes of headers and bodies before it asks anybody."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cadre.specs import NAME
+from cadre_gateway.body import CancelBody, Submission, parse, submission
+from cadre_gateway.events import after_of
+from cadre_gateway.prefer import MAX_WAIT, wait_seconds
+from cadre_gateway.problems import Problem
+from cadre_gateway.submit import new_run_id, run_id_of, trace_of
+
+TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-01")
+
+
+def test_later_run_ids_sort_behind_earlier_ones() -> None:
+    first = new_run_id()
+    while time.time_ns() // 1_000_000 == int(first[:12], 16):
+        pass
+    second = new_run_id()
+    assert first < second
+    assert NAME.fullmatch(first)
+    assert "_" not in first
+
+
+@given(st.text(min_size=1, max_size=255), st.text(min_size=1, max_size=255))
+def test_a_key_always_names_the_same_run(key: str, other: str) -> None:
+    run = run_id_of("boss", key)
+    assert run == run_id_of("boss", key)
+    assert re.fullmatch("[0-9a-f]{32}", run)
+    assert run != run_id_of("helper", key)
+    assert (run == run_id_of("boss", other)) == (key == other)
+
+
+@pytest.mark.parametrize("key", ["", "k" * 256])
+def test_a_key_of_no_use_is_refused(key: str) -> None:
+    with pytest.raises(Problem, match="Idempotency-Key"):
+        run_id_of("boss", key)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [None, "", "01-x", f"00-{'0' * 32}-b7ad6b7169203331-01", f"00-{'A' * 32}-b7ad6b7169203331-01"],
+)
+def test_a_missing_or_wrong_traceparent_is_made_from_the_run(wrong: str | None) -> None:
+    made = trace_of("a1", wrong)
+    assert TRACEPARENT.fullmatch(made)
+    assert made == trace_of("a1", None)
+    assert made != trace_of("a2", None)
+
+
+def test_a_right_traceparent_is_passed_on() -> None:
+    given_one = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
+    assert trace_of("a1", given_one) == given_one
+
+
+@pytest.mark.parametrize(
+    ("prefer", "seconds"),
+    [
+        (None, 0.0),
+        ("respond-async", 0.0),
+        ("wait=5", 5.0),
+        ("respond-async, Wait=7; x=1", 7.0),
+        ("wait=nine", 0.0),
+        ("wait=999999", MAX_WAIT),
+    ],
+)
+def test_prefer_wait(prefer: str | None, seconds: float) -> None:
+    assert wait_seconds(prefer) == seconds
+
+
+def test_where_a_stream_goes_on() -> None:
+    assert after_of(None, None) == 0
+    assert after_of(None, 7) == 7
+    assert after_of("9", 7) == 9
+    for wrong in ("-1", "x", "1.5", "²"):
+        with pytest.raises(ValueError, match="Last-Event-ID"):
+            after_of(wrong, None)
+
+
+def test_an_unknown_key_is_named_with_the_known_ones() -> None:
+    with pytest.raises(Problem) as caught:
+        submission(b'{"agent":"boss","task":"x","maxsteps":3}')
+    assert "'maxsteps'" in caught.value.detail
+    assert "max_steps" in caught.value.detail
+    with pytest.raises(Problem, match="reason"):
+        parse(b'{"why":"x"}', CancelBody)
+
+
+def test_what_is_left_out_has_its_default() -> None:
+    assert submission(b'{"agent":"boss","task":"x"}') == Submission(agent="boss", task="x")

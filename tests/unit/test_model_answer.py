@@ -1,0 +1,115 @@
+"""A model's answer put together from pieces, as various servers send them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cadre.adapters.model_answer import MalformedAnswer, ModelAnswer
+from cadre.ports import ModelReply
+
+
+def piece(finish: str | None = None, **delta: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}], "model": "m"}
+
+
+def call(arguments: str | None = None, name: str | None = None, **more: Any) -> dict[str, Any]:
+    return {**more, "function": {"name": name, "arguments": arguments}}
+
+
+async def put_together(
+    *pieces: object, stop: tuple[str, ...] = (), seconds: float = 1.0
+) -> tuple[ModelReply, list[str]]:
+    """The reply and the texts passed on, with `seconds` between two pieces."""
+    heard: list[str] = []
+    now = 0.0
+
+    async def hear(text: str) -> None:
+        heard.append(text)
+
+    answer = ModelAnswer(list(stop), hear, lambda: now)
+    for one in pieces:
+        await answer.add(one)
+        now += seconds
+    return await answer.done(), heard
+
+
+async def test_text_and_usage() -> None:
+    usage = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": None}}
+    reply, heard = await put_together(piece(content="Hel"), piece(content="lo"), piece("stop"), usage)
+    assert (reply.content, heard, reply.finish_reason, reply.model) == ("Hello", ["Hel", "lo"], "stop", "m")
+    assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.model_calls) == (3, 0, 1)
+
+
+async def test_a_refusal_is_the_answer() -> None:
+    reply, _ = await put_together(piece(refusal="I will "), piece(refusal="not."), piece("stop"))
+    assert reply.content == "I will not."
+
+
+async def test_quick_pieces_are_passed_on_together() -> None:
+    letters = [piece(content=letter) for letter in "abcdefghij"]
+    reply, heard = await put_together(*letters, piece("stop"), seconds=0.02)
+    assert reply.content == "".join(heard) == "abcdefghij"
+    assert heard == ["a", "bcd", "efg", "hij"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+async def test_nothing_of_a_stop_sequence_is_passed_on(size: int) -> None:
+    text = "Act: <en or <end> and more <end>"
+    pieces = [piece(content=text[at : at + size]) for at in range(0, len(text), size)]
+    reply, heard = await put_together(*pieces, piece("stop"), stop=("<end>", "never"))
+    assert reply.content == "".join(heard) == "Act: <en or "
+
+
+async def test_the_beginning_of_a_stop_sequence_that_never_comes_is_text() -> None:
+    reply, heard = await put_together(piece(content="a <en"), piece("stop"), stop=("<end>",))
+    assert reply.content == "a <en"
+    assert heard == ["a ", "<en"]
+
+
+@pytest.mark.parametrize(
+    "deltas",
+    [
+        # By index, interleaved, as the standard has it.
+        [
+            call("", "a", index=0, id="1"),
+            call("", "b", index=1, id="2"),
+            call("{}", index=0),
+            call("[]", index=1),
+        ],
+        # Whole calls, all at index 0, told apart by their ids.
+        [call("{}", "a", index=0, id="1"), call("[]", "b", index=0, id="2")],
+        # No index at all.
+        [call("{", "a", id="1"), call("}"), call("[]", "b", id="2")],
+        # The id and the name repeated in each piece.
+        [call("{", "a", index=0, id="1"), call("}", "a", index=0, id="1"), call("[]", "b", index=1, id="2")],
+    ],
+)
+async def test_tool_calls_in_parallel(deltas: list[dict[str, Any]]) -> None:
+    reply, _ = await put_together(*(piece(tool_calls=[delta]) for delta in deltas), piece("tool_calls"))
+    assert [(c.name, c.arguments) for c in reply.calls] == [("a", "{}"), ("b", "[]")]
+
+
+async def test_a_whole_completion() -> None:
+    message = {"content": None, "tool_calls": [{"id": "1", "function": {"name": "a", "arguments": {"x": 1}}}]}
+    reply, heard = await put_together({"choices": [{"message": message, "finish_reason": "tool_calls"}]})
+    assert [(c.name, c.arguments) for c in reply.calls] == [("a", '{"x":1}')]
+    assert (reply.content, heard) == ("", [])
+
+
+@pytest.mark.parametrize(
+    ("pieces", "complaint"),
+    [
+        ([], "holds no choice"),
+        ([{"choices": []}], "holds no choice"),
+        ([piece(content="half")], "without a finish_reason"),
+        ([piece(tool_calls=[call("{}", index=0)]), piece("stop")], "1 of its tool calls have no name"),
+        (["<html>"], "Expected"),
+        ([{"choices": "none"}], r"\$\.choices"),
+        ([piece(content=5)], r"\$\.choices\[0\]\.delta\.content"),
+    ],
+)
+async def test_what_is_no_answer(pieces: list[object], complaint: str) -> None:
+    with pytest.raises(MalformedAnswer, match=complaint):
+        await put_together(*pieces)

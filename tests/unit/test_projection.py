@@ -1,0 +1,235 @@
+"""The list of runs: what entries make of it, in whatever order trees are interleaved."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cadre.loop import events as ev
+from cadre.loop.fold import fold
+from cadre.loop.run import Run
+from cadre.messages import ErrorInfo, ReplyTo, Task, Usage
+from cadre.specs import AgentSpec
+from cadre.subjects import call_id, task_id
+from cadre_gateway.projection import TASK_CHARS, Index, Tree
+
+SPEC = AgentSpec(name="boss", description="Leads.")
+
+
+def accepted(run: str, agent: str = "boss", parent: str | None = None, **fields: object) -> ev.RunAccepted:
+    task = Task(
+        id=task_id(run),
+        tree=run.partition("_")[0],
+        run=run,
+        at=1.0,
+        agent=agent,
+        task=str(fields.pop("task", "Do it.")),
+        reply_to=ReplyTo(agent="boss", run=parent) if parent else None,
+        **fields,  # type: ignore[arg-type]
+    )
+    return ev.RunAccepted(task=task, spec=SPEC)
+
+
+def entry(run: str, n: int, at: float, *events: ev.AnyEvent, **fields: object) -> ev.Entry:
+    return ev.Entry(
+        tree=run.partition("_")[0],
+        run=run,
+        agent="boss",
+        n=n,
+        cause=f"c{n}",
+        at=at,
+        events=list(events),
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def called(step: int) -> ev.ModelCalled:
+    return ev.ModelCalled(purpose="act", step=step, attempt=1, cause="c")
+
+
+def answered(step: int, tokens: int) -> ev.ModelAnswered:
+    usage = Usage(input_tokens=tokens, output_tokens=1)
+    return ev.ModelAnswered(purpose="act", step=step, attempt=1, content="", usage=usage)
+
+
+DEFERRED = ev.ModelDeferred(step=1, attempt=1, until=9.0, reason="slow down", status=429, rate_limited=True)
+
+
+def story(run: str) -> list[ev.Entry]:
+    """A run that waits once and ends well."""
+    return [
+        entry(run, 1, 10.0, accepted(run, session="s1"), called(1)),
+        entry(run, 2, 11.0, DEFERRED),
+        entry(run, 3, 12.0, called(1)),
+        entry(run, 4, 13.0, answered(1, 7), called(2)),
+        entry(run, 5, 14.0, answered(2, 5)),
+        entry(run, 6, 15.0, ev.RunFinished(state="success", output="yes", steps=2, usage=Usage(12, 2, 2))),
+    ]
+
+
+def test_a_run_is_followed_to_its_end() -> None:
+    index = Index()
+    seen = []
+    for seq, one in enumerate(story("a1"), start=1):
+        index.apply(seq, one)
+        summary = index.get("a1", "a1")
+        assert summary is not None
+        seen.append((summary.state, summary.step, summary.usage.input_tokens))
+    assert seen == [
+        ("running", 1, 0),
+        ("waiting", 1, 0),
+        ("running", 1, 0),
+        ("running", 2, 7),
+        ("running", 2, 12),
+        ("success", 2, 12),
+    ]
+    assert summary is not None
+    assert (summary.started_at, summary.ended_at, summary.session) == (10.0, 15.0, "s1")
+    assert summary.usage == Usage(12, 2, 2)
+
+
+def test_the_summary_agrees_with_the_fold_at_every_entry() -> None:
+    entries = story("a1")
+    index = Index()
+    for seq, one in enumerate(entries, start=1):
+        index.apply(seq, one)
+        summary, run = index.get("a1", "a1"), fold(entries[:seq], "a1", "a1")
+        assert summary is not None
+        assert summary.finished == (run.result is not None)
+        assert (summary.usage, summary.step) == (run.usage, run.step)
+
+
+def test_an_ignored_record_wakes_no_waiting_run_and_revives_no_ended_one() -> None:
+    ignored = ev.RecordIgnored(kind="timer", reason="late")
+    index = Index()
+    for seq, one in enumerate(story("a1")[:2], start=1):
+        index.apply(seq, one)
+    index.apply(3, entry("a1", 3, 12.0, ignored))
+    summary = index.get("a1", "a1")
+    assert summary is not None
+    assert summary.state == "waiting"
+    error = ErrorInfo(type="AgentGenerationError", message="no model")
+    index.apply(4, entry("a1", 4, 13.0, ev.RunFinished(state="error", error=error, steps=1)))
+    index.apply(5, entry("a1", 5, 14.0, called(9)))
+    assert (summary.state, summary.error, summary.ended_at, summary.step) == ("error", error, 13.0, 1)
+
+
+def test_children_hang_below_their_parent_in_the_order_of_their_start() -> None:
+    index = Index()
+    child, other = call_id("a1", 1, 0), call_id("a1", 1, 1)
+    grandchild = call_id(child, 1, 0)
+    index.apply(1, entry("a1", 1, 1.0, accepted("a1")))
+    index.apply(2, entry(other, 1, 2.0, accepted(other, parent="a1"), parent="a1"))
+    index.apply(3, entry(child, 1, 3.0, accepted(child, parent="a1"), parent="a1"))
+    index.apply(4, entry(grandchild, 1, 4.0, accepted(grandchild, parent=child), parent=child))
+    root, middle = index.get("a1", "a1"), index.get("a1", child)
+    assert root is not None
+    assert middle is not None
+    assert [one.id for one in index.children(root)] == [other, child]
+    assert [one.id for one in index.children(middle)] == [grandchild]
+    assert [one.id for one in index.roots()[0]] == ["a1"]
+
+
+def test_a_long_task_is_shortened() -> None:
+    index = Index()
+    index.apply(1, entry("a1", 1, 1.0, accepted("a1", task="x" * 1000)))
+    summary = index.get("a1", "a1")
+    assert summary is not None
+    assert len(summary.task) == TASK_CHARS
+
+
+def test_a_journal_whose_beginning_expired_is_taken_up_at_its_snapshot() -> None:
+    state: Run = fold(story("a1")[:4], "a1", "a1")
+    index = Index()
+    index.apply(70, entry("a1", 5, 14.0, answered(2, 5), snapshot=state))
+    summary = index.get("a1", "a1")
+    assert summary is not None
+    assert (summary.task, summary.session, summary.step) == ("Do it.", "s1", 2)
+    assert summary.usage == Usage(12, 2, 2)
+    tree = index.tree("a1")
+    assert tree is not None
+    assert tree.first == 0, "what lies before is not known"
+
+
+def test_the_oldest_trees_make_room() -> None:
+    index = Index(capacity=10)
+    for number in range(30):
+        name = f"r{number:02}"
+        index.apply(2 * number + 1, entry(name, 1, float(number), accepted(name)))
+        child = call_id(name, 1, 0)
+        index.apply(2 * number + 2, entry(child, 1, float(number), accepted(child, parent=name), parent=name))
+    assert len(index) == 10
+    assert [one.id for one in index.roots()[0]] == ["r29", "r28", "r27", "r26", "r25"]
+    assert index.get("r00", "r00") is None
+
+
+def test_an_unknown_page_is_refused() -> None:
+    with pytest.raises(KeyError):
+        Index().roots(before="nobody")
+
+
+# --- many runs, interleaved in any order
+
+
+@st.composite
+def interleavings(draw: st.DrawFn) -> list[ev.Entry]:
+    """Entries of up to six runs of distinct ages, each run's own in order."""
+    names = [f"r{number}" for number in range(draw(st.integers(1, 6)))]
+    journals = {}
+    for name in names:
+        length = draw(st.integers(1, 6))
+        offset = draw(st.floats(0, 100, allow_nan=False))
+        journals[name] = [msgspec.structs.replace(one, at=one.at + offset) for one in story(name)[:length]]
+    turns = draw(st.permutations([name for name in names for _ in journals[name]]))
+    iterators: dict[str, Iterator[ev.Entry]] = {name: iter(journal) for name, journal in journals.items()}
+    return [next(iterators[name]) for name in turns]
+
+
+def filled(entries: list[ev.Entry]) -> Index:
+    index = Index()
+    for seq, one in enumerate(entries, start=1):
+        index.apply(seq, one)
+    return index
+
+
+@given(interleavings(), st.data())
+def test_taking_entries_in_twice_changes_nothing(entries: list[ev.Entry], data: st.DataObject) -> None:
+    index = filled(entries)
+    before = msgspec.json.encode(index.trees())
+    start = data.draw(st.integers(0, len(entries) - 1))
+    for seq, one in list(enumerate(entries, start=1))[start:]:
+        index.apply(seq, one)
+    assert msgspec.json.encode(index.trees()) == before
+
+
+@given(interleavings(), st.data())
+def test_going_on_from_a_saved_copy_gives_the_same_list(entries: list[ev.Entry], data: st.DataObject) -> None:
+    cut = data.draw(st.integers(0, len(entries)))
+    copy = msgspec.json.encode(filled(entries[:cut]).trees())
+    index = Index(msgspec.json.decode(copy, type=list[Tree]))
+    for seq, one in list(enumerate(entries, start=1))[cut:]:
+        index.apply(seq, one)
+    assert msgspec.json.encode(index.trees()) == msgspec.json.encode(filled(entries).trees())
+
+
+@given(interleavings(), st.integers(1, 4), st.sampled_from([None, "running", "waiting", "success"]))
+def test_pages_together_are_the_whole_list(entries: list[ev.Entry], limit: int, state: str | None) -> None:
+    index = filled(entries)
+    whole, more = index.roots(state=state, limit=1000)
+    assert more is None
+    assert all(state in (None, one.state) for one in whole)
+    ages = [(one.started_at, one.id) for one in whole]
+    assert ages == sorted(ages, reverse=True)
+    paged, before = [], None
+    for _ in itertools.count():
+        page, before = index.roots(state=state, limit=limit, before=before)
+        paged += page
+        if before is None:
+            break
+        assert len(page) == limit
+    assert paged == whole

@@ -1,0 +1,246 @@
+"""The shipped prompts say what models rely on; a wrong prompt file is refused with file, key and variable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cadre.errors import PromptError
+from cadre.loop.reading import STOP_SEQUENCES
+from cadre.messages import AgentCard, ToolCard
+from cadre.prompting import Prompts, to_tool_calling_prompt
+
+SHIPPED = Path(__file__).parents[2] / "prompts" / "tool_calling.yaml"
+
+SEARCH = ToolCard(
+    name="search",
+    description="Finds paragraphs.\n\nReturns: the best first",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "Words."},
+            "limit": {"type": "integer", "default": 5},
+            "language": {"type": "string"},
+        },
+        "required": ["query"],
+    },
+    output_schema={"type": "array", "items": {"type": "string"}},
+)
+ANALYST = AgentCard(name="analyst", description="Calculates.")
+
+
+@pytest.fixture(scope="module")
+def prompts() -> Prompts:
+    return Prompts.load("tool_calling")
+
+
+@pytest.fixture
+def document() -> dict[str, Any]:
+    data: dict[str, Any] = yaml.safe_load(SHIPPED.read_text())
+    return data
+
+
+def load(tmp_path: Path, document: object) -> Prompts:
+    path = tmp_path / "mine.yaml"
+    path.write_text(document if isinstance(document, str) else yaml.safe_dump(document))
+    return Prompts.load(path)
+
+
+def test_a_tool_is_written_out_with_inputs_and_output() -> None:
+    assert to_tool_calling_prompt(SEARCH) == (
+        "search: Finds paragraphs.\n\n  Returns: the best first\n"
+        '  Takes inputs: {"query": {"type": "string", "description": "Words."},'
+        ' "limit": {"type": "integer", "default": 5}, "language": {"type": "string", "optional": true}}\n'
+        "  Returns an output of type: array, as this JSON schema says:"
+        ' {"type": "array", "items": {"type": "string"}}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        (None, "any"),
+        ({"type": "string"}, "string"),
+        ({"type": ["number", "null"]}, "number or null"),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "integer or null, as"),
+        ({"$ref": "#/$defs/A", "$defs": {"A": {"type": "object", "properties": {}}}}, "object, as"),
+    ],
+)
+def test_the_output_type_is_named(schema: dict[str, Any] | None, says: str) -> None:
+    card = ToolCard(name="t", description="d", input_schema={}, output_schema=schema)
+    last = to_tool_calling_prompt(card).splitlines()[-1]
+    assert last.startswith(f"  Returns an output of type: {says}")
+
+
+def test_the_system_prompt_shows_tools_members_and_instructions(prompts: Prompts) -> None:
+    text = prompts.system([SEARCH], [ANALYST], "You are the manager of it all.\n")
+    assert f"- {to_tool_calling_prompt(SEARCH)}\n" in text
+    assert f"- {to_tool_calling_prompt(ANALYST)}\n" in text
+    assert text.endswith("You are the manager of it all.")
+    assert "final_answer" in text
+
+
+def test_an_agent_without_a_team_reads_nothing_about_teams(prompts: Prompts) -> None:
+    alone = prompts.system([SEARCH], [], "")
+    assert "team" not in alone.replace("steam", "").lower()
+    assert alone == prompts.system([SEARCH], [], "   ")
+
+
+def test_a_task_is_shown_as_it_is_even_if_it_looks_like_a_template(prompts: Prompts) -> None:
+    task = "Explain {{ 7 * 7 }} & <b>{% for %}</b>"
+    for text in (
+        prompts.initial_plan(task, [], []),
+        prompts.managed_task("analyst", task),
+        prompts.final_post(task),
+    ):
+        assert task in text
+
+
+def test_plans_ask_for_the_known_headings(prompts: Prompts) -> None:
+    first = prompts.initial_plan("T", [SEARCH], [ANALYST])
+    for heading in (
+        "1. Facts survey",
+        "1.1. Facts given",
+        "1.2. Facts to look up",
+        "1.3. Facts to derive",
+        "2. Plan",
+    ):
+        assert heading in first
+    later = prompts.update_plan_post("T", [SEARCH], [ANALYST], 13)
+    for text in (first, later):
+        assert "<end_plan>" in text
+        assert to_tool_calling_prompt(SEARCH) in text
+        assert to_tool_calling_prompt(ANALYST) in text
+    assert "13 steps remain" in later
+    assert "1.4. Facts still to derive" in later
+
+
+def test_a_member_is_asked_for_three_parts(prompts: Prompts) -> None:
+    text = prompts.managed_task("analyst", "Add it up.")
+    assert "'analyst'" in text
+    for heading in (
+        "1. Task outcome (short version)",
+        "2. Task outcome (extremely detailed version)",
+        "3. Additional context (if relevant)",
+    ):
+        assert heading in text
+
+
+def test_a_report_holds_text_as_it_is_and_values_as_json(prompts: Prompts) -> None:
+    assert prompts.managed_report("analyst", "Ten: 10").endswith("\nTen: 10")
+    assert prompts.managed_report("analyst", {"ten": [10, None]}).endswith('{"ten": [10, null]}')
+
+
+def test_memory_texts(prompts: Prompts) -> None:
+    assert prompts.new_task("Count.") == "New task:\nCount."
+    assert prompts.error("no column 'x'").startswith("Error: no column 'x'\n")
+    assert prompts.plan("1. Look.", first=True) != prompts.plan("1. Look.", first=False)
+    assert "1. Look." in prompts.plan("1. Look.", first=False)
+
+
+def test_no_prompt_holds_what_stops_the_model(prompts: Prompts) -> None:
+    assert not [stop for stop in STOP_SEQUENCES if stop in prompts.system([SEARCH], [ANALYST], "x")]
+
+
+def test_a_file_may_leave_out_the_memory_texts(
+    tmp_path: Path, document: dict[str, Any], prompts: Prompts
+) -> None:
+    del document["memory"]
+    document["managed_agent"]["report"] = "{{ name }} says {{ final_answer }}"
+    mine = load(tmp_path, document)
+    assert mine.error("x") == prompts.error("x")
+    assert mine.managed_report("analyst", "ten") == "analyst says ten"
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "template", "complaint"),
+    [
+        ("planning", "initial_plan", "{{ taks }}", "planning.initial_plan uses the unknown variable 'taks'"),
+        (
+            "planning",
+            "initial_plan",
+            "{{ task }}",
+            "planning.initial_plan must show the variable 'managed_agents'",
+        ),
+        ("managed_agent", "task", "Do it, {{ name }}!", "managed_agent.task must show the variable 'task'"),
+        ("managed_agent", "report", "{{ final_answer", "managed_agent.report, line 1: "),
+        ("managed_agent", "report", "{{ final_answer.x }}", "managed_agent.report does not render: "),
+        (
+            "final_answer",
+            "pre_messages",
+            "{{ task }}",
+            "pre_messages uses the unknown variable 'task'; it may use: none",
+        ),
+        ("final_answer", "post_messages", "{{ task + 1 }}", "final_answer.post_messages does not render: "),
+        ("final_answer", "post_messages", "{% if 0 %}{{ task }}{% endif %}", "must show the variable 'task'"),
+        ("memory", "error", "{{ error | shout }}", "memory.error, line 1: No filter named 'shout'"),
+        (
+            "planning",
+            "update_plan_post_messages",
+            "{remaining_steps}",
+            "must show the variable 'managed_agents'",
+        ),
+        ("managed_agent", "task", 7, "managed_agent.task must be text, not int"),
+        ("managed_agent", "tsak", "x", "unknown key 'managed_agent.tsak'; the keys are system_prompt, "),
+    ],
+)
+def test_a_wrong_template_is_refused(
+    tmp_path: Path, document: dict[str, Any], section: str, key: str, template: object, complaint: str
+) -> None:
+    document[section][key] = template
+    with pytest.raises(PromptError) as caught:
+        load(tmp_path, document)
+    assert complaint in str(caught.value)
+    assert "mine.yaml: " in str(caught.value)
+
+
+def test_a_branch_that_only_some_agents_enter_is_checked_too(
+    tmp_path: Path, document: dict[str, Any]
+) -> None:
+    document["system_prompt"] = "{{ custom_instructions }}{% if not tools %}{{ toolz }}{% endif %}"
+    with pytest.raises(PromptError, match="unknown variable 'toolz'"):
+        load(tmp_path, document)
+    document["system_prompt"] = "{{ custom_instructions }}{% for t in tools %}{{ t.nmae }}{% endfor %}"
+    with pytest.raises(PromptError, match="no attribute 'nmae'"):
+        load(tmp_path, document)
+    document["system_prompt"] = "{{ custom_instructions }}{{ tools[0].name }}"
+    with pytest.raises(PromptError, match="system_prompt does not render"):
+        load(tmp_path, document)
+
+
+def test_a_template_does_not_reach_python(tmp_path: Path, document: dict[str, Any]) -> None:
+    document["managed_agent"]["report"] = "{{ final_answer.__class__.__mro__ }}"
+    with pytest.raises(
+        PromptError, match=r"managed_agent\.report does not render: access to attribute '__class__'"
+    ):
+        load(tmp_path, document)
+
+
+def test_a_missing_key_is_named(tmp_path: Path, document: dict[str, Any]) -> None:
+    del document["planning"]["initial_plan"]
+    with pytest.raises(PromptError, match=r"mine\.yaml: the key planning\.initial_plan is missing"):
+        load(tmp_path, document)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("a: [", "not YAML"),
+        ("- a", "must be a mapping"),
+        ("", "must be a mapping"),
+        ("planning: soon", "unknown key 'planning'"),
+    ],
+)
+def test_a_file_that_is_no_prompt_file(tmp_path: Path, text: str, complaint: str) -> None:
+    with pytest.raises(PromptError, match=complaint):
+        load(tmp_path, text)
+
+
+def test_what_cannot_be_found(tmp_path: Path) -> None:
+    with pytest.raises(PromptError, match=r"agent kind 'coder': choose one of .*tool_calling"):
+        Prompts.load("coder")
+    with pytest.raises(PromptError, match=r"none\.yaml: cannot be read: No such file"):
+        Prompts.load(str(tmp_path / "none.yaml"))

@@ -1,0 +1,104 @@
+"""Calling tools: in the loop or in a thread, with a context, whatever they raise."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from itertools import pairwise
+
+import pytest
+
+from cadre.tool import InvalidArguments, ToolContext, tool
+
+
+async def test_async_functions_run_in_the_loop_and_plain_ones_in_a_thread() -> None:
+    @tool
+    async def in_loop() -> int:
+        """Where."""
+        return threading.get_ident()
+
+    @tool
+    def in_thread() -> int:
+        """Where."""
+        return threading.get_ident()
+
+    assert await in_loop.call({}, ToolContext()) == threading.get_ident()
+    assert await in_thread.call({}, ToolContext()) != threading.get_ident()
+
+
+async def test_a_busy_plain_function_does_not_hold_up_the_loop() -> None:
+    release = threading.Event()
+
+    @tool
+    def spin() -> int:
+        """Spins until released, holding the interpreter as computing does."""
+        rounds = 0
+        while not release.is_set():
+            rounds += 1
+        return rounds
+
+    running = asyncio.create_task(spin.call({}, ToolContext()))
+    beats = [time.monotonic()]
+    for _ in range(10):
+        await asyncio.sleep(0.02)
+        beats.append(time.monotonic())
+    assert not running.done()
+    assert max(after - before for before, after in pairwise(beats)) < 1.0
+    release.set()
+    assert await running > 0
+
+
+async def test_the_context_is_injected_and_hidden() -> None:
+    @tool
+    async def charge(amount: int, ctx: ToolContext | None = None) -> str:
+        """Charges.
+
+        Args:
+            amount: Euros.
+            ctx: Not for the model.
+        """
+        assert ctx is not None
+        ctx.progress("calling the bank")
+        return f"{ctx.call_id} {ctx.run} {ctx.tree} {ctx.tool} {ctx.deliveries} {bool(ctx.cancelled)}"
+
+    assert list(charge.card.input_schema["properties"]) == ["amount"]
+    context = ToolContext(call_id="r_1_0", run="r", tree="r", tool="charge", deliveries=2)
+    assert await charge.call({"amount": 1}, context) == "r_1_0 r r charge 2 False"
+    with pytest.raises(InvalidArguments, match="no argument 'ctx'"):
+        await charge.call({"amount": 1, "ctx": {}}, context)
+
+
+async def test_cancellation_reaches_threads_and_tasks() -> None:
+    @tool
+    def blocks(ctx: ToolContext) -> bool:
+        """Waits."""
+        return ctx.cancelled.wait(10)
+
+    @tool
+    async def awaits(ctx: ToolContext) -> bool:
+        """Waits."""
+        await ctx.cancelled.wait_async()
+        return ctx.cancelled.is_set()
+
+    for each in (blocks, awaits):
+        context = ToolContext()
+        running = asyncio.create_task(each.call({}, context))
+        await asyncio.sleep(0)
+        context.cancelled.set()
+        assert await asyncio.wait_for(running, 5) is True
+
+
+@pytest.mark.parametrize("error", [ValueError("kaput"), StopIteration("end"), SystemExit(3)])
+async def test_whatever_a_function_raises_reaches_the_caller_as_an_exception(error: BaseException) -> None:
+    def fail() -> None:
+        """Fails."""
+        raise error
+
+    async def fail_in_loop() -> None:
+        """Fails."""
+        raise error
+
+    for each in (tool(fail), tool(fail_in_loop)):
+        with pytest.raises(Exception, match=r"kaput|StopIteration|sys\.exit\(3\)"):
+            await each.call({}, ToolContext())

@@ -1,0 +1,143 @@
+"""What no model could use is refused when the module is loaded, in one line that says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from cadre.errors import ToolDefinitionError
+from cadre.tool import tool
+
+
+class NotJson:
+    """No type that JSON knows."""
+
+
+def no_hint(a) -> str:  # type: ignore[no-untyped-def]
+    """Does."""
+    return ""
+
+
+def no_docstring(a: int) -> str:
+    return ""
+
+
+def only_args(a: int) -> str:
+    """
+    Args:
+        a: A number.
+    """
+    return ""
+
+
+def star_args(*numbers: int) -> str:
+    """Does."""
+    return ""
+
+
+def star_kwargs(**numbers: int) -> str:
+    """Does."""
+    return ""
+
+
+def positional_only(a: int, /) -> str:
+    """Does."""
+    return ""
+
+
+def documents_ghosts(a: int) -> str:
+    """Does.
+
+    Args:
+        a: There.
+        b: Not there.
+    """
+    return ""
+
+
+def odd_type(a: NotJson) -> str:
+    """Does."""
+    return ""
+
+
+def odd_union(a: list[int] | tuple[int, ...]) -> str:
+    """Does."""
+    return ""
+
+
+def unknown_type(a: Nowhere) -> str:  # type: ignore[name-defined]  # noqa: F821
+    """Does."""
+    return ""
+
+
+def wrong_default(a: int = None) -> str:  # type: ignore[assignment]  # noqa: RUF013
+    """Does."""
+    return ""
+
+
+def final_answer(answer: str) -> str:
+    """Ends."""
+    return answer
+
+
+def naïve(a: int) -> str:
+    """Does."""
+    return ""
+
+
+def generates() -> Iterator[int]:
+    """Does."""
+    yield 1
+
+
+class Holder:
+    def method(self, a: int) -> str:
+        """Does."""
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (no_hint, "parameter 'a' has no type hint: write one, like a: str"),
+        (no_docstring, "write a docstring"),
+        (only_args, "write a docstring"),
+        (star_args, "*numbers cannot be described to a model: name each parameter"),
+        (star_kwargs, "**numbers cannot be described to a model"),
+        (positional_only, "parameter 'a' is positional-only"),
+        (documents_ghosts, "the docstring describes b, which the function does not take"),
+        (odd_type, "parameter 'a' has a type that JSON cannot carry"),
+        (odd_union, "parameter 'a' has a type that JSON cannot carry"),
+        (unknown_type, "a type hint cannot be resolved: name 'Nowhere' is not defined"),
+        (
+            wrong_default,
+            "the default of 'a' does not fit its hint: Expected `int`, got `null`: write a: … | None",
+        ),
+        (final_answer, "'final_answer' is every agent's own way to end"),
+        (naïve, "name 'naïve': use 1 to 64"),
+        (generates, "a generator has no single result: return a list"),
+        (Holder.method, "parameter 'self' has no type hint"),
+        (Holder, "@tool decorates functions, not type"),
+    ],
+)
+def test_what_a_model_could_not_use_is_refused(function: Callable[..., Any], said: str) -> None:
+    with pytest.raises(ToolDefinitionError) as raised:
+        tool(function)
+    text = str(raised.value)
+    assert said in text
+    assert "\n" not in text
+    if function is not Holder:
+        assert text.startswith(f"{__file__}:")
+
+
+def test_wrong_options_are_refused() -> None:
+    with pytest.raises(ToolDefinitionError, match="@tool has no option aproval: it takes name, "):
+        tool(aproval=True)(no_docstring)  # type: ignore[call-overload]
+    with pytest.raises(ToolDefinitionError, match=r"Expected `str`, got `int` - at `\$.labels"):
+        tool(labels={"priority": 1})(no_docstring)  # type: ignore[dict-item]
+    with pytest.raises(ToolDefinitionError, match="timeout=0: give seconds above 0"):
+        tool(description="Does.", timeout=0)(no_docstring)
+    with pytest.raises(ToolDefinitionError, match="name 'a b'"):
+        tool(description="Does.", name="a b")(no_docstring)
