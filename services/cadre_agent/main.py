@@ -24,4 +24,4 @@ def command(file: Path, host: str | None, port: int | None, nats_url: str | None
         sys.exit(serve(file, read_settings(host=host, port=port, nats_url=nats_url)))
     except SetupError as error:
         click.echo(f"cadre: {error}", err=True)
-        sys.exit(1)
+        sys.exit(2)

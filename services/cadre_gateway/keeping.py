@@ -36,10 +36,18 @@ class Image(msgspec.Struct, kw_only=True):
 class Keeper:
     """Loads the index once, and saves it now and then."""
 
-    def __init__(self, images: NatsImages, topology: Topology, streams: list[str]) -> None:
+    def __init__(
+        self,
+        images: NatsImages,
+        topology: Topology,
+        streams: list[str],
+        *,
+        every_seconds: float = _EVERY_SECONDS,
+    ) -> None:
         self._images = images
         self._name = f"index-{topology.prefix}"
         self._streams = streams
+        self._every = every_seconds
         self._entries = 0
         self._saved_at = time.monotonic()
         self._took = 0.0
@@ -89,11 +97,11 @@ class Keeper:
         return self._entries > 0
 
     async def wait_until_due(self) -> None:
-        """Returns 30 s after the last save when something changed, at once after 1,000 entries, but never so
-        often that saving takes more than its share of the time."""
+        """Returns some time after the last save when something changed, at once after 1,000 entries, but never
+        so often that saving takes more than its share of the time."""
         await asyncio.sleep(max(_PAUSE, self._took * _SHARE))
         while self._entries < _EVERY_ENTRIES:
-            left = self._saved_at + _EVERY_SECONDS - time.monotonic()
+            left = self._saved_at + self._every - time.monotonic()
             if left <= 0 and self._entries:
                 return
             self._due.clear()

@@ -22,5 +22,6 @@ def command(host: str | None, port: int | None) -> None:
     try:
         settings = read_settings(host=host, port=port)
     except SettingError as error:
-        raise click.ClickException(str(error)) from error
+        click.echo(f"cadre: {error}", err=True)
+        sys.exit(2)
     sys.exit(run("gateway", settings, start))

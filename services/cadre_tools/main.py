@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from cadre import service
+from cadre.errors import SetupError
 from cadre.settings import read_settings
 from cadre_tools.host import ToolHost, gather_tools
 
@@ -16,8 +19,12 @@ from cadre_tools.host import ToolHost, gather_tools
 def command(modules: tuple[str, ...], concurrency: int | None, port: int | None) -> None:
     """Serve the tools of each MODULE: a file (tools.py), a module (package.tools), or one tool of it
     (tools.py:search). A second process with the same modules shares the load."""
-    settings = read_settings(concurrency=concurrency, port=port)
-    tools = gather_tools(modules)
+    try:
+        settings = read_settings(concurrency=concurrency, port=port)
+        tools = gather_tools(modules)
+    except SetupError as error:
+        click.echo(f"cadre: {error}", err=True)
+        sys.exit(2)
     click.echo(f"tools: {', '.join(tool.name for tool in tools)}")
 
     async def start(platform: service.Platform) -> ToolHost:
@@ -25,4 +32,4 @@ def command(modules: tuple[str, ...], concurrency: int | None, port: int | None)
         await host.start()
         return host
 
-    click.get_current_context().exit(service.run("tools", settings, start))
+    sys.exit(service.run("tools", settings, start))

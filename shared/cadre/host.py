@@ -96,10 +96,6 @@ class AgentHost:
         for queue in self._queues:
             await queue.start()
         await self._registry.announce([self._platform.presence(agent=card_of(self._spec))])
-        if missing := self._current_offer().missing:
-            log.warning(
-                "%s is told to use %s, which no live service offers yet", self._spec.name, ", ".join(missing)
-            )
 
     def unready(self) -> str | None:
         return None

@@ -95,7 +95,7 @@ def run(name: str, settings: Settings, start: Start) -> int:
             return runner.run(_serve(name, settings, start, listener))
     except SetupError as error:
         log.error("%s cannot start: %s", name, error)
-        return 1
+        return 2
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

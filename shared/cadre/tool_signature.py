@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import msgspec
-from griffe import Docstring, DocstringSection, DocstringSectionKind, Function
 
 from cadre.errors import ToolDefinitionError
 from cadre.tool_context import ToolContext
@@ -30,7 +29,10 @@ class Signature(NamedTuple):
 
 def read_signature(function: Callable[..., Any], where: str) -> Signature:
     """Raises ToolDefinitionError, beginning with `where`, for what a model could not use."""
-    text, documented = _read_docstring(function)
+    # Loaded by the first @tool: `import cadre` and the command line do without.
+    from cadre.tool_docstring import read_docstring
+
+    text, documented = read_docstring(function)
     hints = _read_hints(function, where)
     fields: list[tuple[str, Any, Any]] = []
     defaults: dict[str, Any] = {}
@@ -59,47 +61,6 @@ def read_signature(function: Callable[..., Any], where: str) -> Signature:
     for name, default in defaults.items():
         schema["properties"][name]["default"] = default
     return Signature(text, arguments, schema, _output_schema(hints.get("return")), context)
-
-
-# --- the docstring
-
-
-def _read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    # The line break keeps griffe, which cleans again, from taking a first section's indent away.
-    raw = "\n" + (inspect.getdoc(function) or "")
-    # griffe wants the function's own tree for annotations; those come from the hints here, so its
-    # warnings about their absence are of no use.
-    sections = Docstring(raw, parent=Function(function.__name__)).parse(_style(raw), warnings=False)
-    parts: list[str] = []
-    documented: dict[str, str] = {}
-    for section in sections:
-        if section.kind is DocstringSectionKind.parameters:
-            documented |= {p.name: " ".join(p.description.split()) for p in section.value}
-        else:
-            parts.append(_prose(section))
-    return "\n\n".join(part for part in parts if part), documented
-
-
-def _style(raw: str) -> Any:
-    if ":param" in raw or ":return" in raw:
-        return "sphinx"
-    return "numpy" if "\n---" in raw else "google"
-
-
-def _prose(section: DocstringSection) -> str:
-    """A section as the model should read it; what only programmers need is left out."""
-    match section.kind:
-        case DocstringSectionKind.text:
-            return str(section.value).strip()
-        case DocstringSectionKind.admonition:
-            return f"{section.title or section.value.kind}: {section.value.contents.strip()}"
-        case DocstringSectionKind.returns:
-            returned = " ".join(" ".join(item.description.split()) for item in section.value)
-            return f"Returns: {returned}" if returned else ""
-        case DocstringSectionKind.examples:
-            return "Examples:\n" + "\n".join(text for _, text in section.value)
-        case _:
-            return ""
 
 
 def _check_documented(documented: dict[str, str], parameters: Any, where: str) -> None:

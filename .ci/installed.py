@@ -1,0 +1,32 @@
+"""Imports everything that the installed wheel brings, reads its prompts and its team, and says where from."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import cadre
+from cadre.cli.team import read_team
+from cadre.prompting import Prompts
+
+HOME = Path(cadre.__file__).parent
+
+services = {entry.value.split(".")[0] for entry in entry_points(group="cadre.services")}
+modules = [
+    module.name
+    for package in ("cadre", *sorted(services))
+    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}.")
+    if not module.name.endswith("__main__")
+]
+for name in modules:
+    importlib.import_module(name)
+
+prompts = sorted((HOME / "prompts").glob("*.yaml"))
+for file in prompts:
+    Prompts.load(file.stem)
+teams = [read_team(file) for file in sorted((HOME / "teams").glob("*/team.yaml"))]
+assert services and prompts and teams, "the wheel lacks services, prompts or teams"
+print(f"{len(modules)} modules of {len(services)} services and the library, {len(prompts)} prompt files,")
+print(f"{len(teams)} teams: all from the wheel in {HOME.parent.name}")

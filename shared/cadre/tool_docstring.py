@@ -1,0 +1,48 @@
+"""What a docstring says to a model: the description, and a text per parameter."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from griffe import Docstring, DocstringSection, DocstringSectionKind, Function
+
+
+def read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """The description, and what is said of each parameter; google, numpy and sphinx styles."""
+    # The line break keeps griffe, which cleans again, from taking a first section's indent away.
+    raw = "\n" + (inspect.getdoc(function) or "")
+    # griffe wants the function's own tree for annotations; those come from the hints here, so its
+    # warnings about their absence are of no use.
+    sections = Docstring(raw, parent=Function(function.__name__)).parse(_style(raw), warnings=False)
+    parts: list[str] = []
+    documented: dict[str, str] = {}
+    for section in sections:
+        if section.kind is DocstringSectionKind.parameters:
+            documented |= {p.name: " ".join(p.description.split()) for p in section.value}
+        else:
+            parts.append(_prose(section))
+    return "\n\n".join(part for part in parts if part), documented
+
+
+def _style(raw: str) -> Any:
+    if ":param" in raw or ":return" in raw:
+        return "sphinx"
+    return "numpy" if "\n---" in raw else "google"
+
+
+def _prose(section: DocstringSection) -> str:
+    """A section as the model should read it; what only programmers need is left out."""
+    match section.kind:
+        case DocstringSectionKind.text:
+            return str(section.value).strip()
+        case DocstringSectionKind.admonition:
+            return f"{section.title or section.value.kind}: {section.value.contents.strip()}"
+        case DocstringSectionKind.returns:
+            returned = " ".join(" ".join(item.description.split()) for item in section.value)
+            return f"Returns: {returned}" if returned else ""
+        case DocstringSectionKind.examples:
+            return "Examples:\n" + "\n".join(text for _, text in section.value)
+        case _:
+            return ""

@@ -1,0 +1,151 @@
+"""How a team changes while it works: agents come and go, stop gracefully, are cancelled, fail to read."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from cadre.adapters import jetstream
+from cadre.service import open_platform
+from cadre.settings import Settings
+from harness.stack import Gateway, Stack, eventually
+
+TEAM = Path(__file__).parent / "team"
+
+
+def names_of_agents(gateway: Gateway) -> dict[str, int]:
+    agents = gateway.request("GET", "/v1/agents").json()["agents"]
+    return {agent["name"]: len(agent["replicas"]) for agent in agents}
+
+
+def test_a_replica_that_died_is_gone_within_15_seconds(stack: Stack, gateway: Gateway) -> None:
+    assert names_of_agents(gateway)["helper"] == 1
+    stack.services["helper"].kill()
+    died = time.monotonic()
+    eventually(lambda: "helper" not in names_of_agents(gateway), within=60, what="helper is gone")
+    assert time.monotonic() - died < 15
+    stack.services["helper"].start()
+
+
+def test_an_agent_that_stops_says_goodbye(stack: Stack, gateway: Gateway) -> None:
+    second = stack.agent(TEAM / "helper.yaml", name="helper-2")
+    eventually(lambda: names_of_agents(gateway)["helper"] == 2, within=30, what="two replicas of helper")
+    assert second.terminate() == 0
+    eventually(lambda: names_of_agents(gateway)["helper"] == 1, within=5, what="one replica of helper")
+
+
+def test_a_new_agent_is_offered_at_the_next_step_without_a_restart(
+    stack: Stack, gateway: Gateway, tmp_path: Path
+) -> None:
+    """The boss begins without its helper, is told so, and has it at its second step."""
+    stack.services["helper"].terminate()
+    eventually(lambda: "helper" not in names_of_agents(gateway), within=30, what="helper is gone")
+    run = gateway.submit("boss", f"delegate: use look {tmp_path / 'marks'} 3")
+    refused = gateway.wait_for(run, "call.refused")
+    assert "helper" in refused["event"]["error"]["message"]
+    stack.services["helper"].start()
+    result = gateway.finished(run)
+    assert result["state"] == "success", stack.logs()
+    offers = [data["event"] for name, data in gateway.events(run) if name == "offer.changed" and data["run"] == run]
+    assert offers[0]["missing"] == ["helper"]
+    assert offers[-1]["missing"] == []
+    assert "helper" in [member["name"] for member in offers[-1]["members"]]
+
+
+def test_sigterm_lets_a_tool_finish(stack: Stack, gateway: Gateway, tmp_path: Path) -> None:
+    file = tmp_path / "marks"
+    run = gateway.submit("worker", f"use effect {file} 1.5")
+    eventually(file.exists, within=30, what="the tool has begun")
+    began = time.monotonic()
+    assert stack.services["tools"].terminate() == 0
+    assert time.monotonic() - began < 15
+    result = gateway.finished(run)
+    assert result["output"] == "effect is done", stack.logs()
+    assert len(file.read_text().splitlines()) == 1
+    stack.services["tools"].start()
+
+
+def test_sigterm_hands_a_model_call_back(stack: Stack, gateway: Gateway) -> None:
+    """What does not finish within the grace period is taken over by another replica."""
+    stack.environment["CADRE_DRAIN_SECONDS"] = "1"
+    hasty = stack.agent(TEAM / "worker.yaml", name="worker-hasty")
+    stack.environment["CADRE_DRAIN_SECONDS"] = "5"
+    stack.services["worker"].terminate()
+    run = gateway.submit("worker", "think 3")
+    gateway.wait_for(run, "model.called")
+    began = time.monotonic()
+    hasty.terminate()
+    assert time.monotonic() - began < 10
+    stack.services["worker"].start()
+    result = gateway.finished(run)
+    assert (result["state"], result["output"]) == ("success", "thought"), stack.logs()
+
+
+def test_cancel_reaches_children_and_tools(stack: Stack, gateway: Gateway, tmp_path: Path) -> None:
+    file = tmp_path / "marks"
+    run = gateway.submit("boss", f"delegate: use look {file} 20")
+    eventually(file.exists, within=30, what="the tool has begun")
+    answer = gateway.request("POST", f"/v1/runs/{run}/cancel", json={"reason": "changed my mind"})
+    assert answer.status_code == 202
+    result = gateway.finished(run, within=15)
+    assert result["state"] == "cancelled"
+    assert result["error"]["message"] == "changed my mind"
+
+    def states() -> dict[str, str]:
+        return {child["agent"]: child["state"] for child in gateway.run(run)["children"]}
+
+    eventually(lambda: states()["worker"] == "cancelled", within=15, what="the worker ended too", state=states)
+
+
+def test_cancel_aborts_a_model_call(stack: Stack, gateway: Gateway) -> None:
+    run = gateway.submit("worker", "think 3")
+    gateway.wait_for(run, "model.called")
+    gateway.request("POST", f"/v1/runs/{run}/cancel", json={})
+    assert gateway.finished(run, within=15)["state"] == "cancelled"
+
+    def left() -> bool:
+        lines = httpx2.get(f"{stack.services['model'].url}/script/journal", timeout=10).json()
+        return any(line["outcome"] == "left" for line in lines)
+
+    eventually(left, within=15, what="the model call was aborted")
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"{not json", "not a message"),
+        (b'{"v": 2, "type": "task"}', "schema version 2 is newer"),
+        (b'{"v": 1, "type": "nonsense", "id": "x", "tree": "t", "run": "t", "at": 1}', "nonsense"),
+        (b'{"v": 1, "type": "task", "id": "x", "tree": "t", "run": "t", "at": "now"}', "at"),
+    ],
+)
+def test_an_unreadable_message_is_a_dead_letter(
+    stack: Stack, gateway: Gateway, data: bytes, why: str
+) -> None:
+    """The worker lives on; the reason is kept in the stream of dead letters."""
+
+    async def send_and_look() -> str:
+        platform = await open_platform("test", Settings(nats_url=stack.nats.url))
+        topology, nc = platform.topology, platform.nc
+        advisories = await nc.subscribe("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>")
+        await jetstream.append(nc, topology.inbox("worker", "test", "deadletter", "deadletter"), data)
+        await advisories.next_msg(timeout=30)
+        found = ""
+        for _ in range(100):
+            answer = await jetstream.api(nc, f"STREAM.INFO.{topology.dead_stream}")
+            held = await jetstream.get(nc, topology.dead_stream, answer["state"]["last_seq"])
+            found = held.data.decode() if held else ""
+            if why in found:
+                break
+            await asyncio.sleep(0.05)
+        await platform.registry.stop()
+        await nc.close()
+        return found
+
+    assert why in asyncio.run(send_and_look())
+    run = gateway.submit("worker", "limited 0.01")
+    assert gateway.finished(run)["state"] == "success", stack.logs()

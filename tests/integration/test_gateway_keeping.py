@@ -1,0 +1,86 @@
+"""The saved copy of the list of runs: when it is written, when it is trusted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from cadre.adapters.nats_connection import connect
+from cadre.adapters.nats_images import NatsImages
+from cadre.adapters.nats_streams import provision
+from cadre.adapters.nats_tail import identities
+from cadre.loop.events import Entry, RunAccepted
+from cadre.messages import Task
+from cadre.settings import Settings
+from cadre.specs import AgentSpec
+from cadre.subjects import Topology, task_id
+from cadre_gateway.keeping import Keeper
+from cadre_gateway.projection import Index
+
+
+class Store(NamedTuple):
+    images: NatsImages
+    topology: Topology
+    streams: list[str]
+
+    def keeper(self, every_seconds: float = 3600.0) -> Keeper:
+        return Keeper(self.images, self.topology, self.streams, every_seconds=every_seconds)
+
+
+@pytest.fixture
+async def store(settings: Settings) -> AsyncIterator[Store]:
+    nc = await connect(settings, "test")
+    topology = await provision(nc, settings)
+    yield Store(NatsImages(nc, topology), topology, await identities(nc, topology))
+    await nc.close()
+
+
+def filled(runs: int) -> Index:
+    index = Index()
+    for number in range(runs):
+        run = f"r{number}"
+        task = Task(id=task_id(run), tree=run, run=run, at=1.0, agent="boss", task="Do it.")
+        accepted = RunAccepted(task=task, spec=AgentSpec(name="boss", description="Leads."))
+        entry = Entry(tree=run, run=run, agent="boss", n=1, cause="c", at=float(number), events=[accepted])
+        index.apply(number + 1, entry)
+    return index
+
+
+async def test_what_was_saved_is_loaded(store: Store) -> None:
+    index = filled(3000)
+    await store.keeper().save(index, [2000, 1000])
+    loaded, positions = await store.keeper().load()
+    assert positions == [2000, 1000]
+    assert msgspec.json.encode(loaded.trees()) == msgspec.json.encode(index.trees())
+
+
+async def test_a_copy_that_is_absent_or_of_other_streams_is_not_used(store: Store) -> None:
+    assert [len((await store.keeper().load())[0]), (await store.keeper().load())[1]] == [0, [0, 0]]
+    await store.keeper().save(filled(1), [1, 0])
+    recreated = store._replace(streams=[*store.streams[:1], "2001-01-01T00:00:00Z"])
+    index, positions = await recreated.keeper().load()
+    assert (len(index), positions) == (0, [0, 0])
+
+
+async def test_one_entry_is_due_after_a_while_and_a_thousand_are_at_once(store: Store) -> None:
+    soon = store.keeper(every_seconds=0.1)
+    waiting = asyncio.create_task(soon.wait_until_due())
+    done, _ = await asyncio.wait({waiting}, timeout=2)
+    assert not done, "nothing has changed"
+    soon.note()
+    await asyncio.wait_for(waiting, 5)
+    await soon.save(filled(1), [1, 0])
+    assert not soon.changed
+
+    late = store.keeper()
+    waiting = asyncio.create_task(late.wait_until_due())
+    for _ in range(999):
+        late.note()
+    done, _ = await asyncio.wait({waiting}, timeout=2)
+    assert not done, "too few, too early"
+    late.note()
+    await asyncio.wait_for(waiting, 5)

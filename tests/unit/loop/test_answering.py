@@ -1,0 +1,243 @@
+"""What follows from an answer: each call has its own fate, in the model's order."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from cadre.loop import events as ev
+from cadre.loop.offer import Offer
+from cadre.loop.run import ActionStep, Phase
+from cadre.messages import AgentCard, ErrorInfo, ToolCard
+from cadre.specs import Limits
+from unit.loop.build import ADD, ANSWER, KID, OFFER, Course, call, kinds, only, report, result, spec
+
+
+def refusal(*calls: ev.RequestedCall, course: Course | None = None) -> ErrorInfo:
+    """Why the only call of an answer is refused."""
+    course = course or Course().begin()
+    refused = only(course.say(*calls), ev.CallRefused)
+    assert isinstance(refused.error, ErrorInfo)
+    return refused.error
+
+
+def last_step(course: Course) -> ActionStep:
+    step = course.run.memory[-1]
+    assert isinstance(step, ActionStep)
+    return step
+
+
+def test_tool_member_and_refused_call_of_one_answer() -> None:
+    course = Course().begin()
+    events = course.say(
+        call("add", a=1, b=2), call("kid", task="Go.", additional_args={"x": 1}), call("nope"), content="I try"
+    )
+    assert kinds(events) == ["ModelAnswered", "ToolCalled", "DelegateStarted", "CallRefused"]
+    assert only(events, ev.ToolCalled) == ev.ToolCalled(call="r1_1_0", tool="add", arguments={"a": 1, "b": 2})
+    assert only(events, ev.DelegateStarted) == ev.DelegateStarted(
+        call="r1_1_1", member="kid", task="Go.", additional_args={"x": 1}
+    )
+    assert only(events, ev.CallRefused).call == "r1_1_2"
+    assert course.run.phase is Phase.ACTING
+    assert [open.id for open in course.run.open_calls()] == ["r1_1_0", "r1_1_1"]
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_observations_stand_in_the_models_order_whoever_answers_first(order: tuple[int, ...]) -> None:
+    course = Course().begin()
+    course.say(call("add", a=1, b=1), call("kid", task="x"), call("nope"), call("add", a=2, b=2))
+    arrivals = [result("r1_1_0", 2), report("r1_1_1", "done"), result("r1_1_3", 4)]
+    for count, index in enumerate(order):
+        events = course.arrive(arrivals[index])
+        assert ("StepFinished" in kinds(events)) == (count == 2), "the step ends with its last open call"
+    step = last_step(course)
+    assert [seen.id for seen in step.calls] == ["r1_1_0", "r1_1_1", "r1_1_2", "r1_1_3"]
+    assert [seen.observation for seen in step.calls] == ["2", "done", None, "4"]
+    assert step.error is None
+    assert course.run.phase is Phase.THINKING
+    assert course.run.step == 2
+
+
+def test_a_failed_call_leaves_its_siblings_alone() -> None:
+    course = Course().begin()
+    course.say(call("add", a=1, b=1), call("add", a=2, b=2))
+    course.arrive(result("r1_1_1", error=ErrorInfo("AgentToolExecutionError", "kaput")))
+    course.arrive(result("r1_1_0", {"sum": 2}))
+    good, bad = last_step(course).calls
+    assert (good.observation, good.error) == ('{"sum":2}', None)
+    assert bad.error == ErrorInfo("AgentToolExecutionError", "kaput")
+
+
+def test_a_step_of_refused_calls_only_ends_at_once() -> None:
+    course = Course().begin()
+    assert kinds(course.say(call("nope"), call("add", a="1"))) == [
+        "ModelAnswered",
+        "CallRefused",
+        "CallRefused",
+        "StepFinished",
+        "ModelCalled",
+    ]
+
+
+def test_arguments_that_are_no_json_are_a_parsing_error_of_that_call() -> None:
+    error = refusal(ev.RequestedCall("add", '{"a": 1,'))
+    assert error.type == "AgentParsingError"
+    assert "'add'" in error.message
+    error = refusal(ev.RequestedCall("add", "[1]"))
+    assert error.type == "AgentParsingError"
+    assert "an array" in error.message
+
+
+@pytest.mark.parametrize("text", ["", "null"])
+def test_no_arguments_are_an_empty_object(text: str) -> None:
+    assert '"a" is a required property' in refusal(ev.RequestedCall("add", text)).message
+
+
+@pytest.mark.parametrize("arguments", ['{"a":' * 5000 + "1" + "}" * 5000, '{"a": "\\ud83d"}', '{"a": 1e999}'])
+def test_json_that_python_cannot_hold_is_refused_too(arguments: str) -> None:
+    assert refusal(ev.RequestedCall("add", arguments)).type == "AgentParsingError"
+
+
+def test_an_unknown_tool_is_told_which_there_are() -> None:
+    error = refusal(call("subtract"))
+    assert error.type == "AgentToolCallError"
+    assert "'subtract'" in error.message
+    assert "add, look, kid, final_answer" in error.message
+    assert "not running" not in error.message
+
+
+def test_a_tool_that_the_spec_names_but_nobody_offers_is_said_to_be_down() -> None:
+    course = Course(offer=Offer(tools={"add": ADD}, missing=["look"])).begin()
+    assert "'look' is not running" in refusal(call("look", at="x"), course=course).message
+
+
+@pytest.mark.parametrize(
+    ("requested", "told"),
+    [
+        (call("add", a="1", b=2), ["argument a", "integer"]),
+        (call("add", a=1), ['"b"', "required"]),
+        (call("add", a=1, b=2, c=3), ["'c'"]),
+        (call("add", a=None, c=3), ["argument a", '"b"', "'c'"]),
+        (call("kid", additional_args={}), ['"task"', "required"]),
+        (call("kid", task="x", additional_args=[1]), ["argument additional_args"]),
+        (call("final_answer"), ['"answer"', "required"]),
+        (call("final_answer", answer=1, extra=2), ["'extra'"]),
+    ],
+)
+def test_wrong_arguments_are_named(requested: ev.RequestedCall, told: list[str]) -> None:
+    error = refusal(requested)
+    assert error.type == "AgentToolCallError"
+    assert f"{requested.name!r}" in error.message
+    assert [word for word in told if word not in error.message] == []
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [{"type": "nonsense"}, {"$ref": "http://127.0.0.1:9/schema.json"}, {"$ref": "file:///etc/hostname"}],
+)
+def test_a_tool_with_an_unusable_schema_is_refused_and_nothing_is_fetched(schema: dict[str, Any]) -> None:
+    card = ToolCard(name="odd", description="Odd.", input_schema=schema)
+    error = refusal(call("odd", a=1), course=Course(offer=Offer(tools={"odd": card})).begin())
+    assert error.type == "AgentToolCallError"
+    assert "input schema" in error.message
+
+
+def test_an_argument_that_names_a_variable_of_the_run_gets_its_value() -> None:
+    course = Course().begin(additional_args={"seven": 7, "brief": "All of it."})
+    events = course.say(call("add", a="seven", b=1), call("kid", task="brief"), call("add", a="eight", b=1))
+    assert only(events, ev.ToolCalled).arguments == {"a": 7, "b": 1}
+    assert only(events, ev.DelegateStarted).task == "All of it."
+    assert "eight" in only(events, ev.CallRefused).error.message
+
+
+def test_a_final_answer_that_names_a_variable_is_its_value() -> None:
+    course = Course().begin(additional_args={"rows": [1, 2]})
+    assert only(course.say(call("final_answer", answer="rows")), ev.RunFinished).output == [1, 2]
+
+
+@pytest.mark.parametrize("answer", ["42", 42, None, ["a"], {"k": 1.5}, ""])
+def test_a_final_answer_alone_ends_the_run(answer: Any) -> None:
+    course = Course().begin()
+    events = course.say(call("final_answer", answer=answer))
+    assert kinds(events) == ["ModelAnswered", "StepFinished", "RunFinished"]
+    finished = only(events, ev.RunFinished)
+    assert (finished.state, finished.output, finished.error, finished.steps) == ("success", answer, None, 1)
+    assert course.run.phase is Phase.DONE
+
+
+def test_a_wrong_final_answer_is_an_observation_and_the_run_goes_on() -> None:
+    course = Course().begin()
+    events = course.say(ev.RequestedCall("final_answer", "{"))
+    assert only(events, ev.CallRefused).error.type == "AgentParsingError"
+    assert course.run.phase is Phase.THINKING
+    assert course.run.step == 2
+
+
+def test_a_final_answer_beside_other_calls_is_refused_while_they_are_made() -> None:
+    course = Course().begin()
+    events = course.say(call("add", a=1, b=1), ANSWER)
+    assert kinds(events) == ["ModelAnswered", "ToolCalled", "CallRefused"]
+    assert "only call" in only(events, ev.CallRefused).error.message
+    course.arrive(result("r1_1_0", 2))
+    assert course.run.phase is Phase.THINKING
+
+
+def test_delegation_stops_at_the_depth_limit() -> None:
+    deep = spec(limits=Limits(depth=2))
+    allowed = Course(deep, run="r1_1_0").begin(path=["chief"])
+    assert "DelegateStarted" in kinds(allowed.say(call("kid", task="x")))
+    refused = Course(deep, run="r1_1_0_1_0").begin(path=["chief", "vice"])
+    message = refusal(call("kid", task="x"), course=refused).message
+    assert "2 levels deep" in message
+    assert "chief > vice > boss" in message
+
+
+def test_an_agent_is_not_asked_below_itself_unless_cycles_are_allowed() -> None:
+    offer = Offer(members={"chief": AgentCard(name="chief", description="Leads.")})
+    ask = call("chief", task="x")
+    strict = Course(spec(team=["chief"]), offer=offer, run="r1_1_0").begin(path=["chief"])
+    assert "chief > boss" in refusal(ask, course=strict).message
+    loose = Course(spec(team=["chief"], limits=Limits(cycles=1)), offer=offer, run="r1_1_0")
+    assert "DelegateStarted" in kinds(loose.begin(path=["chief"]).say(ask))
+
+
+def test_a_members_failure_is_an_error_that_names_it_and_its_reason() -> None:
+    course = Course().begin()
+    course.say(call("kid", task="x"), call("kid", task="y"), call("kid", task="z"))
+    course.arrive(report("r1_1_0", state="error", error=ErrorInfo("AgentGenerationError", "no key")))
+    course.arrive(report("r1_1_1", state="cancelled"))
+    course.arrive(report("r1_1_2", "half of it", state="max_steps_error", error=ErrorInfo("X", "limit")))
+    failed, cancelled, partial = last_step(course).calls
+    assert failed.error is not None
+    assert failed.error.type == "AgentToolExecutionError"
+    assert "'kid'" in failed.error.message
+    assert "no key" in failed.error.message
+    assert cancelled.error is not None
+    assert "cancelled" in cancelled.error.message
+    assert (partial.observation, partial.error) == ("half of it", None)
+
+
+def test_long_observations_are_cut_in_the_middle() -> None:
+    course = Course(spec(limits=Limits(observation_chars=100))).begin()
+    course.say(call("add", a=1, b=1), call("add", a=1, b=2), call("add", a=1, b=3), call("nope" * 100))
+    course.arrive(result("r1_1_0", "a" * 5000 + "z" * 5000))
+    course.arrive(result("r1_1_1", error=ErrorInfo("AgentToolExecutionError", "e" * 10_000)))
+    course.arrive(result("r1_1_2", "x" * 100))
+    long, failed, fits, refused = last_step(course).calls
+    assert long.observation is not None
+    assert long.observation.startswith("a" * 50)
+    assert long.observation.endswith("z" * 50)
+    assert "9900 of 10000" in long.observation
+    assert failed.error is not None
+    assert len(failed.error.message) < 200
+    assert fits.observation == "x" * 100
+    assert refused.error is not None
+    assert len(refused.error.message) < 200
+
+
+def test_calls_of_one_name_get_ids_of_their_own() -> None:
+    course = Course(offer=Offer(tools=OFFER.tools, members={"kid": KID})).begin()
+    course.say(*[call("add", a=1, b=1)] * 12)
+    assert len({open.id for open in course.run.open_calls()}) == 12

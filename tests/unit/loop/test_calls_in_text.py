@@ -1,0 +1,94 @@
+"""Calls that a model writes into its text instead of making them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from cadre.loop import events as ev
+from cadre.loop.reading import STOP_SEQUENCES, ReadingError, cut_at_stop, read_calls
+from cadre.loop.run import ActionStep
+from unit.loop.build import Course, call, kinds, only
+
+ADD = ev.RequestedCall("add", {"a": 1, "b": 2})
+LOOK = ev.RequestedCall("look", {"at": "}{"})
+A = '{"name": "add", "arguments": {"a": 1, "b": 2}}'
+L = '{"name": "look", "arguments": {"at": "}{"}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        (A, [ADD]),
+        (f"I think so.\n```json\n{A}\n```\nWhat next?", [ADD]),
+        (f"[{A}, {L}]", [ADD, LOOK]),
+        (f"First {A} and then\n{L}.", [ADD, LOOK]),
+        (f"{A}{L}", [ADD, LOOK]),
+        ('{"id": "1", "type": "function", "function": ' + A + "}", [ADD]),
+        ('{"name": "add", "arguments": "{\\"a\\": 1, \\"b\\": 2}"}', [ADD]),
+        ('{"tool": "add", "args": {"a": 1, "b": 2}}', [ADD]),
+        ('{"name": "add"}', [ev.RequestedCall("add", {})]),
+    ],
+)
+def test_calls_are_found_in_the_models_order(text: str, calls: list[ev.RequestedCall]) -> None:
+    assert read_calls(text, []) == calls
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "no tool call"),
+        ("The answer is 3.", "no tool call"),
+        ("}{", "no tool call"),
+        ('{"name": "add", "arguments": {"a": 1}', "not valid JSON"),
+        (f"{A} {{oops}}", "not valid JSON"),
+        ('{"arguments": {}}', '"name"'),
+        ('{"name": "add", "arguments": [1]}', '"arguments"'),
+        ('{"name": 3, "arguments": {}}', '"name"'),
+        ('{"name": "add", "arguments": "{"}', "'add'"),
+        (A + '{"name": "look", "arguments": {"at": "\\ud83d"}}', "not valid JSON"),
+        (A + '{"name": "look", "arguments": {"at": NaN}}', "not valid JSON"),
+        (A + '{"a":' * 3000 + "1" + "}" * 3000, "not valid JSON"),
+    ],
+)
+def test_what_cannot_be_read_is_explained(text: str, told: str) -> None:
+    with pytest.raises(ReadingError) as caught:
+        read_calls(text, [])
+    assert caught.value.info.type == "AgentParsingError"
+    assert told in caught.value.info.message
+    msgspec.json.encode(caught.value.info)
+
+
+def test_native_calls_win_over_what_the_text_says() -> None:
+    native = call("add", a=5, b=5)
+    assert read_calls(A, [native]) == [native]
+
+
+def test_no_call_at_all_is_the_steps_error_and_the_next_step_begins() -> None:
+    course = Course().begin()
+    events = course.say(content="The answer is 3.")
+    assert kinds(events) == ["ModelAnswered", "StepFinished", "ModelCalled"]
+    assert only(events, ev.StepFinished).error.type == "AgentParsingError"
+    assert only(events, ev.ModelCalled).step == 2
+    step = course.run.memory[-1]
+    assert isinstance(step, ActionStep)
+    assert (step.number, step.content, step.native) == (1, "The answer is 3.", False)
+
+
+def test_calls_in_text_are_made_like_native_ones() -> None:
+    course = Course().begin()
+    events = course.say(content=f"{A} {L}")
+    assert [event.call for event in events if isinstance(event, ev.ToolCalled)] == ["r1_1_0", "r1_1_1"]
+    assert course.run.current is not None
+    assert not course.run.current.native
+
+
+def test_a_final_answer_in_text_ends_the_run() -> None:
+    course = Course().begin()
+    events = course.say(content='{"name": "final_answer", "arguments": {"answer": 3}}')
+    assert only(events, ev.RunFinished).output == 3
+
+
+def test_an_answer_is_cut_where_the_model_invents_observations() -> None:
+    assert cut_at_stop("Go.\nObservation: 3\nCalling tools: x", STOP_SEQUENCES) == "Go."
+    assert cut_at_stop("Nothing to cut", STOP_SEQUENCES) == "Nothing to cut"

@@ -1,0 +1,129 @@
+"""Records that come too late or twice, and ends from outside: cancel and poison, in every phase."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from cadre.loop import events as ev
+from cadre.loop.arrivals import Poisoned
+from cadre.loop.run import Phase
+from cadre.messages import ErrorInfo, Record
+from unit.loop.build import ANSWER, Course, call, cancel, kinds, only, report, result, task, timer
+
+
+def thinking() -> Course:
+    return Course().begin()
+
+
+def waiting() -> Course:
+    course = Course().begin()
+    course.fail(retry_after=9.0)
+    return course
+
+
+def acting() -> Course:
+    course = Course().begin()
+    course.say(call("add", a=1, b=1), call("kid", task="x"))
+    return course
+
+
+def done() -> Course:
+    course = Course().begin()
+    course.say(ANSWER)
+    return course
+
+
+UNDER_WAY = [thinking, waiting, acting]
+PHASES = [Course, *UNDER_WAY, done]
+
+
+@pytest.mark.parametrize("make", PHASES)
+@pytest.mark.parametrize("late", [result("r1_9_0", 1), report("r1_9_1", "x"), timer("model-act-9-1")])
+def test_records_that_nobody_awaits_are_accounted_for_and_change_nothing(
+    make: Callable[[], Course], late: Record
+) -> None:
+    course = make()
+    before = (course.run.phase, course.run.memory, course.run.current, course.run.usage, course.owed())
+    (ignored,) = course.arrive(late)
+    assert isinstance(ignored, ev.RecordIgnored)
+    assert ignored.kind == type(late).__name__
+    after = (course.run.phase, course.run.memory, course.run.current, course.run.usage, course.owed())
+    assert after == before
+    assert late.id in course.run.seen
+
+
+def test_the_first_result_of_a_call_wins() -> None:
+    course = acting()
+    course.arrive(result("r1_1_0", "first"))
+    assert kinds(course.arrive(result("r1_1_0", "second"), cause="again")) == ["RecordIgnored"]
+    assert course.run.current is not None
+    assert course.run.current.calls[0].observation == "first"
+
+
+def test_a_late_result_of_an_earlier_step_does_not_close_a_call_of_this_one() -> None:
+    course = acting()
+    course.arrive(result("r1_1_0", 2))
+    course.arrive(report("r1_1_1", "x"))
+    course.say(call("add", a=2, b=2))
+    assert kinds(course.arrive(result("r1_1_0", "late"), cause="again")) == ["RecordIgnored"]
+    assert [open.id for open in course.run.open_calls()] == ["r1_2_0"]
+
+
+@pytest.mark.parametrize("make", UNDER_WAY)
+def test_a_second_task_is_ignored(make: Callable[[], Course]) -> None:
+    assert kinds(make().arrive(task("Other."), cause="again")) == ["RecordIgnored"]
+
+
+@pytest.mark.parametrize("make", UNDER_WAY)
+def test_cancel_ends_a_run_in_whatever_phase(make: Callable[[], Course]) -> None:
+    course = make()
+    events = course.arrive(cancel(reason="too slow"))
+    assert kinds(events) == ["CancelRequested", "RunFinished"]
+    finished = only(events, ev.RunFinished)
+    assert (finished.state, finished.error) == ("cancelled", ErrorInfo("Cancelled", "too slow"))
+    assert course.run.phase is Phase.DONE
+    assert course.run.model is None
+    assert course.run.deferral is None
+    assert kinds(course.arrive(cancel("c2"))) == ["RecordIgnored"]
+
+
+def test_a_cancel_that_overtakes_its_task_ends_the_run_before_any_model_is_asked() -> None:
+    course = Course()
+    assert kinds(course.arrive(cancel(reason="never mind"))) == ["CancelRequested"]
+    assert course.run.phase is Phase.NEW
+    assert course.owed() == []
+    events = course.arrive(task())
+    assert kinds(events) == ["RunAccepted", "RunFinished"]
+    assert only(events, ev.RunFinished).error.message == "never mind"
+
+
+def test_a_cancel_without_a_reason_still_says_something() -> None:
+    course = Course()
+    course.arrive(cancel(reason=""))
+    assert only(course.arrive(task()), ev.RunFinished).error.message
+    assert only(thinking().arrive(cancel(reason="")), ev.RunFinished).error.message
+
+
+@pytest.mark.parametrize("make", UNDER_WAY)
+def test_a_record_that_kills_its_workers_ends_the_run(make: Callable[[], Course]) -> None:
+    course = make()
+    finished = only(course.arrive(Poisoned(id="bad", deliveries=6)), ev.RunFinished)
+    assert (finished.state, finished.error.type) == ("error", "Poisoned")
+    assert "bad" in finished.error.message
+    assert "6" in finished.error.message
+
+
+def test_a_poisoned_task_is_accepted_so_that_somebody_can_be_told() -> None:
+    course = Course(run="r1_1_0")
+    what = Poisoned(id="r1_1_0:task", deliveries=6, task=task(run="r1_1_0", parent="r1"))
+    assert kinds(course.arrive(what)) == ["RunAccepted", "RunFinished"]
+    assert course.run.parent == "r1"
+    assert len(course.owed()) == 1
+
+
+def test_a_poisoned_record_of_a_run_that_never_began_is_only_accounted_for() -> None:
+    course = Course()
+    assert kinds(course.arrive(Poisoned(id="bad", deliveries=6))) == ["RecordIgnored"]
+    assert "bad" in course.run.seen

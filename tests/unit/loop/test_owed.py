@@ -1,0 +1,132 @@
+"""What a run owes in each phase: the same however often it is asked, with ids derived from the run."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cadre.loop.owed import CallModel, Send, SetTimer
+from cadre.messages import Cancel, ErrorInfo, ReplyTo, Report, Task, TimerFired, ToolCall, Usage
+from unit.loop.build import ANSWER, Course, call, cancel, report, result, task
+
+
+def test_nothing_before_the_task() -> None:
+    assert Course().owed() == []
+
+
+def test_thinking_owes_the_model_call_since_the_entry_that_began_it() -> None:
+    course = Course().begin()
+    assert course.owed() == [CallModel("act", 1, 1, "r1:task")]
+    assert course.owed(since=1) == course.owed()
+    course.arrive(result("r1_9_9", "late"))
+    assert course.owed(since=2) == []
+    assert course.owed() == [CallModel("act", 1, 1, "r1:task")]
+
+
+def test_waiting_owes_its_timer() -> None:
+    course = Course().begin()
+    course.fail(retry_after=9.0)
+    expected = TimerFired(id="r1:model-act-1-1", tree="r1", run="r1", at=109.0, name="model-act-1-1")
+    assert course.owed(since=2) == course.owed() == [SetTimer(expected, 109.0)]
+    assert course.owed(since=3) == []
+
+
+def test_acting_owes_each_open_call_and_no_answered_one() -> None:
+    course = Course().begin("Do.", trace="00-aa-bb-01", path=["top"])
+    course.say(call("add", a=1, b=2), call("kid", task="x", additional_args={"k": 1}), call("nope"))
+    tool = ToolCall(
+        id="r1_1_0",
+        tree="r1",
+        run="r1",
+        at=100.0,
+        agent="boss",
+        tool="add",
+        arguments={"a": 1, "b": 2},
+        trace="00-aa-bb-01",
+    )
+    child = Task(
+        id="r1_1_1:task",
+        tree="r1",
+        run="r1_1_1",
+        at=100.0,
+        agent="kid",
+        task="x",
+        additional_args={"k": 1},
+        reply_to=ReplyTo(agent="boss", run="r1"),
+        path=["top", "boss"],
+        trace="00-aa-bb-01",
+    )
+    assert course.owed(since=2) == course.owed() == [Send(tool), Send(child)]
+    assert course.owed(since=3) == []
+    course.at = 500.0
+    course.arrive(result("r1_1_0", 3))
+    assert course.owed() == [Send(child)], "asked later, it is the same message still"
+    assert course.owed(since=3) == []
+
+
+def test_a_finished_root_owes_nothing() -> None:
+    course = Course().begin()
+    course.say(ANSWER)
+    assert course.owed() == []
+
+
+def test_a_finished_child_owes_its_report() -> None:
+    course = Course(run="r1_1_0")
+    course.arrive(task(run="r1_1_0", parent="r1"))
+    course.say(ANSWER, usage=Usage(5, 6))
+    expected = Report(
+        id="r1_1_0:report",
+        tree="r1",
+        run="r1",
+        at=100.0,
+        child="r1_1_0",
+        agent="boss",
+        state="success",
+        output="42",
+        usage=Usage(5, 6, 1),
+        steps=1,
+    )
+    assert course.owed(since=2) == course.owed() == [Send(expected, to="chief")]
+    course.arrive(cancel())
+    assert course.owed(since=3) == []
+    assert course.owed() == [Send(expected, to="chief")]
+
+
+def test_the_report_tells_how_the_run_ended() -> None:
+    course = Course(run="r1_1_0")
+    course.arrive(task(run="r1_1_0", parent="r1", max_steps=1))
+    course.say(content="no call")
+    course.say(content="half")
+    (sent,) = course.owed()
+    assert isinstance(sent, Send)
+    assert isinstance(sent.message, Report)
+    assert (sent.message.state, sent.message.output) == ("max_steps_error", "half")
+    assert sent.message.error is not None
+    failed = Course(run="r1_1_0")
+    failed.arrive(task(run="r1_1_0", parent="r1"))
+    failed.fail("bad key", final=True)
+    (sent,) = failed.owed()
+    assert isinstance(sent, Send)
+    assert isinstance(sent.message, Report)
+    assert (sent.message.state, sent.message.output) == ("error", None)
+    assert sent.message.error == ErrorInfo("AgentGenerationError", "bad key")
+
+
+def test_open_children_are_cancelled_when_their_run_ends() -> None:
+    course = Course().begin()
+    course.say(call("kid", task="x"), call("add", a=1, b=1), call("kid", task="y"))
+    course.arrive(report("r1_1_0", "done"))
+    course.arrive(cancel(reason="too slow"))
+    (sent,) = course.owed(since=4)
+    assert isinstance(sent, Send)
+    assert isinstance(sent.message, Cancel)
+    assert (sent.to, sent.message.id, sent.message.run) == ("kid", "r1_1_2:cancel", "r1_1_2")
+    assert sent.message.sender == "boss"
+    assert "too slow" in sent.message.reason
+
+
+def test_what_is_owed_can_be_asked_of_a_state_read_back() -> None:
+    course = Course().begin()
+    course.say(call("kid", task="x"), call("add", a=1, b=1))
+    copy = Course()
+    copy.run = msgspec.json.decode(msgspec.json.encode(course.run), type=type(course.run))
+    assert copy.owed() == course.owed()

@@ -1,0 +1,253 @@
+"""What the model reads: the messages of each kind of step, in structure; their wording is the prompts'."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from cadre.loop import events as ev
+from cadre.loop import view
+from cadre.loop.run import Purpose, Step
+from cadre.loop.view import END_PLAN, LONGEST_CALL_ID, ModelRequest, Transcript
+from cadre.messages import ErrorInfo
+from cadre.prompting import Prompts
+from cadre.specs import Limits
+from unit.loop.build import ADD, ANSWER, KID, LOOK, OFFER, Course, call, report, result, spec, task
+
+PROMPTS = Prompts.load("tool_calling")
+TOOLS, MEMBERS = [ADD, LOOK], [KID]
+
+
+def asked(course: Course, transcript: Transcript | None = None) -> ModelRequest:
+    """The request of the model call in flight."""
+    assert course.run.model is not None
+    return (transcript or Transcript(PROMPTS)).request(course.run, course.run.model.purpose)
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def function(id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    text = msgspec.json.encode(arguments).decode()
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": text}}
+
+
+def tool(id: str, content: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": id, "content": content}
+
+
+SYSTEM = {"role": "system", "content": PROMPTS.system(TOOLS, MEMBERS, "")}
+TASK = user(PROMPTS.new_task("Do it."))
+
+
+def test_the_first_request() -> None:
+    request = asked(Course().begin())
+    assert request.messages == [SYSTEM, TASK]
+    assert request.stop == ["Observation:", "Calling tools:"]
+    functions = [offered["function"] for offered in request.tools]
+    assert [one["name"] for one in functions] == ["add", "look", "kid", "final_answer"]
+    assert functions[0]["parameters"] == ADD.input_schema
+    assert list(functions[2]["parameters"]["properties"]) == ["task", "additional_args"]
+    assert functions[3]["parameters"]["required"] == ["answer"]
+
+
+def test_instructions_reach_the_system_message() -> None:
+    request = asked(Course(spec(instructions="Be brief.")).begin())
+    assert request.messages[0]["content"] == PROMPTS.system(TOOLS, MEMBERS, "Be brief.")
+    assert "Be brief." in request.messages[0]["content"]
+
+
+def test_images_stand_in_the_task_message_and_once() -> None:
+    course = Course().begin(images=["blob:1", "https://x/y.png"])
+    course.say(content="no call")
+    course.say(call("add", a=1, b=1))
+    course.arrive(result("r1_2_0", 2))
+    messages = asked(course).messages
+    assert messages[1]["content"] == [
+        {"type": "text", "text": PROMPTS.new_task("Do it.")},
+        {"type": "image_url", "image_url": {"url": "blob:1"}},
+        {"type": "image_url", "image_url": {"url": "https://x/y.png"}},
+    ]
+    assert json.dumps(messages).count("image_url") == 4
+
+
+def test_native_calls_and_their_observations() -> None:
+    course = Course().begin()
+    course.say(
+        call("add", a=1, b=2), call("kid", task="x"), call("nope", k=1), call("add", a=0, b=0), content="Hm."
+    )
+    course.arrive(report("r1_1_1", "All done."))
+    course.arrive(result("r1_1_3", error=ErrorInfo("AgentToolExecutionError", "kaput")))
+    course.arrive(result("r1_1_0", 3))
+    said, *observed = asked(course).messages[2:]
+    assert said == {
+        "role": "assistant",
+        "content": "Hm.",
+        "tool_calls": [
+            function("r1_1_0", "add", {"a": 1, "b": 2}),
+            function("r1_1_1", "kid", {"task": "x", "additional_args": {}}),
+            function("r1_1_2", "nope", {"k": 1}),
+            function("r1_1_3", "add", {"a": 0, "b": 0}),
+        ],
+    }
+    assert observed[:2] == [tool("r1_1_0", "3"), tool("r1_1_1", "All done.")]
+    assert observed[2]["tool_call_id"] == "r1_1_2"
+    assert "'nope'" in observed[2]["content"]
+    assert observed[3] == tool("r1_1_3", PROMPTS.error("kaput"))
+
+
+def test_an_answer_of_calls_alone_has_no_content() -> None:
+    course = Course().begin()
+    course.say(call("add", a=1, b=1))
+    course.arrive(result("r1_1_0", 2))
+    assert asked(course).messages[2]["content"] is None
+
+
+def test_ids_of_calls_stay_within_what_the_api_takes_and_match() -> None:
+    run = "0123456789abcdef0123456789abcdef_12_3_14_5"
+    course = Course(run=run)
+    course.arrive(task(run=run))
+    course.say(*[call("add", a=1, b=1)] * 11)
+    for index in range(11):
+        course.arrive(result(f"{run}_1_{index}", index))
+    said, *observed = asked(course).messages[2:]
+    ids = [one["id"] for one in said["tool_calls"]]
+    assert ids == [message["tool_call_id"] for message in observed]
+    assert len(set(ids)) == 11
+    assert max(map(len, ids)) <= LONGEST_CALL_ID == 40
+
+
+def test_an_answer_without_calls_is_followed_by_its_error_and_a_hint() -> None:
+    course = Course().begin()
+    events = course.say(content="I know it: 3.")
+    error = next(event.error for event in events if isinstance(event, ev.StepFinished))
+    assert error is not None
+    assert asked(course).messages[2:] == [
+        {"role": "assistant", "content": "I know it: 3."},
+        user(PROMPTS.error(error.message)),
+    ]
+
+
+def test_calls_read_from_text_are_answered_in_text() -> None:
+    course = Course().begin()
+    text = '{"name": "add", "arguments": {"a": 1, "b": 2}} {"name": "nope", "arguments": {}}'
+    course.say(content=text)
+    course.arrive(result("r1_1_0", 3))
+    said, observed = asked(course).messages[2:]
+    assert said == {"role": "assistant", "content": text}
+    assert observed["role"] == "user"
+    assert observed["content"].startswith("Observation:\nadd: 3\n\nnope: ")
+
+
+def test_an_empty_answer_leaves_no_empty_message() -> None:
+    course = Course().begin()
+    course.say(content="")
+    assert asked(course).messages[2]["content"]
+
+
+def test_a_plan_is_asked_for_without_functions_and_kept_in_two_messages() -> None:
+    course = Course(spec(planning_interval=2)).begin()
+    request = asked(course)
+    assert request.messages == [user(PROMPTS.initial_plan("Do it.", TOOLS, MEMBERS))]
+    assert (request.tools, request.stop) == ([], [END_PLAN])
+    course.say(content="1. Add.")
+    assert asked(course).messages == [
+        SYSTEM,
+        TASK,
+        {"role": "assistant", "content": PROMPTS.plan("1. Add.", first=True)},
+        user(PROMPTS.proceed()),
+    ]
+
+
+def test_a_later_plan_reads_the_memory_in_summary() -> None:
+    course = Course(spec(planning_interval=2, limits=Limits(max_steps=9))).begin()
+    course.say(content="1. Add.")
+    course.say(call("add", a=1, b=1), content="I add.")
+    course.arrive(result("r1_1_0", 2))
+    events = course.say(content="prose")
+    error = next(event.error for event in events if isinstance(event, ev.StepFinished))
+    assert error is not None
+    assert asked(course).messages == [
+        {"role": "system", "content": PROMPTS.update_plan_pre("Do it.")},
+        TASK,
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [function("r1_1_0", "add", {"a": 1, "b": 1})],
+        },
+        tool("r1_1_0", "2"),
+        user(PROMPTS.error(error.message)),
+        user(PROMPTS.update_plan_post("Do it.", TOOLS, MEMBERS, 7)),
+    ]
+    course.say(content="2. Answer.")
+    assert asked(course).messages[-2]["content"] == PROMPTS.plan("2. Answer.", first=False)
+
+
+def test_the_answer_after_the_last_step_is_asked_for_over_the_whole_memory() -> None:
+    course = Course().begin(max_steps=1)
+    course.say(call("add", a=1, b=1), content="I add.")
+    course.arrive(result("r1_1_0", 2))
+    request = asked(course)
+    assert request.messages[0] == {"role": "system", "content": PROMPTS.final_pre()}
+    assert request.messages[1] == TASK
+    assert [message["role"] for message in request.messages[2:]] == ["assistant", "tool", "user"]
+    assert request.messages[-1] == user(PROMPTS.final_post("Do it."))
+    assert (request.tools, request.stop) == ([], [])
+
+
+def test_a_delegated_task_is_shown_through_the_members_own_prompt() -> None:
+    course = Course(run="r1_1_0")
+    course.arrive(task("Find it.", run="r1_1_0", parent="r1"))
+    text = PROMPTS.managed_task("boss", "Find it.")
+    assert asked(course).messages[1] == user(PROMPTS.new_task(text))
+
+
+def test_a_session_reads_on_and_plans_as_an_update() -> None:
+    before = Course().begin("First?")
+    before.say(ANSWER, content="Easy.")
+    course = Course(spec(planning_interval=1), run="r2")
+    course.arrive(task("And then?", run="r2"), history=before.run.memory)
+    messages = asked(course).messages
+    assert messages[0]["content"] == PROMPTS.update_plan_pre("And then?")
+    assert user(PROMPTS.new_task("First?")) in messages
+    assert {"role": "assistant", "content": "42"} in messages
+    course.say(content="a plan")
+    messages = asked(course).messages
+    assert messages[1] == user(PROMPTS.new_task("First?"))
+    assert messages[-3] == user(PROMPTS.new_task("And then?"))
+    assert messages[-2]["content"] == PROMPTS.plan("a plan", first=False)
+
+
+def test_functions_follow_the_offer() -> None:
+    course, transcript = Course().begin(), Transcript(PROMPTS)
+    assert len(asked(course, transcript).tools) == 4
+    course.offer = msgspec.structs.replace(OFFER, members={})
+    course.say(content="no call")
+    request = asked(course, transcript)
+    assert [one["function"]["name"] for one in request.tools] == ["add", "look", "final_answer"]
+    assert request.messages[0]["content"] == PROMPTS.system(TOOLS, [], "")
+
+
+def test_a_step_is_rendered_once_however_often_the_model_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered: list[Step] = []
+    real = view.messages_of
+
+    def counted(step: Step, agent: str, prompts: Prompts) -> list[dict[str, Any]]:
+        rendered.append(step)
+        return real(step, agent, prompts)
+
+    monkeypatch.setattr(view, "messages_of", counted)
+    course, transcript = Course(spec(planning_interval=3, limits=Limits(max_steps=60))).begin(), None
+    transcript = Transcript(PROMPTS)
+    per_request: dict[Purpose, set[int]] = {"act": set(), "plan": set(), "final": set()}
+    while course.run.model is not None:
+        purpose, before = course.run.model.purpose, len(rendered)
+        asked(course, transcript)
+        per_request[purpose].add(len(rendered) - before)
+        course.say(content="no call")
+    assert len(rendered) == len(course.run.memory) - 1, "all but the answer"
+    assert max(count for counts in per_request.values() for count in counts) <= 1
