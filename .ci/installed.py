@@ -27,6 +27,8 @@ prompts = sorted((HOME / "prompts").glob("*.yaml"))
 for file in prompts:
     Prompts.load(file.stem)
 teams = [read_team(file) for file in sorted((HOME / "teams").glob("*/team.yaml"))]
-assert services and prompts and teams, "the wheel lacks services, prompts or teams"
+assert services, "the wheel has no services"
+assert prompts, "the wheel has no prompts"
+assert teams, "the wheel has no teams"
 print(f"{len(modules)} modules of {len(services)} services and the library, {len(prompts)} prompt files,")
 print(f"{len(teams)} teams: all from the wheel in {HOME.parent.name}")

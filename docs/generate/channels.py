@@ -137,13 +137,22 @@ OPERATIONS = (
     Operation(
         "agentDelegates", "send", "inbox", "An agent service starts a child run, or ends it.", (Task, Cancel)
     ),
-    Operation("agentReports", "send", "inbox", "An agent service tells a parent how its child ended.", (Report,)),
+    Operation(
+        "agentReports", "send", "inbox", "An agent service tells a parent how its child ended.", (Report,)
+    ),
     Operation("agentSetsTimers", "send", "timer", "An agent service has itself woken later."),
     Operation("agentTellsDeltas", "send", "delta", "An agent service passes on what its model writes."),
     Operation("agentInterrupts", "send", "interrupt", "An agent service tells that a run ended early."),
-    Operation("workerHearsInterrupts", "receive", "interrupt", "Agent and tool services drop work that nobody needs."),
+    Operation(
+        "workerHearsInterrupts",
+        "receive",
+        "interrupt",
+        "Agent and tool services drop work that nobody needs.",
+    ),
     Operation("executorReceivesCalls", "receive", "call", "A tool service takes calls."),
-    Operation("executorClaims", "send", "effect", "A tool service claims a call with effects, and settles it."),
+    Operation(
+        "executorClaims", "send", "effect", "A tool service claims a call with effects, and settles it."
+    ),
     Operation("executorAnswers", "send", "inbox", "A tool service sends a result.", (ToolResult,)),
     Operation("replicaAnnounces", "send", "registry", "Every replica keeps its keys alive."),
     Operation("replicaHearsReplicas", "receive", "registry", "Every service keeps a view of who is there."),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,12 +65,11 @@ def _filled(page: Path, blocks: dict[str, Callable[[], str]]) -> str:
     text = page.read_text()
     for name, make in blocks.items():
         begin, end = f"<!-- generated: {name} -->", "<!-- end -->"
-        block = f"{begin}\n{make()}\n{end}"
-        text, count = re.subn(
-            f"{re.escape(begin)}.*?{re.escape(end)}", lambda _, block=block: block, text, flags=re.DOTALL
-        )
-        if count != 1:
-            raise LookupError(f"{page}: needs one block between {begin} and {end}")
+        before, found, rest = text.partition(begin)
+        _, ended, after = rest.partition(end)
+        if not found or not ended:
+            raise LookupError(f"{page}: needs a block between {begin} and {end}")
+        text = f"{before}{begin}\n{make()}\n{end}{after}"
     return text
 
 

@@ -13,12 +13,15 @@ from cadre.tool_texts import to_json, to_tool_calling_prompt
 
 __all__ = ["Prompts", "to_tool_calling_prompt"]
 
+_SYSTEMS_KEPT = 8
+
 
 class Prompts:
     """Compiled templates. Build it with `Prompts.load`; rendering does no I/O and cannot miss a variable."""
 
     def __init__(self, templates: Mapping[str, Template]) -> None:
         self._templates = templates
+        self._systems: list[tuple[tuple[list[ToolCard], list[AgentCard], str], str]] = []
 
     @classmethod
     def load(cls, kind_or_path: str | Path) -> Prompts:
@@ -29,11 +32,16 @@ class Prompts:
         return cls(read_templates(locate(kind_or_path)))
 
     def system(self, tools: Sequence[ToolCard], members: Sequence[AgentCard], instructions: str) -> str:
-        return self._render(
+        """Rendered once per offer: an agent's runs share it until somebody comes or goes."""
+        key = ([*tools], [*members], instructions)
+        for known, text in self._systems:
+            if known == key:
+                return text
+        text = self._render(
             "system_prompt", tools=tools, managed_agents=members, custom_instructions=instructions.strip()
         )
-
-    # --- planning
+        self._systems = [(key, text), *self._systems[: _SYSTEMS_KEPT - 1]]
+        return text
 
     def initial_plan(self, task: str, tools: Sequence[ToolCard], members: Sequence[AgentCard]) -> str:
         return self._render("planning.initial_plan", task=task, tools=tools, managed_agents=members)

@@ -13,6 +13,7 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from cadre.adapters.requests import request
 from cadre.errors import BusUnavailable, Fenced, OutcomeUnknown, TooLarge
 
 ANSWER_WITHIN = 5.0
@@ -100,8 +101,8 @@ async def append(
 
 async def last(nc: Client, stream: str, subject: str) -> Held | None:
     """The subject's last message as the stream's leader has it: never stale."""
-    request = json.dumps({"last_by_subj": subject}).encode()
-    answer = await _request(nc, f"$JS.API.STREAM.MSG.GET.{stream}", request, {}, BusUnavailable)
+    query = json.dumps({"last_by_subj": subject}).encode()
+    answer = await _request(nc, f"$JS.API.STREAM.MSG.GET.{stream}", query, {}, BusUnavailable)
     got = _decode_got(answer.data)
     if got.message is not None:
         return Held(got.message.seq, got.message.subject, base64.b64decode(got.message.data))
@@ -112,8 +113,8 @@ async def last(nc: Client, stream: str, subject: str) -> Held | None:
 
 async def get(nc: Client, stream: str, seq: int) -> Held | None:
     """The message at a sequence, from any replica; None when this replica has none (yet, or any more)."""
-    request = b'{"seq":%d}' % seq
-    answer = await _request(nc, f"$JS.API.DIRECT.GET.{stream}", request, {}, BusUnavailable)
+    query = b'{"seq":%d}' % seq
+    answer = await _request(nc, f"$JS.API.DIRECT.GET.{stream}", query, {}, BusUnavailable)
     headers = answer.headers or {}
     if headers.get("Status"):
         return None
@@ -125,7 +126,7 @@ async def get_many(nc: Client, stream: str, seqs: list[int]) -> list[Held | None
     return list(await asyncio.gather(*(get(nc, stream, seq) for seq in seqs)))
 
 
-async def batch(nc: Client, stream: str, request: dict[str, Any]) -> list[Held]:
+async def batch(nc: Client, stream: str, query: dict[str, Any]) -> list[Held]:
     """A batched direct get (`{"seq", "batch", "next_by_subj"}` or `{"multi_last": […]}`), whole.
 
     Raises BusUnavailable when the server falls silent before its end-of-batch message.
@@ -134,7 +135,7 @@ async def batch(nc: Client, stream: str, request: dict[str, Any]) -> list[Held]:
     subscription = await nc.subscribe(inbox)
     found: list[Held] = []
     try:
-        await nc.publish(f"$JS.API.DIRECT.GET.{stream}", json.dumps(request).encode(), reply=inbox)
+        await nc.publish(f"$JS.API.DIRECT.GET.{stream}", json.dumps(query).encode(), reply=inbox)
         while True:
             message = await subscription.next_msg(timeout=ANSWER_WITHIN)
             headers = message.headers or {}
@@ -150,9 +151,9 @@ async def batch(nc: Client, stream: str, request: dict[str, Any]) -> list[Held]:
         await subscription.unsubscribe()
 
 
-async def api(nc: Client, subject: str, request: dict[str, Any] | None = None) -> dict[str, Any]:
+async def api(nc: Client, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
     """One call of the JetStream API; the answer may hold `error`. Raises BusUnavailable."""
-    data = json.dumps(request).encode() if request is not None else b""
+    data = json.dumps(body).encode() if body is not None else b""
     answer = await _request(nc, f"$JS.API.{subject}", data, {}, BusUnavailable)
     decoded: dict[str, Any] = json.loads(answer.data)
     return decoded
@@ -166,7 +167,7 @@ async def _request(
     silent: type[BusUnavailable] | type[OutcomeUnknown],
 ) -> Msg:
     try:
-        return await nc.request(subject, data, timeout=ANSWER_WITHIN, headers=headers or None)
+        return await request(nc, subject, data, headers or None, ANSWER_WITHIN)
     except nats.errors.NoRespondersError as error:
         raise BusUnavailable(f"asking {subject}", "no stream or no leader there") from error
     except nats.errors.TimeoutError as error:

@@ -38,6 +38,17 @@ class _Untrusted(Exception):
     """The consumer may have missed something: start a new one."""
 
 
+class _Pull:
+    """What is asked of one consumer, and what came of it."""
+
+    def __init__(self, consumer: str, inbox: str) -> None:
+        self.consumer, self.inbox = consumer, inbox
+        self.left = 0
+        """Messages still to come before it is asked again."""
+        self.delivered = 0
+        """The consumer's number of the last message."""
+
+
 class OrderedReader:
     """Hands every message of `subject` behind sequence `after` to `handle`, one at a time."""
 
@@ -112,26 +123,13 @@ class OrderedReader:
             arrived.append(message)
             news.set()
 
-        inbox = self._nc.new_inbox()
-        subscription = await self._nc.subscribe(inbox, cb=note)
-        delivered = 0
+        pull = _Pull(name, self._nc.new_inbox())
+        subscription = await self._nc.subscribe(pull.inbox, cb=note)
         try:
-            await self._pull(name, inbox)
-            open_for = _BATCH
+            await self._ask(pull)
             while True:
                 while arrived:
-                    message = arrived.popleft()
-                    if not message.reply.startswith("$JS.ACK"):
-                        ended = _status(message, delivered)
-                        open_for = 0 if ended else open_for
-                    else:
-                        delivered, pending = await self._take(message, delivered)
-                        open_for -= 1
-                        if pending == 0:
-                            self.caught_up.set()
-                    if open_for <= 0:
-                        await self._pull(name, inbox)
-                        open_for = _BATCH
+                    await self._on_message(arrived.popleft(), pull)
                 news.clear()
                 try:
                     await asyncio.wait_for(news.wait(), _SILENCE)
@@ -140,6 +138,17 @@ class OrderedReader:
         finally:
             if not self._nc.is_closed:
                 await subscription.unsubscribe()
+
+    async def _on_message(self, message: Msg, pull: _Pull) -> None:
+        if message.reply.startswith("$JS.ACK"):
+            pull.left -= 1
+            pull.delivered, pending = await self._take(message, pull.delivered)
+            if pending == 0:
+                self.caught_up.set()
+        elif _ends_pull(message, pull.delivered):
+            pull.left = 0
+        if pull.left <= 0:
+            await self._ask(pull)
 
     async def _take(self, message: Msg, delivered: int) -> tuple[int, int]:
         """Handles one message; returns the consumer's number of it, and how many the server still has."""
@@ -155,13 +164,16 @@ class OrderedReader:
             self.position = seq
         return number, pending
 
-    async def _pull(self, name: str, inbox: str) -> None:
+    async def _ask(self, pull: _Pull) -> None:
+        pull.left = _BATCH
         request = b'{"batch":%d,"expires":%d,"idle_heartbeat":%d}' % (
             _BATCH,
             int(_EXPIRES * 1e9),
             int(_HEARTBEAT * 1e9),
         )
-        await self._nc.publish(f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{name}", request, reply=inbox)
+        await self._nc.publish(
+            f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{pull.consumer}", request, reply=pull.inbox
+        )
 
     def _discard(self, name: str) -> None:
         """Frees the consumer at once; when that fails the server does it after a while of silence."""
@@ -175,7 +187,7 @@ class OrderedReader:
         self._discarding = asyncio.create_task(discard())
 
 
-def _status(message: Msg, delivered: int) -> bool:
+def _ends_pull(message: Msg, delivered: int) -> bool:
     """Whether the pull has ended. Raises _Untrusted when messages were lost or the consumer is gone."""
     headers = message.headers or {}
     status = headers.get("Status", "")

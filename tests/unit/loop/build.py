@@ -127,7 +127,7 @@ class Course:
     def __init__(self, spec: AgentSpec = SPEC, offer: Offer = OFFER, run: str = "r1") -> None:
         self.spec, self.offer = spec, offer
         self.run = Run(id=run, tree=tree_of(run))
-        self.entries: list[ev.Entry] = []
+        self._journal: list[bytes] = []
         self.at = 100.0
 
     def arrive(
@@ -148,9 +148,13 @@ class Course:
             events=transition(self.run, arrival),
             snapshot=self.run if snapshot else None,
         )
-        self.entries.append(decode(encode(entry), ev.Entry))
-        apply_entry(self.run, decode(encode(entry), ev.Entry))
+        self._journal.append(encode(entry))
+        apply_entry(self.run, decode(self._journal[-1], ev.Entry))
         return entry.events
+
+    def journal(self) -> list[ev.Entry]:
+        """The entries, read anew: folding takes over what a snapshot holds."""
+        return [decode(data, ev.Entry) for data in self._journal]
 
     def begin(self, text: str = "Do it.", **fields: Any) -> Course:
         self.arrive(task(text, run=self.run.id, **fields))

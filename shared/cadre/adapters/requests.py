@@ -1,0 +1,71 @@
+"""Request and reply on one standing subscription: what nats-py's `request` does, at half the price.
+
+A token is a counter, a timeout one timer, an answer one dictionary look-up: an append is two thirds of a
+step's cost, so this is worth a module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+_of: weakref.WeakKeyDictionary[Client, Requests] = weakref.WeakKeyDictionary()
+
+
+async def request(nc: Client, subject: str, data: bytes, headers: dict[str, str] | None, within: float) -> Msg:
+    """The first answer. Raises nats.errors.TimeoutError, NoRespondersError or another nats.errors.Error."""
+    requests = _of.get(nc)
+    if requests is None:
+        requests = _of[nc] = Requests(nc)
+    return await requests.ask(subject, data, headers, within)
+
+
+class Requests:
+    """The open requests of one connection."""
+
+    def __init__(self, nc: Client) -> None:
+        # The connection is this object's key in a weak dictionary: it must not be kept alive from here.
+        self._nc = weakref.ref(nc)
+        self._inbox = nc.new_inbox()
+        self._count = 0
+        self._open: dict[str, asyncio.Future[Msg]] = {}
+        self._listening: asyncio.Task[Subscription] | None = None
+
+    async def ask(self, subject: str, data: bytes, headers: dict[str, str] | None, within: float) -> Msg:
+        nc = self._nc()
+        if nc is None:
+            raise nats.errors.ConnectionClosedError
+        if self._listening is None:
+            self._listening = asyncio.create_task(nc.subscribe(f"{self._inbox}.*", cb=self._on_answer))
+        if not self._listening.done():
+            await asyncio.shield(self._listening)
+        loop = asyncio.get_running_loop()
+        self._count += 1
+        token = str(self._count)
+        answer: asyncio.Future[Msg] = loop.create_future()
+        self._open[token] = answer
+        timer = loop.call_later(within, _give_up, answer)
+        try:
+            await nc.publish(subject, data, reply=f"{self._inbox}.{token}", headers=headers)
+            message = await answer
+        finally:
+            timer.cancel()
+            del self._open[token]
+        if message.headers and message.headers.get("Status") == "503":
+            raise nats.errors.NoRespondersError
+        return message
+
+    async def _on_answer(self, message: Msg) -> None:
+        answer = self._open.get(message.subject.rpartition(".")[2])
+        if answer is not None and not answer.done():
+            answer.set_result(message)
+
+
+def _give_up(answer: asyncio.Future[Msg]) -> None:
+    if not answer.done():
+        answer.set_exception(nats.errors.TimeoutError())

@@ -1,0 +1,230 @@
+"""A world in memory for runners: a fenced journal, a bus that delivers at least once, a virtual clock.
+
+Everything is kept as bytes, as on the wire; nothing is deduplicated, so each message is heard as often
+as it is sent. Faults are asked for by number: the next so many sends or appends go wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from cadre.errors import BusUnavailable, Fenced, OutcomeUnknown, RetryableError
+from cadre.loop import events as ev
+from cadre.loop.fold import fold
+from cadre.loop.offer import Offer
+from cadre.loop.run import Run
+from cadre.loop.view import ModelRequest
+from cadre.messages import Addressed, Delta, Record, Task, TimerFired, ToolCall, ToolResult
+from cadre.ports import Appended, Model, ModelReply, OnText, Stored
+from cadre.prompting import Prompts
+from cadre.runner import Runner, World
+from cadre.specs import AgentSpec
+from cadre.subjects import result_id, tree_of
+from cadre.wire import decode, encode
+
+PROMPTS = Prompts.load("tool_calling")
+MOST_DELIVERIES = 20
+
+Answer = ModelReply | Exception
+
+
+class MemoryClock:
+    """ports.Clock: sleeping takes no time but moves the clock on."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+        self.slept: list[float] = []
+
+    def now(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.time += seconds
+        await asyncio.sleep(0)
+
+
+class MemoryJournal:
+    """ports.Journal with the fence and the back-pointers of the real one."""
+
+    def __init__(self, timers: dict[tuple[str, str], TimerSet]) -> None:
+        self._subjects: dict[str, list[int]] = {}
+        self._stream: dict[int, bytes] = {}
+        self._timers = timers
+        self.reads = 0
+        self.lost_answers = 0
+
+    async def read(self, tree: str, run: str) -> list[Stored]:
+        await asyncio.sleep(0)
+        self.reads += 1
+        seqs = self._subjects.get(run, [])
+        if not seqs:
+            return []
+        head = self._get(seqs[-1])
+        return [*(self._get(seq) for seq in head.entry.prev), head]
+
+    async def append(self, entry: ev.Entry, fence: int, *, ends_timer: str | None = None) -> Appended:
+        data = encode(entry)
+        await asyncio.sleep(0)
+        seqs = self._subjects.setdefault(entry.run, [])
+        if fence != (seqs[-1] if seqs else 0):
+            raise Fenced
+        seq = len(self._stream) + 1
+        seqs.append(seq)
+        self._stream[seq] = data
+        if ends_timer is not None:
+            self._timers.pop((entry.run, ends_timer), None)
+        if self.lost_answers:
+            self.lost_answers -= 1
+            raise OutcomeUnknown("an append", "the test lost its answer")
+        return Appended(seq, len(data))
+
+    def entries(self, run: str) -> list[ev.Entry]:
+        """All of a run's entries, without what snapshots repeat."""
+        return [self._get(seq).entry for seq in self._subjects.get(run, [])]
+
+    def _get(self, seq: int) -> Stored:
+        data = self._stream[seq]
+        return Stored(seq, decode(data, ev.Entry), len(data))
+
+
+class TimerSet(NamedTuple):
+    due: float
+    agent: str
+    timer: TimerFired
+
+
+class Delivered(NamedTuple):
+    agent: str
+    data: bytes
+    deliveries: int = 1
+
+    @property
+    def record(self) -> Record:
+        record: Record = decode(self.data, Record)
+        return record
+
+
+class MemoryBus:
+    """ports.Bus, and the tools that answer the calls sent over it."""
+
+    def __init__(self, clock: MemoryClock, timers: dict[tuple[str, str], TimerSet]) -> None:
+        self._clock = clock
+        self.timers = timers
+        self.inbox: list[Delivered] = []
+        self.sent: list[Addressed] = []
+        self.deltas: list[Delta] = []
+        self.tools: dict[str, Callable[..., Any]] = {"add": lambda a, b: a + b}
+        self.runners: list[Runner] = []
+        self.failing_sends = 0
+
+    async def send(self, message: Addressed, sender: str, *, to: str | None = None) -> None:
+        await asyncio.sleep(0)
+        if self.failing_sends:
+            self.failing_sends -= 1
+            raise BusUnavailable("sending", "the test cut the wire")
+        self.sent.append(message)
+        if isinstance(message, ToolCall):
+            self._call(message)
+            return
+        agent = message.agent if isinstance(message, Task) else to
+        assert agent is not None
+        self.inbox.append(Delivered(agent, encode(message)))
+
+    async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:
+        await asyncio.sleep(0)
+        self.timers[timer.run, timer.name] = TimerSet(due, agent, timer)
+
+    async def interrupt(self, tree: str, run: str) -> None:
+        for runner in self.runners:
+            runner.interrupt(run)
+
+    async def tell(self, tree: str, delta: Delta) -> None:
+        self.deltas.append(delta)
+
+    def _call(self, asked: ToolCall) -> None:
+        if asked.tool in self.tools:
+            answer = ToolResult(
+                id=result_id(asked.id),
+                tree=asked.tree,
+                run=asked.run,
+                at=self._clock.now(),
+                call=asked.id,
+                tool=asked.tool,
+                output=self.tools[asked.tool](**asked.arguments),
+            )
+            self.inbox.append(Delivered(asked.agent, encode(answer)))
+
+
+class ScriptedModel:
+    """ports.Model that says what it is told to, in order, the last answer for ever."""
+
+    def __init__(self, *answers: Answer, gate: asyncio.Event | None = None) -> None:
+        self._answers = list(answers)
+        self._gate = gate
+        self.asked = asyncio.Event()
+        self.requests: list[ModelRequest] = []
+
+    async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
+        self.requests.append(request)
+        self.asked.set()
+        await on_text("…")
+        if self._gate is not None:
+            await self._gate.wait()
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class MemoryWorld:
+    """What several runners share: each stands for a process of its own, with its own cache."""
+
+    def __init__(self) -> None:
+        self.clock = MemoryClock()
+        timers: dict[tuple[str, str], TimerSet] = {}
+        self.journal = MemoryJournal(timers)
+        self.bus = MemoryBus(self.clock, timers)
+        self._agents: dict[str, Runner] = {}
+
+    def worker(self, spec: AgentSpec, model: Model, offer: Offer) -> Runner:
+        """A new process for the agent; `drive` gives it the agent's records from now on."""
+        runner = Runner(
+            spec, PROMPTS, World(self.journal, self.bus, model, self.clock), lambda: offer
+        )
+        self.bus.runners.append(runner)
+        self._agents[spec.name] = runner
+        return runner
+
+    async def drive(self, *first: Record, agent: str = "boss") -> None:
+        """Delivers records, everything at hand at once, and lets timers go off, until all is quiet."""
+        self.bus.inbox += [Delivered(agent, encode(record)) for record in first]
+        while self.bus.inbox or self.bus.timers:
+            if not self.bus.inbox:
+                self._let_a_timer_go_off()
+            batch, self.bus.inbox = self.bus.inbox, []
+            await asyncio.gather(*(self._deliver(one) for one in batch))
+
+    def run(self, run: str) -> Run:
+        return fold(self.journal.entries(run), run, tree_of(run))
+
+    def events(self, run: str) -> list[ev.AnyEvent]:
+        return [event for entry in self.journal.entries(run) for event in entry.events]
+
+    def _let_a_timer_go_off(self) -> None:
+        key = min(self.bus.timers, key=lambda one: self.bus.timers[one].due)
+        due, agent, timer = self.bus.timers.pop(key)
+        self.clock.time = max(self.clock.time, due)
+        self.bus.inbox.append(Delivered(agent, encode(timer)))
+
+    async def _deliver(self, one: Delivered) -> None:
+        """As the host does it: a bus that fails is tried again, a record not acked comes back."""
+        assert one.deliveries < MOST_DELIVERIES, f"{one.record.id} is never handled to the end"
+        try:
+            acked = await self._agents[one.agent].handle(one.record, one.deliveries)
+        except RetryableError:
+            acked = False
+        if not acked:
+            self.bus.inbox.append(one._replace(deliveries=one.deliveries + 1))

@@ -1,0 +1,236 @@
+"""Runners that die, race and lose answers: every run goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from cadre.errors import BusUnavailable, ModelUnavailable, OutcomeUnknown
+from cadre.loop import events as ev
+from cadre.loop.run import Phase
+from cadre.messages import ToolCall
+from cadre.ports import ModelReply
+from cadre.runner import Runner
+from unit.loop.build import ANSWER, OFFER, SPEC, call, cancel, only, result, task
+from unit.loop.memory_world import MemoryWorld, ScriptedModel
+
+
+def says(*calls: ev.RequestedCall, content: str = "") -> ModelReply:
+    return ModelReply(content=content, calls=list(calls))
+
+
+def worker(world: MemoryWorld, model: ScriptedModel) -> Runner:
+    return world.worker(SPEC, model, OFFER)
+
+
+def each_cause_once(world: MemoryWorld, run: str = "r1") -> None:
+    causes = Counter(entry.cause for entry in world.journal.entries(run))
+    assert [cause for cause, count in causes.items() if count > 1] == []
+
+
+def count(world: MemoryWorld, kind: type[ev.Event]) -> int:
+    return sum(isinstance(event, kind) for event in world.events("r1"))
+
+
+async def stuck(world: MemoryWorld, content: str = "zombie") -> tuple[Runner, asyncio.Task[bool], asyncio.Event]:
+    """A worker in the middle of the first model call of run r1, and what lets it go on."""
+    gate = asyncio.Event()
+    model = ScriptedModel(says(ANSWER, content=content), gate=gate)
+    runner = worker(world, model)
+    handling = asyncio.create_task(runner.handle(task()))
+    await model.asked.wait()
+    return runner, handling, gate
+
+
+async def test_a_worker_whose_call_was_taken_over_drops_the_answer_and_walks_away() -> None:
+    world = MemoryWorld()
+    _, handling, gate = await stuck(world)
+    other = worker(world, ScriptedModel(says(call("look", at="x"))))
+    assert await other.handle(task(), deliveries=2)
+    assert world.run("r1").phase is Phase.ACTING
+    gate.set()
+    assert await handling is False
+    assert [event.content for event in world.events("r1") if isinstance(event, ev.ModelAnswered)] == [""]
+    assert [event.attempt for event in world.events("r1") if isinstance(event, ev.ModelCalled)] == [1, 2]
+    each_cause_once(world)
+
+
+async def test_a_late_worker_may_let_go_of_the_record_of_a_run_that_is_over() -> None:
+    world = MemoryWorld()
+    _, handling, gate = await stuck(world)
+    assert await worker(world, ScriptedModel(says(ANSWER))).handle(task(), deliveries=2)
+    gate.set()
+    assert await handling is True
+    assert count(world, ev.RunFinished) == 1
+
+
+async def test_a_task_published_twice_begins_one_run() -> None:
+    world = MemoryWorld()
+    first = worker(world, ScriptedModel(says(call("add", a=1, b=1)), says(ANSWER)))
+    second = worker(world, ScriptedModel(says(call("add", a=1, b=1)), says(ANSWER)))
+    assert await asyncio.gather(first.handle(task()), second.handle(task())) == [True, True]
+    assert count(world, ev.RunAccepted) == 1
+    assert count(world, ev.ModelCalled) == 1
+    await world.drive()
+    assert world.run("r1").phase is Phase.DONE
+    each_cause_once(world)
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_two_results_handled_by_two_processes_make_one_next_step(turns: int) -> None:
+    """Both may have folded the same state; the fence makes one of them look again."""
+    world = MemoryWorld()
+    two = says(call("look", at="x"), call("look", at="y"))
+    first = worker(world, ScriptedModel(two, says(ANSWER)))
+    second = worker(world, ScriptedModel(says(ANSWER)))
+    await first.handle(task())
+    await second.handle(result("r1_9_9", "so that it has folded the run"))
+
+    async def later() -> bool:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        return await second.handle(result("r1_1_1", "y"))
+
+    assert await asyncio.gather(first.handle(result("r1_1_0", "x")), later()) == [True, True]
+    assert world.run("r1").phase is Phase.DONE
+    assert count(world, ev.ToolAnswered) == 2
+    assert count(world, ev.ModelCalled) == 2
+    each_cause_once(world)
+
+
+async def test_what_was_journaled_but_not_sent_is_sent_on_redelivery() -> None:
+    world = MemoryWorld()
+    dead = worker(world, ScriptedModel(says(call("add", a=1, b=1))))
+    world.bus.failing_sends = 1
+    with pytest.raises(BusUnavailable):
+        await dead.handle(task())
+    assert world.bus.sent == []
+    model = ScriptedModel(says(ANSWER))
+    assert await worker(world, model).handle(task(), deliveries=2)
+    (sent,) = world.bus.sent
+    assert isinstance(sent, ToolCall)
+    assert sent.id == "r1_1_0"
+    assert model.requests == [], "an answer once journaled is never bought again"
+    await world.drive()
+    assert world.run("r1").phase is Phase.DONE
+
+
+async def test_one_send_of_several_that_fails_is_healed_with_all_of_them() -> None:
+    world = MemoryWorld()
+    worker(world, ScriptedModel(says(call("add", a=1, b=1), call("add", a=2, b=2)), says(ANSWER)))
+    world.bus.failing_sends = 1
+    await world.drive(task())
+    assert world.run("r1").phase is Phase.DONE
+    assert count(world, ev.ToolAnswered) == 2
+    each_cause_once(world)
+
+
+async def test_a_worker_that_dies_in_its_model_call_is_replaced() -> None:
+    world = MemoryWorld()
+    _, handling, _ = await stuck(world)
+    handling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await handling
+    assert world.run("r1").phase is Phase.THINKING
+    assert await worker(world, ScriptedModel(says(ANSWER))).handle(task(), deliveries=2)
+    assert world.run("r1").phase is Phase.DONE
+    assert [event.attempt for event in world.events("r1") if isinstance(event, ev.ModelCalled)] == [1, 2]
+    each_cause_once(world)
+
+
+async def test_a_worker_that_dies_in_a_short_wait_is_replaced() -> None:
+    world = MemoryWorld()
+    dead = worker(world, ScriptedModel(ModelUnavailable("busy")))
+    world.journal.lost_answers = 0
+    handling = asyncio.create_task(dead.handle(task()))
+    while world.run("r1").phase is not Phase.WAITING:
+        await asyncio.sleep(0)
+    handling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await handling
+    assert await worker(world, ScriptedModel(says(ANSWER))).handle(task(), deliveries=2)
+    assert world.run("r1").phase is Phase.DONE
+    each_cause_once(world)
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3, 4])
+async def test_an_append_whose_answer_is_lost_is_not_made_twice(lost: int) -> None:
+    world = MemoryWorld()
+    worker(world, ScriptedModel(says(call("add", a=1, b=1)), says(ANSWER)))
+    world.journal.lost_answers = lost
+    await world.drive(task())
+    run = world.run("r1")
+    assert run.phase is Phase.DONE
+    assert run.step == 2
+    assert count(world, ev.RunAccepted) == 1
+    assert count(world, ev.ToolAnswered) == 1
+    each_cause_once(world)
+
+
+async def test_a_lost_answer_is_told_to_the_caller() -> None:
+    world = MemoryWorld()
+    runner = worker(world, ScriptedModel(says(ANSWER)))
+    world.journal.lost_answers = 1
+    with pytest.raises(OutcomeUnknown):
+        await runner.handle(task())
+
+
+async def test_a_cancel_stops_the_model_call_in_another_process() -> None:
+    world = MemoryWorld()
+    _, handling, gate = await stuck(world)
+    other = worker(world, ScriptedModel(says(ANSWER)))
+    assert await other.handle(cancel(reason="enough"))
+    assert await handling is True, "the run is over: its record may be let go"
+    assert not gate.is_set()
+    assert only(world.events("r1"), ev.RunFinished).state == "cancelled"
+
+
+async def test_a_cancel_stops_the_model_call_of_its_own_process() -> None:
+    world = MemoryWorld()
+    runner, handling, _ = await stuck(world)
+    assert await runner.handle(cancel())
+    assert await handling is True
+    assert count(world, ev.ModelAnswered) == 0
+
+
+async def test_an_answer_that_comes_after_the_end_is_dropped() -> None:
+    world = MemoryWorld()
+    _, handling, gate = await stuck(world)
+    world.bus.runners.clear()  # the interrupt is lost
+    await worker(world, ScriptedModel(says(ANSWER))).handle(cancel())
+    gate.set()
+    assert await handling is True
+    assert count(world, ev.ModelAnswered) == 0
+
+
+async def test_an_interrupt_is_a_hint_and_the_journal_is_the_truth() -> None:
+    world = MemoryWorld()
+    runner, handling, _ = await stuck(world)
+    runner.interrupt("r1")
+    assert await handling is False, "the run goes on, so its record must come back"
+    assert await worker(world, ScriptedModel(says(ANSWER))).handle(task(), deliveries=2)
+    assert world.run("r1").phase is Phase.DONE
+    runner.interrupt("nobody")
+
+
+async def test_a_cancel_before_the_task_is_found_by_the_task() -> None:
+    world = MemoryWorld()
+    model = ScriptedModel(says(ANSWER))
+    await worker(world, model).handle(cancel())
+    assert await worker(world, model).handle(task())
+    assert only(world.events("r1"), ev.RunFinished).state == "cancelled"
+    assert model.requests == []
+
+
+async def test_a_record_seen_before_is_let_go_without_a_word() -> None:
+    world = MemoryWorld()
+    runner = worker(world, ScriptedModel(says(call("look", at="x")), says(ANSWER)))
+    await runner.handle(task())
+    await runner.handle(result("r1_1_0", "x"))
+    entries, sent = len(world.journal.entries("r1")), len(world.bus.sent)
+    for deliveries in (1, 2, 3):
+        assert await runner.handle(result("r1_1_0", "x"), deliveries)
+        assert await runner.handle(task(), deliveries)
+    assert (len(world.journal.entries("r1")), len(world.bus.sent)) == (entries, sent)

@@ -1,0 +1,104 @@
+"""Each import contract of pyproject.toml is kept, and fails when it is broken."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+VIOLATIONS = {
+    "layers": [
+        ("shared/cadre/messages.py", "import cadre.runner"),
+        ("shared/cadre/a_room_without_a_place.py", "import cadre.errors"),
+    ],
+    "services": [("services/cadre_agent/main.py", "import cadre_tools.host")],
+    "library": [
+        ("shared/cadre/cache.py", "import cadre_gateway.projection"),
+        ("shared/cadre/service.py", "import fastapi"),
+    ],
+    "pure": [
+        ("shared/cadre/loop/transition.py", "import time"),
+        ("shared/cadre/loop/view.py", "import logging"),
+    ],
+    "nats": [("shared/cadre/runner.py", "import nats"), ("services/cadre_gateway/desk.py", "import nats.js")],
+    "openai": [("shared/cadre/adapters/model_answer.py", "import openai")],
+}
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of all code that may be broken."""
+    copy = tmp_path_factory.mktemp("tree")
+    for room in ("shared", "services"):
+        shutil.copytree(ROOT / room, copy / room, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    return copy
+
+
+@pytest.fixture
+def plant(tree: Path) -> Iterator[list[tuple[Path, str | None]]]:
+    """Files to put back, each with its former text; None for one that was not there."""
+    planted: list[tuple[Path, str | None]] = []
+    yield planted
+    for file, text in planted:
+        if text is None:
+            file.unlink()
+        else:
+            file.write_text(text)
+
+
+def lint(tree: Path, *contracts: str) -> str:
+    options = [part for contract in contracts for part in ("--contract", contract)]
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from importlinter.cli import lint_imports_command as c; c()",
+            "--no-logo",
+            *options,
+        ],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": f"{tree / 'shared'}:{tree / 'services'}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    return done.stdout + done.stderr
+
+
+def test_every_contract_is_kept(tree: Path) -> None:
+    told = lint(tree)
+    assert f"Contracts: {len(VIOLATIONS)} kept, 0 broken." in told, told
+
+
+def test_every_contract_has_a_violation_here() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    assert {contract["id"] for contract in contracts} == set(VIOLATIONS)
+
+
+@pytest.mark.parametrize(
+    ("contract", "file", "line"),
+    [
+        pytest.param(contract, file, line, id=f"{contract}: {Path(file).stem} {line}")
+        for contract, plants in VIOLATIONS.items()
+        for file, line in plants
+    ],
+)
+def test_a_violation_breaks_its_contract(
+    tree: Path, plant: list[tuple[Path, str | None]], contract: str, file: str, line: str
+) -> None:
+    target = tree / file
+    before = target.read_text() if target.exists() else None
+    plant.append((target, before))
+    target.write_text(f"{before or ''}\n{line}\n")
+    told = lint(tree, contract)
+    assert "0 kept, 1 broken." in told, told

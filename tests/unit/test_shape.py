@@ -1,0 +1,149 @@
+"""The shape of the code: sizes, names, and who may do what only some may."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+MOST_LINES = 400
+MOST_LINES_OF_A_FUNCTION = 60
+
+NAMELESS = {"utils", "util", "helpers", "helper", "common", "misc", "base", "types", "manager"}
+"""Names that say nothing of what is inside."""
+
+READS_THE_ENVIRONMENT = {"shared/cadre/settings.py"}
+
+CATCHES_ALL = {
+    "shared/cadre/adapters/nats_queue.py": "a handler's failure is a redelivery, not the end of the process",
+    "shared/cadre/cli/main.py": "whatever ends a command ends it with one line",
+    "shared/cadre/daemon_thread.py": "what a thread raises is handed to who awaits it",
+    "shared/cadre/tool_loading.py": "importing a tool file runs somebody else's code",
+    "services/cadre_tools/invocation.py": "what a tool raises is an observation",
+}
+"""Where foreign code is run. Whoever raises again after cleaning up need not be here."""
+
+HEAVY = {"nats", "openai", "fastapi", "starlette", "uvicorn", "rich", "httpx2"}
+
+
+@cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
+def sources(*rooms: str) -> list[Path]:
+    files = [
+        file
+        for room in rooms
+        for file in sorted((ROOT / room).rglob("*.py"))
+        if "__pycache__" not in file.parts
+        and not any(part.startswith(".") for part in file.relative_to(ROOT).parts)
+    ]
+    assert files, f"nothing in {rooms}"
+    return files
+
+
+PRODUCT = sources("shared", "services")
+ALL = [*PRODUCT, *sources("docs", "tests", "teams")]
+
+
+def name(file: Path) -> str:
+    return file.relative_to(ROOT).as_posix()
+
+
+def broad_handlers(tree: ast.Module) -> Iterator[ast.ExceptHandler]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler):
+            kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+            if any(
+                k is None or (isinstance(k, ast.Name) and k.id in ("Exception", "BaseException"))
+                for k in kinds
+            ):
+                yield node
+
+
+def raises_again(handler: ast.ExceptHandler) -> bool:
+    """Its last statement is a bare `raise`."""
+    last = handler.body[-1]
+    return isinstance(last, ast.Raise) and last.exc is None
+
+
+def test_no_file_is_too_long() -> None:
+    sizes = {name(file): len(file.read_text().splitlines()) for file in ALL}
+    assert {file: size for file, size in sizes.items() if size > MOST_LINES} == {}
+
+
+def own_lines(function: ast.AST) -> int:
+    """Lines of a function without the functions in it, which are measured themselves."""
+    return lines(function) - sum(
+        lines(inner) for inner in ast.walk(function) if is_function(inner) and inner is not function
+    )
+
+
+def lines(node: ast.AST) -> int:
+    assert isinstance(node, ast.stmt)
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def is_function(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+def test_no_function_is_too_long() -> None:
+    long = {
+        f"{name(file)}:{node.lineno} {node.name}": own_lines(node)
+        for file in ALL
+        for node in ast.walk(parsed(file))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and own_lines(node) > MOST_LINES_OF_A_FUNCTION
+    }
+    assert long == {}
+
+
+def test_every_name_says_something() -> None:
+    named = [(file, part) for file in ALL for part in (*file.relative_to(ROOT).parts[:-1], file.stem)]
+    assert [name(file) for file, part in named if part in NAMELESS] == []
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [name(file) for file in ALL if file.read_text().strip() and not ast.get_docstring(parsed(file))]
+    assert silent == []
+
+
+def test_only_settings_reads_the_environment() -> None:
+    readers = {
+        name(file)
+        for file in PRODUCT
+        for node in ast.walk(parsed(file))
+        if (isinstance(node, ast.Attribute) and node.attr in ("environ", "environb", "getenv"))
+        or (
+            isinstance(node, ast.ImportFrom)
+            and node.module == "os"
+            and any("env" in a.name for a in node.names)
+        )
+    }
+    assert readers == READS_THE_ENVIRONMENT
+
+
+def test_only_named_files_catch_everything() -> None:
+    catchers = {
+        name(file)
+        for file in PRODUCT
+        for handler in broad_handlers(parsed(file))
+        if not raises_again(handler)
+    }
+    assert catchers == set(CATCHES_ALL)
+
+
+@pytest.mark.parametrize("module", ["cadre", "cadre.loop.transition", "cadre.cli.main"])
+def test_an_import_loads_nothing_heavy(module: str) -> None:
+    code = f"import sys, {module}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert set(loaded.split()) & HEAVY == set()
