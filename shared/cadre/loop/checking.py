@@ -65,7 +65,9 @@ def check_arguments(name: str, schema: dict[str, Any], arguments: dict[str, Any]
     try:
         validator = _validator(msgspec.json.encode(schema))
     except ValueError as error:
-        raise CallError(f"{name!r} cannot be called: its input schema is wrong: {str(error).splitlines()[0]}") from error
+        raise CallError(
+            f"{name!r} cannot be called: its input schema is wrong: {str(error).splitlines()[0]}"
+        ) from error
     problems = [_explain(error) for error in validator.iter_errors(arguments)]
     if problems:
         raise CallError(f"Wrong arguments for {name!r}: {'; '.join(problems)}")

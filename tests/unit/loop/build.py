@@ -131,7 +131,12 @@ class Course:
         self.at = 100.0
 
     def arrive(
-        self, what: What, *, cause: str | None = None, snapshot: bool = False, history: list[Step] | None = None
+        self,
+        what: What,
+        *,
+        cause: str | None = None,
+        snapshot: bool = False,
+        history: list[Step] | None = None,
     ) -> list[ev.AnyEvent]:
         """Takes the arrival in and returns the events that it made true."""
         record = what.id if hasattr(what, "id") else self._in_hand()
@@ -160,7 +165,9 @@ class Course:
         self.arrive(task(text, run=self.run.id, **fields))
         return self
 
-    def say(self, *calls: ev.RequestedCall, content: str = "", usage: Usage | None = None) -> list[ev.AnyEvent]:
+    def say(
+        self, *calls: ev.RequestedCall, content: str = "", usage: Usage | None = None
+    ) -> list[ev.AnyEvent]:
         """The model answers the call in flight."""
         assert self.run.model is not None
         reply = ModelReplied(

@@ -191,9 +191,7 @@ class MemoryWorld:
 
     def worker(self, spec: AgentSpec, model: Model, offer: Offer) -> Runner:
         """A new process for the agent; `drive` gives it the agent's records from now on."""
-        runner = Runner(
-            spec, PROMPTS, World(self.journal, self.bus, model, self.clock), lambda: offer
-        )
+        runner = Runner(spec, PROMPTS, World(self.journal, self.bus, model, self.clock), lambda: offer)
         self.bus.runners.append(runner)
         self._agents[spec.name] = runner
         return runner

@@ -32,7 +32,10 @@ def last_step(course: Course) -> ActionStep:
 def test_tool_member_and_refused_call_of_one_answer() -> None:
     course = Course().begin()
     events = course.say(
-        call("add", a=1, b=2), call("kid", task="Go.", additional_args={"x": 1}), call("nope"), content="I try"
+        call("add", a=1, b=2),
+        call("kid", task="Go.", additional_args={"x": 1}),
+        call("nope"),
+        content="I try",
     )
     assert kinds(events) == ["ModelAnswered", "ToolCalled", "DelegateStarted", "CallRefused"]
     assert only(events, ev.ToolCalled) == ev.ToolCalled(call="r1_1_0", tool="add", arguments={"a": 1, "b": 2})

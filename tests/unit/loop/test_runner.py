@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 import cadre.cache
@@ -127,7 +128,7 @@ async def test_a_long_journal_is_read_from_its_last_snapshot() -> None:
     assert max(len(entry.prev) for entry in entries) < SNAPSHOT_ENTRIES
     read = [stored.entry for stored in await world.journal.read("r1", "r1")]
     assert [entry.n for entry in read] == list(range(193, 203))
-    whole = fold((ev.msgspec.structs.replace(entry, snapshot=None) for entry in entries), "r1", "r1")
+    whole = fold((msgspec.structs.replace(entry, snapshot=None) for entry in entries), "r1", "r1")
     assert fold(read, "r1", "r1") == whole
     assert await worker(world, ScriptedModel(says(ANSWER)), long).handle(cancel())
     assert world.journal.entries("r1")[-1].n == 203
@@ -137,7 +138,7 @@ async def test_a_heavy_journal_gets_a_snapshot_before_its_64th_entry() -> None:
     world = MemoryWorld()
     runner = worker(world, ScriptedModel(says(content="x" * 100_000)), spec(limits=Limits(max_steps=8)))
     await runner.handle(task())
-    assert [entry.n for entry in world.journal.entries("r1") if entry.snapshot] == [5, 8]
+    assert [entry.n for entry in world.journal.entries("r1") if entry.snapshot] == [5, 9]
 
 
 async def test_runs_pushed_out_of_the_cache_are_folded_again(monkeypatch: pytest.MonkeyPatch) -> None:

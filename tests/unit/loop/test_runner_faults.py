@@ -34,7 +34,9 @@ def count(world: MemoryWorld, kind: type[ev.Event]) -> int:
     return sum(isinstance(event, kind) for event in world.events("r1"))
 
 
-async def stuck(world: MemoryWorld, content: str = "zombie") -> tuple[Runner, asyncio.Task[bool], asyncio.Event]:
+async def stuck(
+    world: MemoryWorld, content: str = "zombie"
+) -> tuple[Runner, asyncio.Task[bool], asyncio.Event]:
     """A worker in the middle of the first model call of run r1, and what lets it go on."""
     gate = asyncio.Event()
     model = ScriptedModel(says(ANSWER, content=content), gate=gate)
@@ -143,7 +145,6 @@ async def test_a_worker_that_dies_in_its_model_call_is_replaced() -> None:
 async def test_a_worker_that_dies_in_a_short_wait_is_replaced() -> None:
     world = MemoryWorld()
     dead = worker(world, ScriptedModel(ModelUnavailable("busy")))
-    world.journal.lost_answers = 0
     handling = asyncio.create_task(dead.handle(task()))
     while world.run("r1").phase is not Phase.WAITING:
         await asyncio.sleep(0)
