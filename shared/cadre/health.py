@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import Any
 
 AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
@@ -31,7 +32,21 @@ def with_health(app: AsgiApp, unready: Callable[[], str | None]) -> AsgiApp:
     return answer
 
 
-async def _reply(send: Any, status: int, body: dict[str, str]) -> None:
-    headers = [(b"content-type", b"application/json")]
+async def send_problem(send: Any, status: int, code: str, detail: str) -> None:
+    """Problem details (RFC 9457), as the gateway's own errors are."""
+    problem = {
+        "type": f"https://cadre.dev/problems/{code}",
+        "code": code,
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+    }
+    await _reply(send, status, problem, b"application/problem+json")
+
+
+async def _reply(
+    send: Any, status: int, body: dict[str, Any], content_type: bytes = b"application/json"
+) -> None:
+    headers = [(b"content-type", content_type)]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": json.dumps(body).encode()})

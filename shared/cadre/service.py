@@ -27,7 +27,7 @@ from cadre.adapters.nats_journal import NatsJournal
 from cadre.adapters.nats_registry import NatsRegistry
 from cadre.adapters.nats_streams import provision
 from cadre.errors import CadreError, SetupError
-from cadre.health import AsgiApp, with_health
+from cadre.health import AsgiApp, send_problem, with_health
 from cadre.messages import AgentCard, Presence, ToolCard
 from cadre.ports import Journal
 from cadre.settings import Settings
@@ -175,12 +175,13 @@ class _State:
         return self.part.unready() if self.part is not None else "starting"
 
     async def dispatch(self, scope: Any, receive: Any, send: Any) -> None:
-        app = self.part.app if self.part is not None else None
-        if app is None:
-            await send({"type": "http.response.start", "status": 404, "headers": []})
-            await send({"type": "http.response.body", "body": b""})
-            return
-        await app(scope, receive, send)
+        if self.part is None:
+            detail = f"{self.name} cannot work yet: {self.unready()}"
+            await send_problem(send, 503, "bus-unavailable", detail)
+        elif self.part.app is None:
+            await send_problem(send, 404, "not-found", f"{self.name} serves /healthz and /readyz only")
+        else:
+            await self.part.app(scope, receive, send)
 
 
 async def open_platform(name: str, settings: Settings, health_url: str = "") -> Platform:

@@ -73,6 +73,10 @@ class Topology:
     def inbox(self, agent: str, sender: str, tree: str, run: str) -> str:
         return f"{self.prefix}.in.{self.shard(tree)}.{agent}.{sender}.{tree}.{run}"
 
+    def inbox_of_run(self, tree: str, run: str) -> str:
+        """Everything that was sent to a run, by whomever, to whichever agent it belongs."""
+        return f"{self.prefix}.in.{self.shard(tree)}.*.*.{tree}.{run}"
+
     def inbox_filter(self, shard: int, agent: str) -> str:
         return f"{self.prefix}.in.{shard}.{agent}.>"
 

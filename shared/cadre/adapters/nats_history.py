@@ -53,8 +53,7 @@ class History:
 
     async def task(self, tree: str, run: str) -> Task | None:
         """The Task that was published for a run, whether or not an agent has taken it up."""
-        subject = f"{self._topology.prefix}.in.{self._topology.shard(tree)}.*.*.{tree}.{run}"
-        request = {"seq": 1, "batch": 8, "next_by_subj": subject}
+        request = {"seq": 1, "batch": 8, "next_by_subj": self._topology.inbox_of_run(tree, run)}
         for held in await jetstream.batch(self._nc, self._topology.stream_of(tree), request):
             try:
                 record = await unpack_record(held.data, self._blobs)

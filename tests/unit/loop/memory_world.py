@@ -31,17 +31,22 @@ Answer = ModelReply | Exception
 
 
 class MemoryClock:
-    """ports.Clock: sleeping takes no time but moves the clock on."""
+    """ports.Clock: sleeping takes no time but moves the clock on, while it runs."""
 
     def __init__(self) -> None:
         self.time = 1000.0
         self.slept: list[float] = []
+        self.asleep = asyncio.Event()
+        self.running = asyncio.Event()
+        self.running.set()
 
     def now(self) -> float:
         return self.time
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
+        self.asleep.set()
+        await self.running.wait()
         self.time += seconds
         await asyncio.sleep(0)
 
@@ -201,7 +206,7 @@ class MemoryWorld:
         self.bus.inbox += [Delivered(agent, encode(record)) for record in first]
         while self.bus.inbox or self.bus.timers:
             if not self.bus.inbox:
-                self._let_a_timer_go_off()
+                self.let_a_timer_go_off()
             batch, self.bus.inbox = self.bus.inbox, []
             await asyncio.gather(*(self._deliver(one) for one in batch))
 
@@ -211,7 +216,7 @@ class MemoryWorld:
     def events(self, run: str) -> list[ev.AnyEvent]:
         return [event for entry in self.journal.entries(run) for event in entry.events]
 
-    def _let_a_timer_go_off(self) -> None:
+    def let_a_timer_go_off(self) -> None:
         key = min(self.bus.timers, key=lambda one: self.bus.timers[one].due)
         due, agent, timer = self.bus.timers.pop(key)
         self.clock.time = max(self.clock.time, due)

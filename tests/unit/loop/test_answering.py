@@ -10,7 +10,7 @@ import pytest
 from cadre.loop import events as ev
 from cadre.loop.offer import Offer
 from cadre.loop.run import ActionStep, Phase
-from cadre.messages import AgentCard, ErrorInfo, ToolCard
+from cadre.messages import AgentCard, ErrorInfo, Record, ToolCard
 from cadre.specs import Limits
 from unit.loop.build import ADD, ANSWER, KID, OFFER, Course, call, kinds, only, report, result, spec
 
@@ -51,7 +51,7 @@ def test_tool_member_and_refused_call_of_one_answer() -> None:
 def test_observations_stand_in_the_models_order_whoever_answers_first(order: tuple[int, ...]) -> None:
     course = Course().begin()
     course.say(call("add", a=1, b=1), call("kid", task="x"), call("nope"), call("add", a=2, b=2))
-    arrivals = [result("r1_1_0", 2), report("r1_1_1", "done"), result("r1_1_3", 4)]
+    arrivals: list[Record] = [result("r1_1_0", 2), report("r1_1_1", "done"), result("r1_1_3", 4)]
     for count, index in enumerate(order):
         events = course.arrive(arrivals[index])
         assert ("StepFinished" in kinds(events)) == (count == 2), "the step ends with its last open call"

@@ -99,11 +99,8 @@ def test_after_the_last_step_the_model_is_asked_for_an_answer() -> None:
 
 def test_the_tasks_own_limit_wins_over_the_specs() -> None:
     course = Course(spec(limits=Limits(max_steps=20))).begin(max_steps=2)
-    course.say(content="no call")
-    assert course.run.model is not None
-    assert course.run.model.purpose == "act"
-    course.say(content="no call")
-    assert course.run.model.purpose == "final"
+    called = [only(course.say(content="no call"), ev.ModelCalled) for _ in range(2)]
+    assert [(one.purpose, one.step) for one in called] == [("act", 2), ("final", 2)]
 
 
 def test_a_session_goes_on_from_the_memory_of_its_last_run() -> None:

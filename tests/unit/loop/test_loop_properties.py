@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from cadre.loop.fold import fold
 from cadre.loop.owed import Command, owed
 from cadre.loop.run import Phase, Run
 from cadre.loop.view import Transcript
-from cadre.messages import ErrorInfo, Record, Usage
+from cadre.messages import ErrorInfo, Record, RunState, Usage
 from cadre.prompting import Prompts
 from cadre.specs import Limits, ModelSpec
 from cadre.wire import decode, encode
@@ -44,6 +46,7 @@ SPECS = st.builds(
     st.integers(1, 4),
     st.integers(0, 2),
 )
+STATES = st.sampled_from(list[RunState](get_args(RunState)))
 LATE: list[Record] = [result("r1_9_0", 1), report("r1_9_1", "x"), timer("nobodys"), task("Again.")]
 
 
@@ -111,7 +114,7 @@ class Chance:
 
     def _result(self, id: str, kind: str) -> Record:
         if kind == "member":
-            state = self.draw(st.sampled_from(["success", "error", "cancelled", "max_steps_error"]))
+            state = self.draw(STATES)
             return report(id, "text", state, usage=self.draw(USAGES))
         return result(id, self.draw(OUTPUTS), self.draw(ERRORS))
 

@@ -19,7 +19,7 @@ from cadre.ports import ModelReply
 from cadre.runner import Runner
 from cadre.specs import AgentSpec, Limits
 from unit.loop.build import ADD, ANSWER, OFFER, SPEC, call, cancel, result, spec, task
-from unit.loop.memory_world import PROMPTS, MemoryWorld, ScriptedModel
+from unit.loop.memory_world import PROMPTS, Answer, MemoryWorld, ScriptedModel
 
 KID = AgentSpec(name="kid", description="Helps.", tools=["add"])
 
@@ -91,7 +91,14 @@ async def test_a_long_wait_is_a_timer_and_holds_no_record() -> None:
 async def test_plan_step_and_answer_of_one_number_may_each_have_to_wait(retry_after: float) -> None:
     world = MemoryWorld()
     busy = ModelUnavailable("busy", retry_after=retry_after)
-    answers = [busy, says(content="a plan"), busy, says(content="no call"), busy, says(content="the answer")]
+    answers: list[Answer] = [
+        busy,
+        says(content="a plan"),
+        busy,
+        says(content="no call"),
+        busy,
+        says(content="the answer"),
+    ]
     worker(world, ScriptedModel(*answers), spec(planning_interval=1))
     await world.drive(task(max_steps=1))
     result_ = world.run("r1").result

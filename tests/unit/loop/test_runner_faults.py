@@ -72,7 +72,7 @@ async def test_a_task_published_twice_begins_one_run() -> None:
     world = MemoryWorld()
     first = worker(world, ScriptedModel(says(call("add", a=1, b=1)), says(ANSWER)))
     second = worker(world, ScriptedModel(says(call("add", a=1, b=1)), says(ANSWER)))
-    assert await asyncio.gather(first.handle(task()), second.handle(task())) == [True, True]
+    assert all(await asyncio.gather(first.handle(task()), second.handle(task())))
     assert count(world, ev.RunAccepted) == 1
     assert count(world, ev.ModelCalled) == 1
     await world.drive()
@@ -95,7 +95,7 @@ async def test_two_results_handled_by_two_processes_make_one_next_step(turns: in
             await asyncio.sleep(0)
         return await second.handle(result("r1_1_1", "y"))
 
-    assert await asyncio.gather(first.handle(result("r1_1_0", "x")), later()) == [True, True]
+    assert all(await asyncio.gather(first.handle(result("r1_1_0", "x")), later()))
     assert world.run("r1").phase is Phase.DONE
     assert count(world, ev.ToolAnswered) == 2
     assert count(world, ev.ModelCalled) == 2
@@ -145,12 +145,13 @@ async def test_a_worker_that_dies_in_its_model_call_is_replaced() -> None:
 async def test_a_worker_that_dies_in_a_short_wait_is_replaced() -> None:
     world = MemoryWorld()
     dead = worker(world, ScriptedModel(ModelUnavailable("busy")))
+    world.clock.running.clear()
     handling = asyncio.create_task(dead.handle(task()))
-    while world.run("r1").phase is not Phase.WAITING:
-        await asyncio.sleep(0)
+    await world.clock.asleep.wait()
     handling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await handling
+    world.clock.running.set()
     assert await worker(world, ScriptedModel(says(ANSWER))).handle(task(), deliveries=2)
     assert world.run("r1").phase is Phase.DONE
     each_cause_once(world)
