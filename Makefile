@@ -31,7 +31,7 @@ lint: .venv/.ready-dev ## Run the static checks: format, lint, types, imports, g
 
 check: lint test ## Run everything that a change must pass: lint, then test
 
-bench: .venv/.ready-dev ## Measure; what and how long is in docs/performance.md
+bench: .venv/.ready-dev ## Measure throughput and latency on this machine
 	@PYTHONPATH=tests $(BIN)/python -m bench.main $(ARGS)
 
 docs: .venv/.ready-dev ## Write the generated documents anew: protocol, schemas, state diagram

@@ -8,13 +8,12 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
 from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from cadre.errors import PromptError
 from cadre.messages import AgentCard, ToolCard
-from cadre.specs import NAME
+from cadre.specs import NAME, NOT_YAML, load_yaml, yaml_problem
 from cadre.tool_texts import to_tool_calling_prompt
 
 
@@ -88,13 +87,13 @@ def read_templates(source: Traversable) -> dict[str, Template]:
 
 def _parse(source: Traversable) -> dict[str, Any]:
     try:
-        data = yaml.load(source.read_text("utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        data = load_yaml(source.read_text("utf-8"))
     except OSError as error:
         raise PromptError(f"{source}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise PromptError(f"{source}: is not UTF-8 text") from error
-    except yaml.YAMLError as error:
-        raise PromptError(f"{source}: not YAML: {' '.join(str(error).split())}") from error
+    except NOT_YAML as error:
+        raise PromptError(f"{source}: not YAML: {yaml_problem(error)}") from error
     if not isinstance(data, dict):
         raise PromptError(f"{source}: must be a mapping with the keys {', '.join(CONTRACTS)}")
     return dict(_flatten(data))

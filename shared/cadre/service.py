@@ -26,7 +26,7 @@ from cadre.adapters.nats_connection import connect
 from cadre.adapters.nats_journal import NatsJournal
 from cadre.adapters.nats_registry import NatsRegistry
 from cadre.adapters.nats_streams import provision
-from cadre.errors import CadreError, SetupError
+from cadre.errors import BusUnavailable, CadreError, OutcomeUnknown, SetupError
 from cadre.health import AsgiApp, send_problem, with_health
 from cadre.messages import AgentCard, Presence, ToolCard
 from cadre.ports import Journal
@@ -36,6 +36,9 @@ from cadre.subjects import Topology
 log = logging.getLogger("cadre.service")
 
 CLOSE_WITHIN = 3.0
+
+_STATUS: dict[type[CadreError], int] = {BusUnavailable: 5, OutcomeUnknown: 5}
+"""Exit status by error, where it is not that of a wrong setup."""
 
 
 class Part(Protocol):
@@ -93,9 +96,10 @@ def run(name: str, settings: Settings, start: Start) -> int:
         listener = _listen(settings)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_serve(name, settings, start, listener))
-    except SetupError as error:
-        log.error("%s cannot start: %s", name, error)
-        return 2
+    except CadreError as error:
+        # One line in the form of all errors of the command line, for whoever started it from there.
+        print(f"cadre: {name} cannot start: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+        return _STATUS.get(type(error), 2 if isinstance(error, SetupError) else 1)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 
 import msgspec
 
 from cadre.errors import SettingError
 from cadre.subjects import DEFAULT_PREFIX
+
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,11 +68,20 @@ def read_settings(**options: object) -> Settings:
         try:
             values[field.name] = msgspec.convert(text if given is None else given, field.type, strict=False)
         except msgspec.ValidationError as error:
-            raise SettingError(f"{variable}={text or given!r}: {error}") from error
+            wanted = "a whole number" if field.type is int else "a number"
+            raise SettingError(f"{variable}={text or given!r}: must be {wanted}") from error
     settings = Settings(**values)  # type: ignore[arg-type]
     for name, low in (("shards", 1), ("replicas", 1), ("concurrency", 1), ("drain_seconds", 0)):
         if getattr(settings, name) < low:
             raise SettingError(f"CADRE_{name.upper()}={getattr(settings, name)}: must be at least {low}")
+    if not 0 <= settings.port <= 65535:
+        raise SettingError(f"CADRE_PORT={settings.port}: must be from 0 (any free port) to 65535")
+    if settings.log_level not in LOG_LEVELS:
+        raise SettingError(f"CADRE_LOG_LEVEL={settings.log_level}: must be one of {', '.join(LOG_LEVELS)}")
+    if not NAME.fullmatch(settings.prefix):
+        raise SettingError(
+            f"CADRE_PREFIX={settings.prefix!r}: use 1 to 64 letters, digits, '_' and '-' (it begins NATS subjects)"
+        )
     return settings
 
 

@@ -134,13 +134,15 @@ def read_agent(path: Path) -> AgentSpec:
     Raises SpecError with the file, the key and what is expected there.
     """
     try:
-        text = path.read_text()
+        text = path.read_text("utf-8")
     except OSError as error:
         raise SpecError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{path}: is not UTF-8 text") from error
     try:
-        data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as error:
-        raise SpecError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+        data = load_yaml(text)
+    except NOT_YAML as error:
+        raise SpecError(f"{path}: not YAML: {yaml_problem(error)}") from error
     try:
         document = msgspec.convert(data, _Document)
         fields: dict[str, Any] = {f: getattr(document.spec, f) for f in document.spec.__struct_fields__}
@@ -153,17 +155,63 @@ def read_agent(path: Path) -> AgentSpec:
         raise SpecError(f"{path}: {error}") from error
 
 
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _UniqueKeys(_Loader):  # type: ignore[misc]
+    """Refuses a key that stands twice in a mapping: YAML would silently drop the first."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"the key {key.value!r} stands there twice", problem_mark=key.start_mark
+                )
+            seen.add(str(key.value))
+        found: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        return found
+
+
+def load_yaml(text: str) -> Any:
+    """What the text says. Raises one of NOT_YAML."""
+    return yaml.load(text, Loader=_UniqueKeys)
+
+
+NOT_YAML = (yaml.YAMLError, ValueError, RecursionError)
+"""What reading YAML may raise: wrong syntax, a date that no calendar has, nesting without end."""
+
+
+def yaml_problem(error: Exception) -> str:
+    """Line and problem of a YAML error, in one line."""
+    mark = getattr(error, "problem_mark", None)
+    text = " ".join(str(getattr(error, "problem", None) or error).split())
+    return text if mark is None else f"line {mark.line + 1}: {text}"
+
+
+_KEYS: dict[str, tuple[str, ...]] = {
+    "": ("apiVersion", "kind", "metadata", "spec"),
+    "metadata": _Metadata.__struct_fields__,
+    "spec": _Body.__struct_fields__,
+    "spec.model": ModelSpec.__struct_fields__,
+    "spec.limits": Limits.__struct_fields__,
+}
+_CHOICES = {
+    "apiVersion": "cadre.dev/v1",
+    "kind": "Agent",
+    "spec.kind": "tool_calling",
+    "spec.model.tool_choice": "auto or required",
+}
+
+
 def _explain(error: msgspec.ValidationError) -> str:
-    text = str(error)
-    unknown = re.search(r"Object contains unknown field `(\w+)`(?: - at `\$\.?(.*)`)?", text)
-    if unknown:
-        where = unknown[2] or "the document"
-        known = {
-            "spec": _Body.__struct_fields__,
-            "spec.model": ModelSpec.__struct_fields__,
-            "spec.limits": Limits.__struct_fields__,
-            "metadata": _Metadata.__struct_fields__,
-        }.get(unknown[2] or "", ("apiVersion", "kind", "metadata", "spec") if not unknown[2] else ())
-        hint = f"; known keys: {', '.join(known)}" if known else ""
-        return f"unknown key {unknown[1]!r} in {where}{hint}"
-    return text
+    what, _, where = str(error).partition(" - at ")
+    key = where.strip("`").removeprefix("$").lstrip(".")
+    known = f"; known keys: {', '.join(_KEYS[key])}" if key in _KEYS else ""
+    if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
+        return f"unknown key {unknown[1]!r} in {key or 'the document'}{known}"
+    if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
+        return f"key {missing[1]!r} is missing in {key or 'the document'}{known}"
+    if key in _CHOICES:
+        return f"{key}: {what[:1].lower()}{what[1:]}; write {_CHOICES[key]}"
+    return f"{key}: {what}" if key else f"{what}{known}"

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.errors import NewerSchema, UnreadableMessage
+from cadre.errors import NewerSchema, TooLarge, UnreadableMessage
 from cadre.loop.events import Entry
 from cadre.messages import SCHEMA_VERSION, Message, Record, Spilled, ToolCall
 from cadre.ports import Blobs
@@ -70,7 +70,9 @@ async def pack(message: Message | Entry, blobs: Blobs) -> bytes:
 
 
 async def unpack(data: bytes, kind: Any, blobs: Blobs) -> Any:
-    """Decodes what `pack` wrote. Raises UnreadableMessage, BlobMissing."""
+    """Decodes what `pack` wrote. Raises UnreadableMessage, TooLarge, BlobMissing."""
+    if len(data) > SPILL_BYTES:
+        raise TooLarge("a message that did not go to the object store", len(data), SPILL_BYTES)
     message = decode(data, kind | Spilled)
     if isinstance(message, Spilled):
         return decode(await blobs.get(message.ref), kind)

@@ -1,4 +1,4 @@
-"""The far side of the delegation benchmark: a member agent with an instant model, and a core NATS echo."""
+"""The far side of a delegation: a member agent whose model answers at once or never, and a core NATS echo."""
 
 from __future__ import annotations
 
@@ -10,25 +10,43 @@ from nats.aio.msg import Msg
 
 from bench.instant import InstantModel, answer
 from cadre.host import AgentHost
+from cadre.loop.view import ModelRequest
+from cadre.ports import Model, ModelReply, OnText
 from cadre.prompting import Prompts
 from cadre.service import open_platform
 from cadre.settings import read_settings
 from cadre.specs import AgentSpec
 
+ECHO = "bench.echo"
 
-async def main() -> None:
+
+class HeldModel:
+    """ports.Model that says when it is asked, and does not answer."""
+
+    async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
+        print("asked", flush=True)
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets this event")
+
+
+async def main(*options: str) -> None:
     platform = await open_platform("bench worker", read_settings())
 
     async def echo(message: Msg) -> None:
         await message.respond(message.data)
 
-    await platform.nc.subscribe("bench.echo", cb=echo)
+    await platform.nc.subscribe(ECHO, cb=echo)
+    model: Model = HeldModel() if "--hold" in options else InstantModel(lambda _: answer("done"))
     spec = AgentSpec(name="worker", description="Answers at once.")
-    host = AgentHost(spec, Prompts.load("tool_calling"), platform, InstantModel(lambda _: answer("done")))
+    host = AgentHost(spec, Prompts.load("tool_calling"), platform, model)
     await host.start()
     print("ready", flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    await platform.registry.withdraw()
+    await host.drain(0.1)
+    await platform.registry.stop()
+    await platform.nc.close()
 
 
 if __name__ == "__main__":
-    uvloop.run(main())
+    uvloop.run(main(*sys.argv[1:]))

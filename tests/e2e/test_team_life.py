@@ -50,7 +50,9 @@ def test_a_new_agent_is_offered_at_the_next_step_without_a_restart(
     stack.services["helper"].start()
     result = gateway.finished(run)
     assert result["state"] == "success", stack.logs()
-    offers = [data["event"] for name, data in gateway.events(run) if name == "offer.changed" and data["run"] == run]
+    offers = [
+        data["event"] for name, data in gateway.events(run) if name == "offer.changed" and data["run"] == run
+    ]
     assert offers[0]["missing"] == ["helper"]
     assert offers[-1]["missing"] == []
     assert "helper" in [member["name"] for member in offers[-1]["members"]]
@@ -98,7 +100,9 @@ def test_cancel_reaches_children_and_tools(stack: Stack, gateway: Gateway, tmp_p
     def states() -> dict[str, str]:
         return {child["agent"]: child["state"] for child in gateway.run(run)["children"]}
 
-    eventually(lambda: states()["worker"] == "cancelled", within=15, what="the worker ended too", state=states)
+    eventually(
+        lambda: states()["worker"] == "cancelled", within=15, what="the worker ended too", state=states
+    )
 
 
 def test_cancel_aborts_a_model_call(stack: Stack, gateway: Gateway) -> None:
@@ -121,6 +125,7 @@ def test_cancel_aborts_a_model_call(stack: Stack, gateway: Gateway) -> None:
         (b'{"v": 2, "type": "task"}', "schema version 2 is newer"),
         (b'{"v": 1, "type": "nonsense", "id": "x", "tree": "t", "run": "t", "at": 1}', "nonsense"),
         (b'{"v": 1, "type": "task", "id": "x", "tree": "t", "run": "t", "at": "now"}', "at"),
+        (b" " * 300_000, "over the limit of 262144"),
     ],
 )
 def test_an_unreadable_message_is_a_dead_letter(

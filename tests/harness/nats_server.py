@@ -39,6 +39,11 @@ class NatsServer:
                 raise RuntimeError(f"nats-server did not start:\n{self._log.read_text()}")
             time.sleep(0.02)
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         assert self._process is not None
         self._process.kill()

@@ -178,7 +178,6 @@ class Gateway:
     def events(self, run_id: str, after: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
         """(event name, data) of the run's tree, until its end."""
 
-
         url = f"{self.service.url}/v1/runs/{run_id}/events"
         with httpx2.stream("GET", url, params={"after": after}, timeout=60) as response:
             assert response.status_code == 200, response.read()

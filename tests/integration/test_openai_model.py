@@ -56,7 +56,7 @@ async def test_an_answer_with_its_usage(server: ModelServer, stream: bool) -> No
     reply, heard = await ask(spec_for(server, stream=stream), saying("plain question"))
     assert reply.content == "The answer to plain question is 42."
     assert "".join(heard) == reply.content
-    assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.model_calls) == (4, 9, 1)
+    assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.model_calls) == (4, 9, 0)
     assert (reply.model, reply.finish_reason) == ("scripted", "stop")
     assert [(line["rule"], line["model"], line["stream"], line["outcome"]) for line in server.journal()] == [
         ("plain", "any", stream, "answered")

@@ -150,7 +150,7 @@ def test_waiting_for_the_model_says_why_and_how_long() -> None:
 
 def test_missing_services_are_named_until_the_offer_changes_again() -> None:
     lacking = fold(DELEGATED[0], ("offer.changed", data(ROOT, 990, tools=[], members=[], missing=["critic"])))
-    assert "no live service offers critic" in drawn(lacking)
+    assert "no live agent critic: start it with `cadre agent FILE`" in drawn(lacking)
     whole = apply(lacking, "offer.changed", data(ROOT, 991, tools=[], members=[], missing=[]))
     assert "critic" not in drawn(whole)
 
@@ -205,6 +205,6 @@ def test_lines_are_indented_by_depth_and_leave_out_what_says_nothing() -> None:
         "manager: begins: find out",
         "manager: step 1: asks the model",
         "manager: asks researcher: look up",
-        "  researcher: begins: look up",
+        "  researcher: begins",
         "  researcher: ends: success (0 tokens, 3.0s)",
     ]

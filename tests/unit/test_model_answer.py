@@ -39,7 +39,7 @@ async def test_text_and_usage() -> None:
     usage = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": None}}
     reply, heard = await put_together(piece(content="Hel"), piece(content="lo"), piece("stop"), usage)
     assert (reply.content, heard, reply.finish_reason, reply.model) == ("Hello", ["Hel", "lo"], "stop", "m")
-    assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.model_calls) == (3, 0, 1)
+    assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.model_calls) == (3, 0, 0)
 
 
 async def test_a_refusal_is_the_answer() -> None:

@@ -74,7 +74,7 @@ class ModelAnswer:
         self._told = 0
         self._told_at = float("-inf")
         self._calls: list[_OpenCall] = []
-        self._usage = Usage(model_calls=1)
+        self._usage = Usage()  # who asks counts the calls
         self._model = ""
         self._finish = ""
         self._empty = True
@@ -88,7 +88,7 @@ class ModelAnswer:
         self._model = piece.model or self._model
         if piece.usage is not None:
             used = piece.usage
-            self._usage = Usage(used.prompt_tokens or 0, used.completion_tokens or 0, 1)
+            self._usage = Usage(used.prompt_tokens or 0, used.completion_tokens or 0)
         for choice in (piece.choices or [])[:1]:
             self._empty = False
             self._finish = choice.finish_reason or self._finish

@@ -17,7 +17,9 @@ from nats.aio.subscription import Subscription
 _of: weakref.WeakKeyDictionary[Client, Requests] = weakref.WeakKeyDictionary()
 
 
-async def request(nc: Client, subject: str, data: bytes, headers: dict[str, str] | None, within: float) -> Msg:
+async def request(
+    nc: Client, subject: str, data: bytes, headers: dict[str, str] | None, within: float
+) -> Msg:
     """The first answer. Raises nats.errors.TimeoutError, NoRespondersError or another nats.errors.Error."""
     requests = _of.get(nc)
     if requests is None:

@@ -90,7 +90,7 @@ def take_port(wanted: int, what: str, option: str) -> int:
             raise Failure(
                 f"port {wanted} for {what} cannot be had ({error.strerror}):"
                 f" choose another with {option}; 0 takes a free one",
-                Code.FAILED,
+                Code.USAGE,
             ) from error
         port: int = probe.getsockname()[1]
         return port

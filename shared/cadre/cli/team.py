@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-import yaml
 
 from cadre.errors import SpecError
-from cadre.specs import AgentSpec, read_agent
+from cadre.specs import NOT_YAML, AgentSpec, load_yaml, read_agent, yaml_problem
 
 TEAM_FILE = "team.yaml"
 
@@ -101,13 +100,15 @@ def read_team(path: Path) -> Team:
 
 def _document(file: Path) -> _Document:
     try:
-        text = file.read_text()
+        text = file.read_text("utf-8")
     except OSError as error:
         raise SpecError(f"{file}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{file}: is not UTF-8 text") from error
     try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise SpecError(f"{file}: not YAML: {' '.join(str(error).split())}") from error
+        data = load_yaml(text)
+    except NOT_YAML as error:
+        raise SpecError(f"{file}: not YAML: {yaml_problem(error)}") from error
     try:
         return msgspec.convert(data, _Document)
     except msgspec.ValidationError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -42,7 +43,10 @@ class Node:
     writing: str = ""
     """The end of the answer that the model is writing now."""
     tokens: int = 0
+    tools: tuple[str, ...] = ()
+    """Names of the tools that the agent's spec wants."""
     missing: tuple[str, ...] = ()
+    """Of those and the team, what no live service offers."""
     note: str = ""
     """The last error of a step that the model was shown."""
     error: str = ""
@@ -96,7 +100,12 @@ def _accepted(node: Node, event: dict[str, Any], at: float) -> Node:
     task, spec = event.get("task") or {}, event.get("spec") or {}
     steps = task.get("max_steps") or (spec.get("limits") or {}).get("max_steps")
     return replace(
-        node, agent=task.get("agent", node.agent), task=task.get("task", ""), max_steps=steps, started_at=at
+        node,
+        agent=task.get("agent", node.agent),
+        task=task.get("task", ""),
+        tools=tuple(spec.get("tools") or ()),
+        max_steps=steps,
+        started_at=at,
     )
 
 
@@ -198,7 +207,31 @@ def _finished(node: Node, event: dict[str, Any], at: float) -> Node:
 
 def error_text(error: dict[str, Any] | None) -> str:
     """`Type: message` of an ErrorInfo; empty when there is none."""
-    return f"{error.get('type', 'error')}: {error.get('message', '')}" if error else ""
+    return f"{error.get('type', 'error')}: {_reason(error.get('message', ''))}" if error else ""
+
+
+def _reason(message: str) -> str:
+    """The message without the tool's name and arguments, which the viewer sees beside it anyway."""
+    head, mark, rest = message.partition(" with arguments ")
+    if not mark or not head.startswith(("Error executing tool ", "Invalid call of tool ")):
+        return message
+    try:
+        _, end = json.JSONDecoder().raw_decode(rest)
+    except ValueError:  # long ones are cut
+        return message
+    return rest[end:].removeprefix(": ")
+
+
+def lack_text(node: Node) -> str:
+    """What the run's agent wants and nobody offers, and how to start it."""
+    tools = [name for name in node.missing if name in node.tools]
+    members = [name for name in node.missing if name not in node.tools]
+    parts = []
+    if members:
+        parts.append(f"no live agent {', '.join(members)}: start it with `cadre agent FILE`")
+    if tools:
+        parts.append(f"no live tool {', '.join(tools)}: start it with `cadre tools FILE`")
+    return "; ".join(parts)
 
 
 _CHANGES = {

@@ -6,16 +6,18 @@ import time
 from typing import Any
 
 from cadre.cli.table import brief, number, seconds
-from cadre.cli.tree import Tree, error_text
+from cadre.cli.tree import Node, Tree, error_text, lack_text
 
-_WIDE = 160
+_WIDE = 110
 
 
 def line(tree: Tree, name: str, data: dict[str, Any]) -> str | None:
     """The line that tells of this event; None when it is not worth one. `tree` is that after the event."""
     node = tree.nodes.get(data.get("run", ""))
-    text = _text(name, data.get("event") or {}) if node else None
-    if node is None or text is None:
+    if node is None:
+        return None
+    text = _begins(tree, node) if name == "run.accepted" else _text(node, name, data.get("event") or {})
+    if text is None:
         return None
     if name == "run.finished":
         took = seconds((node.ended_at or 0) - node.started_at)
@@ -25,12 +27,15 @@ def line(tree: Tree, name: str, data: dict[str, Any]) -> str | None:
     return f"{clock} {'  ' * depth}{node.agent}: {text}"
 
 
-def _text(name: str, event: dict[str, Any]) -> str | None:
+def _begins(tree: Tree, node: Node) -> str:
+    """With its task, unless the line of whoever delegated it has told it."""
+    return "begins" if node.parent in tree.nodes else f"begins: {brief(node.task, _WIDE)}"
+
+
+def _text(node: Node, name: str, event: dict[str, Any]) -> str | None:
     match name:
-        case "run.accepted":
-            return f"begins: {brief((event.get('task') or {}).get('task', ''), _WIDE)}"
         case "offer.changed" if event.get("missing"):
-            return f"no live service offers {', '.join(event['missing'])}"
+            return lack_text(node)
         case "model.called" if event.get("attempt", 1) > 1:
             return f"step {event.get('step')}: asks the model, try {event['attempt']}"
         case "model.called":
@@ -38,7 +43,7 @@ def _text(name: str, event: dict[str, Any]) -> str | None:
                 "" if event.get("purpose") == "act" else f" ({event.get('purpose')})"
             )
         case "model.deferred":
-            return f"waits for the model: {brief(event.get('reason', ''), _WIDE)}"
+            return f"waits for the model: {brief(event.get('reason', ''), 2 * _WIDE)}"
         case "tool.called":
             return f"calls {event.get('tool')} {brief(event.get('arguments') or {}, _WIDE)}"
         case "delegate.started":

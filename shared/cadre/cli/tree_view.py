@@ -6,7 +6,7 @@ from rich.text import Text
 from rich.tree import Tree as Drawing
 
 from cadre.cli.table import brief, number, seconds
-from cadre.cli.tree import Call, Node, Tree
+from cadre.cli.tree import Call, Node, Tree, lack_text
 
 _SIGNS = {
     "running": ("●", "yellow"),
@@ -53,7 +53,7 @@ def _shown(node: Node, tree: Tree, recent: int) -> list[Call]:
 def _remarks(node: Node) -> list[tuple[str, str]]:
     remarks = []
     if node.missing and node.ended_at is None:
-        remarks.append((f"no live service offers {', '.join(node.missing)}", "yellow"))
+        remarks.append((lack_text(node), "yellow"))
     if node.note:
         remarks.append((f"last step: {node.note}", "red"))
     if node.writing:

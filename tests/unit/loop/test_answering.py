@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -136,14 +137,18 @@ def test_wrong_arguments_are_named(requested: ev.RequestedCall, told: list[str])
     assert [word for word in told if word not in error.message] == []
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [{"type": "nonsense"}, {"$ref": "http://127.0.0.1:9/schema.json"}, {"$ref": "file:///etc/hostname"}],
-)
-def test_a_tool_with_an_unusable_schema_is_refused_and_nothing_is_fetched(schema: dict[str, Any]) -> None:
-    card = ToolCard(name="odd", description="Odd.", input_schema=schema)
+def test_a_tool_with_an_unusable_schema_is_refused() -> None:
+    card = ToolCard(name="odd", description="Odd.", input_schema={"type": "nonsense"})
     error = refusal(call("odd", a=1), course=Course(offer=Offer(tools={"odd": card})).begin())
     assert error.type == "AgentToolCallError"
+    assert "input schema" in error.message
+
+
+def test_a_schema_makes_nobody_read_files(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "schema.json"
+    elsewhere.write_text('{"type": "object"}')
+    card = ToolCard(name="odd", description="Odd.", input_schema={"$ref": elsewhere.as_uri()})
+    error = refusal(call("odd", a=1), course=Course(offer=Offer(tools={"odd": card})).begin())
     assert "input schema" in error.message
 
 

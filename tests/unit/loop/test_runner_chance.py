@@ -11,13 +11,12 @@ import pytest
 from cadre.errors import ModelUnavailable, RetryableError
 from cadre.loop import events as ev
 from cadre.loop.offer import Offer
-from cadre.loop.run import Phase
 from cadre.loop.view import ModelRequest
-from cadre.messages import ToolCall
+from cadre.messages import Task, ToolCall
 from cadre.ports import ModelReply, OnText
 from cadre.specs import AgentSpec, Limits, ModelSpec
 from cadre.wire import encode
-from unit.loop.build import ADD, KID, call, task
+from unit.loop.build import ADD, KID, call, cancel, task
 from unit.loop.memory_world import Delivered, MemoryWorld
 
 PATIENT = ModelSpec(retries=1000)
@@ -103,40 +102,66 @@ class Chance:
         except RetryableError:
             return False
 
-    async def drive(self) -> None:
+    async def drive(self, *, cancelled_after: int | None = None) -> None:
         bus = self.world.bus
         bus.inbox.append(Delivered("boss", encode(task())))
-        for _ in range(2000):
-            if not bus.inbox and not bus.timers:
+        for turn in range(2000):
+            if turn == cancelled_after:
+                bus.inbox.append(Delivered("boss", encode(cancel())))
+            if not bus.inbox and not bus.timers and turn > (cancelled_after or 0):
                 return
+            if not bus.inbox and not bus.timers:
+                continue
             if not bus.inbox:
                 self.world.let_a_timer_go_off()
             self.random.shuffle(bus.inbox)
             some = self.random.randint(1, len(bus.inbox))
             batch, bus.inbox = bus.inbox[:some], bus.inbox[some:]
+            # A worker that says nothing for too long is held for dead, and goes on all the same.
+            batch += [one._replace(deliveries=one.deliveries + 1) for one in batch if self.happens(0.15)]
             await asyncio.gather(*(self.deliver(one) for one in batch))
         raise AssertionError(f"still at work: {bus.inbox}")
 
 
+def runs_of(world: MemoryWorld) -> set[str]:
+    return {"r1"} | {message.run for message in world.bus.sent if isinstance(message, Task)}
+
+
+def each_record_once(world: MemoryWorld, run: str) -> None:
+    causes = Counter(entry.cause for entry in world.journal.entries(run))
+    assert [cause for cause, count in causes.items() if count > 1] == []
+
+
 @pytest.mark.parametrize("seed", range(150))
-async def test_whatever_goes_wrong_every_run_ends_and_each_record_counts_once(seed: int) -> None:
+async def test_whatever_goes_wrong_every_run_ends_well(seed: int) -> None:
     chance = Chance(seed)
     await chance.drive()
     world = chance.world
-    runs = {message.run for message in world.bus.sent if message.tree == "r1" and "task" in message.id} | {
-        "r1"
-    }
-    assert len(runs) > 2
-    for name in runs:
-        run = world.run(name)
-        assert run.phase is Phase.DONE
-        assert run.result is not None
-        assert run.result.state == "success"
-        causes = Counter(entry.cause for entry in world.journal.entries(name))
-        assert [cause for cause, count in causes.items() if count > 1] == []
+    assert len(runs_of(world)) > 2
+    for name in runs_of(world):
+        ended = world.run(name).result
+        assert ended is not None
+        assert ended.state == "success"
+        each_record_once(world, name)
     answered = Counter(event.call for event in world.events("r1") if isinstance(event, ev.ToolAnswered))
     assert set(answered.values()) == {1}
     called: dict[str, ToolCall] = {}
     for message in world.bus.sent:
         if isinstance(message, ToolCall):
             assert called.setdefault(message.id, message) == message, "paid again, it is the same call"
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_a_cancel_at_any_moment_ends_the_whole_tree(seed: int) -> None:
+    chance = Chance(seed)
+    await chance.drive(cancelled_after=seed % 15)
+    world = chance.world
+    for name in runs_of(world):
+        ended = world.run(name).result
+        assert ended is not None
+        assert ended.state in ("cancelled", "success")
+        each_record_once(world, name)
+    events = world.events("r1")
+    ends = [at for at, event in enumerate(events) if isinstance(event, ev.RunFinished)]
+    assert len(ends) == 1
+    assert {type(event) for event in events[ends[0] + 1 :]} <= {ev.RecordIgnored}

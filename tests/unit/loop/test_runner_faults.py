@@ -157,6 +157,23 @@ async def test_a_worker_that_dies_in_a_short_wait_is_replaced() -> None:
     each_cause_once(world)
 
 
+async def test_of_two_workers_in_the_same_short_wait_one_goes_on_and_one_walks_away() -> None:
+    world = MemoryWorld()
+    busy = ModelUnavailable("busy")
+    workers = [worker(world, ScriptedModel(busy, says(ANSWER))), worker(world, ScriptedModel(says(ANSWER)))]
+    world.clock.running.clear()
+    handling = [asyncio.create_task(workers[0].handle(task()))]
+    await world.clock.asleep.wait()
+    world.clock.asleep.clear()
+    handling.append(asyncio.create_task(workers[1].handle(task(), deliveries=2)))
+    await world.clock.asleep.wait()
+    world.clock.running.set()
+    assert sorted(await asyncio.gather(*handling)) == [False, True]
+    assert world.run("r1").phase is Phase.DONE
+    assert count(world, ev.ModelAnswered) == 1
+    each_cause_once(world)
+
+
 @pytest.mark.parametrize("lost", [1, 2, 3, 4])
 async def test_an_append_whose_answer_is_lost_is_not_made_twice(lost: int) -> None:
     world = MemoryWorld()

@@ -230,6 +230,10 @@ def test_functions_follow_the_offer() -> None:
     request = asked(course, transcript)
     assert [one["function"]["name"] for one in request.tools] == ["add", "look", "final_answer"]
     assert request.messages[0]["content"] == PROMPTS.system(TOOLS, [], "")
+    course.offer = msgspec.structs.replace(course.offer, tools={"look": LOOK})
+    course.say(content="no call")
+    request = asked(course, transcript)
+    assert [one["function"]["name"] for one in request.tools] == ["look", "final_answer"]
 
 
 def test_a_step_is_rendered_once_however_often_the_model_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,6 +123,8 @@ def changed(**fields: Any) -> bytes:
         (changed(reply_to={"agent": "a"}), r"missing required field `run` - at `\$.reply_to`"),
         (changed(v=0), "'task'"),
         (b'{"v": 1, "id": "x"}', "'unknown'"),
+        (encode(task("latin")).replace(b"latin", b"\xe9"), "'task'.*utf-8"),
+        (encode(task(additional_args={"k": 7})).replace(b"7", b"[" * 9000 + b"]" * 9000), "recursion"),
     ],
 )
 def test_what_cannot_be_read_is_explained(data: bytes, told: str) -> None:

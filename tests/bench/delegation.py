@@ -1,0 +1,152 @@
+"""One delegation, durable from end to end, beside a core NATS request and reply between the same processes.
+
+A delegation here is the whole of it: a task sent to the manager, its run, the member's run, the report, and the
+manager's answer journaled: two runs, three model calls, three messages and six journal entries, each one fsynced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+from statistics import median, quantiles
+from typing import Any, NamedTuple
+
+from bench.deployment import Deployment, deployment
+from bench.instant import InstantModel, answer, call
+from bench.processes import Member, cpu_seconds
+from bench.worker import ECHO
+from cadre.loop.view import ModelRequest
+from cadre.ports import ModelReply
+from cadre.specs import AgentSpec
+from cadre.wire import encode
+
+IN_FLIGHT = 64
+MODEL_CALLS = 3
+TASK = "Please find out what the others have left to do. " * 4
+
+Operation = Callable[[], Awaitable[object]]
+
+
+class Size(NamedTuple):
+    """How much is measured."""
+
+    singles: int
+    rounds: int
+    delegations: int
+    requests: int
+
+
+FULL = Size(singles=600, rounds=7, delegations=1000, requests=12_000)
+QUICK = Size(singles=150, rounds=3, delegations=400, requests=6_000)
+
+
+def decide(request: ModelRequest) -> ModelReply:
+    if request.messages[-1]["role"] == "tool":
+        return answer("all done")
+    return call("worker", task=TASK)
+
+
+class Pair:
+    """The manager in this process, the member in another."""
+
+    def __init__(self, here: Deployment, member: Member) -> None:
+        self._here = here
+        self._payload = encode(here.task("boss", TASK))
+        self.pids = {"manager": os.getpid(), "worker": member.pid, "nats": here.nats.pid}
+
+    async def delegate(self) -> None:
+        end = await self._here.run(self._here.task("boss", TASK))
+        if end.usage.model_calls != MODEL_CALLS:
+            raise RuntimeError(f"nothing was delegated: {end}")
+
+    async def request(self) -> None:
+        await self._here.platform.nc.request(ECHO, self._payload, timeout=10)
+
+    def cpu(self) -> dict[str, float]:
+        return {name: cpu_seconds(pid) for name, pid in self.pids.items()}
+
+
+async def measure(size: Size, shards: int | None = None) -> dict[str, Any]:
+    async with deployment(shards) as here:
+        member = await Member.start(here.nats.url, here.platform.topology.shards)
+        try:
+            await here.serve(
+                AgentSpec(name="boss", description="Delegates.", team=["worker"]), InstantModel(decide)
+            )
+            await here.offered("worker")
+            pair = Pair(here, member)
+            await _flood(pair.delegate, 200)
+            await _flood(pair.request, 1000)
+            values: dict[str, Any] = {"shards": here.platform.topology.shards}
+            return values | await _one_at_a_time(pair, size) | await _many_at_once(pair, size)
+        finally:
+            await member.stop()
+
+
+async def _one_at_a_time(pair: Pair, size: Size) -> dict[str, Any]:
+    delegations: list[float] = []
+    requests: list[float] = []
+    for _ in range(size.singles):
+        delegations.append(await _timed(pair.delegate))
+        requests.append(await _timed(pair.request))
+        requests.append(await _timed(pair.request))
+    return {
+        "delegation_p50_ratio": median(delegations) / median(requests),
+        **_percentiles("delegation", delegations),
+        **_percentiles("core_rr", requests),
+    }
+
+
+async def _many_at_once(pair: Pair, size: Size) -> dict[str, Any]:
+    delegated: list[float] = []
+    requested: list[float] = []
+    spent = dict.fromkeys(pair.pids, 0.0)
+    latencies: list[float] = []
+    for _ in range(size.rounds):
+        before = pair.cpu()
+        rate, round_latencies = await _flood(pair.delegate, size.delegations)
+        for name, after in pair.cpu().items():
+            spent[name] += after - before[name]
+        delegated.append(rate)
+        latencies += round_latencies
+        requested.append((await _flood(pair.request, size.requests))[0])
+    count = size.rounds * size.delegations
+    return {
+        "delegation_throughput_ratio": median(d / r for d, r in zip(delegated, requested, strict=True)),
+        "delegations_per_second": median(delegated),
+        "core_rr_per_second": median(requested),
+        "delegations_per_second_rounds": delegated,
+        "core_rr_per_second_rounds": requested,
+        **_percentiles("delegation_at_64", latencies),
+        **{f"delegation_cpu_us_{name}": seconds / count * 1e6 for name, seconds in spent.items()},
+    }
+
+
+def _percentiles(name: str, seconds: list[float]) -> dict[str, float]:
+    return {f"{name}_p50_ms": median(seconds) * 1e3, f"{name}_p99_ms": quantiles(seconds, n=100)[98] * 1e3}
+
+
+async def _timed(operation: Operation) -> float:
+    started = time.perf_counter()
+    await operation()
+    return time.perf_counter() - started
+
+
+async def _flood(operation: Operation, count: int) -> tuple[float, list[float]]:
+    """`count` operations, IN_FLIGHT at a time: how many per second, and the seconds that each took."""
+    latencies: list[float] = []
+    left = count
+
+    async def one_after_another() -> None:
+        nonlocal left
+        while left > 0:
+            left -= 1
+            latencies.append(await _timed(operation))
+
+    started = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(IN_FLIGHT):
+            group.create_task(one_after_another())
+    return count / (time.perf_counter() - started), latencies

@@ -1,0 +1,109 @@
+"""`make bench`: measures, says what reaches its target and what does not, writes build/bench.json."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+import uvloop
+
+from bench import delegation, kill, report, steps, weight
+from harness.nats_server import nats_binary
+
+OUTPUT = Path(__file__).parents[2] / "build" / "bench.json"
+SWEPT = (1, 2, 4, 8)
+PASSES = 2
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="A quarter of the samples; figures scatter more.")
+@click.option("--shards-sweep", "sweep", is_flag=True, help=f"Instead: delegations with {SWEPT} shards.")
+@click.option("--output", type=click.Path(path_type=Path), default=OUTPUT, help="[default: build/bench.json]")
+def main(quick: bool, sweep: bool, output: Path) -> None:
+    """Measure this checkout on this machine. A missed target is said and is no failure."""
+    # What a killed member or a closing connection makes the library say is not news here.
+    logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
+    started, machine = time.monotonic(), _machine()
+    values = _sweep(quick) if sweep else _measure(quick)
+    values["quick"] = quick
+    values["took_s"] = time.monotonic() - started
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(report.document(values, machine), indent=2) + "\n")
+    if sweep:
+        report.show(report.sweep_table(values["by_shards"]))
+    else:
+        report.show(report.table(values))
+        click.echo(report.conclusion(values))
+    click.echo(f"{values['took_s']:.0f} s; all figures: {os.path.relpath(output)}")
+
+
+def _measure(quick: bool) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    _say("delegations")
+    values |= uvloop.run(delegation.measure(delegation.QUICK if quick else delegation.FULL))
+    _say("steps")
+    values |= uvloop.run(steps.measure(rounds=4 if quick else 16, group=16))
+    _say("a member killed")
+    values |= uvloop.run(kill.measure(times=1 if quick else 3))
+    _say("memory, command line, start of a team")
+    values |= weight.measure(
+        idle_seconds=2 if quick else 5, runs=10 if quick else 40, repeats=1 if quick else 5
+    )
+    return values
+
+
+def _sweep(quick: bool) -> dict[str, Any]:
+    """Each number of shards on a fresh server, several passes in turn; the median of the passes."""
+    size = delegation.QUICK if quick else delegation.FULL
+    found: dict[int, list[dict[str, Any]]] = {shards: [] for shards in SWEPT}
+    for _ in range(PASSES):
+        for shards in SWEPT:
+            _say(f"delegations, shards: {shards}")
+            found[shards].append(uvloop.run(delegation.measure(size, shards)))
+    by_shards = {
+        shards: {
+            key: median(one[key] for one in passes)
+            for key, value in passes[0].items()
+            if not isinstance(value, list)
+        }
+        for shards, passes in found.items()
+    }
+    return {"by_shards": by_shards}
+
+
+def _machine() -> dict[str, Any]:
+    cpu = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    version = subprocess.run([nats_binary(), "--version"], capture_output=True, text=True, check=True)
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "load": os.getloadavg(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "nats_server": version.stdout.strip(),
+        "at": time.time(),
+    }
+
+
+def _say(what: str) -> None:
+    click.echo(f"bench: {what}", err=True)
+
+
+if __name__ == "__main__":
+    main()

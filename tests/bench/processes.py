@@ -1,0 +1,75 @@
+"""What a process costs, as the kernel counts it: CPU, resident memory; and a member process told when to go."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+_TICK = 1.0 / os.sysconf("SC_CLK_TCK")
+_PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
+_START_WITHIN = 30.0
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far, in steps of 10 ms."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * _TICK
+
+
+def rss_mb(pid: int) -> float:
+    """Resident memory, in millions of bytes."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_MB
+
+
+def cpu_of_command(*command: str) -> float:
+    """User and system seconds of a command from its start to its end; what it prints is dropped."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, _, usage = os.wait4(process.pid, 0)
+    # Reaped above: without a return code the object would go looking for the process again.
+    process.returncode = 0
+    return usage.ru_utime + usage.ru_stime
+
+
+class Member:
+    """`python -m bench.worker`: it lives as long as its standard input is open, and no longer than this process."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(cls, nats_url: str, shards: int, *options: str) -> Member:
+        """Returns when it serves. Raises RuntimeError when it ends instead."""
+        environment = {**os.environ, "CADRE_NATS_URL": nats_url, "CADRE_SHARDS": str(shards)}
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "bench.worker", *options),
+            env=environment,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        member = cls(process)
+        await member.says("ready", _START_WITHIN)
+        return member
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def says(self, word: str, within: float) -> None:
+        """Waits for a line. Raises RuntimeError when another one comes, or none."""
+        assert self._process.stdout is not None
+        line = (await asyncio.wait_for(self._process.stdout.readline(), within)).decode().strip()
+        if line != word:
+            raise RuntimeError(f"the member process said {line!r}, not {word!r}")
+
+    async def kill(self) -> None:
+        self._process.kill()
+        await self._process.wait()
+
+    async def stop(self) -> None:
+        if self._process.returncode is None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+        await self._process.wait()

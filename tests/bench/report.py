@@ -1,0 +1,138 @@
+"""What the figures mean: their names and units, the targets, the table and the JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+
+class Target(NamedTuple):
+    limit: float
+    at_least: bool = False
+
+    def is_reached(self, value: float) -> bool:
+        return value >= self.limit if self.at_least else value <= self.limit
+
+    def __str__(self) -> str:
+        return f"{'≥' if self.at_least else '≤'} {self.limit:g}"
+
+
+class Row(NamedTuple):
+    key: str
+    what: str
+    unit: str = ""
+    digits: int = 2
+    target: Target | None = None
+
+
+ROWS = [
+    Row("shards", "shards", digits=0),
+    Row("delegation_p50_ratio", "delegation / request, median, 1 in flight", "×", 1, Target(15)),
+    Row("delegation_p50_ms", "delegation, 1 in flight, p50", "ms"),
+    Row("delegation_p99_ms", "delegation, 1 in flight, p99", "ms"),
+    Row("core_rr_p50_ms", "core request, 1 in flight, p50", "ms", 3),
+    Row("core_rr_p99_ms", "core request, 1 in flight, p99", "ms", 3),
+    Row(
+        "delegation_throughput_ratio",
+        "delegations / requests per second, 64 in flight",
+        "×",
+        4,
+        Target(0.04, True),
+    ),
+    Row("delegations_per_second", "delegations, 64 in flight", "/s", 0),
+    Row("core_rr_per_second", "core requests, 64 in flight", "/s", 0),
+    Row("delegation_at_64_p50_ms", "delegation, 64 in flight, p50", "ms", 1),
+    Row("delegation_at_64_p99_ms", "delegation, 64 in flight, p99", "ms", 1),
+    Row("delegation_cpu_us_manager", "CPU per delegation: manager", "µs", 0),
+    Row("delegation_cpu_us_worker", "CPU per delegation: member", "µs", 0),
+    Row("delegation_cpu_us_nats", "CPU per delegation: nats-server", "µs", 0),
+    Row("step_cpu_ms_first", "CPU per step, steps 1–10", "ms", 3),
+    Row("step_cpu_ms_last", "CPU per step, steps 41–50", "ms", 3),
+    Row("step_cpu_beyond_bus_ms_first", "… beyond the bus, steps 1–10", "ms", 3, Target(1)),
+    Row("step_cpu_beyond_bus_ms_last", "… beyond the bus, steps 41–50", "ms", 3, Target(1)),
+    Row("step_cpu_growth", "… beyond the bus, last / first", "×", 2, Target(1.3)),
+    Row("step_cpu_ms_first_16_runs", "CPU per step, 16 runs at once, steps 1–10", "ms", 3),
+    Row("step_cpu_ms_last_16_runs", "CPU per step, 16 runs at once, steps 41–50", "ms", 3),
+    Row("steps_per_second", "steps, one run alone", "/s", 0),
+    Row("steps_per_second_16_runs", "steps, 16 runs at once", "/s", 0),
+    Row("events_per_step", "journal events per step"),
+    Row("entries_per_step", "journal entries per step"),
+    Row("agent_rss_mb", "resident memory of an agent's process, ready", "MB", 1, Target(60)),
+    Row("agent_rss_after_run_mb", "… after runs with tool calls", "MB", 1),
+    Row("agent_idle_cpu_percent", "CPU of an idle agent's process", "%", 1),
+    Row("cli_start_cpu_s", "CPU of `cadre --help`", "s", 2, Target(0.3)),
+    Row("cli_ps_cpu_s", "CPU of `cadre ps`", "s", 2),
+    Row("up_ready_s", "`cadre up teams/apollo` until the gateway answers", "s", 2, Target(5)),
+    Row("kill_to_report_s", "member killed in its model call, until its report", "s", 2, Target(5)),
+]
+
+
+def verdicts(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """For each target whose figure was taken: `{value, target, reached}`."""
+    return {
+        row.key: {
+            "value": values[row.key],
+            "target": str(row.target),
+            "reached": row.target.is_reached(values[row.key]),
+        }
+        for row in ROWS
+        if row.target is not None and row.key in values
+    }
+
+
+def document(values: Mapping[str, Any], machine: Mapping[str, Any]) -> dict[str, Any]:
+    """What build/bench.json holds: every figure under its key, the verdicts under `targets`."""
+    return {**values, "targets": verdicts(values), "machine": dict(machine)}
+
+
+def table(values: Mapping[str, Any]) -> Table:
+    found = Table(title="bench", title_justify="left", header_style="bold")
+    found.add_column("what")
+    for heading in ("measured", "target"):
+        found.add_column(heading, justify="right", no_wrap=True)
+    found.add_column("")
+    for row in ROWS:
+        if row.key in values:
+            value = values[row.key]
+            verdict = "" if row.target is None else "reached" if row.target.is_reached(value) else "MISSED"
+            style = "red" if verdict == "MISSED" else None
+            shown = f"{value:,.{row.digits}f} {row.unit}".rstrip()
+            found.add_row(row.what, shown, str(row.target or ""), verdict, style=style)
+    return found
+
+
+def conclusion(values: Mapping[str, Any]) -> str:
+    """One line: how many of the targets, and which were missed."""
+    judged = verdicts(values)
+    missed = [key for key, verdict in judged.items() if not verdict["reached"]]
+    return f"{len(judged) - len(missed)} of {len(judged)} targets reached" + (
+        f"; missed: {', '.join(missed)}" if missed else ""
+    )
+
+
+def sweep_table(by_shards: Mapping[int, Mapping[str, Any]]) -> Table:
+    found = Table(title="shards", title_justify="left", header_style="bold")
+    for heading in ("shards", "p50 ms", "p50 ratio", "per second", "throughput ratio", "p99 ms at 64"):
+        found.add_column(heading, justify="right")
+    for shards, values in by_shards.items():
+        found.add_row(
+            str(shards),
+            f"{values['delegation_p50_ms']:.2f}",
+            f"{values['delegation_p50_ratio']:.1f}",
+            f"{values['delegations_per_second']:.0f}",
+            f"{values['delegation_throughput_ratio']:.4f}",
+            f"{values['delegation_at_64_p99_ms']:.0f}",
+        )
+    return found
+
+
+def show(*tables: Table) -> None:
+    # A pipe has no width; the table's own is what it needs.
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=110)
+    for one in tables:
+        console.print(one)

@@ -1,0 +1,16 @@
+"""A tool in an executor of its own."""
+
+import time
+
+from cadre import tool
+
+
+@tool(read_only=True)
+def snooze(seconds: float) -> str:
+    """Take some time elsewhere.
+
+    Args:
+        seconds: How long.
+    """
+    time.sleep(seconds)
+    return "snoozed"

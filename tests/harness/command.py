@@ -1,0 +1,61 @@
+"""The command line as its users have it: a process, its exit code, its two streams."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from harness.stack import Stack
+
+
+class Commands:
+    """`cadre …` in a folder of its own, with an environment."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self.folder = folder
+        self._environment = environment
+
+    def __call__(self, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Runs the command to its end."""
+        return subprocess.run(
+            self._argv(arguments),
+            cwd=self.folder,
+            env={**self._environment, **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def start(self, *arguments: object, **environment: str) -> subprocess.Popen[str]:
+        """Starts the command; its streams are pipes."""
+        return subprocess.Popen(
+            self._argv(arguments),
+            cwd=self.folder,
+            env={**self._environment, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    @staticmethod
+    def _argv(arguments: tuple[object, ...]) -> list[str]:
+        return [sys.executable, "-m", "cadre.cli.main", *map(str, arguments)]
+
+
+def commands_of(stack: Stack, folder: Path) -> Commands:
+    """Commands that talk to the stack's gateway and NATS."""
+    return Commands(folder, {**stack.environment, "CADRE_GATEWAY_URL": stack.services["gateway"].url})
+
+
+def only_line(done: subprocess.CompletedProcess[str], code: int) -> str:
+    """The one line on stderr of a command that failed with this exit code."""
+    assert done.returncode == code, (done.returncode, done.stderr)
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("cadre: "), done.stderr
+    assert "defect" not in lines[0]
+    return lines[0]
