@@ -21,7 +21,8 @@ def command(file: Path, host: str | None, port: int | None, nats_url: str | None
     from cadre.host import serve  # the weight of a service is not the command line's
 
     try:
-        sys.exit(serve(file, read_settings(host=host, port=port, nats_url=nats_url)))
+        settings = read_settings(host=host, port=port, nats_url=nats_url)
     except SetupError as error:
         click.echo(f"cadre: {error}", err=True)
         sys.exit(2)
+    serve(file, settings)

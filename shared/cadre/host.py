@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
+import time
 from pathlib import Path
 
 from cadre.adapters.nats_interrupts import hear_interrupts
 from cadre.adapters.nats_queue import Delivery, Queue
 from cadre.adapters.openai_model import OpenAIModel
 from cadre.clock import SystemClock
-from cadre.errors import RetryableError, TerminalError
+from cadre.errors import RetryableError, SetupError, TerminalError
 from cadre.health import AsgiApp
 from cadre.loop.offer import Offer, offer_of
-from cadre.messages import AgentCard, Record, Task
+from cadre.messages import AgentCard, ErrorInfo, Record, Report, Task
 from cadre.ports import Model
 from cadre.prompting import Prompts
 from cadre.runner import Runner, World
 from cadre.service import Platform, run
 from cadre.settings import Settings, read_model_settings, read_settings
 from cadre.specs import AgentSpec, Selector, read_agent
+from cadre.subjects import parent_of, report_id
 from cadre.wire import unpack_record
 
 log = logging.getLogger("cadre.agent")
@@ -32,20 +35,28 @@ _LONGEST_PAUSE = 8.0
 
 def serve(
     spec: AgentSpec | Path | str, settings: Settings | None = None, *, model: Model | None = None
-) -> int:
-    """Serves an agent until the process is told to stop; returns the exit status.
+) -> None:
+    """Serves an agent until the process is told to stop.
 
-    `model` replaces the OpenAI-compatible endpoint of the spec. Raises SpecError, PromptError, SettingError.
+    `model` replaces the OpenAI-compatible endpoint of the spec. Raises SystemExit with the documented exit
+    code, behind one line on stderr, when it cannot start: a script that calls it ends as `cadre agent` does.
     """
-    agent = spec if isinstance(spec, AgentSpec) else read_agent(Path(spec))
-    prompts = Prompts.load(agent.prompts or agent.kind)
+    try:
+        settings = settings or read_settings()
+        agent = spec if isinstance(spec, AgentSpec) else read_agent(Path(spec))
+        prompts = Prompts.load(agent.prompts or agent.kind)
+    except SetupError as error:
+        print(f"cadre: {error}", file=sys.stderr)
+        raise SystemExit(2) from error
 
     async def start(platform: Platform) -> AgentHost:
         host = AgentHost(agent, prompts, platform, model)
         await host.start()
         return host
 
-    return run(f"agent {agent.name}", settings or read_settings(), start)
+    status = run(f"agent {agent.name}", settings, start)
+    if status:
+        raise SystemExit(status)
 
 
 def card_of(spec: AgentSpec) -> AgentCard:
@@ -120,6 +131,7 @@ class AgentHost:
                 await delivery.ack()
         except TerminalError as error:
             log.error("dead letter %s: %s", delivery.subject, error)
+            await self._tell_whoever_waits(delivery, str(error))
             await delivery.term(str(error))
 
     async def _handle(self, record: Record, deliveries: int) -> bool:
@@ -144,6 +156,25 @@ class AgentHost:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
+    async def _tell_whoever_waits(self, delivery: Delivery, why: str) -> None:
+        """A task that cannot be read begins no run, but its manager waits for a Report all the same."""
+        topology = self._platform.topology
+        tree, run_id = topology.parse(delivery.subject)
+        parent = parent_of(run_id)
+        if parent is None or await self._platform.journal.read(tree, run_id):
+            return
+        report = Report(
+            id=report_id(run_id),
+            tree=tree,
+            run=parent,
+            at=time.time(),
+            child=run_id,
+            agent=self._spec.name,
+            state="error",
+            error=ErrorInfo("Poisoned", f"the task could not be read: {why}"),
+        )
+        await self._platform.bus.send(report, self._spec.name, to=topology.sender(delivery.subject))
+
     async def _give_up(self, delivery: Delivery) -> None:
         tree, run_id = self._platform.topology.parse(delivery.subject)
         try:
@@ -156,4 +187,7 @@ class AgentHost:
             await self._runner.poison(record_id, tree, run_id, delivery.deliveries, task)
         except TerminalError as error:
             log.error("run %s cannot be ended: %s", run_id, error)
-        await delivery.term(f"delivered {delivery.deliveries} times and never handled to the end")
+        why = f"delivered {delivery.deliveries} times and never handled to the end"
+        if record is None:
+            await self._tell_whoever_waits(delivery, why)
+        await delivery.term(why)

@@ -18,11 +18,10 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Any, NamedTuple, Protocol
 
 import uvicorn
-from nats.aio.client import Client
 
 from cadre.adapters.nats_blobs import NatsBlobs
 from cadre.adapters.nats_bus import NatsBus
-from cadre.adapters.nats_connection import connect
+from cadre.adapters.nats_connection import Client, connect
 from cadre.adapters.nats_journal import NatsJournal
 from cadre.adapters.nats_registry import NatsRegistry
 from cadre.adapters.nats_streams import provision

@@ -15,7 +15,7 @@ NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """A name is one token of a NATS subject and a function name for a model."""
 
 
-class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which model an agent asks, and how. What is left out comes from the environment:
     `CADRE_MODEL_URL`, `CADRE_MODEL_KEY`, `CADRE_MODEL`."""
 
@@ -38,7 +38,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     extra_body: dict[str, Any] = {}
 
 
-class Selector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Selector(msgspec.Struct, frozen=True):
     """Every agent that has all these labels is a team member."""
 
     labels: dict[str, str]
@@ -47,7 +47,7 @@ class Selector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return ",".join(f"{key}={value}" for key, value in sorted(self.labels.items()))
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_steps: int = 20
     depth: int = 8
     """Levels of delegation below the root run."""
@@ -87,6 +87,8 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise SpecError(f"agent {self.name}: limits.max_steps must be at least 1")
         if self.planning_interval is not None and self.planning_interval < 1:
             raise SpecError(f"agent {self.name}: planning_interval must be at least 1, or left out")
+        if "final_answer" in (*self.tools, *self.team):
+            raise SpecError(f"agent {self.name}: final_answer is every agent's own; leave it out")
         both = {m for m in self.team if isinstance(m, str)} & set(self.tools)
         if both:
             raise SpecError(
@@ -103,12 +105,12 @@ def check_name(what: str, name: str) -> None:
         )
 
 
-class _Metadata(msgspec.Struct, forbid_unknown_fields=True):
+class _Metadata(msgspec.Struct):
     name: str
     labels: dict[str, str] = {}
 
 
-class _Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class _Body(msgspec.Struct, kw_only=True):
     description: str
     kind: Literal["tool_calling"] = "tool_calling"
     model: ModelSpec = ModelSpec()
@@ -121,7 +123,7 @@ class _Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     version: str = ""
 
 
-class _Document(msgspec.Struct, forbid_unknown_fields=True):
+class _Document(msgspec.Struct):
     api_version: Literal["cadre.dev/v1"] = msgspec.field(name="apiVersion")
     kind: Literal["Agent"]
     metadata: _Metadata
@@ -144,6 +146,7 @@ def read_agent(path: Path) -> AgentSpec:
     except NOT_YAML as error:
         raise SpecError(f"{path}: not YAML: {yaml_problem(error)}") from error
     try:
+        _check_keys(data)
         document = msgspec.convert(data, _Document)
         fields: dict[str, Any] = {f: getattr(document.spec, f) for f in document.spec.__struct_fields__}
         if document.spec.prompts is not None:
@@ -204,12 +207,36 @@ _CHOICES = {
 }
 
 
+def _check_keys(data: Any) -> None:
+    """Raises SpecError for a key that no struct has.
+
+    The structs themselves let one pass: journals hold them, and a newer version's key must not make an
+    older version's service unable to read.
+    """
+    for path, known in _KEYS.items():
+        found = data
+        for key in filter(None, path.split(".")):
+            found = found.get(key) if isinstance(found, dict) else None
+        _check_mapping(found, path or "the document", known)
+    team = (
+        data.get("spec", {}).get("team")
+        if isinstance(data, dict) and isinstance(data.get("spec"), dict)
+        else None
+    )
+    for member in team if isinstance(team, list) else ():
+        _check_mapping(member, "spec.team", Selector.__struct_fields__)
+
+
+def _check_mapping(found: Any, where: str, known: tuple[str, ...]) -> None:
+    for key in found if isinstance(found, dict) else ():
+        if key not in known:
+            raise SpecError(f"unknown key {key!r} in {where}; known keys: {', '.join(known)}")
+
+
 def _explain(error: msgspec.ValidationError) -> str:
     what, _, where = str(error).partition(" - at ")
     key = where.strip("`").removeprefix("$").lstrip(".")
     known = f"; known keys: {', '.join(_KEYS[key])}" if key in _KEYS else ""
-    if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
-        return f"unknown key {unknown[1]!r} in {key or 'the document'}{known}"
     if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
         return f"key {missing[1]!r} is missing in {key or 'the document'}{known}"
     if key in _CHOICES:

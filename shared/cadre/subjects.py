@@ -124,6 +124,11 @@ class Topology:
         tree, leaf = subject.split(".")[-2:]
         return tree, leaf
 
+    @staticmethod
+    def sender(subject: str) -> str:
+        """Who sent what lies in an inbox or a tool's queue."""
+        return subject.split(".")[-3]
+
 
 # --- derived ids: the same decision always gets the same id, so publishing it again is harmless
 
@@ -131,6 +136,12 @@ class Topology:
 def tree_of(run: str) -> str:
     """The tree of a run or call: root ids hold no underscore."""
     return run.partition("_")[0]
+
+
+def parent_of(run: str) -> str | None:
+    """The run that started a child run; None for a root."""
+    parent = run.rsplit("_", 2)[0]
+    return parent if parent != run else None
 
 
 def call_id(run: str, step: int, index: int) -> str:

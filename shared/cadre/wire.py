@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.errors import NewerSchema, TooLarge, UnreadableMessage
+from cadre.errors import NewerSchema, SpecError, TooLarge, UnreadableMessage
 from cadre.loop.events import Entry
 from cadre.messages import SCHEMA_VERSION, Message, Record, Spilled, ToolCall
 from cadre.ports import Blobs
@@ -43,7 +43,7 @@ def decode(data: bytes, kind: Any) -> Any:
         decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     try:
         return decoder.decode(data)
-    except UNREADABLE as error:
+    except (*UNREADABLE, SpecError) as error:
         raise _explain(data, error) from error
 
 

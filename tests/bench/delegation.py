@@ -12,11 +12,13 @@ import time
 from collections.abc import Awaitable, Callable
 from statistics import median, quantiles
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from bench.deployment import Deployment, deployment
 from bench.instant import InstantModel, answer, call
 from bench.processes import Member, cpu_seconds
 from bench.worker import ECHO
+from cadre.adapters import jetstream
 from cadre.loop.view import ModelRequest
 from cadre.ports import ModelReply
 from cadre.specs import AgentSpec
@@ -36,10 +38,11 @@ class Size(NamedTuple):
     rounds: int
     delegations: int
     requests: int
+    appends: int
 
 
-FULL = Size(singles=600, rounds=7, delegations=1000, requests=12_000)
-QUICK = Size(singles=150, rounds=3, delegations=400, requests=6_000)
+FULL = Size(singles=600, rounds=7, delegations=1000, requests=12_000, appends=4_000)
+QUICK = Size(singles=150, rounds=3, delegations=400, requests=6_000, appends=2_000)
 
 
 def decide(request: ModelRequest) -> ModelReply:
@@ -63,6 +66,21 @@ class Pair:
 
     async def request(self) -> None:
         await self._here.platform.nc.request(ECHO, self._payload, timeout=10)
+
+    async def append(self) -> None:
+        """What each of a delegation's messages costs at least: one fenced write of its size, fsynced."""
+        run = uuid4().hex
+        subject = self._here.platform.topology.journal(run, run)
+        await jetstream.append(self._here.platform.nc, subject, self._payload, expect=0)
+
+    async def stored(self) -> int:
+        """Messages that the shards have ever stored."""
+        topology, nc = self._here.platform.topology, self._here.platform.nc
+        streams = [
+            await jetstream.api(nc, f"STREAM.INFO.{topology.stream(shard)}")
+            for shard in range(topology.shards)
+        ]
+        return sum(stream["state"]["last_seq"] for stream in streams)
 
     def cpu(self) -> dict[str, float]:
         return {name: cpu_seconds(pid) for name, pid in self.pids.items()}
@@ -88,37 +106,48 @@ async def measure(size: Size, shards: int | None = None) -> dict[str, Any]:
 async def _one_at_a_time(pair: Pair, size: Size) -> dict[str, Any]:
     delegations: list[float] = []
     requests: list[float] = []
+    appends: list[float] = []
     for _ in range(size.singles):
         delegations.append(await _timed(pair.delegate))
         requests.append(await _timed(pair.request))
         requests.append(await _timed(pair.request))
+        appends.append(await _timed(pair.append))
     return {
         "delegation_p50_ratio": median(delegations) / median(requests),
         **_percentiles("delegation", delegations),
         **_percentiles("core_rr", requests),
+        **_percentiles("append", appends),
     }
 
 
 async def _many_at_once(pair: Pair, size: Size) -> dict[str, Any]:
     delegated: list[float] = []
     requested: list[float] = []
+    appended: list[float] = []
     spent = dict.fromkeys(pair.pids, 0.0)
     latencies: list[float] = []
+    messages = 0
     for _ in range(size.rounds):
+        stored = await pair.stored()
         before = pair.cpu()
         rate, round_latencies = await _flood(pair.delegate, size.delegations)
         for name, after in pair.cpu().items():
             spent[name] += after - before[name]
         delegated.append(rate)
         latencies += round_latencies
+        messages += await pair.stored() - stored
         requested.append((await _flood(pair.request, size.requests))[0])
+        appended.append((await _flood(pair.append, size.appends))[0])
     count = size.rounds * size.delegations
     return {
         "delegation_throughput_ratio": median(d / r for d, r in zip(delegated, requested, strict=True)),
         "delegations_per_second": median(delegated),
         "core_rr_per_second": median(requested),
+        "appends_per_second": median(appended),
+        "delegation_messages": messages / count,
         "delegations_per_second_rounds": delegated,
         "core_rr_per_second_rounds": requested,
+        "appends_per_second_rounds": appended,
         **_percentiles("delegation_at_64", latencies),
         **{f"delegation_cpu_us_{name}": seconds / count * 1e6 for name, seconds in spent.items()},
     }

@@ -35,6 +35,7 @@ ROWS = [
     Row("delegation_p99_ms", "delegation, 1 in flight, p99", "ms"),
     Row("core_rr_p50_ms", "core request, 1 in flight, p50", "ms", 3),
     Row("core_rr_p99_ms", "core request, 1 in flight, p99", "ms", 3),
+    Row("append_p50_ms", "one bare append, 1 in flight, p50", "ms", 3),
     Row(
         "delegation_throughput_ratio",
         "delegations / requests per second, 64 in flight",
@@ -44,6 +45,8 @@ ROWS = [
     ),
     Row("delegations_per_second", "delegations, 64 in flight", "/s", 0),
     Row("core_rr_per_second", "core requests, 64 in flight", "/s", 0),
+    Row("appends_per_second", "bare appends, 64 in flight", "/s", 0),
+    Row("delegation_messages", "messages that a delegation stores", digits=1),
     Row("delegation_at_64_p50_ms", "delegation, 64 in flight, p50", "ms", 1),
     Row("delegation_at_64_p99_ms", "delegation, 64 in flight, p99", "ms", 1),
     Row("delegation_cpu_us_manager", "CPU per delegation: manager", "µs", 0),

@@ -10,8 +10,10 @@ import httpx2
 import pytest
 
 from cadre.adapters import jetstream
+from cadre.messages import Report
 from cadre.service import open_platform
 from cadre.settings import Settings
+from cadre.wire import decode
 from harness.stack import Gateway, Stack, eventually
 
 TEAM = Path(__file__).parent / "team"
@@ -154,3 +156,22 @@ def test_an_unreadable_message_is_a_dead_letter(
     assert why in asyncio.run(send_and_look())
     run = gateway.submit("worker", "limited 0.01")
     assert gateway.finished(run)["state"] == "success", stack.logs()
+
+
+def test_the_manager_of_an_unreadable_task_is_told(stack: Stack, gateway: Gateway) -> None:
+    """Nothing begins, but whoever delegated must not wait for ever."""
+
+    async def send_and_hear() -> bytes:
+        platform = await open_platform("test", Settings(nats_url=stack.nats.url))
+        topology, nc = platform.topology, platform.nc
+        reports = await nc.subscribe(topology.inbox("boss", "helper", "lost", "lost"))
+        await jetstream.append(nc, topology.inbox("helper", "boss", "lost", "lost_1_0"), b"{")
+        heard = await reports.next_msg(timeout=30)
+        await platform.registry.stop()
+        await nc.close()
+        return heard.data
+
+    report: Report = decode(asyncio.run(send_and_hear()), Report)
+    assert (report.child, report.state) == ("lost_1_0", "error")
+    assert report.error is not None
+    assert "could not be read" in report.error.message

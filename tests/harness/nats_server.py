@@ -12,20 +12,23 @@ from pathlib import Path
 
 NATS_CONFIG = """
 listen: 127.0.0.1:{port}
-jetstream {{ store_dir: "{store}", sync_interval: always }}
 max_payload: 1MB
+"""
+JETSTREAM_CONFIG = """
+jetstream {{ store_dir: "{store}", sync_interval: always }}
 """
 
 
 class NatsServer:
     """A nats-server process on a port of its own that can be killed and started again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, jetstream: bool = True) -> None:
         self.port = free_port()
         self.url = f"nats://127.0.0.1:{self.port}"
         self._config = folder / "nats.conf"
         self._log = folder / "nats.log"
-        self._config.write_text(NATS_CONFIG.format(port=self.port, store=folder / "store"))
+        config = NATS_CONFIG + (JETSTREAM_CONFIG if jetstream else "")
+        self._config.write_text(config.format(port=self.port, store=folder / "store"))
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

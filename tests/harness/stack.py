@@ -38,10 +38,13 @@ class Service:
     def start(self, *, wait: bool = True) -> None:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", *self._arguments], env=self._environment, stdout=log, stderr=log
+                [sys.executable, *self._argv()], env=self._environment, stdout=log, stderr=log
             )
         if wait:
             self.wait_ready()
+
+    def _argv(self) -> list[str]:
+        return self._arguments if self._arguments[0].endswith(".py") else ["-m", *self._arguments]
 
     def wait_ready(self) -> None:
         def ready() -> bool:
@@ -106,12 +109,16 @@ class Stack:
         self.nats.stop()
 
     def add(self, name: str, *arguments: str | Path, start: bool = True, **environment: str) -> Service:
-        """A service `python -m arguments…`; started and waited for unless told otherwise."""
+        """A service `python -m arguments…`, or a script; started and waited for unless told otherwise."""
         service = Service(name, [str(a) for a in arguments], {**self.environment, **environment}, self.folder)
         self.services[name] = service
         if start:
             service.start()
         return service
+
+    def script(self, file: Path, *, start: bool = True) -> Service:
+        """A service `python file`, as its author starts it."""
+        return self.add(f"{file.stem}-script", file, start=start)
 
     def agent(self, file: Path, *, name: str | None = None, start: bool = True) -> Service:
         return self.add(name or file.stem, "cadre_agent", file, start=start)

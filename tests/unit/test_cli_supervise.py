@@ -51,7 +51,7 @@ class Watched:
 
 
 async def test_what_a_child_writes_is_told_and_kept(tmp_path: Path) -> None:
-    watched = Watched(tmp_path, f"import sys; sys.stderr.write('half '); {FOREVER}")
+    watched = Watched(tmp_path, f"import sys; sys.stderr.write('half '); sys.stderr.flush(); {FOREVER}")
     life = asyncio.create_task(watched.child.keep_alive())
     await watched.until("half up")
     watched.child.stop()

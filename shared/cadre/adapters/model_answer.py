@@ -109,8 +109,8 @@ class ModelAnswer:
             raise MalformedAnswer(f"{len(nameless)} of its tool calls have no name")
         await self._tell(self._end())
         return ModelReply(
-            content=self._text[: self._end()],
-            calls=[RequestedCall(call.name, call.arguments) for call in self._calls],
+            content=_joined(self._text[: self._end()]),
+            calls=[RequestedCall(call.name, _joined(call.arguments)) for call in self._calls],
             usage=self._usage,
             model=self._model,
             finish_reason=self._finish,
@@ -160,4 +160,9 @@ class ModelAnswer:
         if end > self._told:
             text, self._told = self._text[self._told : end], end
             self._told_at = self._clock()
-            await self._on_text(text)
+            await self._on_text(_joined(text))
+
+
+def _joined(text: str) -> str:
+    """Text with the halves of a character that came in two pieces put together; a lone half is replaced."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

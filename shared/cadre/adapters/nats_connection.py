@@ -11,6 +11,8 @@ from nats.aio.client import Client
 from cadre.errors import BusUnavailable
 from cadre.settings import Settings
 
+__all__ = ["Client", "connect"]
+
 log = logging.getLogger("cadre.nats")
 
 _TELL_EVERY = 2.0

@@ -73,7 +73,16 @@ async def provision(nc: Client, settings: Settings) -> Topology:
     The number of shards of an existing deployment wins over the setting. Raises StreamDrift naming each
     difference, SetupError when the server cannot do what is needed, BusUnavailable.
     """
-    topology = await _existing(nc, settings) or Topology(settings.shards, settings.prefix)
+    try:
+        topology = await _existing(nc, settings) or Topology(settings.shards, settings.prefix)
+    except BusUnavailable as error:
+        # Not asked first: a leaf node has JetStream through its hub without saying so.
+        if nc._server_info.get("jetstream"):
+            raise
+        raise SetupError(
+            f"JetStream is off at {settings.nats_url}: start nats-server with -js,"
+            " or with a jetstream block in its file"
+        ) from error
     for config in _configs(topology, settings.replicas):
         await _ensure(nc, config)
     js = nc.jetstream()

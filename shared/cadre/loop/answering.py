@@ -14,6 +14,7 @@ from cadre.loop.checking import FINAL_ANSWER, CallError, check_call
 from cadre.loop.course import after_step, finished
 from cadre.loop.reading import ReadingError, read_arguments, read_calls
 from cadre.loop.run import Run
+from cadre.loop.variables import with_values
 from cadre.messages import ErrorInfo, Usage
 from cadre.subjects import call_id
 
@@ -53,7 +54,7 @@ def _final_answer(run: Run, call: ev.RequestedCall, reply: ModelReplied) -> ev.R
         check_call(run, call.name, arguments)
     except (ReadingError, CallError):
         return None
-    answer = substitute(run, arguments)["answer"]
+    answer = with_values(run, arguments)["answer"]
     return finished(run, "success", output=answer, usage=reply.usage + Usage(model_calls=1))
 
 
@@ -63,30 +64,18 @@ def _open(
     arguments: dict[str, Any] = {}
     try:
         arguments = read_arguments(call)
-        replaced = substitute(run, arguments)
-        check_call(run, call.name, replaced)
+        check_call(run, call.name, with_values(run, arguments))
     except (ReadingError, CallError) as error:
         return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=error.info)
     if call.name in run.tools:
-        return ev.ToolCalled(call=call_id, tool=call.name, arguments=replaced)
+        return ev.ToolCalled(call=call_id, tool=call.name, arguments=arguments)
     if call.name in run.members:
         return ev.DelegateStarted(
             call=call_id,
             member=call.name,
-            task=replaced["task"],
-            additional_args=replaced.get("additional_args") or {},
+            task=arguments["task"],
+            additional_args=arguments.get("additional_args") or {},
         )
     return ev.CallRefused(
         call=call_id, name=call.name, arguments=arguments, error=ErrorInfo("AgentToolCallError", ALONE)
     )
-
-
-def substitute(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments with every text that names a variable of the run replaced by the variable's value."""
-    variables = run.task.additional_args if run.task else {}
-    if not variables:
-        return arguments
-    return {
-        name: variables[value] if isinstance(value, str) and value in variables else value
-        for name, value in arguments.items()
-    }

@@ -127,7 +127,6 @@ def _answer(run: Run, event: ev.ModelAnswered) -> None:
     if event.purpose == "plan":
         first = all(isinstance(step, TaskStep) for step in run.memory)
         run.memory.append(PlanningStep(plan=event.content, first=first))
-        run.plans += 1
     elif event.purpose == "act":
         run.current = ActionStep(
             number=event.step,

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from cadre.loop.checking import FINAL_ANSWER
 from cadre.messages import AgentCard, Presence, ToolCard
 from cadre.specs import AgentSpec, Selector
 
@@ -32,6 +33,9 @@ def offer_of(spec: AgentSpec, presences: Iterable[Presence]) -> Offer:
             _keep(tools, presence.tool.name, (presence.tool.version, rank), presence.tool)
         if presence.agent is not None and presence.agent.name != spec.name and _in_team(spec, presence.agent):
             _keep(members, presence.agent.name, (presence.agent.version, rank), presence.agent)
+    # To a model all of them are functions: one name stands for one thing, and a tool was named on purpose.
+    for taken in (*tools, FINAL_ANSWER):
+        members.pop(taken, None)
     named = [*spec.tools, *(member for member in spec.team if isinstance(member, str))]
     return Offer(
         tools={name: tools[name][1] for name in spec.tools if name in tools},

@@ -7,6 +7,7 @@ from __future__ import annotations
 import msgspec
 
 from cadre.loop.run import CallState, Phase, Purpose, Run
+from cadre.loop.variables import with_values
 from cadre.messages import Cancel, ReplyTo, Report, Task, TimerFired, ToolCall
 from cadre.subjects import cancel_id, report_id, task_id, timer_id
 
@@ -70,6 +71,7 @@ def _timer(run: Run, since: int) -> list[Command]:
 def _for_call(run: Run, call: CallState) -> Send:
     task = run.task
     assert task is not None
+    arguments = with_values(run, call.arguments)
     if call.kind == "tool":
         return Send(
             ToolCall(
@@ -79,7 +81,7 @@ def _for_call(run: Run, call: CallState) -> Send:
                 at=call.opened_at,
                 agent=run.agent,
                 tool=call.name,
-                arguments=call.arguments,
+                arguments=arguments,
                 trace=task.trace,
             )
         )
@@ -90,8 +92,8 @@ def _for_call(run: Run, call: CallState) -> Send:
             run=call.id,
             at=call.opened_at,
             agent=call.name,
-            task=call.arguments["task"],
-            additional_args=call.arguments["additional_args"],
+            task=arguments["task"],
+            additional_args=with_values(run, arguments["additional_args"]),
             reply_to=ReplyTo(agent=run.agent, run=run.id),
             path=[*task.path, run.agent],
             trace=task.trace,

@@ -125,7 +125,6 @@ class Run(msgspec.Struct, kw_only=True):
     current: ActionStep | None = None
     step: int = 0
     """Number of the step in work, from 1."""
-    plans: int = 0
     model: ModelInFlight | None = None
     deferral: Deferral | None = None
     failures: int = 0

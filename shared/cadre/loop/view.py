@@ -75,15 +75,13 @@ class Transcript:
         left = run.max_steps - run.step
         return [
             {"role": "system", "content": self._prompts.update_plan_pre(task)},
-            *self._summary,
-            _user(self._prompts.update_plan_post(task, tools, members, left)),
+            *as_text([*self._summary, _user(self._prompts.update_plan_post(task, tools, members, left))]),
         ]
 
     def _final(self, run: Run) -> list[ChatMessage]:
         return [
             {"role": "system", "content": self._prompts.final_pre()},
-            *self._messages,
-            _user(self._prompts.final_post(task_text(run))),
+            *as_text([*self._messages, _user(self._prompts.final_post(task_text(run)))]),
         ]
 
 
@@ -124,15 +122,31 @@ def messages_of(step: Step, agent: str, prompts: Prompts) -> list[ChatMessage]:
 
 def in_summary(step: Step, rendered: list[ChatMessage]) -> list[ChatMessage]:
     """A step in summary mode: what was asked, called and observed, without plans and the model's prose."""
-    messages: list[ChatMessage] = []
     if isinstance(step, PlanningStep):
-        return messages
-    for message in rendered:
-        if message.get("tool_calls"):
-            messages.append({**message, "content": None})
-        elif message["role"] != "assistant" or isinstance(step, AnswerStep):
-            messages.append(message)
-    return messages
+        return []
+    if isinstance(step, AnswerStep):
+        return rendered
+    kept = [{**m, "content": None} if m["role"] == "assistant" else m for m in rendered]
+    return [m for m in kept if m["role"] != "assistant" or m.get("tool_calls")]
+
+
+def as_text(messages: list[ChatMessage]) -> list[ChatMessage]:
+    """Tool calls and their results written out, and roles in turns: for requests that offer no functions."""
+    written: list[ChatMessage] = []
+    for message in messages:
+        if calls := message.get("tool_calls"):
+            listed = "\n".join(f"{c['function']['name']} {c['function']['arguments']}" for c in calls)
+            said = f"{message['content']}\n" if message.get("content") else ""
+            message = {"role": "assistant", "content": f"{said}Calling tools:\n{listed}"}
+        elif message["role"] == "tool":
+            message = _user(f"Observation:\n{message['content']}")
+        last = written[-1] if written else {"role": None, "content": None}
+        before, now = last["content"], message["content"]
+        if last["role"] == message["role"] and isinstance(before, str) and isinstance(now, str):
+            written[-1] = {**last, "content": f"{before}\n\n{now}"}
+        else:
+            written.append(message)
+    return written
 
 
 def _action(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:
@@ -156,10 +170,7 @@ def _action(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:
 
 
 def _observed(call: CallState, prompts: Prompts) -> str:
-    if call.error is None:
-        return call.observation or ""
-    error = prompts.error(call.error.message)
-    return f"{call.observation}\n{error}" if call.observation and call.kind == "member" else error
+    return prompts.error(call.error.message) if call.error is not None else call.observation or ""
 
 
 def _tool_call(call: CallState) -> dict[str, Any]:

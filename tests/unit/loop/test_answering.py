@@ -10,8 +10,9 @@ import pytest
 
 from cadre.loop import events as ev
 from cadre.loop.offer import Offer
+from cadre.loop.owed import Send, owed
 from cadre.loop.run import ActionStep, Phase
-from cadre.messages import AgentCard, ErrorInfo, Record, ToolCard
+from cadre.messages import AgentCard, ErrorInfo, Record, Task, ToolCall, ToolCard
 from cadre.specs import Limits
 from unit.loop.build import ADD, ANSWER, KID, OFFER, Course, call, kinds, only, report, result, spec
 
@@ -155,8 +156,12 @@ def test_a_schema_makes_nobody_read_files(tmp_path: Path) -> None:
 def test_an_argument_that_names_a_variable_of_the_run_gets_its_value() -> None:
     course = Course().begin(additional_args={"seven": 7, "brief": "All of it."})
     events = course.say(call("add", a="seven", b=1), call("kid", task="brief"), call("add", a="eight", b=1))
-    assert only(events, ev.ToolCalled).arguments == {"a": 7, "b": 1}
-    assert only(events, ev.DelegateStarted).task == "All of it."
+    assert only(events, ev.ToolCalled).arguments == {"a": "seven", "b": 1}, (
+        "the journal has the model's words"
+    )
+    made = [debt.message for debt in owed(course.run) if isinstance(debt, Send)]
+    assert [message.arguments for message in made if isinstance(message, ToolCall)] == [{"a": 7, "b": 1}]
+    assert [message.task for message in made if isinstance(message, Task)] == ["All of it."]
     assert "eight" in only(events, ev.CallRefused).error.message
 
 

@@ -174,15 +174,17 @@ def test_a_later_plan_reads_the_memory_in_summary() -> None:
     assert asked(course).messages == [
         {"role": "system", "content": PROMPTS.update_plan_pre("Do it.")},
         TASK,
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [function("r1_1_0", "add", {"a": 1, "b": 1})],
-        },
-        tool("r1_1_0", "2"),
-        user(PROMPTS.error(error.message)),
-        user(PROMPTS.update_plan_post("Do it.", TOOLS, MEMBERS, 7)),
-    ]
+        {"role": "assistant", "content": 'Calling tools:\nadd {"a":1,"b":1}'},
+        user(
+            "\n\n".join(
+                [
+                    "Observation:\n2",
+                    PROMPTS.error(error.message),
+                    PROMPTS.update_plan_post("Do it.", TOOLS, MEMBERS, 7),
+                ]
+            )
+        ),
+    ], "no functions are offered, so none may stand in the messages; roles take turns"
     course.say(content="2. Answer.")
     assert asked(course).messages[-2]["content"] == PROMPTS.plan("2. Answer.", first=False)
 
@@ -194,8 +196,9 @@ def test_the_answer_after_the_last_step_is_asked_for_over_the_whole_memory() -> 
     request = asked(course)
     assert request.messages[0] == {"role": "system", "content": PROMPTS.final_pre()}
     assert request.messages[1] == TASK
-    assert [message["role"] for message in request.messages[2:]] == ["assistant", "tool", "user"]
-    assert request.messages[-1] == user(PROMPTS.final_post("Do it."))
+    assert [message["role"] for message in request.messages[2:]] == ["assistant", "user"]
+    assert request.messages[2]["content"] == 'I add.\nCalling tools:\nadd {"a":1,"b":1}'
+    assert request.messages[-1] == user("Observation:\n2\n\n" + PROMPTS.final_post("Do it."))
     assert (request.tools, request.stop) == ([], [])
 
 
@@ -255,3 +258,12 @@ def test_a_step_is_rendered_once_however_often_the_model_is_asked(monkeypatch: p
         course.say(content="no call")
     assert len(rendered) == len(course.run.memory) - 1, "all but the answer"
     assert max(count for counts in per_request.values() for count in counts) <= 1
+
+
+def test_a_failed_member_is_told_of_once() -> None:
+    course = Course().begin()
+    course.say(call("kid", task="try"))
+    error = ErrorInfo("AgentGenerationError", "it broke")
+    failed = report("r1_1_0", "it broke", "error", error=error)
+    course.arrive(failed)
+    assert str(asked(course).messages[-1]["content"]).count("it broke") == 1

@@ -1,0 +1,90 @@
+"""The examples as their README has them: a tool service, and one agent as a script and as a YAML file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cadre.specs import read_agent
+from harness.command import Commands, commands_of
+from harness.stack import Gateway, Stack, eventually
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+AGENT = EXAMPLES / "own_agent"
+
+SCRIPT = """
+rules:
+  - match: {system: Let the tool count, has_tool: false}
+    reply:
+      tool_calls: [{name: count_words, arguments: {text: "{{ find(user, '«(.*)»') }}"}}]
+  - match: {has_tool: true}
+    reply:
+      tool_calls: [{name: final_answer, arguments: {answer: "It has {{ tool }} words."}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    folder = tmp_path_factory.mktemp("examples")
+    (folder / "script.yaml").write_text(SCRIPT)
+    with Stack(folder) as stack:
+        stack.model(folder / "script.yaml")
+        stack.tools(EXAMPLES / "word_counter" / "tools.py", start=False)
+        stack.script(AGENT / "agent.py", start=False)
+        stack.agent(AGENT / "agent.yaml", start=False)
+        stack.gateway(start=False)
+        stack.start_all()
+        yield stack
+
+
+@pytest.fixture
+def cadre(stack: Stack, tmp_path: Path) -> Commands:
+    return commands_of(stack, tmp_path)
+
+
+def replicas(stack: Stack) -> int:
+    [agent] = Gateway(stack.services["gateway"]).request("GET", "/v1/agents").json()["agents"]
+    assert agent["name"] == "writer"
+    return len(agent["replicas"])
+
+
+def test_script_and_file_are_one_agent(stack: Stack) -> None:
+    eventually(lambda: replicas(stack) == 2, within=30, what="two replicas", state=stack.logs)
+    sys.path.insert(0, str(AGENT))
+    try:
+        from agent import writer  # type: ignore[import-not-found]
+    finally:
+        sys.path.remove(str(AGENT))
+    assert writer == read_agent(AGENT / "agent.yaml")
+
+
+@pytest.mark.parametrize("left", ["agent-script", "agent"])
+def test_each_of_them_does_the_work_alone(stack: Stack, cadre: Commands, left: str) -> None:
+    other = next(name for name in ("agent-script", "agent") if name != left)
+    assert stack.services[other].terminate() == 0
+    done = cadre("run", "writer", "How many words has «to be or not to be»?", "--timeout", 30)
+    assert (done.returncode, done.stdout) == (0, "It has 6 words.\n"), (done.stderr, stack.logs())
+    stack.services[other].start()
+
+
+def test_a_script_that_cannot_serve_ends_as_the_command_does(stack: Stack, tmp_path: Path) -> None:
+    for variables, said in (
+        ({"CADRE_PORT": str(stack.services["gateway"].port)}, "agent writer cannot start: cannot listen on"),
+        ({"CADRE_SHARDS": "abc"}, "CADRE_SHARDS='abc': must be a whole number"),
+    ):
+        done = subprocess.run(
+            [sys.executable, str(AGENT / "agent.py")],
+            env={**stack.environment, **variables},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        assert done.returncode == 2
+        [line] = done.stderr.splitlines()
+        assert line.startswith(f"cadre: {said}")
