@@ -141,6 +141,8 @@ def compile_template(origin: str, key: str, source: str) -> Template:
                 f"{origin}: {key} uses the unknown variable {min(unknown)!r}; it may use: {known}"
             )
         template = _environment.from_string(source)
+        # A plain dict: Jinja's own chain of mappings is copied key by key at every rendering.
+        template.globals = dict(template.globals)
         samples = {name: _SAMPLES[name] for name in contract.may}
         text = template.render(samples)
         template.render(samples | {name: _EMPTY[name] for name in contract.may & _EMPTY.keys()})

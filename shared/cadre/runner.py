@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from cadre.cache import Held, RunCache
-from cadre.errors import Fenced, ModelRefused, ModelUnavailable
+from cadre.errors import Fenced
 from cadre.loop.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
 from cadre.loop.events import Entry, RunFinished
 from cadre.loop.fold import apply_entry, fold
@@ -25,8 +25,8 @@ from cadre.loop.offer import Offer
 from cadre.loop.owed import CallModel, Command, Send, SetTimer, owed
 from cadre.loop.run import ModelInFlight, Phase, Run, Step
 from cadre.loop.transition import transition
-from cadre.loop.view import ModelRequest
-from cadre.messages import Cancel, Delta, Record, Report, Task, TimerFired
+from cadre.messages import Cancel, Record, Report, Task, TimerFired
+from cadre.model_calls import ModelCalls
 from cadre.ports import Bus, Clock, Journal, Model
 from cadre.prompting import Prompts
 from cadre.specs import AgentSpec
@@ -63,10 +63,10 @@ class Runner:
     ) -> None:
         self._spec = spec
         self._prompts = prompts
-        self._journal, self._bus, self._model, self._clock = world
+        self._journal, self._bus, model, self._clock = world
         self._offer = offer
         self._cache = RunCache(self._journal, prompts)
-        self._calls: dict[str, asyncio.Task[ModelReplied | ModelFailed]] = {}
+        self._calls = ModelCalls(model, self._bus, self._clock, spec.name)
 
     async def handle(self, record: Record, deliveries: int = 1) -> bool:
         """Accounts for one inbox record; true when it may be acked, false when it is another worker's now.
@@ -102,8 +102,7 @@ class Runner:
 
     def interrupt(self, run: str) -> None:
         """The run has ended: drops the model call that this process may be making for it."""
-        if call := self._calls.get(run):
-            call.cancel()
+        self._calls.abort(run)
 
     # --- load, decide, journal
 
@@ -249,21 +248,11 @@ class Runner:
             if not _is_in_flight(held.run, command):
                 return _moved_on(held.run)
             request = held.transcript.request(held.run, command.purpose)
-        call = asyncio.create_task(self._complete(held.run, request, command), name=f"model {run_id}")
-        self._calls[run_id] = call
-        try:
-            outcome = await call
-        except asyncio.CancelledError:
-            if (task := asyncio.current_task()) and task.cancelling():
-                raise
+        outcome = await self._calls.make(held.run, command, request)
+        if outcome is None:
             log.info("model call of %s dropped: the run is said to have ended", run_id)
             self._cache.forget(held)
             return _moved_on((await self._cache.get(tree, run_id)).run)
-        finally:
-            if not call.done():
-                call.cancel()
-            if self._calls.get(run_id) is call:
-                del self._calls[run_id]
         while True:
             held = await self._cache.get(tree, run_id)
             async with held.lock:
@@ -274,51 +263,6 @@ class Runner:
                     return await self._advance(held, outcome, entry_cause=cause, record_id=record_id)
                 except Fenced:
                     continue
-
-    async def _complete(
-        self, run: Run, request: ModelRequest, command: CallModel
-    ) -> ModelReplied | ModelFailed:
-        started = self._clock.now()
-        tree, run_id, count = run.tree, run.id, 0
-
-        async def on_text(text: str) -> None:
-            nonlocal count
-            count += 1
-            await self._bus.tell(
-                tree,
-                Delta(
-                    run=run_id,
-                    agent=self._spec.name,
-                    step=command.step,
-                    attempt=command.attempt,
-                    text=text,
-                    seq=count,
-                ),
-            )
-
-        try:
-            reply = await self._model.complete(request, on_text)
-        except ModelUnavailable as error:
-            return ModelFailed(
-                attempt=command.attempt,
-                message=error.message,
-                status=error.status,
-                retry_after=error.retry_after,
-                rate_limited=error.rate_limited,
-            )
-        except ModelRefused as error:
-            return ModelFailed(
-                attempt=command.attempt, message=error.message, status=error.status, final=True
-            )
-        return ModelReplied(
-            attempt=command.attempt,
-            content=reply.content,
-            calls=reply.calls,
-            usage=reply.usage,
-            model=reply.model,
-            finish_reason=reply.finish_reason,
-            seconds=self._clock.now() - started,
-        )
 
 
 def _is_in_flight(run: Run, command: CallModel) -> bool:

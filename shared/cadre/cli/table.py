@@ -45,9 +45,11 @@ def number(count: int) -> str:
 
 
 def seconds(value: float) -> str:
-    """A duration in few characters: 0.4s, 12s, 3m05s, 2h10m."""
+    """A duration in few characters: 40ms, 0.4s, 12s, 3m05s, 2h10m."""
+    if value < 0.1:
+        return f"{max(value, 0) * 1000:.0f}ms"
     if value < 10:
-        return f"{max(value, 0):.1f}s"
+        return f"{value:.1f}s"
     if value < 60:
         return f"{value:.0f}s"
     minutes, rest = divmod(int(value), 60)

@@ -205,9 +205,15 @@ def _finished(node: Node, event: dict[str, Any], at: float) -> Node:
     )
 
 
+_OF_CALLS = ("AgentToolExecutionError", "AgentToolCallError")
+
+
 def error_text(error: dict[str, Any] | None) -> str:
-    """`Type: message` of an ErrorInfo; empty when there is none."""
-    return f"{error.get('type', 'error')}: {_reason(error.get('message', ''))}" if error else ""
+    """`Type: message` of an ErrorInfo, of a call's the message alone; empty when there is none."""
+    if not error:
+        return ""
+    kind, message = error.get("type", "error"), error.get("message", "")
+    return _reason(message) if kind in _OF_CALLS else f"{kind}: {message}"
 
 
 def _reason(message: str) -> str:
@@ -222,16 +228,16 @@ def _reason(message: str) -> str:
     return rest[end:].removeprefix(": ")
 
 
-def lack_text(node: Node) -> str:
-    """What the run's agent wants and nobody offers, and how to start it."""
+def lacks(node: Node) -> list[str]:
+    """What the run's agent wants and nobody offers, and how to start it: a line for agents, one for tools."""
     tools = [name for name in node.missing if name in node.tools]
     members = [name for name in node.missing if name not in node.tools]
-    parts = []
+    lines = []
     if members:
-        parts.append(f"no live agent {', '.join(members)}: start it with `cadre agent FILE`")
+        lines.append(f"no live agent {', '.join(members)}: start it with `cadre agent FILE`")
     if tools:
-        parts.append(f"no live tool {', '.join(tools)}: start it with `cadre tools FILE`")
-    return "; ".join(parts)
+        lines.append(f"no live tool {', '.join(tools)}: start it with `cadre tools FILE`")
+    return lines
 
 
 _CHANGES = {

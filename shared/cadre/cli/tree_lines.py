@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from cadre.cli.table import brief, number, seconds
-from cadre.cli.tree import Node, Tree, error_text, lack_text
+from cadre.cli.tree import Node, Tree, error_text, lacks
 
 _WIDE = 110
 
@@ -35,7 +35,7 @@ def _begins(tree: Tree, node: Node) -> str:
 def _text(node: Node, name: str, event: dict[str, Any]) -> str | None:
     match name:
         case "offer.changed" if event.get("missing"):
-            return lack_text(node)
+            return "; ".join(lacks(node))
         case "model.called" if event.get("attempt", 1) > 1:
             return f"step {event.get('step')}: asks the model, try {event['attempt']}"
         case "model.called":

@@ -6,7 +6,7 @@ from rich.text import Text
 from rich.tree import Tree as Drawing
 
 from cadre.cli.table import brief, number, seconds
-from cadre.cli.tree import Call, Node, Tree, lack_text
+from cadre.cli.tree import Call, Node, Tree, lacks
 
 _SIGNS = {
     "running": ("●", "yellow"),
@@ -16,7 +16,12 @@ _SIGNS = {
     "error": ("✗", "red"),
     "cancelled": ("–", "bright_black"),
 }
-_CALL_SIGNS = {"open": ("…", "yellow"), "ok": ("✓", "green"), "failed": ("✗", "red")}
+_CALL_SIGNS = {
+    "open": ("…", "yellow"),
+    "ok": ("✓", "green"),
+    "failed": ("✗", "red"),
+    "dropped": ("–", "bright_black"),
+}
 
 
 def draw(tree: Tree, now: float, *, width: int = 100, recent: int = 6) -> Drawing | Text:
@@ -37,7 +42,7 @@ def _grow(drawing: Drawing, tree: Tree, node: Node, now: float, width: int, rece
     for call in shown:
         child = tree.nodes.get(call.id)
         if child is None:
-            drawing.add(_call(call, width))
+            drawing.add(_call(call, width, is_over=node.ended_at is not None))
         else:
             _grow(drawing.add(_head(tree, child, now, width)), tree, child, now, width, recent)
     for text, style in _remarks(node):
@@ -51,9 +56,7 @@ def _shown(node: Node, tree: Tree, recent: int) -> list[Call]:
 
 
 def _remarks(node: Node) -> list[tuple[str, str]]:
-    remarks = []
-    if node.missing and node.ended_at is None:
-        remarks.append((lack_text(node), "yellow"))
+    remarks = [(line, "yellow") for line in lacks(node)]
     if node.note:
         remarks.append((f"last step: {node.note}", "red"))
     if node.writing:
@@ -80,8 +83,9 @@ def _head(tree: Tree, node: Node, now: float, width: int) -> Text:
     return text
 
 
-def _call(call: Call, width: int) -> Text:
-    sign, style = _CALL_SIGNS[call.state]
+def _call(call: Call, width: int, *, is_over: bool) -> Text:
+    """Of a run that is over, an open call is one that nobody waits for any more."""
+    sign, style = _CALL_SIGNS["dropped" if is_over and call.state == "open" else call.state]
     text = Text(f"{sign} ", style=style, no_wrap=True, overflow="ellipsis")
     text.append(call.name)
     if call.seconds is not None:

@@ -1,0 +1,83 @@
+"""The model calls that this process is making: each can be aborted, and none is tried twice here."""
+
+from __future__ import annotations
+
+import asyncio
+
+from cadre.errors import ModelRefused, ModelUnavailable
+from cadre.loop.arrivals import ModelFailed, ModelReplied
+from cadre.loop.owed import CallModel
+from cadre.loop.run import Run
+from cadre.loop.view import ModelRequest
+from cadre.messages import Delta
+from cadre.ports import Bus, Clock, Model
+
+Outcome = ModelReplied | ModelFailed
+
+
+class ModelCalls:
+    """Asks the model of one agent, for any number of runs at once."""
+
+    def __init__(self, model: Model, bus: Bus, clock: Clock, agent: str) -> None:
+        self._model = model
+        self._bus = bus
+        self._clock = clock
+        self._agent = agent
+        self._open: dict[str, asyncio.Task[Outcome]] = {}
+
+    def abort(self, run: str) -> None:
+        """Drops the run's call, if this process is making one."""
+        if call := self._open.get(run):
+            call.cancel()
+
+    async def make(self, run: Run, command: CallModel, request: ModelRequest) -> Outcome | None:
+        """What the call came to, as an arrival; None when it was aborted."""
+        call = asyncio.create_task(self._complete(run.tree, run.id, command, request), name=f"model {run.id}")
+        self._open[run.id] = call
+        try:
+            return await call
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) and task.cancelling():
+                raise
+            return None
+        finally:
+            if not call.done():
+                call.cancel()
+            if self._open.get(run.id) is call:
+                del self._open[run.id]
+
+    async def _complete(self, tree: str, run: str, command: CallModel, request: ModelRequest) -> Outcome:
+        started = self._clock.now()
+        pieces = 0
+
+        async def on_text(text: str) -> None:
+            nonlocal pieces
+            pieces += 1
+            delta = Delta(
+                run=run, agent=self._agent, step=command.step, attempt=command.attempt, text=text, seq=pieces
+            )
+            await self._bus.tell(tree, delta)
+
+        try:
+            reply = await self._model.complete(request, on_text)
+        except ModelUnavailable as error:
+            return ModelFailed(
+                attempt=command.attempt,
+                message=error.message,
+                status=error.status,
+                retry_after=error.retry_after,
+                rate_limited=error.rate_limited,
+            )
+        except ModelRefused as error:
+            return ModelFailed(
+                attempt=command.attempt, message=error.message, status=error.status, final=True
+            )
+        return ModelReplied(
+            attempt=command.attempt,
+            content=reply.content,
+            calls=reply.calls,
+            usage=reply.usage,
+            model=reply.model,
+            finish_reason=reply.finish_reason,
+            seconds=self._clock.now() - started,
+        )
