@@ -66,6 +66,8 @@ def parse(data: bytes, kind: type[B]) -> B:
         raise invalid(str(error)) from error
     except msgspec.DecodeError as error:
         raise invalid(f"the body must be a JSON object: {error}", status=400) from error
+    except RecursionError as error:
+        raise invalid("the body is nested too deeply: send less than 900 levels", status=400) from error
 
 
 def submission(data: bytes) -> Submission:

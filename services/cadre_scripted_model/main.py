@@ -57,7 +57,8 @@ def command(
         )
         listener = _listen(host, port)
     except SettingError as error:
-        raise click.ClickException(str(error)) from error
+        click.echo(f"cadre: {error}", err=True)
+        sys.exit(2)
     click.echo(f"{BANNER}\nPlaying {playing}.", err=True)
     shown = f"[{host}]" if ":" in host else host
     click.echo(f"model {MODEL_ID} (not an AI) at http://{shown}:{listener.getsockname()[1]}/v1")

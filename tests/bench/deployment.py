@@ -15,7 +15,7 @@ from cadre.loop.events import AnyEvent, Entry, RunFinished
 from cadre.messages import Task
 from cadre.ports import Appended, Journal, Model, Stored
 from cadre.prompting import Prompts
-from cadre.service import Platform, open_platform
+from cadre.service import Platform, calm_collector, open_platform
 from cadre.settings import Settings
 from cadre.specs import AgentSpec
 from harness.nats_server import NatsServer
@@ -60,6 +60,7 @@ class Deployment:
     async def serve(self, spec: AgentSpec, model: Model) -> None:
         host = AgentHost(spec, Prompts.load(spec.kind), self.platform, model)
         await host.start()
+        calm_collector()
         self._hosts.append(host)
 
     async def offered(self, *names: str) -> None:

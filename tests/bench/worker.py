@@ -13,7 +13,7 @@ from cadre.host import AgentHost
 from cadre.loop.view import ModelRequest
 from cadre.ports import Model, ModelReply, OnText
 from cadre.prompting import Prompts
-from cadre.service import open_platform
+from cadre.service import calm_collector, open_platform
 from cadre.settings import read_settings
 from cadre.specs import AgentSpec
 
@@ -40,6 +40,7 @@ async def main(*options: str) -> None:
     spec = AgentSpec(name="worker", description="Answers at once.")
     host = AgentHost(spec, Prompts.load("tool_calling"), platform, model)
     await host.start()
+    calm_collector()
     print("ready", flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     await platform.registry.withdraw()

@@ -128,6 +128,40 @@ def test_a_tool_module_that_there_is_not(alone: Commands) -> None:
     assert "no module named no_such_package" in only_line(alone("tools", "no_such_package.tools"), 2)
 
 
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (
+            "{agents: [good.yaml], tols: [x.py]}",
+            "team.yaml: spec.tols: unknown key; known keys: description, agents",
+        ),
+        ("{agents: [good.yaml], tools: [none.py]}", "team.yaml: spec.tools[0]: there is no file"),
+        ("{agents: [bad.yaml]}", "bad.yaml: unknown key 'instrutions' in spec; "),
+    ],
+)
+def test_a_wrong_team_file(alone: Commands, spec: str, said: str) -> None:
+    (alone.folder / "good.yaml").write_text(GOOD)
+    (alone.folder / "bad.yaml").write_text(GOOD.replace("Good.", "Good., instrutions: x"))
+    head = "apiVersion: cadre.dev/v1\nkind: Team\nmetadata: {name: t}\n"
+    (alone.folder / "team.yaml").write_text(f"{head}spec: {spec}\n")
+    assert said in only_line(alone("up"), 2)
+
+
+def test_a_team_whose_tool_cannot_be_loaded_ends_what_was_started(alone: Commands) -> None:
+    (alone.folder / "good.yaml").write_text(GOOD)
+    (alone.folder / "bad.py").write_text("import nothing_of_this_name\n")
+    head = "apiVersion: cadre.dev/v1\nkind: Team\nmetadata: {name: t}\n"
+    (alone.folder / "team.yaml").write_text(f"{head}spec: {{agents: [good.yaml], tools: [bad.py]}}\n")
+    done = alone("up", "--port", 0)
+    assert done.returncode == 2, done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(
+        f"cadre: bad: {alone.folder / 'bad.py'}:1: cannot be imported: ModuleNotFoundError"
+    )
+    assert "Traceback" not in done.stderr
+    assert not (alone.folder / ".cadre" / "up.json").exists()
+
+
 # --- settings, ports, servers
 
 
@@ -238,6 +272,8 @@ def test_wrong_usage_of_run(cadre: Commands) -> None:
     for arguments, said in (
         (["solo", "  "], "the task is empty"),
         (["solo", "x", "--arg", "novalue"], "--arg 'novalue': write KEY=VALUE"),
+        (["solo", "x", "--arg", "k=1", "--arg", "k=2"], "--arg k is given more than once"),
+        (["solo", "broken \udcff"], "the task is not UTF-8 text (at character 8)"),
         (["solo", "x", "--image", "none.png"], "--image none.png: No such file or directory"),
         (["solo", "x", "--continue"], "--continue needs --session NAME"),
         (["solo", "x", "--session", "a b"], "session name 'a b': use 1 to 64 of the letters"),
@@ -326,6 +362,12 @@ def test_a_model_endpoint_that_refuses_the_key(gateway: Gateway, cadre: Commands
         (b'{"agent": "solo", "task": "x", "max_steps": 0}', 422, "$.max_steps"),
         (b'{"agent": "solo", "task": "x", "images": ["file:///etc/passwd"]}', 422, "images[0]"),
         (b'{"agent": "solo", "task": "x", "reset": false}', 422, "name it in `session`"),
+        pytest.param(
+            b'{"agent": "solo", "task": "x", "additional_args": {"a": ' + b"[" * 5000 + b"]" * 5000 + b"}}",
+            400,
+            "nested too deeply",
+            id="nesting",
+        ),
     ],
 )
 def test_a_wrong_request(gateway: Gateway, content: bytes, status: int, said: str) -> None:

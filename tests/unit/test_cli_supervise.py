@@ -81,6 +81,13 @@ async def test_a_child_that_always_dies_at_once_is_given_up(tmp_path: Path) -> N
     assert watched.starts == TRIES
 
 
+async def test_a_child_that_cannot_start_as_configured_is_given_up_at_its_second_try(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, "import sys; print('cadre: bad.yaml: not YAML'); sys.exit(2)")
+    with pytest.raises(Failure, match=r"^thing: bad\.yaml: not YAML \(all in ") as caught:
+        await watched.child.keep_alive()
+    assert (caught.value.code, watched.starts) == (2, 2)
+
+
 async def test_a_child_that_ignores_the_end_can_be_killed_with_those_it_started(tmp_path: Path) -> None:
     code = (
         "import signal, subprocess, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN);"

@@ -24,7 +24,7 @@ from cadre_scripted_model.main import command
 )
 def test_options_that_do_not_go_together(options: list[str], complaint: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(command, options)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert complaint in result.output
     assert len(result.output.splitlines()) == 1
 
@@ -33,5 +33,5 @@ def test_a_port_in_use_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         result = CliRunner().invoke(command, ["--port", str(port)])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert f"cannot listen on 127.0.0.1 port {port}: Address already in use" in result.output

@@ -213,7 +213,8 @@ def test_a_bad_rule_is_named_with_its_file_and_key(tmp_path: Path, rule: str, co
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("rules: {a", "not YAML"),
+        ("rules: {a", "not YAML: line 2"),
+        ("rules: 2026-13-45", "not YAML: month must be"),
         ("- a", "a list under the key 'rules'"),
         ("", "a list under the key 'rules'"),
         ("rules: []\nmode: x", "unknown key 'mode'"),

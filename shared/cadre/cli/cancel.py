@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 from cadre.cli.gateway import Gateway
@@ -10,9 +12,10 @@ from cadre.cli.gateway import Gateway
 @click.command("cancel")
 @click.argument("run")
 @click.option("--reason", default="", help="Why; kept in the run's journal.")
-def command(run: str, reason: str) -> None:
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(run: str, reason: str, output: str) -> None:
     """Cancel RUN: an id, a unique beginning of one, or @last."""
     with Gateway() as gateway:
         identity = gateway.run_id(run)
         answer = gateway.post(f"/v1/runs/{identity}/cancel", {"reason": reason} if reason else {})
-    click.echo(f"{answer['id']} {answer['state']}")
+    click.echo(json.dumps(answer) if output == "json" else f"{answer['id']} {answer['state']}")

@@ -49,7 +49,7 @@ def command(**options: Any) -> int:
     request = {
         "agent": options["agent"],
         "task": _task(options["task"]),
-        "additional_args": dict(_argument(text) for text in options["args"]),
+        "additional_args": _arguments(options["args"]),
         "images": [_image(text) for text in options["images"]],
         "max_steps": options["max_steps"],
         "session": options["session"],
@@ -64,7 +64,7 @@ async def _run(request: dict[str, Any], detach: bool, timeout: float | None, out
     async with connect(url) as client:
         run = await start(client, url, request)
         if detach:
-            click.echo(run)
+            click.echo(json.dumps({"id": run}) if output == "json" else run)
             return Code.OK
         try:
             result = await watch(client, run, screen(), timeout)
@@ -112,17 +112,40 @@ def _task(argument: str | None) -> str:
     task = sys.stdin.read() if argument in (None, "-") else argument
     if task is None or not task.strip():
         raise click.UsageError("the task is empty")
-    return task
+    return _utf8("the task", task)
+
+
+def _utf8(what: str, text: str) -> str:
+    """Python reads bytes that are no UTF-8 as surrogates, which JSON cannot carry."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise click.UsageError(f"{what} is not UTF-8 text (at character {error.start + 1})") from error
+    return text
 
 
 def _argument(text: str) -> tuple[str, Any]:
     key, mark, value = text.partition("=")
     if not mark or not key:
         raise click.UsageError(f"--arg {text!r}: write KEY=VALUE")
+    _utf8(f"--arg {key!a}", text)
     try:
-        return key, json.loads(value)
+        return key, json.loads(value, parse_constant=_no_constant)
     except ValueError:
         return key, value
+
+
+def _no_constant(name: str) -> Any:
+    """NaN and its like are Python's, not JSON's."""
+    raise ValueError(name)
+
+
+def _arguments(texts: tuple[str, ...]) -> dict[str, Any]:
+    pairs = [_argument(text) for text in texts]
+    keys = [key for key, _ in pairs]
+    if twice := [key for key in keys if keys.count(key) > 1]:
+        raise click.UsageError(f"--arg {twice[0]} is given more than once")
+    return dict(pairs)
 
 
 def _image(text: str) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cadre.cli import tether
-from cadre.cli.exits import Failure
+from cadre.cli.exits import Code, Failure
 
 AT_ONCE = 5.0
 """Seconds: a process that dies sooner has died at once."""
@@ -53,13 +53,20 @@ class Child:
     _process: asyncio.subprocess.Process | None = None
 
     async def keep_alive(self) -> None:
-        """Returns when the service was stopped. Raises Failure when it died at once too often."""
-        deaths = 0
+        """Returns when the service was stopped.
+
+        Raises Failure when it died at once too often, or cannot start as it is configured.
+        """
+        deaths = refusals = 0
         while not self._stopping.is_set():
             began = time.monotonic()
             code = await self._live()
             if self._stopping.is_set():
                 return
+            refusals = refusals + 1 if code == Code.USAGE else 0
+            if refusals > 1:
+                # A file or a setting is wrong. A port may be taken for a moment, hence the second try.
+                raise Failure(f"{self.service.name}: {self._last_words()}", Code.USAGE)
             deaths = deaths + 1 if time.monotonic() - began < AT_ONCE else 1
             how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
             if deaths >= TRIES:

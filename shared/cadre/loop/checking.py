@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import jsonschema_rs
-import msgspec
 
 from cadre.loop.run import Run
 from cadre.messages import ErrorInfo
 
 FINAL_ANSWER = "final_answer"
+
+_MOST_VALIDATORS = 1024
 
 FINAL_ANSWER_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -63,20 +63,28 @@ def check_call(run: Run, name: str, arguments: dict[str, Any]) -> None:
 def check_arguments(name: str, schema: dict[str, Any], arguments: dict[str, Any]) -> None:
     """Raises CallError naming every argument that does not fit the schema."""
     try:
-        validator = _validator(msgspec.json.encode(schema))
+        validator = _validator(schema)
     except ValueError as error:
-        raise CallError(
-            f"{name!r} cannot be called: its input schema is wrong: {str(error).splitlines()[0]}"
-        ) from error
+        reason = str(error).splitlines()[0]
+        raise CallError(f"{name!r} cannot be called: its input schema is wrong: {reason}") from error
     problems = [_explain(error) for error in validator.iter_errors(arguments)]
     if problems:
         raise CallError(f"Wrong arguments for {name!r}: {'; '.join(problems)}")
 
 
-@lru_cache(maxsize=1024)
-def _validator(schema: bytes) -> Any:
-    # A schema comes from whoever offers the tool: it must not make this process fetch anything.
-    return jsonschema_rs.validator_for(msgspec.json.decode(schema), offline=True)
+_validators: dict[int, tuple[dict[str, Any], Any]] = {}
+"""By the schema's identity: the runs of a process share the cards of the registry. The schema is kept
+beside its validator, so that no other can take its identity."""
+
+
+def _validator(schema: dict[str, Any]) -> Any:
+    known = _validators.get(id(schema))
+    if known is None:
+        if len(_validators) >= _MOST_VALIDATORS:
+            _validators.clear()
+        # A schema comes from whoever offers the tool: it must not make this process fetch anything.
+        known = _validators[id(schema)] = (schema, jsonschema_rs.validator_for(schema, offline=True))
+    return known[1]
 
 
 def _explain(error: Any) -> str:
