@@ -16,6 +16,10 @@ SPILL_BYTES = 256 * 1024
 
 CONTENT_TYPE = "application/json"
 
+HEADERS = {"Content-Type": CONTENT_TYPE, "Cadre-Schema": str(SCHEMA_VERSION)}
+"""On every stored message, for readers that look before they decode. (Schedules lose their headers: the
+version is in the body as well.)"""
+
 
 _encoder = msgspec.json.Encoder()
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}

@@ -132,7 +132,7 @@ async def _record(here: Deployment) -> Recorded:
     journal, calls = topology.journal(task.tree, task.run), f"{topology.prefix}.call."
     of_step: dict[int, list[Append]] = {}
     step, entries, events = 0, 0, 0
-    for held in await jetstream.get_many(nc, stream, list(range(before + 1, end + 1))):
+    for held in await asyncio.gather(*(jetstream.get(nc, stream, seq) for seq in range(before + 1, end + 1))):
         if held is None or not (held.subject == journal or held.subject.startswith(calls)):
             continue
         of_step.setdefault(step, []).append(Append(held.subject, held.data))

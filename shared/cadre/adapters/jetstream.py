@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 from collections.abc import Mapping
@@ -119,11 +118,6 @@ async def get(nc: Client, stream: str, seq: int) -> Held | None:
     if headers.get("Status"):
         return None
     return Held(seq, headers.get("Nats-Subject", ""), answer.data)
-
-
-async def get_many(nc: Client, stream: str, seqs: list[int]) -> list[Held | None]:
-    """Pipelined `get`s: one round trip for all of them."""
-    return list(await asyncio.gather(*(get(nc, stream, seq) for seq in seqs)))
 
 
 async def batch(nc: Client, stream: str, query: dict[str, Any]) -> list[Held]:

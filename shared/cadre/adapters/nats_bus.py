@@ -14,7 +14,7 @@ from cadre.adapters.nats_streams import INBOX_TTL
 from cadre.messages import Addressed, Cancel, Delta, Report, Task, TimerFired, ToolCall, ToolResult
 from cadre.ports import Blobs
 from cadre.subjects import Topology
-from cadre.wire import encode, pack
+from cadre.wire import HEADERS, encode, pack
 
 log = logging.getLogger("cadre.nats")
 
@@ -40,7 +40,7 @@ class NatsBus:
                 subject = self._topology.inbox(to, sender, message.tree, message.run)
             case _:
                 assert_never(message)
-        headers = {jetstream.TTL: INBOX_TTL}
+        headers = {**HEADERS, jetstream.TTL: INBOX_TTL}
         trace = getattr(message, "trace", None)
         if trace:
             headers["traceparent"] = trace

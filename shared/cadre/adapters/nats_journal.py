@@ -15,7 +15,7 @@ from cadre.errors import BusUnavailable
 from cadre.loop.events import Entry
 from cadre.ports import Appended, Blobs, Stored
 from cadre.subjects import Topology
-from cadre.wire import pack, unpack_entry
+from cadre.wire import HEADERS, pack, unpack_entry
 
 _REPLICA_PAUSE = 0.05
 _REPLICA_TRIES = 100
@@ -39,7 +39,7 @@ class NatsJournal:
         return [*before, Stored(head.seq, entry, len(head.data))]
 
     async def append(self, entry: Entry, fence: int, *, ends_timer: str | None = None) -> Appended:
-        headers: dict[str, str] = {}
+        headers = dict(HEADERS)
         if ends_timer is not None:
             headers[jetstream.SCHEDULE_NEXT] = "purge"
             headers[jetstream.SCHEDULER] = self._topology.timer(entry.tree, entry.run, ends_timer)
