@@ -235,27 +235,36 @@ async def _provision(nc: Client, settings: Settings) -> Topology:
 
 
 async def _close(state: _State, settings: Settings) -> int:
+    """Says goodbye, drains, closes; each as far as it can be done. Returns the exit status."""
     state.draining = True
-    status = 0
     platform, part = state.platform, state.part
     if platform is None:
-        return status
+        return 0
+    nc = platform.nc
+    done = [not nc.is_connected or await _done(nc, platform.registry.withdraw(), CLOSE_WITHIN)]
+    if part is not None:
+        grace = settings.drain_seconds
+        done.append(await _done(nc, part.drain(grace), grace + CLOSE_WITHIN))
+    if not all(done):
+        log.warning("%s: not drained in full; what is left is delivered again", state.name)
+    await _done(nc, platform.registry.stop(), CLOSE_WITHIN)
+    await _done(nc, nc.close(), CLOSE_WITHIN)
+    return 0 if all(done) else 1
+
+
+async def _done(nc: Client, step: Awaitable[None], within: float) -> bool:
     try:
-        if platform.nc.is_connected:
-            await platform.registry.withdraw()
-        if part is not None:
-            await asyncio.wait_for(part.drain(settings.drain_seconds), settings.drain_seconds + CLOSE_WITHIN)
+        await asyncio.wait_for(step, within)
     except (CadreError, TimeoutError) as error:
-        log.warning(
-            "%s: not drained in full, the rest is delivered again: %s", state.name, error or "too slow"
-        )
-        status = 1
-    await platform.registry.stop()
-    try:
-        await asyncio.wait_for(platform.nc.close(), CLOSE_WITHIN)
-    except TimeoutError:
-        log.warning("%s: the connection to NATS did not close in time", state.name)
-    return status
+        log.warning("while stopping: %s", error or f"not done within {within:g} s")
+    except RuntimeError as error:
+        # What uvloop says of a socket that is gone; with a living connection it is somebody's defect.
+        if nc.is_connected:
+            raise
+        log.warning("while stopping, without a connection to NATS: %s", error)
+    else:
+        return True
+    return False
 
 
 def _stop_on_signals() -> asyncio.Event:

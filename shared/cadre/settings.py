@@ -109,6 +109,11 @@ def gateway_url_given() -> str | None:
     return os.environ.get("CADRE_GATEWAY_URL") or None
 
 
+def prefer_nats(url: str) -> None:
+    """For this process, where the environment names no NATS server."""
+    os.environ.setdefault("CADRE_NATS_URL", url)
+
+
 def child_environment(**variables: str) -> dict[str, str]:
     """The environment of a child process: this one's, with `variables` set over it."""
     return {**os.environ, **variables}

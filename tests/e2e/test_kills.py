@@ -102,3 +102,15 @@ def test_a_second_replica_goes_on_at_once(stack: Stack, gateway: Gateway, tmp_pa
     assert len(marks(file)) == len(set(marks(file))) == 6
     stack.services["worker"].start()
     assert stack.services["worker-2"].terminate() == 0
+
+
+def test_services_stop_cleanly_while_nats_is_down(stack: Stack, gateway: Gateway) -> None:
+    names = ("boss", "tools", "gateway")
+    stack.nats.kill()
+    try:
+        for name in names:
+            assert stack.services[name].terminate(within=30) in (0, 1), stack.logs()
+            assert "a defect" not in stack.services[name].log.read_text()
+    finally:
+        stack.nats.start()
+        stack.start_all()

@@ -100,7 +100,7 @@ class Queue:
     async def drain(self, grace: float) -> None:
         """Stops pulling, lets work in flight end within `grace` seconds, hands the rest back."""
         self._stopping = True
-        if self._subscription is not None:
+        if self._subscription is not None and self._nc.is_connected:
             # Ends the open pull: what the server had on its way to us comes back after the ack wait.
             await self._subscription.unsubscribe()
         if tasks := [task for _, task in self._working.values()]:

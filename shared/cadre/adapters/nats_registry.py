@@ -90,7 +90,7 @@ class NatsRegistry:
     async def stop(self) -> None:
         if self._beat is not None:
             self._beat.cancel()
-        if self._subscription is not None:
+        if self._subscription is not None and self._nc.is_connected:
             await self._subscription.unsubscribe()
 
     async def _put_all(self) -> None:

@@ -147,7 +147,8 @@ async def _until_stopped(stack: Stack) -> int:
     click.echo(f"nats     {stack.nats}")
     if stack.team is None:
         click.echo(
-            f"cadre: no team; start an agent with CADRE_NATS_URL={stack.nats} cadre agent FILE", err=True
+            f"cadre: no team; start agents beside it: `cadre agent FILE` (elsewhere: CADRE_NATS_URL={stack.nats})",
+            err=True,
         )
     else:
         click.echo(f'cadre: ready; ask with: cadre run {next(iter(stack.team.agents))} "TASK"', err=True)
