@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from cadre.errors import SettingError
-from cadre.specs import NOT_YAML, load_yaml, yaml_problem
+from cadre.yaml_file import read_yaml
 from cadre_scripted_model.rendering import BadTemplate, check
 from cadre_scripted_model.request import RequestView
 
@@ -113,12 +113,7 @@ def matches(match: Match, view: RequestView, hits: int) -> bool:
 
 def read_script(path: Path) -> Script:
     """Raises SettingError naming the file, the rule and the key."""
-    try:
-        document = load_yaml(path.read_text("utf-8"))
-    except OSError as error:
-        raise SettingError(f"{path}: cannot be read: {error.strerror}") from error
-    except NOT_YAML as error:
-        raise SettingError(f"{path}: not YAML: {yaml_problem(error)}") from error
+    document = read_yaml(path, SettingError)
     if not isinstance(document, dict) or not isinstance(document.get("rules"), list):
         raise SettingError(f"{path}: a script is a mapping with a list under the key 'rules'")
     if others := sorted(str(key) for key in document if key != "rules"):

@@ -11,6 +11,7 @@ from pathlib import Path
 from cadre.adapters.nats_interrupts import hear_interrupts
 from cadre.adapters.nats_queue import Delivery, Queue
 from cadre.adapters.openai_model import OpenAIModel
+from cadre.agent_file import read_agent
 from cadre.clock import SystemClock
 from cadre.errors import RetryableError, SetupError, TerminalError
 from cadre.health import AsgiApp
@@ -21,7 +22,7 @@ from cadre.prompting import Prompts
 from cadre.runner import Runner, World
 from cadre.service import Platform, run
 from cadre.settings import Settings, read_model_settings, read_settings
-from cadre.specs import AgentSpec, Selector, read_agent
+from cadre.specs import AgentSpec, Selector
 from cadre.subjects import parent_of, report_id
 from cadre.wire import unpack_record
 

@@ -13,8 +13,9 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from cadre.errors import PromptError
 from cadre.messages import AgentCard, ToolCard
-from cadre.specs import NAME, NOT_YAML, load_yaml, yaml_problem
+from cadre.specs import NAME
 from cadre.tool_texts import to_tool_calling_prompt
+from cadre.yaml_file import read_yaml
 
 
 class Contract(NamedTuple):
@@ -86,14 +87,7 @@ def read_templates(source: Traversable) -> dict[str, Template]:
 
 
 def _parse(source: Traversable) -> dict[str, Any]:
-    try:
-        data = load_yaml(source.read_text("utf-8"))
-    except OSError as error:
-        raise PromptError(f"{source}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise PromptError(f"{source}: is not UTF-8 text") from error
-    except NOT_YAML as error:
-        raise PromptError(f"{source}: not YAML: {yaml_problem(error)}") from error
+    data = read_yaml(source, PromptError)
     if not isinstance(data, dict):
         raise PromptError(f"{source}: must be a mapping with the keys {', '.join(CONTRACTS)}")
     return dict(_flatten(data))

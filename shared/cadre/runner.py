@@ -116,17 +116,19 @@ class Runner:
                 try:
                     if record.id not in held.run.seen:
                         return await self._advance(held, record, entry_cause=record.id, record_id=record.id)
-                    if deliveries == 1:
-                        return []
-                    return await self._take_over(held, record.id)
+                    return await self._take_over(held, record.id, deliveries)
                 except Fenced:
                     fresh = False
 
-    async def _take_over(self, held: Held, record_id: str) -> list[Command]:
+    async def _take_over(self, held: Held, record_id: str, deliveries: int) -> list[Command]:
         """The record's former worker may have died before it paid; its model call died with it."""
         model = held.run.model
         if model is None or model.cause != record_id:
             return [debt for debt in owed(held.run) if not isinstance(debt, CallModel)]
+        if deliveries == 1:
+            # Published twice, or the server crashed and forgot that it had delivered this: the call may be in
+            # good hands. Un-acked, the record comes again when they give no sign of life.
+            raise TakenOver
         lost = ModelLost(attempt=model.attempt)
         cause = f"{record_id}:lost:{model.purpose}:{model.step}:{model.attempt}"
         return await self._advance(held, lost, entry_cause=cause, record_id=record_id)

@@ -1,13 +1,11 @@
-"""What an agent's YAML may say: read, checked and explained here."""
+"""What an agent is told to be: its model, tools, team and limits, checked when it is made."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import yaml
 
 from cadre.errors import SpecError
 
@@ -83,10 +81,18 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             check_name(what, name)
         if not self.description.strip():
             raise SpecError(f"agent {self.name}: write a description: managers' models read it")
-        if self.limits.max_steps < 1:
-            raise SpecError(f"agent {self.name}: limits.max_steps must be at least 1")
-        if self.planning_interval is not None and self.planning_interval < 1:
-            raise SpecError(f"agent {self.name}: planning_interval must be at least 1, or left out")
+        for key, value, least in (
+            ("limits.max_steps", self.limits.max_steps, 1),
+            ("limits.depth", self.limits.depth, 0),
+            ("limits.cycles", self.limits.cycles, 0),
+            ("limits.observation_chars", self.limits.observation_chars, 1),
+            ("model.timeout", self.model.timeout, 0.001),
+            ("model.retries", self.model.retries, 0),
+            ("model.patience", self.model.patience, 0),
+            ("planning_interval", self.planning_interval, 1),
+        ):
+            if value is not None and value < least:
+                raise SpecError(f"agent {self.name}: {key} must be at least {least:g}")
         if "final_answer" in (*self.tools, *self.team):
             raise SpecError(f"agent {self.name}: final_answer is every agent's own; leave it out")
         both = {m for m in self.team if isinstance(m, str)} & set(self.tools)
@@ -103,142 +109,3 @@ def check_name(what: str, name: str) -> None:
             f"{what} name {name!r}: use 1 to 64 of the letters a-z, A-Z, digits, '_' and '-'"
             " (it becomes part of NATS subjects and of the model's function list)"
         )
-
-
-class _Metadata(msgspec.Struct):
-    name: str
-    labels: dict[str, str] = {}
-
-
-class _Body(msgspec.Struct, kw_only=True):
-    description: str
-    kind: Literal["tool_calling"] = "tool_calling"
-    model: ModelSpec = ModelSpec()
-    instructions: str = ""
-    tools: list[str] = []
-    team: list[str | Selector] = []
-    limits: Limits = Limits()
-    planning_interval: int | None = None
-    prompts: str | None = None
-    version: str = ""
-
-
-class _Document(msgspec.Struct):
-    api_version: Literal["cadre.dev/v1"] = msgspec.field(name="apiVersion")
-    kind: Literal["Agent"]
-    metadata: _Metadata
-    spec: _Body
-
-
-def read_agent(path: Path) -> AgentSpec:
-    """Reads one agent from a YAML file of the form `apiVersion: cadre.dev/v1, kind: Agent, metadata, spec`.
-
-    Raises SpecError with the file, the key and what is expected there.
-    """
-    try:
-        text = path.read_text("utf-8")
-    except OSError as error:
-        raise SpecError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise SpecError(f"{path}: is not UTF-8 text") from error
-    try:
-        data = load_yaml(text)
-    except NOT_YAML as error:
-        raise SpecError(f"{path}: not YAML: {yaml_problem(error)}") from error
-    try:
-        _check_keys(data)
-        document = msgspec.convert(data, _Document)
-        fields: dict[str, Any] = {f: getattr(document.spec, f) for f in document.spec.__struct_fields__}
-        if document.spec.prompts is not None:
-            fields["prompts"] = str((path.parent / document.spec.prompts).resolve())
-        return AgentSpec(name=document.metadata.name, labels=document.metadata.labels, **fields)
-    except msgspec.ValidationError as error:
-        raise SpecError(f"{path}: {_explain(error)}") from error
-    except SpecError as error:
-        raise SpecError(f"{path}: {error}") from error
-
-
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class _UniqueKeys(_Loader):  # type: ignore[misc]
-    """Refuses a key that stands twice in a mapping: YAML would silently drop the first."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    problem=f"the key {key.value!r} stands there twice", problem_mark=key.start_mark
-                )
-            seen.add(str(key.value))
-        found: dict[Any, Any] = super().construct_mapping(node, deep=deep)
-        return found
-
-
-def load_yaml(text: str) -> Any:
-    """What the text says. Raises one of NOT_YAML."""
-    return yaml.load(text, Loader=_UniqueKeys)
-
-
-NOT_YAML = (yaml.YAMLError, ValueError, RecursionError)
-"""What reading YAML may raise: wrong syntax, a date that no calendar has, nesting without end."""
-
-
-def yaml_problem(error: Exception) -> str:
-    """Line and problem of a YAML error, in one line."""
-    mark = getattr(error, "problem_mark", None)
-    text = " ".join(str(getattr(error, "problem", None) or error).split())
-    return text if mark is None else f"line {mark.line + 1}: {text}"
-
-
-_KEYS: dict[str, tuple[str, ...]] = {
-    "": ("apiVersion", "kind", "metadata", "spec"),
-    "metadata": _Metadata.__struct_fields__,
-    "spec": _Body.__struct_fields__,
-    "spec.model": ModelSpec.__struct_fields__,
-    "spec.limits": Limits.__struct_fields__,
-}
-_CHOICES = {
-    "apiVersion": "cadre.dev/v1",
-    "kind": "Agent",
-    "spec.kind": "tool_calling",
-    "spec.model.tool_choice": "auto or required",
-}
-
-
-def _check_keys(data: Any) -> None:
-    """Raises SpecError for a key that no struct has.
-
-    The structs themselves let one pass: journals hold them, and a newer version's key must not make an
-    older version's service unable to read.
-    """
-    for path, known in _KEYS.items():
-        found = data
-        for key in filter(None, path.split(".")):
-            found = found.get(key) if isinstance(found, dict) else None
-        _check_mapping(found, path or "the document", known)
-    team = (
-        data.get("spec", {}).get("team")
-        if isinstance(data, dict) and isinstance(data.get("spec"), dict)
-        else None
-    )
-    for member in team if isinstance(team, list) else ():
-        _check_mapping(member, "spec.team", Selector.__struct_fields__)
-
-
-def _check_mapping(found: Any, where: str, known: tuple[str, ...]) -> None:
-    for key in found if isinstance(found, dict) else ():
-        if key not in known:
-            raise SpecError(f"unknown key {key!r} in {where}; known keys: {', '.join(known)}")
-
-
-def _explain(error: msgspec.ValidationError) -> str:
-    what, _, where = str(error).partition(" - at ")
-    key = where.strip("`").removeprefix("$").lstrip(".")
-    known = f"; known keys: {', '.join(_KEYS[key])}" if key in _KEYS else ""
-    if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
-        return f"key {missing[1]!r} is missing in {key or 'the document'}{known}"
-    if key in _CHOICES:
-        return f"{key}: {what[:1].lower()}{what[1:]}; write {_CHOICES[key]}"
-    return f"{key}: {what}" if key else f"{what}{known}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cadre.specs import read_agent
+from cadre.agent_file import read_agent
 from harness.command import Commands, commands_of
 from harness.stack import Gateway, Stack, eventually
 

@@ -13,10 +13,11 @@ import msgspec
 import pytest
 import yaml
 
+from cadre.agent_file import read_agent
 from cadre.cli.team import read_team
 from cadre.errors import TerminalError
 from cadre.prompting import Prompts
-from cadre.specs import AgentSpec, read_agent
+from cadre.specs import AgentSpec
 from cadre.tool_loading import load_tools
 from cadre_scripted_model.request import read_request
 from cadre_scripted_model.script import Script, read_script

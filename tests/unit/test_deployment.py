@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from cadre.agent_file import read_agent
 from cadre.cli.main import SERVICES
 from cadre.cli.team import read_team
-from cadre.specs import read_agent
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())

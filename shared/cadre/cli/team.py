@@ -8,8 +8,10 @@ from typing import Literal
 
 import msgspec
 
+from cadre.agent_file import read_agent
 from cadre.errors import SpecError
-from cadre.specs import NOT_YAML, AgentSpec, load_yaml, read_agent, yaml_problem
+from cadre.specs import AgentSpec
+from cadre.yaml_file import read_yaml
 
 TEAM_FILE = "team.yaml"
 
@@ -99,16 +101,7 @@ def read_team(path: Path) -> Team:
 
 
 def _document(file: Path) -> _Document:
-    try:
-        text = file.read_text("utf-8")
-    except OSError as error:
-        raise SpecError(f"{file}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise SpecError(f"{file}: is not UTF-8 text") from error
-    try:
-        data = load_yaml(text)
-    except NOT_YAML as error:
-        raise SpecError(f"{file}: not YAML: {yaml_problem(error)}") from error
+    data = read_yaml(file, SpecError)
     try:
         return msgspec.convert(data, _Document)
     except msgspec.ValidationError as error:

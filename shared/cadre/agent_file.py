@@ -1,0 +1,116 @@
+"""An agent's YAML file: read, checked and explained."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from cadre.errors import SpecError
+from cadre.specs import AgentSpec, Limits, ModelSpec, Selector
+from cadre.yaml_file import read_yaml
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    labels: dict[str, str] = {}
+
+
+def _field(info: msgspec.structs.FieldInfo) -> Any:
+    if info.required:
+        return (info.name, info.type)
+    factory, default = info.default_factory, info.default
+    value = msgspec.field(default_factory=factory) if default is msgspec.NODEFAULT else default
+    return (info.name, info.type, value)
+
+
+_Body: Any = msgspec.defstruct(
+    "_Body",
+    [
+        _field(info)
+        for info in msgspec.structs.fields(AgentSpec)
+        if info.name not in _Metadata.__struct_fields__
+    ],
+    kw_only=True,
+)
+"""What stands under `spec`: an agent's fields but for those of `metadata`."""
+
+
+class _Document(msgspec.Struct):
+    api_version: Literal["cadre.dev/v1"] = msgspec.field(name="apiVersion")
+    kind: Literal["Agent"]
+    metadata: _Metadata
+    spec: _Body
+
+
+def read_agent(path: Path) -> AgentSpec:
+    """Reads one agent from a YAML file of the form `apiVersion: cadre.dev/v1, kind: Agent, metadata, spec`.
+
+    Raises SpecError with the file, the key and what is expected there.
+    """
+    data = read_yaml(path, SpecError)
+    try:
+        _check_keys(data)
+        document = msgspec.convert(data, _Document)
+        fields = msgspec.structs.asdict(document.spec)
+        if fields["prompts"] is not None:
+            fields["prompts"] = str((path.parent / fields["prompts"]).resolve())
+        return AgentSpec(**msgspec.structs.asdict(document.metadata), **fields)
+    except msgspec.ValidationError as error:
+        raise SpecError(f"{path}: {_explain(error)}") from error
+    except SpecError as error:
+        raise SpecError(f"{path}: {error}") from error
+
+
+_KEYS: dict[str, tuple[str, ...]] = {
+    "": ("apiVersion", "kind", "metadata", "spec"),
+    "metadata": _Metadata.__struct_fields__,
+    "spec": _Body.__struct_fields__,
+    "spec.model": ModelSpec.__struct_fields__,
+    "spec.limits": Limits.__struct_fields__,
+}
+_CHOICES = {
+    "apiVersion": "cadre.dev/v1",
+    "kind": "Agent",
+    "spec.kind": "tool_calling",
+    "spec.model.tool_choice": "auto or required",
+}
+
+
+def _check_keys(data: Any) -> None:
+    """Raises SpecError for a key that no struct has.
+
+    The structs themselves let one pass: journals hold them, and a newer version's key must not make an
+    older version's service unable to read.
+    """
+    for path, known in _KEYS.items():
+        found = data
+        for key in filter(None, path.split(".")):
+            found = found.get(key) if isinstance(found, dict) else None
+        _check_mapping(found, path or "the document", known)
+    team = (
+        data.get("spec", {}).get("team")
+        if isinstance(data, dict) and isinstance(data.get("spec"), dict)
+        else None
+    )
+    for member in team if isinstance(team, list) else ():
+        _check_mapping(member, "spec.team", Selector.__struct_fields__)
+
+
+def _check_mapping(found: Any, where: str, known: tuple[str, ...]) -> None:
+    for key in found if isinstance(found, dict) else ():
+        if key not in known:
+            raise SpecError(f"unknown key {key!r} in {where}; known keys: {', '.join(known)}")
+
+
+def _explain(error: msgspec.ValidationError) -> str:
+    what, _, where = str(error).partition(" - at ")
+    key = where.strip("`").removeprefix("$").lstrip(".")
+    known = f"; known keys: {', '.join(_KEYS[key])}" if key in _KEYS else ""
+    if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
+        return f"key {missing[1]!r} is missing in {key or 'the document'}{known}"
+    if key in _CHOICES:
+        return f"{key}: {what[:1].lower()}{what[1:]}; write {_CHOICES[key]}"
+    return f"{key}: {what}" if key else f"{what}{known}"
