@@ -72,7 +72,9 @@ async def test_a_task_published_twice_begins_one_run() -> None:
     world = MemoryWorld()
     first = worker(world, ScriptedModel(says(call("add", a=1, b=1)), says(ANSWER)))
     second = worker(world, ScriptedModel(says(call("add", a=1, b=1)), says(ANSWER)))
-    assert all(await asyncio.gather(first.handle(task()), second.handle(task())))
+    acked = await asyncio.gather(first.handle(task()), second.handle(task()))
+    assert sorted(acked) == [False, True], "whoever comes second cannot know that the first one lives"
+    assert await second.handle(task(), deliveries=2)
     assert count(world, ev.RunAccepted) == 1
     assert count(world, ev.ModelCalled) == 1
     await world.drive()
@@ -117,6 +119,32 @@ async def test_what_was_journaled_but_not_sent_is_sent_on_redelivery() -> None:
     assert model.requests == [], "an answer once journaled is never bought again"
     await world.drive()
     assert world.run("r1").phase is Phase.DONE
+
+
+async def test_what_was_journaled_is_sent_even_if_the_server_forgot_that_it_had_delivered() -> None:
+    """A nats-server that is killed right after a delivery counts from one again."""
+    world = MemoryWorld()
+    dead = worker(world, ScriptedModel(says(call("add", a=1, b=1))))
+    world.bus.failing_sends = 1
+    with pytest.raises(BusUnavailable):
+        await dead.handle(task())
+    model = ScriptedModel(says(ANSWER))
+    assert await worker(world, model).handle(task(), deliveries=1)
+    assert [message.id for message in world.bus.sent] == ["r1_1_0"]
+    assert model.requests == []
+
+
+async def test_a_lost_model_call_is_made_again_even_if_the_server_forgot_that_it_had_delivered() -> None:
+    world = MemoryWorld()
+    _, handling, _ = await stuck(world)
+    handling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await handling
+    other = worker(world, ScriptedModel(says(ANSWER)))
+    assert await other.handle(task(), deliveries=1) is False, "the record is what keeps the run alive"
+    assert await other.handle(task(), deliveries=2)
+    assert world.run("r1").phase is Phase.DONE
+    each_cause_once(world)
 
 
 async def test_one_send_of_several_that_fails_is_healed_with_all_of_them() -> None:
