@@ -12,6 +12,7 @@ from fastapi.responses import Response
 from cadre_gateway import body, directory, openapi, problems, runs
 from cadre_gateway.desk import ANSWER_WITHIN, Desk
 from cadre_gateway.events import EventStream, after_of, stream
+from cadre_gateway.parameters import known_parameters
 from cadre_gateway.prefer import wait_seconds
 from cadre_gateway.projection import RunSummary, State
 from cadre_gateway.submit import submit
@@ -23,8 +24,8 @@ def build(desk: Desk) -> FastAPI:
     # No HTML pages: FastAPI's load their scripts from a public CDN.
     app = FastAPI(title="Cadre gateway", version="1", docs_url=None, redoc_url=None)
     problems.install(app)
-    app.include_router(_runs(desk), dependencies=[Depends(desk.check)])
-    app.include_router(_directory(desk), dependencies=[Depends(desk.check)])
+    for router in (_runs(desk), _directory(desk)):
+        app.include_router(router, dependencies=[Depends(desk.check), Depends(known_parameters)])
     openapi.describe(app)
     return app
 
@@ -56,7 +57,7 @@ def _runs(desk: Desk) -> APIRouter:
         agent: str | None = None,
         state: State | None = None,
         session: str | None = None,
-        limit: Annotated[int, Query(ge=1, le=500)] = 50,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 50,
         before: str | None = None,
     ) -> Response:
         try:

@@ -12,6 +12,8 @@ from cadre.adapters.nats_interrupts import hear_interrupts
 from cadre.adapters.nats_queue import Delivery, Queue
 from cadre.adapters.openai_model import OpenAIModel
 from cadre.agent_file import read_agent
+from cadre.cli.exits import Failure
+from cadre.cli.state import find_nats
 from cadre.clock import SystemClock
 from cadre.errors import RetryableError, SetupError, TerminalError
 from cadre.health import AsgiApp
@@ -37,16 +39,19 @@ _LONGEST_PAUSE = 8.0
 def serve(
     spec: AgentSpec | Path | str, settings: Settings | None = None, *, model: Model | None = None
 ) -> None:
-    """Serves an agent until the process is told to stop.
+    """Serves an agent until the process is told to stop; without `settings` with those of the environment and,
+    where that names no NATS server, at the one of the `cadre up` of the current folder.
 
     `model` replaces the OpenAI-compatible endpoint of the spec. Raises SystemExit with the documented exit
     code, behind one line on stderr, when it cannot start: a script that calls it ends as `cadre agent` does.
     """
     try:
-        settings = settings or read_settings()
+        if settings is None:
+            find_nats()
+            settings = read_settings()
         agent = spec if isinstance(spec, AgentSpec) else read_agent(Path(spec))
         prompts = Prompts.load(agent.prompts or agent.kind)
-    except SetupError as error:
+    except (SetupError, Failure) as error:
         print(f"cadre: {error}", file=sys.stderr)
         raise SystemExit(2) from error
 
@@ -128,19 +133,19 @@ class AgentHost:
             return
         try:
             record = await self._read(delivery)
-            if await self._handle(record, delivery.deliveries):
+            if await self._handle(record, delivery):
                 await delivery.ack()
         except TerminalError as error:
             log.error("dead letter %s: %s", delivery.subject, error)
             await self._tell_whoever_waits(delivery, str(error))
             await delivery.term(str(error))
 
-    async def _handle(self, record: Record, deliveries: int) -> bool:
+    async def _handle(self, record: Record, delivery: Delivery) -> bool:
         """A bus that fails is waited for here, so that deliveries count crashes and nothing else."""
-        pause = 0.1
+        deliveries, pause = delivery.deliveries, 0.1
         while True:
             try:
-                return await self._runner.handle(record, deliveries)
+                return await self._runner.handle(record, deliveries, delivery.seq)
             except RetryableError as error:
                 log.warning("%s: %s; trying again in %.1f s", record.id, error, pause)
                 await asyncio.sleep(pause)

@@ -15,6 +15,14 @@ from cadre.ports import Bus, Clock, Model
 Outcome = ModelReplied | ModelFailed
 
 
+class _Call:
+    """A call in flight, made within a task of its caller: a task of its own would cost more than the rest."""
+
+    def __init__(self, task: asyncio.Task[object]) -> None:
+        self.task = task
+        self.aborted = False
+
+
 class ModelCalls:
     """Asks the model of one agent, for any number of runs at once."""
 
@@ -23,26 +31,28 @@ class ModelCalls:
         self._bus = bus
         self._clock = clock
         self._agent = agent
-        self._open: dict[str, asyncio.Task[Outcome]] = {}
+        self._open: dict[str, _Call] = {}
 
     def abort(self, run: str) -> None:
         """Drops the run's call, if this process is making one."""
-        if call := self._open.get(run):
-            call.cancel()
+        call = self._open.get(run)
+        if call is not None and not call.aborted:
+            call.aborted = True
+            call.task.cancel()
 
     async def make(self, run: Run, command: CallModel, request: ModelRequest) -> Outcome | None:
         """What the call came to, as an arrival; None when it was aborted."""
-        call = asyncio.create_task(self._complete(run.tree, run.id, command, request), name=f"model {run.id}")
-        self._open[run.id] = call
+        task = asyncio.current_task()
+        assert task is not None
+        call = self._open[run.id] = _Call(task)
         try:
-            return await call
+            return await self._complete(run.tree, run.id, command, request)
         except asyncio.CancelledError:
-            if (task := asyncio.current_task()) and task.cancelling():
-                raise
-            return None
+            # An abort ends the call alone; whoever else cancelled means the whole task.
+            if call.aborted and task.uncancel() == 0:
+                return None
+            raise
         finally:
-            if not call.done():
-                call.cancel()
             if self._open.get(run.id) is call:
                 del self._open[run.id]
 

@@ -68,13 +68,14 @@ class Runner:
         self._cache = RunCache(self._journal, prompts)
         self._calls = ModelCalls(model, self._bus, self._clock, spec.name)
 
-    async def handle(self, record: Record, deliveries: int = 1) -> bool:
+    async def handle(self, record: Record, deliveries: int = 1, seq: int = 0) -> bool:
         """Accounts for one inbox record; true when it may be acked, false when it is another worker's now.
 
-        Raises RetryableError when the bus fails: call it again, counting one delivery more.
+        `seq` is where the record lies in the stream that holds the journal too. Raises RetryableError when
+        the bus fails: call it again, counting one delivery more.
         """
         try:
-            commands = await self._account(record, deliveries)
+            commands = await self._account(record, deliveries, seq)
             await self._settle(record.id, record.tree, record.run, commands)
         except TakenOver:
             log.info("%s is in other hands", record.id)
@@ -106,7 +107,7 @@ class Runner:
 
     # --- load, decide, journal
 
-    async def _account(self, record: Record, deliveries: int) -> list[Command]:
+    async def _account(self, record: Record, deliveries: int, seq: int) -> list[Command]:
         """Journals the record unless it is journaled already; returns what is to be paid now."""
         # A first delivery of a task most likely begins its run: no need to look, the fence will tell.
         fresh = isinstance(record, Task) and deliveries == 1
@@ -116,6 +117,8 @@ class Runner:
                 try:
                     if record.id not in held.run.seen:
                         return await self._advance(held, record, entry_cause=record.id, record_id=record.id)
+                    if seq > held.seq:
+                        return []  # published again after it was accounted for: the first one sees to the rest
                     return await self._take_over(held, record.id, deliveries)
                 except Fenced:
                     fresh = False
@@ -124,10 +127,11 @@ class Runner:
         """The record's former worker may have died before it paid; its model call died with it."""
         model = held.run.model
         if model is None or model.cause != record_id:
-            return [debt for debt in owed(held.run) if not isinstance(debt, CallModel)]
+            # Calls and waits of other records are not this one's: it may be acked, and could not keep them alive.
+            return [debt for debt in owed(held.run) if isinstance(debt, Send) or debt.cause == record_id]
         if deliveries == 1:
-            # Published twice, or the server crashed and forgot that it had delivered this: the call may be in
-            # good hands. Un-acked, the record comes again when they give no sign of life.
+            # The server forgets a delivery that it is killed right after, so the call may be in good hands.
+            # Un-acked, the record comes again as soon as they give no sign of life.
             raise TakenOver
         lost = ModelLost(attempt=model.attempt)
         cause = f"{record_id}:lost:{model.purpose}:{model.step}:{model.attempt}"
@@ -207,7 +211,7 @@ class Runner:
             match command:
                 case Send():
                     payments.append(self._send(command))
-                case SetTimer() if command.due - self._clock.now() <= SHORT_WAIT:
+                case SetTimer() if command.due - command.began <= SHORT_WAIT:
                     short = command
                 case SetTimer():
                     payments.append(self._bus.schedule(command.timer, self._spec.name, command.due))

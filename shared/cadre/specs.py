@@ -73,6 +73,9 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: str = ""
 
     def __post_init__(self) -> None:
+        for key, kind in _WRITTEN_AS.items():
+            if not isinstance(getattr(self, key), kind):
+                raise SpecError(f"agent {self.name}: write {key} as a {kind.__name__}")
         for what, name in [
             ("agent", self.name),
             *(("tool", t) for t in self.tools),
@@ -102,10 +105,14 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             )
 
 
+_WRITTEN_AS = {"model": ModelSpec, "limits": Limits, "tools": list, "team": list, "labels": dict}
+"""In Python nobody else looks: tools="search" would be six tools."""
+
+
 def check_name(what: str, name: str) -> None:
     """Raises SpecError unless `name` can be a subject token and a function name."""
     if not NAME.fullmatch(name):
         raise SpecError(
             f"{what} name {name!r}: use 1 to 64 of the letters a-z, A-Z, digits, '_' and '-'"
-            " (it becomes part of NATS subjects and of the model's function list)"
+            " (it becomes part of NATS subjects)"
         )

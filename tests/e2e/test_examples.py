@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cadre.agent_file import read_agent
+from cadre.cli import state
 from harness.command import Commands, commands_of
 from harness.stack import Gateway, Stack, eventually
 
@@ -69,6 +70,22 @@ def test_each_of_them_does_the_work_alone(stack: Stack, cadre: Commands, left: s
     done = cadre("run", "writer", "How many words has «to be or not to be»?", "--timeout", 30)
     assert (done.returncode, done.stdout) == (0, "It has 6 words.\n"), (done.stderr, stack.logs())
     stack.services[other].start()
+
+
+def test_a_script_finds_the_cadre_up_of_its_folder(stack: Stack, tmp_path: Path) -> None:
+    data = tmp_path / ".cadre"
+    with state.owned(data):
+        state.write(data, state.Running(gateway="", nats=stack.nats.url, pids={}))
+        script = subprocess.Popen(
+            [sys.executable, str(AGENT / "agent.py")],
+            env={key: value for key, value in stack.environment.items() if key != "CADRE_NATS_URL"},
+            cwd=tmp_path,
+        )
+        try:
+            eventually(lambda: replicas(stack) == 3, within=30, what="a third replica", state=stack.logs)
+        finally:
+            script.terminate()
+            assert script.wait(30) == 0
 
 
 def test_a_script_that_cannot_serve_ends_as_the_command_does(stack: Stack, tmp_path: Path) -> None:

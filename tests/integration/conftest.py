@@ -1,14 +1,15 @@
-"""A real nats-server per test session, and a deployment of its own per test."""
+"""A real nats-server per test session, a deployment of its own per test, and a gateway process per module."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from uuid import uuid4
 
 import pytest
 
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
+from integration.gateway_world import GatewayProcess, World, with_boss
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +29,16 @@ def nats_url(nats_server: NatsServer) -> str:
 def settings(nats_url: str) -> Settings:
     """A deployment that no other test shares: its own prefix on the session's server."""
     return Settings(nats_url=nats_url, prefix=f"t{uuid4().hex[:10]}", shards=2, drain_seconds=5)
+
+
+@pytest.fixture(scope="module")
+def gateway(nats_server: NatsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    one = GatewayProcess(nats_server.url, tmp_path_factory.mktemp("gateway"))
+    yield one
+    one.kill()
+
+
+@pytest.fixture
+async def world(gateway: GatewayProcess) -> AsyncIterator[World]:
+    async with with_boss(gateway) as one:
+        yield one

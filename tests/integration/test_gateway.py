@@ -4,42 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
+import click
 import pytest
 
 from cadre.adapters.nats_registry import NatsRegistry
+from cadre.cli.runs import command as runs_command
 from cadre.loop import events as ev
 from cadre.messages import Presence, ToolCard
 from cadre.subjects import call_id
 from cadre_gateway.submit import run_id_of
-from harness.nats_server import NatsServer
 from integration.gateway_world import (
     CALLED,
     FINISHED,
-    GatewayProcess,
     World,
     new_run,
     told,
     until,
-    with_boss,
 )
 
 PIXEL = b"\x89PNG\r\n\x1a\n not much of an image"
-
-
-@pytest.fixture(scope="module")
-def gateway(nats_server: NatsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    one = GatewayProcess(nats_server.url, tmp_path_factory.mktemp("gateway"))
-    yield one
-    one.kill()
-
-
-@pytest.fixture
-async def world(gateway: GatewayProcess) -> AsyncIterator[World]:
-    async with with_boss(gateway) as one:
-        yield one
 
 
 # --- list and detail
@@ -273,6 +259,10 @@ async def test_a_body_over_the_limit_is_refused(world: World) -> None:
         ("GET", "/v1/runs/nobody/events", 404, "unknown-run"),
         ("POST", "/v1/runs/nobody/cancel", 404, "unknown-run"),
         ("GET", "/v1/runs?limit=0", 422, "invalid-request"),
+        ("GET", "/v1/runs?limit=1001", 422, "invalid-request"),
+        ("GET", "/v1/runs?status=error", 422, "invalid-request"),
+        ("GET", "/v1/runs/nobody?ful=true", 422, "invalid-request"),
+        ("GET", "/v1/agents?name=boss", 422, "invalid-request"),
         ("GET", "/v1/runs?state=tired", 422, "invalid-request"),
         ("GET", "/v1/runs?before=nobody", 422, "invalid-request"),
         ("GET", "/v1/nothing", 404, "not-found"),
@@ -282,6 +272,17 @@ async def test_a_body_over_the_limit_is_refused(world: World) -> None:
 async def test_a_bad_path_is_a_problem(world: World, method: str, path: str, status: int, code: str) -> None:
     answer = await world.http.request(method, path)
     assert (answer.status_code, answer.json()["code"]) == (status, code)
+
+
+async def test_an_unknown_parameter_is_named_beside_the_known_ones(world: World) -> None:
+    detail = (await world.http.get("/v1/runs?status=error")).json()["detail"]
+    assert detail == "query.status: unknown parameter; known parameters: agent, state, session, limit, before"
+
+
+async def test_a_page_may_hold_as_many_runs_as_the_command_line_asks_for(world: World) -> None:
+    most = next(one for one in runs_command.params if one.name == "limit").type
+    assert isinstance(most, click.IntRange)
+    assert (await world.http.get("/v1/runs", params={"limit": most.max})).status_code == 200
 
 
 async def test_the_api_describes_itself(world: World) -> None:

@@ -3,39 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-
-import pytest
 
 from cadre.loop import events as ev
 from cadre.messages import Delta, ErrorInfo
 from cadre.subjects import call_id
 from cadre_gateway.submit import run_id_of
-from harness.nats_server import NatsServer
 from integration.gateway_world import (
     CALLED,
     FINISHED,
-    GatewayProcess,
     Told,
     World,
     new_run,
     told,
-    with_boss,
 )
-
-
-@pytest.fixture(scope="module")
-def gateway(nats_server: NatsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    one = GatewayProcess(nats_server.url, tmp_path_factory.mktemp("gateway"))
-    yield one
-    one.kill()
-
-
-@pytest.fixture
-async def world(gateway: GatewayProcess) -> AsyncIterator[World]:
-    async with with_boss(gateway) as one:
-        yield one
-
 
 # --- events
 

@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx2
-import pytest
 
 from cadre.adapters.nats_sessions import NatsSessions, Turn
 from cadre.messages import Cancel
 from cadre.subjects import call_id
 from cadre.wire import unpack_record
-from harness.nats_server import NatsServer
-from integration.gateway_world import CALLED, FINISHED, GatewayProcess, World, new_run, with_boss
-
-
-@pytest.fixture(scope="module")
-def gateway(nats_server: NatsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    one = GatewayProcess(nats_server.url, tmp_path_factory.mktemp("gateway"))
-    yield one
-    one.kill()
-
-
-@pytest.fixture
-async def world(gateway: GatewayProcess) -> AsyncIterator[World]:
-    async with with_boss(gateway) as one:
-        yield one
-
+from integration.gateway_world import CALLED, FINISHED, World, new_run
 
 # --- sessions
 

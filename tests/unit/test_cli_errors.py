@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import threading
 from collections.abc import Iterator
@@ -154,6 +155,32 @@ def test_the_end_of_a_run_is_its_exit_code(gateway: Gateway, state: str, code: C
     assert result.stderr.endswith(f"cadre: run r1 ended as {state}: E: why\n")
 
 
+@pytest.mark.parametrize(("model", "said"), [("scripted", True), ("m-1", False)])
+def test_answers_that_no_model_gave_are_said_to_be_such(gateway: Gateway, model: str, said: bool) -> None:
+    play_run(gateway, finished("success", "42"))
+    gateway.events(
+        "GET /v1/runs/r1/events",
+        ("run.accepted", {"run": "r1", "agent": "boss", "at": 1.0, "event": {"task": {}, "spec": {}}}),
+        ("model.answered", {"run": "r1", "agent": "boss", "at": 2.0, "event": {"step": 1, "model": model}}),
+        ("end", {"run": "r1", "state": "success"}),
+    )
+    result = cadre("run", "boss", "go")
+    assert result.stdout == "42\n"
+    assert ("not an AI" in result.stderr) is said
+
+
+def test_an_answer_of_no_words_prints_no_line(gateway: Gateway) -> None:
+    play_run(gateway, finished("max_steps_error", ""))
+    assert cadre("run", "boss", "go").stdout == ""
+
+
+def test_a_full_disk_is_no_defect() -> None:
+    assert explain(OSError(errno.ENOSPC, "No space left on device")) == (
+        "the output cannot be written: no space left on the device",
+        Code.FAILED,
+    )
+
+
 def test_a_failed_run_as_json_is_one_object(gateway: Gateway) -> None:
     play_run(gateway, finished("error", None, {"type": "E", "message": "why"}))
     result = cadre("run", "boss", "go", "-o", "json")
@@ -221,6 +248,14 @@ def test_a_beginning_of_several_ids_is_refused(gateway: Gateway) -> None:
     result = cadre("show", "aaa")
     assert result.exit_code == Code.USAGE
     assert f"{LONG_ID}1, {LONG_ID}2" in result.stderr
+
+
+def test_the_answer_is_told_once_even_with_the_memory(gateway: Gateway) -> None:
+    memory = [{"type": "task", "task": "go"}, {"type": "answer", "output": "the answer is 42"}]
+    gateway.answer("GET /v1/runs/r1", {**finished("success", "the answer is 42"), "memory": memory})
+    shown = cadre("show", "r1", "--full").stdout
+    assert "memory\n  task\n    go\n" in shown
+    assert shown.count("the answer is 42") == 1
 
 
 def test_last_of_no_runs(gateway: Gateway) -> None:

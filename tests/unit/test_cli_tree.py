@@ -9,6 +9,7 @@ from rich.console import Console
 from cadre.cli import tree_lines
 from cadre.cli.tree import Tree, apply
 from cadre.cli.tree_view import draw
+from cadre_scripted_model import MODEL_ID
 
 ROOT, CHILD = "r", "r_1_0"
 NOW = 1_000.0
@@ -208,3 +209,9 @@ def test_lines_are_indented_by_depth_and_leave_out_what_says_nothing() -> None:
         "  researcher: begins",
         "  researcher: ends: success (0 tokens, 3.0s)",
     ]
+
+
+def test_a_tree_knows_whether_the_scripted_model_had_a_part_in_it() -> None:
+    answered = ("model.answered", data(CHILD, 994, step=1, model=MODEL_ID, usage={}))
+    assert fold(*DELEGATED, answered).scripted
+    assert not fold(*DELEGATED, ("model.answered", data(CHILD, 994, step=1, model="m-1", usage={}))).scripted

@@ -42,6 +42,7 @@ class NatsRegistry:
         self._subscription: Subscription | None = None
         self._beat: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
+        self._reconnects = 0
         self.version = 0
         """Goes up whenever somebody comes, goes or changes its card."""
 
@@ -102,18 +103,25 @@ class NatsRegistry:
     async def _heartbeat(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT)
+            stored = False
             try:
                 await self._put_all()
+                stored = True
             except (nats.errors.Error, RetryableError) as error:
                 log.warning("heartbeat not stored: %s", error)
-            self._forget_the_silent()
+            if self._was_cut_off() or not stored:
+                # Nobody could be heard, so silence says nothing: everybody is given their time anew.
+                now = time.monotonic()
+                self._known = {key: (presence, now) for key, (presence, _) in self._known.items()}
+            else:
+                self._forget_the_silent()
+
+    def _was_cut_off(self) -> bool:
+        """Whether the connection is lost, or was lost and found since the last call."""
+        before, self._reconnects = self._reconnects, self._nc.stats["reconnects"]
+        return not self._nc.is_connected or self._reconnects != before
 
     def _forget_the_silent(self) -> None:
-        if not self._nc.is_connected:
-            # Cut off, this process cannot tell who is gone.
-            now = time.monotonic()
-            self._known = {key: (presence, now) for key, (presence, _) in self._known.items()}
-            return
         deadline = time.monotonic() - GONE_AFTER
         for key, (presence, heard) in list(self._known.items()):
             if heard < deadline:

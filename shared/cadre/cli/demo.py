@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
+from cadre.cli.answer import as_text
 from cadre.cli.exits import Code
-from cadre.cli.run import as_text, finish, start
+from cadre.cli.run import finish, start
 from cadre.cli.screen import screen
 from cadre.cli.stack import Stack, advice
 from cadre.cli.team import Demo, Team

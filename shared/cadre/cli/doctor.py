@@ -56,9 +56,8 @@ async def _examine(settings: Settings) -> AsyncIterator[Finding]:
     if info is not None:
         for finding in await _streams(settings):
             yield finding
-    for finding in _gateway():
+    for finding in (*_gateway(), *model()):
         yield finding
-    yield _model()
 
 
 def python(version: tuple[int, ...]) -> Finding:
@@ -127,25 +126,45 @@ def _gateway() -> Iterator[Finding]:
             yield Finding("warn", f"agent {agent['name']} lacks {lacks}: start the services that offer them")
 
 
-def _model() -> Finding:
-    url, key = read_model_settings().url.rstrip("/"), read_secret("CADRE_MODEL_KEY")
+def model() -> Iterator[Finding]:
+    settings, key = read_model_settings(), read_secret("CADRE_MODEL_KEY")
+    url = settings.url.rstrip("/")
     if not url:
-        return Finding(
+        yield Finding(
             "warn", "CADRE_MODEL_URL is not set: agents whose files name no model.url have no model"
         )
+        return
     try:
         with httpx2.Client(**client_options(url)) as client:
             answer = client.get(f"{url}/models", headers={"Authorization": f"Bearer {key}"} if key else {})
-    except (httpx2.TransportError, httpx2.InvalidURL) as error:
-        return Finding(
+    except (httpx2.UnsupportedProtocol, httpx2.InvalidURL):
+        yield Finding("fail", f"CADRE_MODEL_URL={url} is no URL: it must begin with http:// or https://")
+        return
+    except httpx2.TransportError as error:
+        yield Finding(
             "fail", f"the model endpoint {url} does not answer ({type(error).__name__}): see CADRE_MODEL_URL"
         )
-    if answer.status_code in (401, 403):
-        return Finding(
-            "fail", f"the model endpoint {url} refuses the key ({answer.status_code}): see CADRE_MODEL_KEY"
-        )
-    if not answer.is_success:
-        return Finding(
-            "warn", f"the model endpoint {url} answers {answer.status_code} to /models; calls may still work"
-        )
+        return
+    yield endpoint(url, answer.status_code)
+    if not settings.name:
+        yield Finding("warn", "CADRE_MODEL is not set: agents whose files name no model.name have no model")
+    elif answer.is_success and (offered := model_names(answer)) and settings.name not in offered:
+        some = ", ".join(offered[:5]) + (", …" if len(offered) > 5 else "")
+        yield Finding("warn", f"CADRE_MODEL={settings.name} is not among the endpoint's models: {some}")
+
+
+def endpoint(url: str, status: int) -> Finding:
+    """What the answer to a request for the models tells."""
+    if status in (401, 403):
+        return Finding("fail", f"the model endpoint {url} refuses the key ({status}): see CADRE_MODEL_KEY")
+    if not 200 <= status < 300:
+        return Finding("warn", f"the model endpoint {url} answers {status} to /models; calls may still work")
     return Finding("ok", f"the model endpoint {url} answers")
+
+
+def model_names(answer: httpx2.Response) -> list[str]:
+    """The ids that an endpoint lists; none when it answers in another form."""
+    try:
+        return [str(model["id"]) for model in answer.json()["data"]]
+    except (ValueError, KeyError, TypeError):
+        return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import errno
 
 import click
 
@@ -60,6 +61,8 @@ def explain(error: Exception) -> tuple[str, int]:
             return str(error), Code.USAGE
         case CadreError():
             return str(error), Code.FAILED
+        case OSError(errno=errno.ENOSPC):
+            return "the output cannot be written: no space left on the device", Code.FAILED
         case _:
             name = type(error).__name__
             return f"{name}: {error} (a defect; CADRE_DEBUG=1 shows where)", Code.FAILED

@@ -45,7 +45,9 @@ class Verbs(click.Group):
             command = import_module(f"cadre.cli.{cmd_name}").command
         elif cmd_name in (services := _services()):
             command = _load_service(cmd_name, services[cmd_name])
-            _find_nats()
+            from cadre.cli import state
+
+            state.find_nats()
         else:
             return None
         assert isinstance(command, click.Command), f"{cmd_name} is not a click command"
@@ -109,15 +111,6 @@ def _load_service(name: str, entry: Any) -> Any:
         raise click.ClickException(
             f"`cadre {name}` needs the Python module {error.name!r}, which is not installed: install {extra}"
         ) from error
-
-
-def _find_nats() -> None:
-    """A service that is started beside a `cadre up` belongs to it, unless told otherwise."""
-    from cadre.cli import state
-    from cadre.settings import prefer_nats
-
-    if (running := state.read(state.default_data())) is not None:
-        prefer_nats(running.nats)
 
 
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import click
 import httpx2
 
+from cadre.cli.answer import as_text, tell
 from cadre.cli.exits import Code, of_state
 from cadre.cli.gateway import body, gateway_url, reaching
 from cadre.cli.screen import screen
@@ -91,19 +92,14 @@ def finish(result: dict[str, Any], output: str) -> int:
     code = of_state(result["state"])
     if output == "json":
         click.echo(json.dumps(result, ensure_ascii=False))
-    elif result.get("output") is not None:
-        click.echo(as_text(result["output"]))
+    elif result.get("output") not in (None, ""):
+        tell(as_text(result["output"]))
     if code is not Code.OK:
         reason = error_text(result.get("error")) or "no reason given"
         click.echo(
             f"cadre: run {result['id']} ended as {result['state']}: {' '.join(reason.split())}", err=True
         )
     return code
-
-
-def as_text(output: Any) -> str:
-    """An answer as it is printed: text as it stands, anything else as JSON."""
-    return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, indent=2)
 
 
 def _task(argument: str | None) -> str:

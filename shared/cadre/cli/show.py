@@ -6,13 +6,16 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from textwrap import indent
 from typing import Any
 
 import click
 
+from cadre.cli.answer import as_text, tell
 from cadre.cli.exits import Code
 from cadre.cli.gateway import Gateway
-from cadre.cli.run import as_text, finish
+from cadre.cli.memory import told
+from cadre.cli.run import finish
 from cadre.cli.runs import tokens, took
 from cadre.cli.screen import screen
 from cadre.cli.table import brief
@@ -41,7 +44,7 @@ def command(run: str, as_tree: bool, full: bool, following: bool, output: str) -
     elif as_tree:
         click.echo("\n".join(_branches(found)))
     else:
-        click.echo("\n".join(_account(found, full)))
+        tell("\n".join(_account(found, full)))
     return Code.OK
 
 
@@ -72,8 +75,11 @@ def _account(run: dict[str, Any], full: bool) -> Iterator[str]:
             yield from _branches(child, "  ")
     if full:
         yield "memory"
-        for step in run.get("memory") or []:
-            yield f"  {json.dumps(step, ensure_ascii=False)}"
+        # The answer that ends it follows below.
+        memory = run.get("memory") or []
+        if memory and memory[-1].get("type") == "answer":
+            memory = memory[:-1]
+        yield from (indent(text, "  ") for text in told(memory))
     if run.get("output") is not None:
         yield "answer"
         yield as_text(run["output"])

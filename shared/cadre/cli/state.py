@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from cadre.cli.exits import Failure
+from cadre.settings import prefer_nats
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +39,12 @@ def read(data: Path) -> Running | None:
         raise Failure(f"{data / 'up.json'} cannot be read ({error}): remove it") from error
     # A stack that was killed leaves its file behind, but not its lock.
     return running if _is_held(data / "up.lock") else None
+
+
+def find_nats() -> None:
+    """A service that is started beside a `cadre up` belongs to it, unless told otherwise."""
+    if (running := read(default_data())) is not None:
+        prefer_nats(running.nats)
 
 
 def write(data: Path, running: Running) -> None:

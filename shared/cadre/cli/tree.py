@@ -43,6 +43,8 @@ class Node:
     writing: str = ""
     """The end of the answer that the model is writing now."""
     tokens: int = 0
+    model: str = ""
+    """The name under which the model last answered."""
     tools: tuple[str, ...] = ()
     """Names of the tools that the agent's spec wants."""
     missing: tuple[str, ...] = ()
@@ -63,6 +65,11 @@ class Tree:
     def root(self) -> Node | None:
         """The first run heard of whose parent is not in the tree."""
         return next((node for node in self.nodes.values() if node.parent not in self.nodes), None)
+
+    @property
+    def scripted(self) -> bool:
+        """Whether the scripted model had a part in it: it answers under this name, whatever it is asked for."""
+        return any(node.model == "scripted" for node in self.nodes.values())
 
     def tokens(self, run: str) -> int:
         """Tokens of a run and everything below it."""
@@ -124,7 +131,8 @@ def _model_called(node: Node, event: dict[str, Any], at: float) -> Node:
 def _model_answered(node: Node, event: dict[str, Any], at: float) -> Node:
     usage = event.get("usage") or {}
     tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
-    return replace(node, state="running", doing="", writing="", tokens=node.tokens + tokens)
+    model = event.get("model") or node.model
+    return replace(node, state="running", doing="", writing="", tokens=node.tokens + tokens, model=model)
 
 
 def _model_deferred(node: Node, event: dict[str, Any], at: float) -> Node:

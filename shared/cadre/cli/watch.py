@@ -58,6 +58,8 @@ async def _read(client: httpx2.AsyncClient, run: str, screen: Screen) -> None:
         async for event in follow(client, run):
             tree = apply(tree, event.name, event.data)
             screen.show(tree, event.name, event.data)
+    if tree.scripted:
+        screen.note("the scripted model answered: canned replies, not an AI")
 
 
 @contextlib.contextmanager

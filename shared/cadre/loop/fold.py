@@ -137,7 +137,7 @@ def _answer(run: Run, event: ev.ModelAnswered) -> None:
 
 
 def _defer(run: Run, event: ev.ModelDeferred, n: int, at: float) -> None:
-    purpose = run.model.purpose if run.model else "act"
+    purpose, cause = (run.model.purpose, run.model.cause) if run.model else ("act", "")
     run.model = None
     run.phase = Phase.WAITING
     run.failures += not event.rate_limited
@@ -149,6 +149,8 @@ def _defer(run: Run, event: ev.ModelDeferred, n: int, at: float) -> None:
         purpose=purpose,
         step=event.step,
         attempt=event.attempt,
+        at=at,
+        cause=cause,
     )
 
 

@@ -22,10 +22,13 @@ class CallModel(msgspec.Struct, frozen=True):
 
 
 class SetTimer(msgspec.Struct, frozen=True):
-    """Have `timer` delivered to this run at `due` (Unix seconds)."""
+    """Have `timer` delivered to this run at `due`; the wait began at `began` (Unix seconds) and belongs to
+    the inbox record `cause`."""
 
     timer: TimerFired
     due: float
+    began: float
+    cause: str
 
 
 class Send(msgspec.Struct, frozen=True):
@@ -65,7 +68,7 @@ def _timer(run: Run, since: int) -> list[Command]:
     timer = TimerFired(
         id=timer_id(run.id, wait.timer), tree=run.tree, run=run.id, name=wait.timer, at=wait.until
     )
-    return [SetTimer(timer, wait.until)]
+    return [SetTimer(timer, wait.until, wait.at, wait.cause)]
 
 
 def _for_call(run: Run, call: CallState) -> Send:

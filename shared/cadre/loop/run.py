@@ -98,6 +98,10 @@ class Deferral(msgspec.Struct, kw_only=True):
     purpose: Purpose
     step: int
     attempt: int
+    at: float = 0.0
+    """When the wait began."""
+    cause: str = ""
+    """The inbox record whose model call was put off, and whose worker sees to the timer."""
 
 
 class Result(msgspec.Struct, kw_only=True):

@@ -7,7 +7,8 @@ as it is sent. Faults are asked for by number: the next so many sends or appends
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from cadre.errors import BusUnavailable, Fenced, OutcomeUnknown, RetryableError
@@ -54,7 +55,8 @@ class MemoryClock:
 class MemoryJournal:
     """ports.Journal with the fence and the back-pointers of the real one."""
 
-    def __init__(self, timers: dict[tuple[str, str], TimerSet]) -> None:
+    def __init__(self, timers: dict[tuple[str, str], TimerSet], seqs: Iterator[int]) -> None:
+        self._seqs = seqs
         self._subjects: dict[str, list[int]] = {}
         self._stream: dict[int, bytes] = {}
         self._timers = timers
@@ -76,7 +78,7 @@ class MemoryJournal:
         seqs = self._subjects.setdefault(entry.run, [])
         if fence != (seqs[-1] if seqs else 0):
             raise Fenced
-        seq = len(self._stream) + 1
+        seq = next(self._seqs)
         seqs.append(seq)
         self._stream[seq] = data
         if ends_timer is not None:
@@ -105,6 +107,7 @@ class Delivered(NamedTuple):
     agent: str
     data: bytes
     deliveries: int = 1
+    seq: int = 0
 
     @property
     def record(self) -> Record:
@@ -115,8 +118,11 @@ class Delivered(NamedTuple):
 class MemoryBus:
     """ports.Bus, and the tools that answer the calls sent over it."""
 
-    def __init__(self, clock: MemoryClock, timers: dict[tuple[str, str], TimerSet]) -> None:
+    def __init__(
+        self, clock: MemoryClock, timers: dict[tuple[str, str], TimerSet], seqs: Iterator[int]
+    ) -> None:
         self._clock = clock
+        self._seqs = seqs
         self.timers = timers
         self.inbox: list[Delivered] = []
         self.sent: list[Addressed] = []
@@ -136,7 +142,11 @@ class MemoryBus:
             return
         agent = message.agent if isinstance(message, Task) else to
         assert agent is not None
-        self.inbox.append(Delivered(agent, encode(message)))
+        self.arrive(agent, message)
+
+    def arrive(self, agent: str, record: Record) -> None:
+        """Puts a record into the agent's inbox, behind everything that the stream holds."""
+        self.inbox.append(Delivered(agent, encode(record), seq=next(self._seqs)))
 
     async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:
         await asyncio.sleep(0)
@@ -160,7 +170,7 @@ class MemoryBus:
                 tool=asked.tool,
                 output=self.tools[asked.tool](**asked.arguments),
             )
-            self.inbox.append(Delivered(asked.agent, encode(answer)))
+            self.arrive(asked.agent, answer)
 
 
 class ScriptedModel:
@@ -176,6 +186,8 @@ class ScriptedModel:
         self.requests.append(request)
         self.asked.set()
         await on_text("…")
+        for _ in range(2):  # a model takes its time: others get a turn
+            await asyncio.sleep(0)
         if self._gate is not None:
             await self._gate.wait()
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
@@ -190,8 +202,9 @@ class MemoryWorld:
     def __init__(self) -> None:
         self.clock = MemoryClock()
         timers: dict[tuple[str, str], TimerSet] = {}
-        self.journal = MemoryJournal(timers)
-        self.bus = MemoryBus(self.clock, timers)
+        seqs = itertools.count(1)
+        self.journal = MemoryJournal(timers, seqs)
+        self.bus = MemoryBus(self.clock, timers, seqs)
         self._agents: dict[str, Runner] = {}
 
     def worker(self, spec: AgentSpec, model: Model, offer: Offer) -> Runner:
@@ -203,7 +216,8 @@ class MemoryWorld:
 
     async def drive(self, *first: Record, agent: str = "boss") -> None:
         """Delivers records, everything at hand at once, and lets timers go off, until all is quiet."""
-        self.bus.inbox += [Delivered(agent, encode(record)) for record in first]
+        for record in first:
+            self.bus.arrive(agent, record)
         while self.bus.inbox or self.bus.timers:
             if not self.bus.inbox:
                 self.let_a_timer_go_off()
@@ -220,13 +234,13 @@ class MemoryWorld:
         key = min(self.bus.timers, key=lambda one: self.bus.timers[one].due)
         due, agent, timer = self.bus.timers.pop(key)
         self.clock.time = max(self.clock.time, due)
-        self.bus.inbox.append(Delivered(agent, encode(timer)))
+        self.bus.arrive(agent, timer)
 
     async def _deliver(self, one: Delivered) -> None:
         """As the host does it: a bus that fails is tried again, a record not acked comes back."""
         assert one.deliveries < MOST_DELIVERIES, f"{one.record.id} is never handled to the end"
         try:
-            acked = await self._agents[one.agent].handle(one.record, one.deliveries)
+            acked = await self._agents[one.agent].handle(one.record, one.deliveries, one.seq)
         except RetryableError:
             acked = False
         if not acked:

@@ -26,7 +26,7 @@ def test_waiting_owes_its_timer() -> None:
     course = Course().begin()
     course.fail(retry_after=9.0)
     expected = TimerFired(id="r1:model-act-1-1", tree="r1", run="r1", at=109.0, name="model-act-1-1")
-    assert course.owed(since=2) == course.owed() == [SetTimer(expected, 109.0)]
+    assert course.owed(since=2) == course.owed() == [SetTimer(expected, 109.0, 100.0, "r1:task")]
     assert course.owed(since=3) == []
 
 

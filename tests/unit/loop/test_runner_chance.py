@@ -15,7 +15,6 @@ from cadre.loop.view import ModelRequest
 from cadre.messages import Task, ToolCall
 from cadre.ports import ModelReply, OnText
 from cadre.specs import AgentSpec, Limits, ModelSpec
-from cadre.wire import encode
 from unit.loop.build import ADD, KID, call, cancel, task
 from unit.loop.memory_world import Delivered, MemoryWorld
 
@@ -79,7 +78,7 @@ class Chance:
             self.world.bus.failing_sends += 1
         if self.happens(0.2):
             self.world.journal.lost_answers += 1
-        handling = asyncio.create_task(runner.handle(one.record, one.deliveries))
+        handling = asyncio.create_task(runner.handle(one.record, one.deliveries, one.seq))
         if self.happens(0.2):
             acked = await self._kill(handling)
         else:
@@ -107,10 +106,10 @@ class Chance:
 
     async def drive(self, *, cancelled_after: int | None = None) -> None:
         bus = self.world.bus
-        bus.inbox.append(Delivered("boss", encode(task())))
+        bus.arrive("boss", task())
         for turn in range(2000):
             if turn == cancelled_after:
-                bus.inbox.append(Delivered("boss", encode(cancel())))
+                bus.arrive("boss", cancel())
             if not bus.inbox and not bus.timers and turn > (cancelled_after or 0):
                 return
             if not bus.inbox and not bus.timers:

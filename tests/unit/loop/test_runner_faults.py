@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 
 import pytest
 
@@ -11,39 +10,9 @@ from cadre.errors import BusUnavailable, ModelUnavailable, OutcomeUnknown
 from cadre.loop import events as ev
 from cadre.loop.run import Phase
 from cadre.messages import ToolCall
-from cadre.ports import ModelReply
-from cadre.runner import Runner
-from unit.loop.build import ANSWER, OFFER, SPEC, call, cancel, only, result, task
+from unit.loop.build import ANSWER, call, cancel, only, result, task
 from unit.loop.memory_world import MemoryWorld, ScriptedModel
-
-
-def says(*calls: ev.RequestedCall, content: str = "") -> ModelReply:
-    return ModelReply(content=content, calls=list(calls))
-
-
-def worker(world: MemoryWorld, model: ScriptedModel) -> Runner:
-    return world.worker(SPEC, model, OFFER)
-
-
-def each_cause_once(world: MemoryWorld, run: str = "r1") -> None:
-    causes = Counter(entry.cause for entry in world.journal.entries(run))
-    assert [cause for cause, count in causes.items() if count > 1] == []
-
-
-def count(world: MemoryWorld, kind: type[ev.Event]) -> int:
-    return sum(isinstance(event, kind) for event in world.events("r1"))
-
-
-async def stuck(
-    world: MemoryWorld, content: str = "zombie"
-) -> tuple[Runner, asyncio.Task[bool], asyncio.Event]:
-    """A worker in the middle of the first model call of run r1, and what lets it go on."""
-    gate = asyncio.Event()
-    model = ScriptedModel(says(ANSWER, content=content), gate=gate)
-    runner = worker(world, model)
-    handling = asyncio.create_task(runner.handle(task()))
-    await model.asked.wait()
-    return runner, handling, gate
+from unit.loop.workers import count, each_cause_once, says, stuck, worker
 
 
 async def test_a_worker_whose_call_was_taken_over_drops_the_answer_and_walks_away() -> None:
@@ -66,20 +35,6 @@ async def test_a_late_worker_may_let_go_of_the_record_of_a_run_that_is_over() ->
     gate.set()
     assert await handling is True
     assert count(world, ev.RunFinished) == 1
-
-
-async def test_a_task_published_twice_begins_one_run() -> None:
-    world = MemoryWorld()
-    first = worker(world, ScriptedModel(says(call("add", a=1, b=1)), says(ANSWER)))
-    second = worker(world, ScriptedModel(says(call("add", a=1, b=1)), says(ANSWER)))
-    acked = await asyncio.gather(first.handle(task()), second.handle(task()))
-    assert sorted(acked) == [False, True], "whoever comes second cannot know that the first one lives"
-    assert await second.handle(task(), deliveries=2)
-    assert count(world, ev.RunAccepted) == 1
-    assert count(world, ev.ModelCalled) == 1
-    await world.drive()
-    assert world.run("r1").phase is Phase.DONE
-    each_cause_once(world)
 
 
 @pytest.mark.parametrize("turns", range(4))
@@ -119,32 +74,6 @@ async def test_what_was_journaled_but_not_sent_is_sent_on_redelivery() -> None:
     assert model.requests == [], "an answer once journaled is never bought again"
     await world.drive()
     assert world.run("r1").phase is Phase.DONE
-
-
-async def test_what_was_journaled_is_sent_even_if_the_server_forgot_that_it_had_delivered() -> None:
-    """A nats-server that is killed right after a delivery counts from one again."""
-    world = MemoryWorld()
-    dead = worker(world, ScriptedModel(says(call("add", a=1, b=1))))
-    world.bus.failing_sends = 1
-    with pytest.raises(BusUnavailable):
-        await dead.handle(task())
-    model = ScriptedModel(says(ANSWER))
-    assert await worker(world, model).handle(task(), deliveries=1)
-    assert [message.id for message in world.bus.sent] == ["r1_1_0"]
-    assert model.requests == []
-
-
-async def test_a_lost_model_call_is_made_again_even_if_the_server_forgot_that_it_had_delivered() -> None:
-    world = MemoryWorld()
-    _, handling, _ = await stuck(world)
-    handling.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await handling
-    other = worker(world, ScriptedModel(says(ANSWER)))
-    assert await other.handle(task(), deliveries=1) is False, "the record is what keeps the run alive"
-    assert await other.handle(task(), deliveries=2)
-    assert world.run("r1").phase is Phase.DONE
-    each_cause_once(world)
 
 
 async def test_one_send_of_several_that_fails_is_healed_with_all_of_them() -> None:

@@ -1,0 +1,24 @@
+"""What a model wrote, as it is printed on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+
+
+def as_text(output: Any) -> str:
+    """Text as it stands, anything else as JSON."""
+    return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, indent=2)
+
+
+def tell(text: str) -> None:
+    """Prints the text: to the letter into a pipe or file, without control characters on a terminal."""
+    click.echo(printable(text) if sys.stdout.isatty() else text, color=True)
+
+
+def printable(text: str) -> str:
+    """The text with a mark for each character that could move the cursor or change colours."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -1,0 +1,77 @@
+"""The registry across an outage of the server: nobody is taken for gone because nobody could be heard."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cadre.adapters import nats_registry
+from cadre.adapters.nats_connection import Client, connect
+from cadre.adapters.nats_registry import NatsRegistry
+from cadre.adapters.nats_streams import provision
+from cadre.messages import AgentCard, Presence
+from cadre.settings import Settings
+from harness.nats_server import NatsServer
+
+GONE_AFTER = 2.0
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[NatsServer]:
+    server = NatsServer(tmp_path)
+    server.start()
+    yield server
+    server.stop()
+
+
+def presence(name: str) -> Presence:
+    card = AgentCard(name=name, description="Works.")
+    return Presence(instance=name, host="here", pid=os.getpid(), started_at=1.0, agent=card)
+
+
+def names(registry: NatsRegistry) -> set[str]:
+    return {one.agent.name for one in registry.presences() if one.agent is not None}
+
+
+async def forwarded(nc: Client, subject: str, count: int) -> None:
+    """Returns once so many messages were heard on the subject."""
+    heard = asyncio.Semaphore(0)
+
+    async def note(_: object) -> None:
+        heard.release()
+
+    subscription = await nc.subscribe(subject, cb=note)
+    for _ in range(count):
+        await asyncio.wait_for(heard.acquire(), 20)
+    await subscription.unsubscribe()
+
+
+async def test_a_replica_outlives_an_outage_longer_than_its_time(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nats_registry, "HEARTBEAT", 0.2)
+    monkeypatch.setattr(nats_registry, "GONE_AFTER", GONE_AFTER)
+    settings = Settings(nats_url=server.url, shards=1)
+    nc = await connect(settings, "test")
+    topology = await provision(nc, settings)
+    looker, silent = NatsRegistry(nc, topology), NatsRegistry(nc, topology)
+    await looker.start()
+    await looker.announce([presence("looker")])
+    await silent.announce([presence("silent")])
+    own = f"$KV.{topology.registry_bucket}.{topology.presence_key('agent', 'looker', 'looker')}"
+    await forwarded(nc, own, 1)
+    assert names(looker) == {"looker", "silent"}
+    server.kill()
+    await asyncio.sleep(GONE_AFTER + 0.5)  # the outage itself
+    server.start()
+    await forwarded(nc, own, 3)
+    assert names(looker) == {"looker", "silent"}
+    changed = looker.changed()
+    await asyncio.wait_for(changed, 10 * GONE_AFTER)
+    assert names(looker) == {"looker"}, "who stays silent is gone in the end"
+    await looker.stop()
+    await nc.close()

@@ -1,0 +1,96 @@
+"""Records that come again when the server has forgotten them, twice, or after somebody else's ack."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from cadre.errors import BusUnavailable, ModelUnavailable
+from cadre.loop import events as ev
+from cadre.loop.run import Phase
+from unit.loop.build import ANSWER, call, result, task
+from unit.loop.memory_world import MemoryWorld, ScriptedModel
+from unit.loop.workers import count, each_cause_once, says, stuck, worker
+
+
+async def test_what_was_journaled_is_sent_even_if_the_server_forgot_that_it_had_delivered() -> None:
+    """A nats-server that is killed right after a delivery counts from one again."""
+    world = MemoryWorld()
+    dead = worker(world, ScriptedModel(says(call("add", a=1, b=1))))
+    world.bus.failing_sends = 1
+    with pytest.raises(BusUnavailable):
+        await dead.handle(task())
+    model = ScriptedModel(says(ANSWER))
+    assert await worker(world, model).handle(task(), deliveries=1)
+    assert [message.id for message in world.bus.sent] == ["r1_1_0"]
+    assert model.requests == []
+
+
+async def test_a_lost_model_call_is_made_again_even_if_the_server_forgot_that_it_had_delivered() -> None:
+    world = MemoryWorld()
+    _, handling, _ = await stuck(world)
+    handling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await handling
+    other = worker(world, ScriptedModel(says(ANSWER)))
+    assert await other.handle(task(), deliveries=1) is False, "the record is what keeps the run alive"
+    assert await other.handle(task(), deliveries=2)
+    assert world.run("r1").phase is Phase.DONE
+    each_cause_once(world)
+
+
+async def test_a_task_published_again_later_leaves_the_first_one_its_model_call() -> None:
+    world = MemoryWorld()
+    _, handling, gate = await stuck(world)
+    other = worker(world, ScriptedModel(says(ANSWER)))
+    assert await other.handle(task(), deliveries=1, seq=1000)
+    gate.set()
+    assert await handling is True
+    assert count(world, ev.ModelCalled) == 1
+
+
+async def test_a_record_that_comes_late_does_not_take_the_wait_of_another_one() -> None:
+    """The late one may be acked already: a model call that belonged to it would die with its worker."""
+    world = MemoryWorld()
+    first = worker(world, ScriptedModel(says(call("add", a=1, b=1)), ModelUnavailable("busy"), says(ANSWER)))
+    assert await first.handle(task())
+    world.clock.running.clear()
+    waiting = asyncio.create_task(first.handle(result("r1_1_0", 2)))
+    await world.clock.asleep.wait()
+    late = worker(world, ScriptedModel(says(ANSWER)))
+    assert await asyncio.wait_for(late.handle(task(), deliveries=2), 5)
+    assert len(world.clock.slept) == 1
+    world.clock.running.set()
+    assert await waiting
+    assert world.run("r1").phase is Phase.DONE
+
+
+async def test_a_long_wait_stays_with_its_timer_however_little_of_it_is_left() -> None:
+    world = MemoryWorld()
+    busy = worker(world, ScriptedModel(ModelUnavailable("busy", retry_after=30.0)))
+    assert await busy.handle(task())
+    world.clock.time += 29.5
+    other = worker(world, ScriptedModel(says(ANSWER)))
+    assert await other.handle(task(), deliveries=2)
+    assert (world.clock.slept, len(world.bus.timers)) == ([], 1)
+    await world.drive()
+    assert [event.cause for event in world.events("r1") if isinstance(event, ev.ModelCalled)] == [
+        "r1:task",
+        "r1:model-act-1-1",
+    ]
+    assert world.run("r1").phase is Phase.DONE
+
+
+async def test_a_task_published_twice_begins_one_run() -> None:
+    world = MemoryWorld()
+    first = worker(world, ScriptedModel(says(call("add", a=1, b=1)), says(ANSWER)))
+    second = worker(world, ScriptedModel(says(call("add", a=1, b=1)), says(ANSWER)))
+    acked = await asyncio.gather(first.handle(task()), second.handle(task()))
+    assert sorted(acked) == [False, True], "whoever comes second cannot know that the first one lives"
+    assert await second.handle(task(), deliveries=2)
+    assert count(world, ev.RunAccepted) == 1
+    assert count(world, ev.ModelCalled) == 1
+    await world.drive()
+    assert world.run("r1").phase is Phase.DONE
+    each_cause_once(world)

@@ -1,0 +1,41 @@
+"""Workers in a memory world, as the tests of runners that die and race use them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from cadre.loop import events as ev
+from cadre.ports import ModelReply
+from cadre.runner import Runner
+from unit.loop.build import ANSWER, OFFER, SPEC, task
+from unit.loop.memory_world import MemoryWorld, ScriptedModel
+
+
+def says(*calls: ev.RequestedCall, content: str = "") -> ModelReply:
+    return ModelReply(content=content, calls=list(calls))
+
+
+def worker(world: MemoryWorld, model: ScriptedModel) -> Runner:
+    return world.worker(SPEC, model, OFFER)
+
+
+def each_cause_once(world: MemoryWorld, run: str = "r1") -> None:
+    causes = Counter(entry.cause for entry in world.journal.entries(run))
+    assert [cause for cause, count in causes.items() if count > 1] == []
+
+
+def count(world: MemoryWorld, kind: type[ev.Event]) -> int:
+    return sum(isinstance(event, kind) for event in world.events("r1"))
+
+
+async def stuck(
+    world: MemoryWorld, content: str = "zombie"
+) -> tuple[Runner, asyncio.Task[bool], asyncio.Event]:
+    """A worker in the middle of the first model call of run r1, and what lets it go on."""
+    gate = asyncio.Event()
+    model = ScriptedModel(says(ANSWER, content=content), gate=gate)
+    runner = worker(world, model)
+    handling = asyncio.create_task(runner.handle(task()))
+    await model.asked.wait()
+    return runner, handling, gate

@@ -1,0 +1,67 @@
+"""What a model wrote, printed: answers, and the memory that `cadre show --full` tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from cadre.cli.answer import as_text, printable, tell
+from cadre.cli.memory import told
+
+CALL: dict[str, Any] = {"id": "r_1_0", "name": "search", "kind": "tool", "arguments": {"query": "münze"}}
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [("two\nlines", "two\nlines"), ({"a": "ü"}, '{\n  "a": "ü"\n}'), (7, "7"), (None, "null")],
+)
+def test_text_stands_as_it_is_and_the_rest_is_json(output: Any, text: str) -> None:
+    assert as_text(output) == text
+
+
+def test_a_terminal_gets_no_control_characters() -> None:
+    assert printable("red \x1b[31m\x07\x9b1m\r end\n\tand a tab") == "red �[31m��1m� end\n\tand a tab"
+
+
+def test_a_pipe_gets_every_character() -> None:
+    with CliRunner().isolation() as (out, *_):
+        tell("red \x1b[31m end")
+        assert out.getvalue() == b"red \x1b[31m end\n"
+
+
+@pytest.mark.parametrize(
+    ("step", "lines"),
+    [
+        (
+            {"type": "task", "task": "Find it.", "images": ["blob:ab"]},
+            ["task", "  Find it.", "  image blob:ab"],
+        ),
+        ({"type": "planning", "plan": "1. Look\n2. Tell\n"}, ["plan", "  1. Look\n  2. Tell"]),
+        (
+            {"type": "action", "number": 1, "content": "So.", "calls": [{**CALL, "observation": "a\nb"}]},
+            ["step 1", "  So.", '  search {"query": "münze"}', "    a\n    b"],
+        ),
+        (
+            {
+                "type": "action",
+                "number": 2,
+                "calls": [CALL],
+                "error": {"type": "AgentParsingError", "message": "x"},
+            },
+            ["step 2", '  search {"query": "münze"}', "    (open)", "  failed: AgentParsingError: x"],
+        ),
+        (
+            {
+                "type": "action",
+                "number": 3,
+                "calls": [{**CALL, "error": {"type": "Broken", "message": "no"}}],
+            },
+            ["step 3", '  search {"query": "münze"}', "    Broken: no"],
+        ),
+        ({"type": "answer", "output": {"n": 1}}, ["answer", '  {\n    "n": 1\n  }']),
+    ],
+)
+def test_each_kind_of_step_is_told(step: dict[str, Any], lines: list[str]) -> None:
+    assert list(told([step])) == lines

@@ -1,0 +1,71 @@
+"""What `cadre doctor` says of a model endpoint, asked over HTTP."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from cadre.cli.doctor import Finding, model
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    """Refuses any key but `right`; has one model."""
+
+    def do_GET(self) -> None:
+        right = self.headers["Authorization"] == "Bearer right"
+        data = json.dumps({"data": [{"id": "m-1"}]} if right else {}).encode()
+        self.send_response(200 if right else 401)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        """The test's output is not the place for an access log."""
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+        server.shutdown()
+        thread.join()
+
+
+def findings(
+    monkeypatch: pytest.MonkeyPatch, url: str, key: str = "right", name: str = "m-1"
+) -> list[Finding]:
+    for variable, value in (("CADRE_MODEL_URL", url), ("CADRE_MODEL_KEY", key), ("CADRE_MODEL", name)):
+        monkeypatch.setenv(variable, value)
+    return list(model())
+
+
+def test_an_endpoint_with_the_model(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    assert findings(monkeypatch, url) == [Finding("ok", f"the model endpoint {url} answers")]
+
+
+def test_an_endpoint_that_refuses_the_key(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    [finding] = findings(monkeypatch, url, key="wrong")
+    assert finding.verdict == "fail"
+    assert "refuses the key (401): see CADRE_MODEL_KEY" in finding.text
+    assert "wrong" not in finding.text
+
+
+def test_a_model_that_the_endpoint_lacks_or_nobody_named(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    [_, lacking] = findings(monkeypatch, url, name="m-2")
+    assert lacking == Finding("warn", "CADRE_MODEL=m-2 is not among the endpoint's models: m-1")
+    [_, unnamed] = findings(monkeypatch, url, name="")
+    assert (unnamed.verdict, unnamed.text[:22]) == ("warn", "CADRE_MODEL is not set")
+
+
+@pytest.mark.parametrize("wrong", ["nonsense", "ftp://somewhere/v1"])
+def test_what_is_no_url(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    [finding] = findings(monkeypatch, wrong)
+    assert finding == Finding(
+        "fail", f"CADRE_MODEL_URL={wrong} is no URL: it must begin with http:// or https://"
+    )

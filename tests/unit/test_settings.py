@@ -1,0 +1,63 @@
+"""The environment: what the page of the command line says of it, and who belongs to which NATS server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cadre.cli import state
+from cadre.settings import Settings, read_settings
+
+PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+
+
+@pytest.mark.parametrize("field", [field.name for field in msgspec.structs.fields(Settings)])
+def test_every_variable_is_documented(field: str) -> None:
+    assert f"`CADRE_{field.upper()}`" in PAGE
+
+
+@pytest.mark.parametrize(
+    "field", ["shards", "replicas", "concurrency", "drain_seconds", "log_level", "prefix"]
+)
+def test_the_documented_default_is_the_real_one(field: str) -> None:
+    [row] = [line for line in PAGE.splitlines() if line.startswith(f"| `CADRE_{field.upper()}` |")]
+    default = getattr(Settings(), field)
+    assert row.split("|")[2].strip(" `") == (f"{default:g}" if isinstance(default, float) else str(default))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, without any NATS server named."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CADRE_NATS_URL", "")
+    monkeypatch.delenv("CADRE_NATS_URL")
+    return tmp_path / ".cadre"
+
+
+RUNNING = state.Running(gateway="http://127.0.0.1:1", nats="nats://127.0.0.1:2", pids={})
+
+
+def test_a_service_belongs_to_the_cadre_up_of_its_folder(folder: Path) -> None:
+    with state.owned(folder):
+        state.write(folder, RUNNING)
+        state.find_nats()
+        assert read_settings().nats_url == RUNNING.nats
+
+
+def test_unless_it_is_told_otherwise(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CADRE_NATS_URL", "nats://127.0.0.1:3")
+    with state.owned(folder):
+        state.write(folder, RUNNING)
+        state.find_nats()
+    assert read_settings().nats_url == "nats://127.0.0.1:3"
+
+
+def test_a_cadre_up_that_was_killed_has_nobody(folder: Path) -> None:
+    with state.owned(folder):
+        state.write(folder, RUNNING)
+        left_behind = (folder / "up.json").read_bytes()
+    (folder / "up.json").write_bytes(left_behind)
+    state.find_nats()
+    assert read_settings().nats_url == Settings().nats_url
