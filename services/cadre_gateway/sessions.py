@@ -56,4 +56,8 @@ async def _last_run(desk: Desk, turn: Turn, session: str, reset: bool) -> str | 
 
 
 def _busy(session: str, why: str) -> Problem:
-    return Problem(409, "session-busy", f"session {session!r}: {why}, or start afresh with reset=true")
+    return Problem(
+        409,
+        "session-busy",
+        f"session {session!r}: {why}, or start afresh (reset=true; `cadre run` without --continue)",
+    )

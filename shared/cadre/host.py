@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cadre.adapters.nats_interrupts import hear_interrupts
 from cadre.adapters.nats_queue import Delivery, Queue
+from cadre.adapters.nats_registry import HEARTBEAT
 from cadre.adapters.openai_model import OpenAIModel
 from cadre.agent_file import read_agent
 from cadre.cli.exits import Failure
@@ -88,6 +89,7 @@ class AgentHost:
         self._registry = platform.registry
         self._offer = Offer()
         self._offer_version = -1
+        self._asks_endpoint = model is None
         self._own_model = OpenAIModel(spec.model, read_model_settings(), platform.blobs)
         self._runner = Runner(
             spec,
@@ -110,9 +112,22 @@ class AgentHost:
 
     async def start(self) -> None:
         await hear_interrupts(self._platform.nc, self._platform.topology, self._runner.interrupt)
+        if self._asks_endpoint and (lack := self._own_model.missing()) is not None:
+            log.warning("%s: every run will fail: %s", self._spec.name, lack)
+        await self._registry.announce([self._platform.presence(agent=card_of(self._spec))])
+        await self._team_found()
         for queue in self._queues:
             await queue.start()
-        await self._registry.announce([self._platform.presence(agent=card_of(self._spec))])
+
+    async def _team_found(self) -> None:
+        """After an outage everybody comes back at once: runs in waiting should not be offered half a team."""
+        try:
+            async with asyncio.timeout(HEARTBEAT + 0.5):
+                while self._current_offer().missing:
+                    await self._registry.changed()
+        except TimeoutError:
+            missing = ", ".join(self._current_offer().missing)
+            log.warning("%s begins without %s, which no live service offers", self._spec.name, missing)
 
     def unready(self) -> str | None:
         return None

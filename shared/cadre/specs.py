@@ -98,6 +98,10 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 raise SpecError(f"agent {self.name}: {key} must be at least {least:g}")
         if "final_answer" in (*self.tools, *self.team):
             raise SpecError(f"agent {self.name}: final_answer is every agent's own; leave it out")
+        if self.name in self.team and self.limits.cycles < 1:
+            raise SpecError(
+                f"agent {self.name}: it is in its own team, which needs limits.cycles of at least 1"
+            )
         both = {m for m in self.team if isinstance(m, str)} & set(self.tools)
         if both:
             raise SpecError(

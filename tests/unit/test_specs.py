@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cadre.errors import SpecError
-from cadre.specs import AgentSpec
+from cadre.specs import AgentSpec, Limits
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,9 @@ def test_a_wrong_agent_is_refused_where_it_is_made(given: dict[str, Any], said: 
     with pytest.raises(SpecError) as caught:
         AgentSpec(**{"name": "a", "description": "Does things.", **given})
     assert str(caught.value).startswith(said)
+
+
+def test_an_agent_in_its_own_team_needs_leave_to_come_again() -> None:
+    with pytest.raises(SpecError, match=r"needs limits\.cycles of at least 1"):
+        AgentSpec(name="a", description="d", team=["a"])
+    assert AgentSpec(name="a", description="d", team=["a"], limits=Limits(cycles=1)).team == ["a"]

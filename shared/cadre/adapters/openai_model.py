@@ -51,7 +51,8 @@ class OpenAIModel:
 
         Raises ModelUnavailable, ModelRefused.
         """
-        self._check()
+        if (missing := self.missing()) is not None:
+            raise ModelRefused(missing)
         body = await self._body(request)
         client = await self._opened()
         answer = ModelAnswer(request.stop, on_text, time.monotonic)
@@ -67,15 +68,16 @@ class OpenAIModel:
             await self._client.close()
             self._client = None
 
-    def _check(self) -> None:
+    def missing(self) -> str | None:
+        """What its settings lack, and what to do; None when it can be asked."""
         if not self._url:
-            raise ModelRefused("no model endpoint: set CADRE_MODEL_URL or model.url in the agent's spec")
+            return "no model endpoint: set CADRE_MODEL_URL or model.url in the agent's spec"
         if not self._url.startswith(("http://", "https://")):
-            raise ModelRefused(
-                f"the model endpoint {shown_url(self._url)!r} is no URL: it must begin with http:// or https://"
-            )
+            url = shown_url(self._url)
+            return f"the model endpoint {url!r} is no URL: it must begin with http:// or https://"
         if not self._name:
-            raise ModelRefused("no model name: set CADRE_MODEL or model.name in the agent's spec")
+            return "no model name: set CADRE_MODEL or model.name in the agent's spec"
+        return None
 
     async def _body(self, request: ModelRequest) -> dict[str, Any]:
         spec = self._spec

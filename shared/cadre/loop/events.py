@@ -53,6 +53,8 @@ class RequestedCall(msgspec.Struct, frozen=True):
 
 
 class ModelAnswered(Event, frozen=True, tag="model.answered"):
+    """What the model said, and the calls that it asks for as it wrote them."""
+
     purpose: Purpose
     step: int
     attempt: int
@@ -76,6 +78,8 @@ class ModelDeferred(Event, frozen=True, tag="model.deferred"):
 
 
 class ToolCalled(Event, frozen=True, tag="tool.called"):
+    """A tool call is open: its executor owes a result. `arguments` are the model's, names of variables included."""
+
     call: str
     tool: str
     arguments: dict[str, Any]
@@ -100,6 +104,8 @@ class CallRefused(Event, frozen=True, tag="call.refused"):
 
 
 class ToolAnswered(Event, frozen=True, tag="tool.answered"):
+    """The first result of a call; later ones change nothing. `blob` has an output that was cut."""
+
     call: str
     tool: str
     output: Any = None
@@ -110,6 +116,8 @@ class ToolAnswered(Event, frozen=True, tag="tool.answered"):
 
 
 class DelegateFinished(Event, frozen=True, tag="delegate.finished"):
+    """The member's Report. `usage` counts its whole tree; `text` is what the manager's model reads."""
+
     call: str
     member: str
     state: RunState
@@ -121,11 +129,15 @@ class DelegateFinished(Event, frozen=True, tag="delegate.finished"):
 
 
 class StepFinished(Event, frozen=True, tag="step.finished"):
+    """Every call of the step has its observation; `error` when the answer held no call that could be made."""
+
     step: int
     error: ErrorInfo | None = None
 
 
 class CancelRequested(Event, frozen=True, tag="cancel.requested"):
+    """Somebody wants the run to end. It does, at once, and its open children are told."""
+
     reason: str = ""
     sender: str = ""
 
@@ -138,6 +150,8 @@ class RecordIgnored(Event, frozen=True, tag="record.ignored"):
 
 
 class RunFinished(Event, frozen=True, tag="run.finished"):
+    """The end, for ever. `usage` counts the runs below as well."""
+
     state: RunState
     output: Any = None
     error: ErrorInfo | None = None

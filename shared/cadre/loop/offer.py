@@ -31,7 +31,7 @@ def offer_of(spec: AgentSpec, presences: Iterable[Presence]) -> Offer:
         rank = presence.started_at
         if presence.tool is not None and presence.tool.name in spec.tools:
             _keep(tools, presence.tool.name, (presence.tool.version, rank), presence.tool)
-        if presence.agent is not None and presence.agent.name != spec.name and _in_team(spec, presence.agent):
+        if presence.agent is not None and _in_team(spec, presence.agent):
             _keep(members, presence.agent.name, (presence.agent.version, rank), presence.agent)
     # To a model all of them are functions: one name stands for one thing, and a tool was named on purpose.
     for taken in (*tools, FINAL_ANSWER):
@@ -50,7 +50,8 @@ def _keep(best: dict[str, tuple[tuple[str, float], T]], name: str, rank: tuple[s
 
 
 def _in_team(spec: AgentSpec, card: AgentCard) -> bool:
-    return any(
-        card.labels.items() >= member.labels.items() if isinstance(member, Selector) else card.name == member
-        for member in spec.team
-    )
+    """Labels select others only; an agent that may call itself says so by its name."""
+    if card.name in spec.team:
+        return True
+    selectors = (member for member in spec.team if isinstance(member, Selector))
+    return card.name != spec.name and any(s.labels.items() <= card.labels.items() for s in selectors)

@@ -1,0 +1,51 @@
+"""Who of those that are there a model may call."""
+
+from __future__ import annotations
+
+from cadre.loop.offer import offer_of
+from cadre.messages import AgentCard, Presence, ToolCard
+from cadre.specs import AgentSpec, Limits, Selector
+
+
+def agent(name: str, version: str = "", started: float = 1.0, **labels: str) -> Presence:
+    card = AgentCard(name=name, description=f"{name} {version}", version=version, labels=labels)
+    return Presence(instance=f"{name}-{started}", host="h", pid=1, started_at=started, agent=card)
+
+
+def tool(name: str) -> Presence:
+    card = ToolCard(name=name, description="Does.", input_schema={"type": "object"})
+    return Presence(instance=f"{name}-1", host="h", pid=1, started_at=1.0, tool=card)
+
+
+def boss(*team: str | Selector, tools: tuple[str, ...] = (), cycles: int = 0) -> AgentSpec:
+    return AgentSpec(
+        name="boss", description="Leads.", team=[*team], tools=[*tools], limits=Limits(cycles=cycles)
+    )
+
+
+def test_members_are_found_by_name_and_by_all_their_labels() -> None:
+    there = [agent("a"), agent("b", field="law", rank="1"), agent("c", field="law"), agent("d")]
+    offer = offer_of(boss("a", Selector({"field": "law", "rank": "1"}), "gone"), there)
+    assert (list(offer.members), offer.missing) == (["a", "b"], ["gone"])
+
+
+def test_of_several_replicas_the_newest_version_counts() -> None:
+    there = [agent("a", "2", 1.0), agent("a", "1", 9.0), agent("a", "2", 3.0)]
+    assert offer_of(boss("a"), there).members["a"].description == "a 2"
+
+
+def test_an_agent_calls_itself_only_when_named() -> None:
+    me = agent("boss", field="law")
+    assert offer_of(boss(Selector({"field": "law"})), [me]).members == {}
+    assert list(offer_of(boss("boss", cycles=1), [me]).members) == ["boss"]
+
+
+def test_a_tool_keeps_its_name_from_a_member_found_by_label() -> None:
+    offer = offer_of(
+        boss(Selector({"field": "law"}), tools=("search",)), [tool("search"), agent("search", field="law")]
+    )
+    assert (list(offer.tools), list(offer.members)) == (["search"], [])
+
+
+def test_no_member_takes_the_name_of_the_final_answer() -> None:
+    assert offer_of(boss(Selector({"x": "1"})), [agent("final_answer", x="1")]).members == {}
