@@ -6,7 +6,9 @@ import asyncio
 import logging
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 from cadre.adapters.nats_interrupts import hear_interrupts
 from cadre.adapters.nats_queue import Delivery, Queue
@@ -19,7 +21,7 @@ from cadre.clock import SystemClock
 from cadre.errors import RetryableError, SetupError, TerminalError
 from cadre.health import AsgiApp
 from cadre.loop.offer import Offer, offer_of
-from cadre.messages import AgentCard, ErrorInfo, Record, Report, Task
+from cadre.messages import AgentCard, ErrorInfo, Report, Task
 from cadre.ports import Model
 from cadre.prompting import Prompts
 from cadre.runner import Runner, World
@@ -34,7 +36,10 @@ log = logging.getLogger("cadre.agent")
 POISON_AFTER = 5
 """Deliveries after which a record is held to be what kills its workers."""
 
+_FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 8.0
+
+T = TypeVar("T")
 
 
 def serve(
@@ -147,35 +152,15 @@ class AgentHost:
             await self._give_up(delivery)
             return
         try:
-            record = await self._read(delivery)
-            if await self._handle(record, delivery):
+            record = await _patiently(lambda _: unpack_record(delivery.data, self._platform.blobs))
+            if await _patiently(
+                lambda tries: self._runner.handle(record, delivery.deliveries + tries, delivery.seq)
+            ):
                 await delivery.ack()
         except TerminalError as error:
             log.error("dead letter %s: %s", delivery.subject, error)
             await self._tell_whoever_waits(delivery, str(error))
             await delivery.term(str(error))
-
-    async def _handle(self, record: Record, delivery: Delivery) -> bool:
-        """A bus that fails is waited for here, so that deliveries count crashes and nothing else."""
-        deliveries, pause = delivery.deliveries, 0.1
-        while True:
-            try:
-                return await self._runner.handle(record, deliveries, delivery.seq)
-            except RetryableError as error:
-                log.warning("%s: %s; trying again in %.1f s", record.id, error, pause)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
-                deliveries += 1
-
-    async def _read(self, delivery: Delivery) -> Record:
-        pause = 0.1
-        while True:
-            try:
-                return await unpack_record(delivery.data, self._platform.blobs)
-            except RetryableError as error:
-                log.warning("%s: %s; trying again in %.1f s", delivery.subject, error, pause)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _tell_whoever_waits(self, delivery: Delivery, why: str) -> None:
         """A task that cannot be read begins no run, but its manager waits for a Report all the same."""
@@ -212,3 +197,18 @@ class AgentHost:
         if record is None:
             await self._tell_whoever_waits(delivery, why)
         await delivery.term(why)
+
+
+async def _patiently(attempt: Callable[[int], Awaitable[T]]) -> T:
+    """A bus that fails is waited for here, so that deliveries count crashes and nothing else.
+
+    `attempt` is told how often it has failed before.
+    """
+    tries, pause = 0, _FIRST_PAUSE
+    while True:
+        try:
+            return await attempt(tries)
+        except RetryableError as error:
+            log.warning("%s; trying again in %.1f s", error, pause)
+            await asyncio.sleep(pause)
+            tries, pause = tries + 1, min(2 * pause, _LONGEST_PAUSE)

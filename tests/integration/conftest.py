@@ -10,6 +10,7 @@ import pytest
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
 from integration.gateway_world import GatewayProcess, World, with_boss
+from integration.model_server import ModelServer, running_model
 
 
 @pytest.fixture(scope="session")
@@ -42,3 +43,21 @@ def gateway(nats_server: NatsServer, tmp_path_factory: pytest.TempPathFactory) -
 async def world(gateway: GatewayProcess) -> AsyncIterator[World]:
     async with with_boss(gateway) as one:
         yield one
+
+
+@pytest.fixture(scope="module")
+def endpoint(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ModelServer]:
+    """A scripted model that plays the test module's SCRIPT."""
+    script = tmp_path_factory.mktemp("script") / "script.yaml"
+    script.write_text(request.module.SCRIPT)
+    with running_model("--script", script) as server:
+        yield server
+
+
+@pytest.fixture
+def server(endpoint: ModelServer) -> ModelServer:
+    """The module's scripted model, its counters at zero."""
+    endpoint.reset()
+    return endpoint

@@ -6,14 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
 from cadre.errors import ModelRefused
 from cadre.loop.view import ModelRequest
 from integration.model_calls import ADD, SEARCH, MemoryBlobs, ask, saying, spec_for
-from integration.model_server import ROOT, ModelServer, running_model
+from integration.model_server import ROOT, ModelServer
 
 SCRIPT = """
 rules:
@@ -35,20 +34,6 @@ rules:
 """
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(16)
-
-
-@pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelServer]:
-    script = tmp_path_factory.mktemp("script") / "script.yaml"
-    script.write_text(SCRIPT)
-    with running_model("--script", script) as server:
-        yield server
-
-
-@pytest.fixture
-def server(endpoint: ModelServer) -> ModelServer:
-    endpoint.reset()
-    return endpoint
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -15,7 +15,7 @@ from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.loop.view import ModelRequest
 from cadre.specs import ModelSpec
 from integration.model_calls import ADD, NO_ENDPOINT, MemoryBlobs, ask, saying, spec_for
-from integration.model_server import ModelServer, running_model
+from integration.model_server import ModelServer
 
 SCRIPT = """
 rules:
@@ -37,20 +37,6 @@ rules:
   - {name: no choice, match: {user: ^no choice}, reply: {error: {status: 400, message: bad, param: tool_choice}}}
   - {name: bad key, match: {user: ^bad key}, reply: {error: {status: 401, message: "Incorrect key: s3cret-key"}}}
 """
-
-
-@pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelServer]:
-    script = tmp_path_factory.mktemp("script") / "script.yaml"
-    script.write_text(SCRIPT)
-    with running_model("--script", script) as server:
-        yield server
-
-
-@pytest.fixture
-def server(endpoint: ModelServer) -> ModelServer:
-    endpoint.reset()
-    return endpoint
 
 
 async def test_a_rate_limit_says_when_to_come_back(server: ModelServer) -> None:

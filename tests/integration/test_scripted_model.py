@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
@@ -31,20 +30,6 @@ rules:
   - {name: failing, match: {user: ^failing}, reply: {error: {status: 500, message: the server fell over}}}
   - {name: odd template, match: {user: ^odd}, reply: {content: "{{ results.nothing[0] }}"}}
 """
-
-
-@pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelServer]:
-    script = tmp_path_factory.mktemp("script") / "script.yaml"
-    script.write_text(SCRIPT)
-    with running_model("--script", script) as server:
-        yield server
-
-
-@pytest.fixture
-def server(endpoint: ModelServer) -> ModelServer:
-    endpoint.reset()
-    return endpoint
 
 
 async def test_auto_mode_calls_each_tool_and_final_answer_last(server: ModelServer) -> None:
