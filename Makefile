@@ -2,12 +2,14 @@
 PYTHON ?= python3.13 python3.12 python3.11 python3 python
 BIN := .venv/bin
 ARGS ?=
+# Files of tests that run side by side; most of them wait most of the time.
+JOBS ?= 3
 
 export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test lint check bench docs protocol wheel lock clean
+.PHONY: help run up test lint check bench chaos simulate docs protocol wheel lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -20,7 +22,7 @@ up: .venv/.ready ## Start NATS and the shipped team's services, until Ctrl-C
 	@$(BIN)/cadre up teams/apollo
 
 test: .venv/.ready-dev ## Run all tests; options for pytest go into ARGS
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
 lint: .venv/.ready-dev ## Run the static checks: format, lint, types, imports, generated documents
 	$(BIN)/ruff format --check
@@ -33,6 +35,12 @@ check: lint test ## Run everything that a change must pass: lint, then test
 
 bench: .venv/.ready-dev ## Measure throughput and latency on this machine
 	@PYTHONPATH=tests $(BIN)/python -m bench.main $(ARGS)
+
+chaos: .venv/.ready-dev ## Kill, pause and restart a team at work; SECONDS=n (60), SEED=n (a random one). Fails if anything is lost
+	@PYTHONPATH=tests $(BIN)/python -m chaos.main $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
+
+simulate: .venv/.ready-dev ## Play simulated teams through crashes and lost messages; SEEDS=n (20000), or SEED=n alone with its trace
+	@PYTHONPATH=tests $(BIN)/python -m simulation.main $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 docs: .venv/.ready-dev ## Write the generated documents anew: protocol, schemas, state diagram
 	@PYTHONPATH=docs $(BIN)/python -m generate

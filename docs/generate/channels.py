@@ -9,6 +9,7 @@ import msgspec
 from cadre.loop.events import Entry
 from cadre.messages import (
     Cancel,
+    Decision,
     Delta,
     EffectClaim,
     EffectResult,
@@ -156,7 +157,13 @@ OPERATIONS = (
     Operation("executorAnswers", "send", "inbox", "A tool service sends a result.", (ToolResult,)),
     Operation("replicaAnnounces", "send", "registry", "Every replica keeps its keys alive."),
     Operation("replicaHearsReplicas", "receive", "registry", "Every service keeps a view of who is there."),
-    Operation("gatewaySubmits", "send", "inbox", "The gateway starts and cancels root runs.", (Task, Cancel)),
+    Operation(
+        "gatewaySubmits",
+        "send",
+        "inbox",
+        "The gateway starts and cancels root runs, and passes on what people decide.",
+        (Task, Cancel, Decision),
+    ),
     Operation("gatewayReadsJournals", "receive", "journal", "The gateway lists, shows and streams runs."),
     Operation("gatewayHearsDeltas", "receive", "delta", "The gateway passes deltas on to whoever looks on."),
 )

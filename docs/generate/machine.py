@@ -11,8 +11,9 @@ from cadre.loop.events import AnyEvent, Entry, RecordIgnored, RequestedCall
 from cadre.loop.fold import apply_entry
 from cadre.loop.offer import Offer
 from cadre.loop.run import Phase, Run
+from cadre.loop.timers import waits
 from cadre.loop.transition import transition
-from cadre.messages import AgentCard, Cancel, Report, Task, TimerFired, ToolCard, ToolResult
+from cadre.messages import AgentCard, Cancel, Decision, Report, Task, TimerFired, ToolCard, ToolResult
 from cadre.specs import AgentSpec, Limits, ModelSpec
 from cadre.subjects import report_id, result_id, task_id, timer_id
 
@@ -20,17 +21,23 @@ TREE = "t"
 SPEC = AgentSpec(
     name="manager",
     description="Explores.",
-    tools=["look"],
+    tools=["look", "pay"],
     team=["member"],
     planning_interval=1,
     limits=Limits(max_steps=2),
+    approvals={"pay": "always"},
+    timeouts={"look": 30},
     model=ModelSpec(retries=2),
 )
 OFFER = Offer(
-    tools={"look": ToolCard(name="look", description="Looks.", input_schema={"type": "object"})},
+    tools={
+        "look": ToolCard(name="look", description="Looks.", input_schema={"type": "object"}),
+        "pay": ToolCard(name="pay", description="Pays.", input_schema={"type": "object"}),
+    },
     members={"member": AgentCard(name="member", description="Helps.")},
 )
 LOOK = RequestedCall("look", {})
+PAY = RequestedCall("pay", {})
 ASK = RequestedCall("member", {"task": "Help."})
 ANSWER = RequestedCall("final_answer", {"answer": "Done."})
 
@@ -99,7 +106,7 @@ def _state(run: Run) -> tuple[object, ...]:
         run.failures,
         run.model and run.model.purpose,
         run.deferral and run.deferral.purpose,
-        tuple(call.kind for call in run.open_calls()),
+        tuple((call.kind, call.hold is not None) for call in run.open_calls()),
         run.cancelled is not None,
         run.result and run.result.state,
     )
@@ -109,17 +116,20 @@ def _arrivals(run: Run) -> Iterator[Any]:
     """Every kind of arrival, such as it would be for this run now."""
     head: dict[str, Any] = {"tree": run.tree, "run": run.id, "at": 0.0}
     attempt = run.model.attempt if run.model else 1
-    task = Task(id=task_id(run.id), agent=SPEC.name, task="Explore.", **head)
+    task = Task(id=task_id(run.id), agent=SPEC.name, task="Explore.", deadline=1e9, **head)
     yield task
-    for calls in ([LOOK], [LOOK, ASK], [ANSWER], [RequestedCall("nothing", {})], []):
+    for calls in ([LOOK], [LOOK, ASK], [PAY], [ANSWER], [RequestedCall("nothing", {})], []):
         yield ModelReplied(attempt=attempt, content="", calls=calls)
     yield ModelFailed(attempt=attempt, message="busy", rate_limited=True)
     yield ModelFailed(attempt=attempt, message="broken")
     yield ModelFailed(attempt=attempt, message="refused", final=True)
     yield ModelLost(attempt=attempt)
-    timer = run.deferral.timer if run.deferral else "none"
-    yield TimerFired(id=timer_id(run.id, timer), name=timer, **head)
-    opened = {call.kind: call.id for call in run.open_calls()}
+    for timer in [wait.name for wait in waits(run)] + [run.deferral.timer if run.deferral else "none"]:
+        yield TimerFired(id=timer_id(run.id, timer), name=timer, **head)
+    held = next((call.id for call in run.open_calls() if call.hold is not None), "t_0_2")
+    yield Decision(id="approval", call=held, verdict="approved", **head)
+    yield Decision(id="refusal", call=held, verdict="rejected", **head)
+    opened = {call.kind: call.id for call in run.open_calls() if call.hold is None}
     call, child = opened.get("tool", "t_0_0"), opened.get("member", "t_0_1")
     yield ToolResult(id=result_id(call), call=call, tool="look", output=1, **head)
     yield Report(id=report_id(child), child=child, agent="member", state="success", output=1, **head)

@@ -9,12 +9,23 @@ import msgspec
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
 from fastapi.responses import Response
 
-from cadre_gateway import body, directory, openapi, problems, runs
+from cadre_gateway import (
+    approval_routes,
+    archive_routes,
+    body,
+    dead_routes,
+    directory,
+    openapi,
+    problems,
+    runs,
+    time_travel_routes,
+)
+from cadre_gateway.accepted import accepted
 from cadre_gateway.desk import ANSWER_WITHIN, Desk
 from cadre_gateway.events import EventStream, after_of, stream
 from cadre_gateway.parameters import known_parameters
 from cadre_gateway.prefer import wait_seconds
-from cadre_gateway.projection import RunSummary, State
+from cadre_gateway.projection import State
 from cadre_gateway.submit import submit
 
 LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
@@ -24,7 +35,14 @@ def build(desk: Desk) -> FastAPI:
     # No HTML pages: FastAPI's load their scripts from a public CDN.
     app = FastAPI(title="Cadre gateway", version="1", docs_url=None, redoc_url=None)
     problems.install(app)
-    for router in (_runs(desk), _directory(desk)):
+    for router in (
+        _runs(desk),
+        _directory(desk),
+        approval_routes.router(desk),
+        dead_routes.router(desk),
+        time_travel_routes.router(desk),
+        archive_routes.router(desk),
+    ):
         app.include_router(router, dependencies=[Depends(desk.check), Depends(known_parameters)])
     openapi.describe(app)
     return app
@@ -50,7 +68,7 @@ def _runs(desk: Desk) -> APIRouter:
         seconds = wait_seconds(prefer)
         if seconds and await runs.wait_for_end(desk, run.id, seconds):
             return _json(await runs.result(desk, run.id, wanted.return_full_result))
-        return _accepted(run)
+        return accepted(run)
 
     @router.get("", summary="List root runs, newest first", responses=openapi.answers(openapi.RunList))
     async def get_runs(
@@ -113,14 +131,6 @@ def _directory(desk: Desk) -> APIRouter:
         return _json(openapi.ToolList(directory.tools(desk.platform.registry.presences())))
 
     return router
-
-
-def _accepted(run: RunSummary) -> Response:
-    here = f"/v1/runs/{run.id}"
-    links = {"self": here, "events": f"{here}/events", "cancel": f"{here}/cancel"}
-    answer = _json({"id": run.id, "agent": run.agent, "state": run.state, "links": links}, 202)
-    answer.headers["Location"] = here
-    return answer
 
 
 def _json(value: Any, status: int = 200) -> Response:

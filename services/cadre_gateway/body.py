@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 from fastapi import Request
 
 from cadre.errors import SpecError
+from cadre.messages import Budget, Verdict
 from cadre.specs import check_name
 from cadre_gateway.problems import Problem, invalid
 
@@ -16,7 +17,36 @@ MAX_BODY = 16 * 1024 * 1024
 
 B = TypeVar("B", bound=msgspec.Struct)
 
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.(\w+)`)?")
+
+_MOST_DEADLINE = 10 * 365 * 86_400
+_MOST_NAME = 200
+
+VERDICTS: dict[str, Verdict] = {
+    "approve": "approved",
+    "approved": "approved",
+    "reject": "rejected",
+    "rejected": "rejected",
+    "correct": "corrected",
+    "corrected": "corrected",
+}
+"""What a decision may be called, in any case."""
+
+
+class BudgetBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a run and all runs below it may use together; a key left out sets no bound."""
+
+    tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """Input and output tokens."""
+    cost: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """In the currency of the price table."""
+    steps: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    depth: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """Levels of delegation below the run."""
+
+    def as_budget(self) -> Budget | None:
+        budget = Budget(**msgspec.structs.asdict(self))
+        return budget if budget != Budget() else None
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -28,6 +58,9 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     images: list[str] = []
     """`data:` URLs with base64, `https:` URLs, or `blob:<sha256>` references."""
     max_steps: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    deadline: Annotated[float, msgspec.Meta(gt=0, le=_MOST_DEADLINE)] | None = None
+    """Seconds from now at which the run ends, with what it has found until then."""
+    budget: BudgetBody | None = None
     session: str | None = None
     reset: bool = True
     """false: go on with the memory of the session's last run of this agent."""
@@ -39,6 +72,31 @@ class CancelBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The body of POST /v1/runs/{id}/cancel; it may be left out."""
 
     reason: str = ""
+
+
+class RulingBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of POST /v1/approvals/{call}."""
+
+    decision: str
+    """`approve`, `reject` or `correct`."""
+    feedback: str = ""
+    """For the model: why the call was rejected or corrected."""
+    tool: str | None = None
+    """With `correct`: the tool or team member to call instead."""
+    arguments: dict[str, Any] | None = None
+    """With `correct`: the arguments to call it with."""
+    by: str = ""
+    """Who decides; the header `Cadre-User` counts before it."""
+
+
+class Ruling(msgspec.Struct, frozen=True, kw_only=True):
+    """A RulingBody that makes sense."""
+
+    verdict: Verdict
+    feedback: str
+    tool: str | None
+    arguments: dict[str, Any] | None
+    by: str
 
 
 async def read(request: Request, limit: int = MAX_BODY) -> bytes:
@@ -61,8 +119,9 @@ def parse(data: bytes, kind: type[B]) -> B:
     except msgspec.ValidationError as error:
         unknown = _UNKNOWN.match(str(error))
         if unknown:
-            known = ", ".join(kind.__struct_fields__)
-            raise invalid(f"unknown key {unknown[1]!r}; known keys: {known}") from error
+            known = ", ".join(_within(kind, unknown[2]).__struct_fields__)
+            where = f" in {unknown[2]}" if unknown[2] else ""
+            raise invalid(f"unknown key {unknown[1]!r}{where}; known keys: {known}") from error
         raise invalid(str(error)) from error
     except msgspec.DecodeError as error:
         raise invalid(f"the body must be a JSON object: {error}", status=400) from error
@@ -80,6 +139,29 @@ def submission(data: bytes) -> Submission:
     elif not found.reset:
         raise invalid("reset=false goes on with a session: name it in `session`")
     return found
+
+
+def ruling(data: bytes, user: str | None) -> Ruling:
+    """A checked decision of `user`, else of whom the body names. Raises a problem."""
+    found = parse(data, RulingBody)
+    verdict = VERDICTS.get(found.decision.lower())
+    if verdict is None:
+        raise invalid(f"decision: {found.decision!r} is none: write approve, reject or correct")
+    changes = found.tool is not None or found.arguments is not None
+    if changes and verdict != "corrected":
+        raise invalid('tool and arguments are what `"decision": "correct"` changes; leave them out')
+    if verdict == "corrected" and not changes:
+        raise invalid("a correction changes something: give arguments, tool, or both")
+    by = (user or found.by).strip()
+    if len(by) > _MOST_NAME or not by.isprintable():
+        raise invalid(f"who decides (Cadre-User, by) is told in at most {_MOST_NAME} printable characters")
+    return Ruling(verdict=verdict, feedback=found.feedback, tool=found.tool, arguments=found.arguments, by=by)
+
+
+def _within(kind: type[msgspec.Struct], field: str | None) -> type[msgspec.Struct]:
+    """The struct that a field of `kind` holds."""
+    options = get_args(get_type_hints(kind)[field]) if field else ()
+    return next((one for one in options if hasattr(one, "__struct_fields__")), kind)
 
 
 def name(what: str, value: str) -> None:

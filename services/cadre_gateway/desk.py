@@ -8,12 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from cadre.adapters.nats_archive import NatsArchive
+from cadre.adapters.nats_erasure import NatsErasure
 from cadre.adapters.nats_history import History
 from cadre.adapters.nats_sessions import NatsSessions
 from cadre.adapters.nats_tail import Tail
 from cadre.errors import BusUnavailable
 from cadre.service import Platform
+from cadre_gateway.capacity import Capacity
 from cadre_gateway.feed import Feed
+from cadre_gateway.janitor import Janitor
+from cadre_gateway.ledger import Ledger
 from cadre_gateway.problems import Problem
 from cadre_gateway.projection import Index
 
@@ -28,6 +33,11 @@ class Desk:
     tail: Tail
     history: History
     sessions: NatsSessions
+    ledger: Ledger
+    janitor: Janitor
+    erasure: NatsErasure
+    archive: NatsArchive
+    capacity: Capacity
     draining: asyncio.Event = field(default_factory=asyncio.Event)
     _feeds: set[Feed[Any]] = field(default_factory=set)
 

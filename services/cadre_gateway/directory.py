@@ -43,6 +43,8 @@ class LiveTool(msgspec.Struct, frozen=True, kw_only=True):
     read_only: bool
     idempotent: bool
     timeout: float | None
+    approval: str
+    """Whether a person must agree to a call, as the tool says; empty leaves it to the agents."""
     labels: dict[str, str]
     version: str
     replicas: list[Replica]

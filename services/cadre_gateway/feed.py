@@ -43,7 +43,9 @@ class Feed(Generic[T]):
         if not self._items and not self.closed and not self.overflowed:
             self._news.clear()
             try:
-                await asyncio.wait_for(self._news.wait(), within)
+                # Before Python 3.12 wait_for forgets a cancellation that comes together with the news.
+                async with asyncio.timeout(within):
+                    await self._news.wait()
             except TimeoutError:
                 return []
         taken = list(self._items)

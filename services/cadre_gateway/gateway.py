@@ -7,16 +7,24 @@ import logging
 
 from fastapi import FastAPI
 
+from cadre.adapters.nats_archive import NatsArchive
+from cadre.adapters.nats_erasure import NatsErasure
 from cadre.adapters.nats_history import History
 from cadre.adapters.nats_images import NatsImages
+from cadre.adapters.nats_patience import until_answered
+from cadre.adapters.nats_room import NatsRoom
 from cadre.adapters.nats_sessions import NatsSessions
-from cadre.adapters.nats_tail import Tail, identities
+from cadre.adapters.nats_tail import Read, Tail, identities
+from cadre.clock import SystemClock
 from cadre.errors import BusUnavailable
-from cadre.ports import Stored
+from cadre.messages import Erased, Fate
 from cadre.service import Platform
 from cadre_gateway.app import build
+from cadre_gateway.capacity import Capacity
 from cadre_gateway.desk import Desk
-from cadre_gateway.keeping import Keeper
+from cadre_gateway.janitor import Janitor
+from cadre_gateway.keeping import Keeper, Loaded
+from cadre_gateway.ledger import Verdict
 
 log = logging.getLogger("cadre.gateway")
 
@@ -29,7 +37,12 @@ class Gateway:
         self._keeper = keeper
         self.app: FastAPI = build(desk)
         self._caught_up = False
-        self._saving = asyncio.create_task(self._save_now_and_then(), name="keeper")
+        self._tasks = [
+            asyncio.create_task(self._save_now_and_then(), name="keeper"),
+            asyncio.create_task(self._remove_what_is_due(), name="janitor"),
+        ]
+        for task in self._tasks:
+            task.add_done_callback(_tell_of_failure)
 
     def unready(self) -> str | None:
         """Why this gateway should get no requests now; None when it should."""
@@ -49,11 +62,12 @@ class Gateway:
     async def drain(self, grace: float) -> None:
         """Ends the event streams, saves the list of runs and stops reading."""
         self._desk.drain()
-        self._saving.cancel()
+        for task in self._tasks:
+            task.cancel()
         if self._keeper.changed:
             try:
                 async with asyncio.timeout(max(grace, 1.0)):
-                    await self._keeper.save(self._desk.index, self._desk.tail.positions)
+                    await self._save()
             except (BusUnavailable, TimeoutError) as error:
                 log.warning("list of runs not saved: %s", error or "no time left")
         await self._desk.tail.stop()
@@ -62,28 +76,83 @@ class Gateway:
         while True:
             await self._keeper.wait_until_due()
             try:
-                await self._keeper.save(self._desk.index, self._desk.tail.positions)
+                await self._save()
             except BusUnavailable as error:
                 log.warning("list of runs not saved: %s", error)
+
+    async def _save(self) -> None:
+        await self._keeper.save(self._desk.index, self._desk.ledger, self._desk.tail.positions)
+
+    async def _remove_what_is_due(self) -> None:
+        # Not before it is known what there is: a tree that was not read yet may name the same blobs.
+        await self._desk.tail.caught_up()
+        await self._desk.janitor.run()
+
+
+def _tell_of_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()):
+        log.critical(
+            "the %s has stopped: this process must be started again", task.get_name(), exc_info=error
+        )
 
 
 async def start(platform: Platform) -> Gateway:
     """Loads the list of runs and begins to read the journals from there."""
     nc, topology = platform.nc, platform.topology
-    keeper = Keeper(NatsImages(nc, topology), topology, await identities(nc, topology))
-    index, positions = await keeper.load()
-
-    def on_entry(_: int, stored: Stored) -> None:
-        index.apply(stored.seq, stored.entry)
-        keeper.note()
-
-    tail = Tail(nc, topology, platform.blobs, on_entry)
-    tail.start(positions)
+    streams = await until_answered(lambda: identities(nc, topology))
+    keeper = Keeper(NatsImages(nc, topology), topology, streams)
+    loaded = await keeper.load()
+    erasure = NatsErasure(nc, topology, platform.blobs)
+    janitor = Janitor(
+        loaded.ledger,
+        loaded.runs,
+        erasure,
+        SystemClock(),
+        keep=platform.settings.keep_days * 86400,
+        changed=keeper.hurry,
+    )
+    reader = _Reader(loaded, janitor, keeper)
+    tail = Tail(nc, topology, platform.blobs, reader.on_entry, reader.on_fate)
+    tail.start(loaded.positions)
+    history = History(nc, topology, platform.blobs)
     desk = Desk(
         platform=platform,
-        index=index,
+        index=loaded.runs,
         tail=tail,
-        history=History(nc, topology, platform.blobs),
+        history=history,
         sessions=NatsSessions(nc, topology),
+        ledger=loaded.ledger,
+        janitor=janitor,
+        erasure=erasure,
+        archive=NatsArchive(nc, topology, platform.blobs, history),
+        capacity=Capacity(NatsRoom(nc, topology, platform.settings.max_bytes)),
     )
     return Gateway(desk, keeper)
+
+
+class _Reader:
+    """Hands on what the tail reads."""
+
+    def __init__(self, loaded: Loaded, janitor: Janitor, keeper: Keeper) -> None:
+        self._index, self._ledger, _ = loaded
+        self._janitor = janitor
+        self._keeper = keeper
+
+    def on_entry(self, read: Read) -> None:
+        if read.stored is None:
+            self._ledger.take_unreadable(read.seq, read.tree, read.refs)
+        else:
+            seq, entry, _ = read.stored
+            verdict = self._ledger.take(seq, entry, read.refs, read.at)
+            if verdict is Verdict.PART:
+                self._index.apply(seq, entry)
+            if verdict is Verdict.GHOST or self._ledger.is_next(entry.tree):
+                self._janitor.wake()
+        self._keeper.note()
+
+    def on_fate(self, seq: int, fate: Fate) -> None:
+        if isinstance(fate, Erased):
+            self._janitor.learn(seq, fate)
+        else:
+            self._ledger.imported(fate.tree)
+        self._keeper.note()

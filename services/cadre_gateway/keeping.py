@@ -6,35 +6,53 @@ import asyncio
 import logging
 import time
 import zlib
+from typing import NamedTuple
 
 import msgspec
 
+from cadre.adapters.nats_erasure import REMEMBERED
 from cadre.adapters.nats_images import NatsImages
 from cadre.errors import BusUnavailable
+from cadre.messages import SCHEMA_VERSION
 from cadre.subjects import Topology
+from cadre_gateway.ledger import Books, Ledger
 from cadre_gateway.projection import Index, Tree
 
 log = logging.getLogger("cadre.gateway")
 
-_VERSION = 1
+_VERSION = 3
 _EVERY_ENTRIES = 1_000
 _EVERY_SECONDS = 30.0
 _PAUSE = 1.0
 _SHARE = 20
 """Saving may take one part in this many of the time."""
 
+_USABLE = REMEMBERED - 24 * 3600
+"""Seconds: what was erased since an older copy was saved may not be on record any more."""
+
 
 class Image(msgspec.Struct, kw_only=True):
     v: int = _VERSION
+    schema: int = SCHEMA_VERSION
+    """An older gateway leaves out what it cannot read: after an upgrade the journals are read anew."""
     streams: list[str]
     """When each shard's stream was created: positions in another stream mean nothing."""
     positions: list[int]
     """Sequence of the last entry of each shard that the trees account for."""
+    saved_at: float
     trees: list[Tree]
+    books: Books
+
+
+class Loaded(NamedTuple):
+    runs: Index
+    ledger: Ledger
+    positions: list[int]
+    """Where to read on."""
 
 
 class Keeper:
-    """Loads the index once, and saves it now and then."""
+    """Loads index and ledger once, and saves them now and then."""
 
     def __init__(
         self,
@@ -53,22 +71,27 @@ class Keeper:
         self._took = 0.0
         self._due = asyncio.Event()
 
-    async def load(self) -> tuple[Index, list[int]]:
-        """The saved index and the positions to read on from; an empty one when there is none to trust."""
+    async def load(self) -> Loaded:
+        """What was saved last; empty when there is nothing to trust."""
         try:
             data = await self._images.load(self._name)
             if data is not None:
                 image = msgspec.json.decode(zlib.decompress(data), type=Image)
-                if image.v == _VERSION and image.streams == self._streams:
+                known = (image.v, image.schema) == (_VERSION, SCHEMA_VERSION)
+                young = time.time() - image.saved_at < _USABLE
+                if known and young and image.streams == self._streams:
                     index = Index(image.trees)
                     log.info("list of %d runs loaded, saved at %s", len(index), image.positions)
-                    return index, image.positions
-                log.info("the saved list of runs is of other streams: reading the journals from their start")
+                    return Loaded(index, Ledger(image.books), image.positions)
+                log.info(
+                    "the saved list of runs is of other streams or another version:"
+                    " reading the journals from their start"
+                )
         except (BusUnavailable, zlib.error, msgspec.DecodeError) as error:
             log.warning(
                 "the saved list of runs is unusable (%s): reading the journals from their start", error
             )
-        return Index(), [0] * len(self._streams)
+        return Loaded(Index(), Ledger(), [0] * len(self._streams))
 
     def note(self) -> None:
         """One more entry was applied."""
@@ -76,11 +99,22 @@ class Keeper:
         if self._entries == 1 or self._entries >= _EVERY_ENTRIES:
             self._due.set()
 
-    async def save(self, index: Index, positions: list[int]) -> None:
+    def hurry(self) -> None:
+        """What was saved is not to stay longer than need be."""
+        self._entries += _EVERY_ENTRIES
+        self._due.set()
+
+    async def save(self, index: Index, ledger: Ledger, positions: list[int]) -> None:
         """Raises BusUnavailable."""
         began = self._saved_at = time.monotonic()
         counted, self._entries = self._entries, 0
-        image = Image(streams=self._streams, positions=positions, trees=index.trees())
+        image = Image(
+            streams=self._streams,
+            positions=positions,
+            saved_at=time.time(),
+            trees=index.trees(),
+            books=ledger.books(),
+        )
         data = msgspec.json.encode(image)
         packed = await asyncio.to_thread(zlib.compress, data, 1)
         try:
@@ -106,6 +140,8 @@ class Keeper:
                 return
             self._due.clear()
             try:
-                await asyncio.wait_for(self._due.wait(), left if left > 0 else None)
+                # Before Python 3.12 wait_for forgets a cancellation that comes together with the news.
+                async with asyncio.timeout(left if left > 0 else None):
+                    await self._due.wait()
             except TimeoutError:
                 continue

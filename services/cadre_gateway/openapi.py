@@ -9,10 +9,16 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from cadre.messages import Delta
-from cadre_gateway.body import CancelBody, Submission
+from cadre_gateway.approvals import Approval, Ruled
+from cadre_gateway.body import CancelBody, RulingBody, Submission
+from cadre_gateway.dead import DeadLetterDetail, DeadLetterDone, DeadLetterList
 from cadre_gateway.directory import LiveAgent, LiveTool
+from cadre_gateway.erasing import Gone
 from cadre_gateway.events import Shown
+from cadre_gateway.forking import ForkBody
+from cadre_gateway.importing import Arrived
 from cadre_gateway.projection import RunSummary, State
+from cadre_gateway.replaying import ReplayAnswer
 from cadre_gateway.runs import RunDetail, RunResult
 
 _REF = "#/components/schemas/{name}"
@@ -30,6 +36,12 @@ class AgentList(msgspec.Struct):
 
 class ToolList(msgspec.Struct):
     tools: list[LiveTool]
+
+
+class ApprovalList(msgspec.Struct):
+    approvals: list[Approval]
+    next: str | None
+    """`before` of the next page."""
 
 
 class Accepted(msgspec.Struct):
@@ -65,7 +77,18 @@ _SCHEMAS = (
     ToolList,
     Accepted,
     CancelAnswer,
+    ApprovalList,
+    Approval,
+    RulingBody,
+    Ruled,
     ProblemDocument,
+    DeadLetterList,
+    DeadLetterDetail,
+    DeadLetterDone,
+    ReplayAnswer,
+    ForkBody,
+    Gone,
+    Arrived,
     Shown,
     Delta,
 )
@@ -78,6 +101,26 @@ def answers(kind: type[msgspec.Struct]) -> dict[int | str, dict[str, Any]]:
 def events() -> dict[int | str, dict[str, Any]]:
     stream = {"description": "Event stream; the data of an event is a `Shown`, of `delta` a `Delta`"}
     return {200: {**stream, "content": {"text/event-stream": {}}}, "default": _problem()}
+
+
+def started_by(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Of a request with such a body, which starts a run."""
+    return {
+        "requestBody": {"required": True, "content": _content(kind)},
+        "responses": {"202": _answer("Accepted", Accepted), "default": _problem()},
+    }
+
+
+def file() -> dict[int | str, dict[str, Any]]:
+    found = {"description": "gzip of JSON lines", "content": {"application/gzip": {}}}
+    return {200: found, "default": _problem()}
+
+
+def importing() -> dict[str, Any]:
+    return {
+        "requestBody": {"required": True, "content": {"application/gzip": {}}},
+        "responses": {"201": _answer("Imported", Arrived), "default": _problem()},
+    }
 
 
 def submission() -> dict[str, Any]:
@@ -97,6 +140,17 @@ def cancel() -> dict[str, Any]:
         "responses": {
             "202": _answer("Asked to end", CancelAnswer),
             "200": _answer("Had ended already", CancelAnswer),
+            "default": _problem(),
+        },
+    }
+
+
+def ruling() -> dict[str, Any]:
+    return {
+        "requestBody": {"required": True, "content": _content(RulingBody)},
+        "responses": {
+            "200": _answer("It counts, or says what was decided before", Ruled),
+            "202": _answer("Kept until the agent is back; it will count", Ruled),
             "default": _problem(),
         },
     }

@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from cadre.errors import BlobMissing, RetryableError, TooLarge
+from cadre.errors import BlobMissing, BusFull, RetryableError, TooLarge
 
 BASE = "https://cadre.dev/problems/"
 
@@ -19,11 +19,28 @@ _TITLES = {
     "unknown-blob": "There is no such blob",
     "invalid-request": "The request cannot be used as it is",
     "session-busy": "The session's last run has not ended",
+    "cannot-fork": "The run cannot be forked at that step",
+    "unknown-approval": "There is no such call",
+    "already-decided": "Another decision was first",
+    "approval-expired": "Nobody decided in time",
+    "run-ended": "The run is over",
+    "unknown-dead-letter": "There is no such dead letter",
+    "message-gone": "The message of the dead letter has been removed",
+    "retry-useless": "The run does not wait for this message any more",
+    "capacity": "There is no room for another run",
+    "run-not-ended": "The run has not ended",
+    "run-erased": "The run was erased",
+    "run-exists": "The run is here already",
+    "unreadable-run": "The run was written by another version",
+    "invalid-run-file": "The file holds no run that can be imported",
     "bus-unavailable": "NATS does not answer",
     "draining": "This gateway is going away",
     "too-large": "The request is too large",
     "internal": "The gateway failed",
 }
+
+
+_RETRY_AFTER = {503: {"Retry-After": "1"}, 429: {"Retry-After": "30"}}
 
 
 class Problem(Exception):
@@ -42,6 +59,15 @@ def unknown_run(run: str) -> Problem:
     return Problem(404, "unknown-run", f"run {run!r} is not known here: GET /v1/runs lists the runs")
 
 
+def full(why: str) -> Problem:
+    return Problem(
+        429,
+        "capacity",
+        f"{why}; runs in flight go on. Remove runs (`cadre runs rm`) or raise the limit, then try again"
+        " (with the same Idempotency-Key)",
+    )
+
+
 def respond(problem: Problem, instance: str) -> Response:
     return JSONResponse(
         {
@@ -54,7 +80,7 @@ def respond(problem: Problem, instance: str) -> Response:
         },
         status_code=problem.status,
         media_type="application/problem+json",
-        headers={"Retry-After": "1"} if problem.status == 503 else None,
+        headers=_RETRY_AFTER.get(problem.status),
     )
 
 
@@ -63,6 +89,8 @@ def as_problem(error: Exception) -> Problem:
     match error:
         case Problem():
             return error
+        case BusFull():
+            return full(str(error))
         case RetryableError() | TimeoutError():
             why = str(error) or "no answer in time"
             return Problem(503, "bus-unavailable", f"{why}; try again (with the same Idempotency-Key)")

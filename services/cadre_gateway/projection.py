@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from heapq import heappop, heappush
 from typing import Literal
 
 import msgspec
@@ -18,15 +19,20 @@ from cadre.loop.events import (
     RecordIgnored,
     RunAccepted,
     RunFinished,
+    StepFinished,
 )
 from cadre.loop.run import Phase, Run
 from cadre.messages import ErrorInfo, Task, Usage
+from cadre.subjects import parent_of
+from cadre_gateway.pending import PendingCall, Queue, changes, of_run
 
 State = Literal["running", "waiting", "success", "max_steps_error", "error", "cancelled"]
-"""`waiting`: the model endpoint asked for time."""
+"""`waiting`: for a person, or for the time that the model endpoint asked for."""
+
+WaitingFor = Literal["approval", "model"]
 
 CAPACITY = 100_000
-"""Runs (children included) that one gateway keeps in its list; the oldest trees go first."""
+"""Runs (children included) that one gateway keeps in its list; the oldest trees that have ended go first."""
 
 TASK_CHARS = 200
 
@@ -40,6 +46,10 @@ class RunSummary(msgspec.Struct, kw_only=True):
     agent: str = ""
     task: str = ""
     state: State = "running"
+    waiting_for: WaitingFor | None = None
+    """What a waiting run itself waits for."""
+    approvals: int = 0
+    """Calls of the run and of all runs below it that wait for a person."""
     step: int = 0
     started_at: float = 0.0
     ended_at: float | None = None
@@ -62,6 +72,16 @@ class Tree(msgspec.Struct, kw_only=True):
     """No entry of the tree lies before this sequence."""
     last: int
     runs: dict[str, RunSummary] = {}
+    pending: dict[str, dict[str, PendingCall]] = {}
+    """The calls that wait for a person, by run and call."""
+
+    @property
+    def ended(self) -> bool:
+        root = self.runs.get(self.id)
+        return root is not None and root.finished
+
+    def pending_calls(self) -> Iterator[PendingCall]:
+        return (call for calls in self.pending.values() for call in calls.values())
 
 
 class Index:
@@ -72,6 +92,8 @@ class Index:
         self._trees = {tree.id: tree for tree in trees or []}
         self._order = sorted((tree.at, tree.id) for tree in self._trees.values())
         self._size = sum(len(tree.runs) for tree in self._trees.values())
+        self._queue = Queue(call for tree in self._trees.values() for call in tree.pending_calls())
+        self._ended = sorted((tree.at, tree.id) for tree in self._trees.values() if tree.ended)
         self._evict()
 
     def __len__(self) -> int:
@@ -96,6 +118,8 @@ class Index:
     def apply(self, seq: int, entry: Entry) -> None:
         """Takes in the entry at `seq`; one that was taken in before changes nothing."""
         tree = self._trees.get(entry.tree)
+        if (tree is None or entry.run not in tree.runs) and begins_nothing(entry):
+            return
         if tree is None:
             opens = entry.run == entry.tree and entry.n == 1
             tree = Tree(id=entry.tree, at=entry.at, first=seq if opens else 0, last=0, runs={})
@@ -108,9 +132,41 @@ class Index:
         if summary is None:
             summary = tree.runs[entry.run] = _begin(entry)
             self._size += 1
+            if entry.snapshot is not None:
+                self._hold(tree, of_run(entry.snapshot, entry), [])
         for event in entry.events:
             _advance(summary, event, entry.at)
+        self._hold(tree, *changes(entry, tree.pending.get(entry.run, {})))
+        _tell_why(summary, tree)
+        if entry.run == entry.tree and summary.finished:
+            heappush(self._ended, (tree.at, tree.id))
         self._evict()
+
+    def drop(self, tree: str) -> None:
+        """Takes a tree from the list, if it is there."""
+        found = self._trees.pop(tree, None)
+        if found is None:
+            return
+        self._size -= len(found.runs)
+        del self._order[bisect_left(self._order, (found.at, found.id))]
+        for call in found.pending_calls():
+            self._queue.drop(call)
+
+    def pending(self, before: tuple[float, str] | None = None) -> Iterator[PendingCall]:
+        """Calls that wait for a person, over all runs, the newest first; see `Queue.newest_first`."""
+        return self._queue.newest_first(before)
+
+    def _hold(self, tree: Tree, added: list[PendingCall], gone: list[PendingCall]) -> None:
+        for call in added:
+            tree.pending.setdefault(call.run, {})[call.call] = call
+            self._queue.add(call)
+            _count(tree, call, 1)
+        for call in gone:
+            del tree.pending[call.run][call.call]
+            if not tree.pending[call.run]:
+                del tree.pending[call.run]
+            self._queue.drop(call)
+            _count(tree, call, -1)
 
     def roots(
         self,
@@ -147,13 +203,20 @@ class Index:
                 yield root
 
     def _evict(self) -> None:
-        gone = 0
         # One tree always stays, be it larger than the list.
-        while self._size > self._capacity and gone < len(self._order) - 1:
-            tree = self._trees.pop(self._order[gone][1])
-            self._size -= len(tree.runs)
-            gone += 1
-        del self._order[:gone]
+        while self._size > self._capacity and len(self._order) > 1:
+            oldest = self._order[0][1]
+            while self._ended:
+                _, name = heappop(self._ended)
+                if name in self._trees:
+                    oldest = name
+                    break
+            self.drop(oldest)
+
+
+def begins_nothing(entry: Entry) -> bool:
+    """Whether a journal that begins so tells of no run: something came late, for a run that was never here."""
+    return entry.snapshot is None and all(isinstance(event, RecordIgnored) for event in entry.events)
 
 
 def of_task(task: Task) -> RunSummary:
@@ -163,7 +226,7 @@ def of_task(task: Task) -> RunSummary:
         tree=task.tree,
         parent=task.reply_to.run if task.reply_to else None,
         agent=task.agent,
-        task=_short(task.task),
+        task=short(task.task),
         started_at=task.at,
         session=task.session,
     )
@@ -185,7 +248,7 @@ def _of_snapshot(run: Run, entry: Entry) -> RunSummary:
     summary.started_at = run.started_at or entry.at
     summary.state = "waiting" if run.phase is Phase.WAITING else "running"
     if run.task is not None:
-        summary.task, summary.session = _short(run.task.task), run.task.session
+        summary.task, summary.session = short(run.task.task), run.task.session
     if run.result is not None:
         summary.state, summary.error, summary.ended_at = run.result.state, run.result.error, run.result.at
     return summary
@@ -197,7 +260,7 @@ def _advance(summary: RunSummary, event: AnyEvent, at: float) -> None:
     summary.state = "running"
     match event:
         case RunAccepted(task=task):
-            summary.task, summary.session, summary.started_at = _short(task.task), task.session, at
+            summary.task, summary.session, summary.started_at = short(task.task), task.session, at
         case ModelCalled(purpose="act", step=step):
             summary.step = step
         case ModelDeferred():
@@ -206,6 +269,8 @@ def _advance(summary: RunSummary, event: AnyEvent, at: float) -> None:
             summary.usage = summary.usage + usage + Usage(model_calls=1)
         case DelegateFinished(usage=usage):
             summary.usage = summary.usage + usage
+        case StepFinished():
+            summary.usage = summary.usage + Usage(steps=1)
         case RunFinished():
             summary.state, summary.error, summary.ended_at = event.state, event.error, at
             summary.step, summary.usage = event.steps, event.usage
@@ -213,5 +278,22 @@ def _advance(summary: RunSummary, event: AnyEvent, at: float) -> None:
             pass
 
 
-def _short(text: str) -> str:
+def _count(tree: Tree, call: PendingCall, more: int) -> None:
+    """In the call's run and all runs above it."""
+    run: str | None = call.run
+    while run is not None:
+        summary = tree.runs.get(run)
+        if summary is not None:
+            summary.approvals += more
+        run = parent_of(run)
+
+
+def _tell_why(summary: RunSummary, tree: Tree) -> None:
+    if not summary.finished and summary.id in tree.pending:
+        summary.state, summary.waiting_for = "waiting", "approval"
+    else:
+        summary.waiting_for = "model" if summary.state == "waiting" else None
+
+
+def short(text: str) -> str:
     return text if len(text) <= TASK_CHARS else text[: TASK_CHARS - 1] + "…"

@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from cadre.loop.events import Entry, RunFinished
+from cadre.loop.bounds import gained
+from cadre.loop.events import DelegateFinished, Entry, RunFinished
 from cadre.loop.fold import fold
 from cadre.loop.run import Run, Step
-from cadre.messages import Cancel, ErrorInfo, RunState, Usage
+from cadre.messages import Budget, Cancel, ErrorInfo, Fork, RunState, Usage
 from cadre.ports import Stored
 from cadre.subjects import tree_of
 from cadre_gateway.desk import Desk
@@ -33,6 +34,14 @@ class RunDetail(RunSummary, kw_only=True):
     """A run and all runs below it."""
 
     output: Any = None
+    deadline: float | None = None
+    """Unix seconds at which the run ends, whatever it has found."""
+    budget: Budget | None = None
+    """What the run and all runs below it may use."""
+    forked_from: Fork | None = None
+    """The run, and the step of it, that this one began with."""
+    own_usage: Usage
+    """What the run itself has used, without those below it."""
     children: list[RunDetail]
     memory: list[Step] | UnsetType = UNSET
 
@@ -67,7 +76,9 @@ async def find(desk: Desk, run: str) -> RunSummary:
     known = desk.index.get(tree, run)
     if known is not None:
         return known
-    found = _index_of(await desk.history.read_tree(tree)).get(tree, run)
+    if tree in desk.ledger.erasing:
+        raise unknown_run(run)
+    found = index_of(await desk.history.read_tree(tree)).get(tree, run)
     if found is not None:
         return found
     task = await desk.history.task(tree, run)
@@ -76,21 +87,39 @@ async def find(desk: Desk, run: str) -> RunSummary:
     return of_task(task)
 
 
+async def known_runs(desk: Desk, tree: str, *, by_now: bool = False) -> list[RunSummary]:
+    """All runs of a tree; only its root when no agent has taken that up yet, [] when there is no such tree.
+
+    `by_now`: as its journals tell at this moment, where the list might be a moment behind.
+    """
+    known = desk.index.tree(tree)
+    if by_now or known is None:
+        known = index_of(await desk.history.read_tree(tree)).tree(tree)
+    if known is not None:
+        return list(known.runs.values())
+    task = await desk.history.task(tree, tree)
+    return [of_task(task)] if task is not None else []
+
+
 async def detail(desk: Desk, run: str, full: bool) -> RunDetail:
     """The run as its tree's journals tell it at this moment; `full` adds the memory of each run.
 
     Raises a 404 problem, BusUnavailable.
     """
     tree = _tree(run)
-    stored = await _read_tree(desk, tree)
-    index = _index_of(stored)
+    stored = await read_tree(desk, tree)
+    index = index_of(stored)
     summary = index.get(tree, run)
     if summary is None:
-        return _detailed(await find(desk, run), index, {}, full)
+        told = _detailed(await find(desk, run), index, {}, full)
+        task = await desk.history.task(tree, run)
+        if task is not None:
+            told.deadline, told.budget, told.forked_from = task.deadline, task.budget, task.forks
+        return told
     entries: dict[str, list[Entry]] = {}
     for one in stored:
         entries.setdefault(one.entry.run, []).append(one.entry)
-    states = {name: fold(journal, name, tree) for name, journal in entries.items()}
+    states = {name: (fold(journal, name, tree), _own_usage(journal)) for name, journal in entries.items()}
     return _detailed(summary, index, states, full)
 
 
@@ -139,8 +168,10 @@ async def cancel(desk: Desk, run: str, reason: str) -> RunSummary:
     return summary
 
 
-async def _read_tree(desk: Desk, tree: str) -> list[Stored]:
+async def read_tree(desk: Desk, tree: str) -> list[Stored]:
     """At least what the tail has already told: a replica of the stream may lag behind it."""
+    if tree in desk.ledger.erasing:
+        return []
     known = desk.index.tree(tree)
     first, last = (known.first, known.last) if known else (0, 0)
     stored: list[Stored] = []
@@ -159,19 +190,30 @@ def _tree(run: str) -> str:
     return tree_of(run)
 
 
-def _index_of(stored: list[Stored]) -> Index:
+def index_of(stored: list[Stored]) -> Index:
     index = Index(capacity=len(stored) + 1)
     for one in stored:
         index.apply(one.seq, one.entry)
     return index
 
 
-def _detailed(summary: RunSummary, index: Index, states: dict[str, Run], full: bool) -> RunDetail:
-    state = states.get(summary.id)
+def _detailed(
+    summary: RunSummary, index: Index, states: dict[str, tuple[Run, Usage]], full: bool
+) -> RunDetail:
+    state, own = states.get(summary.id, (None, Usage()))
     fields = {name: getattr(summary, name) for name in RunSummary.__struct_fields__}
     return RunDetail(
         **fields,
         output=state.result.output if state and state.result else None,
+        deadline=state.deadline if state else None,
+        budget=state.budget if state else None,
+        forked_from=state.task.forks if state and state.task else None,
+        own_usage=own,
         children=[_detailed(child, index, states, full) for child in index.children(summary)],
         memory=(state.memory if state else []) if full else UNSET,
     )
+
+
+def _own_usage(journal: list[Entry]) -> Usage:
+    events = [event for entry in journal for event in entry.events]
+    return gained([event for event in events if not isinstance(event, DelegateFinished)])

@@ -39,10 +39,13 @@ async def take_turn(desk: Desk, agent: str, session: str, run: str, reset: bool)
 
 
 async def _last_run(desk: Desk, turn: Turn, session: str, reset: bool) -> str | None:
-    """The last run of the session that was ever started; a turn without one counts as never taken."""
+    """The last run of the session that was ever started; a turn without one counts as never taken, and behind
+    one that was erased the session begins afresh."""
     for run, at in ((turn.run, turn.at), (turn.previous, 0.0)):
         if run is None:
             continue
+        if desk.ledger.is_erased(tree_of(run)):
+            return None
         stored = await desk.platform.journal.read(tree_of(run), run)
         if stored:
             ended = fold((one.entry for one in stored), run, tree_of(run)).result is not None

@@ -32,11 +32,16 @@ async def submit(desk: Desk, wanted: Submission, key: str | None, traceparent: s
 
     Raises Problem, RetryableError.
     """
-    _check_agent(desk, wanted.agent)
+    check_agent(desk, wanted.agent)
     run = new_run_id() if key is None else run_id_of(wanted.agent, key)
     known = desk.index.get(run, run)
     if known is not None:
         return known
+    if desk.ledger.is_erased(run):
+        raise Problem(
+            410, "run-erased", f"run {run}, which this Idempotency-Key started, was erased: send another key"
+        )
+    await desk.capacity.admit(run)
     images = [await _image(desk.platform.blobs, number, ref) for number, ref in enumerate(wanted.images)]
     continues = (
         await take_turn(desk, wanted.agent, wanted.session, run, wanted.reset) if wanted.session else None
@@ -53,6 +58,8 @@ async def submit(desk: Desk, wanted: Submission, key: str | None, traceparent: s
         max_steps=wanted.max_steps,
         session=wanted.session,
         continues=continues,
+        deadline=time.time() + wanted.deadline if wanted.deadline is not None else None,
+        budget=wanted.budget.as_budget() if wanted.budget is not None else None,
         trace=trace_of(run, traceparent),
     )
     await desk.platform.bus.send(task, SENDER)
@@ -79,7 +86,8 @@ def trace_of(run: str, traceparent: str | None) -> str:
     return f"00-{digest[:32]}-{digest[32:48]}-01"
 
 
-def _check_agent(desk: Desk, agent: str) -> None:
+def check_agent(desk: Desk, agent: str) -> None:
+    """Raises a 404 problem that names the live agents when it is none of them."""
     live = live_agents(desk.platform.registry.presences())
     if agent in live:
         return

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from cadre.adapters.nats_queue import Delivery
-from cadre.errors import Fenced, OutcomeUnknown, RetryableError, TerminalError, UnreadableMessage
+from cadre.clock import SystemClock
+from cadre.errors import Fenced, NewerSchema, OutcomeUnknown, RetryableError, TerminalError, UnreadableMessage
 from cadre.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult
-from cadre.ports import Blobs, Bus, Effect, Effects
-from cadre.subjects import result_id
+from cadre.newer import leave_to_newer
+from cadre.ports import Blobs, Bus, Clock, Delivery, Effect, Effects, Marks
+from cadre.subjects import Topology, result_id
 from cadre.tool_loading import AnyTool
+from cadre.trial import Trials
 from cadre.wire import unpack_call
 from cadre_tools.invocation import Invocations, Outcome
 from cadre_tools.output import MAX_OUTPUT, cut, cut_error, oversized
@@ -22,30 +23,44 @@ log = logging.getLogger("cadre.tools")
 
 T = TypeVar("T")
 
-MAX_TRIES = 5
-"""Deliveries of a call that may be run; a call that keeps killing its executors is answered with Poisoned."""
-
 _PAUSES = (0.2, 0.5, 1.0, 2.0)
 
 
 class Executor:
     """Handles the deliveries of all tools of a process."""
 
-    def __init__(self, effects: Effects, bus: Bus, blobs: Blobs, instance: str, concurrency: int) -> None:
+    def __init__(
+        self,
+        effects: Effects,
+        bus: Bus,
+        blobs: Blobs,
+        instance: str,
+        marks: Marks,
+        clock: Clock | None = None,
+    ) -> None:
         self._effects = effects
         self._bus = bus
         self._blobs = blobs
         self._instance = instance
-        self._slots = asyncio.Semaphore(concurrency)
+        self._clock = clock or SystemClock()
+        self._trials = Trials(marks, self._clock)
         self.invocations = Invocations()
 
     async def handle(self, tool: AnyTool, delivery: Delivery) -> None:
         """Acks once the result is in the run's inbox. Raises RetryableError: deliver again."""
-        async with self._slots:
-            try:
-                await self._serve(tool, delivery)
-            except TerminalError as error:
-                await self._refuse(delivery, error)
+        tree = Topology.tree_at(delivery.subject)
+        why = await self._trials.hear(delivery, tree, lambda: self._handle(tool, delivery))
+        if why is not None:
+            await self._refuse(delivery, why)
+            await self._trials.acquit(delivery, tree)
+
+    async def _handle(self, tool: AnyTool, delivery: Delivery) -> None:
+        try:
+            await self._serve(tool, delivery)
+        except NewerSchema as newer:
+            await leave_to_newer(delivery, newer)
+        except TerminalError as error:
+            await self._refuse(delivery, str(error))
 
     async def _serve(self, tool: AnyTool, delivery: Delivery) -> None:
         call = await unpack_call(delivery.data, self._blobs)
@@ -53,10 +68,10 @@ class Executor:
             raise UnreadableMessage(f"a call of {call.tool!r} in the queue of {tool.name!r}")
         result = await self._result(tool, call, delivery)
         if result is not None:
-            await self._bus.send(result, tool.name, to=call.agent)
+            await _insist(lambda: self._bus.send(result, tool.name, to=call.agent), f"sending {result.id}")
         await delivery.ack()
 
-    async def _refuse(self, delivery: Delivery, reason: TerminalError) -> None:
+    async def _refuse(self, delivery: Delivery, reason: str) -> None:
         """Makes the message a dead letter, and tells the run that its call will not be answered otherwise."""
         log.warning("%s given up: %s", delivery.subject, reason)
         tool, agent, tree, call = delivery.subject.split(".")[-4:]
@@ -66,7 +81,7 @@ class Executor:
                 id=result_id(call),
                 tree=tree,
                 run=run,
-                at=time.time(),
+                at=self._clock.now(),
                 call=call,
                 tool=tool,
                 error=ErrorInfo(
@@ -74,18 +89,29 @@ class Executor:
                 ),
                 executor=self._instance,
             )
-            await self._bus.send(result, tool, to=agent)
-        await delivery.term(str(reason))
+            await self._bus.send(await self._what_came_of(result), tool, to=agent)
+        await delivery.term(reason)
+
+    async def _what_came_of(self, refusal: ToolResult) -> ToolResult:
+        """The result that was kept before somebody died of telling it; else the refusal, kept from now on."""
+        try:
+            effect = await self._effects.read(refusal.tree, refusal.call)
+        except UnreadableMessage as error:
+            log.warning("the effect of %s cannot be read: %s", refusal.call, error)
+            return refusal
+        if effect is None:
+            return refusal
+        return effect.result or await self._settle(effect, refusal)
 
     async def _result(self, tool: AnyTool, call: ToolCall, delivery: Delivery) -> ToolResult | None:
         """None when the answer is somebody else's to give."""
         if tool.card.read_only:
-            return await self._run_again(tool, call, delivery.deliveries)
+            return await self._run(tool, call, delivery.deliveries)
         claim = EffectClaim(
             id=f"{call.id}:claim",
             tree=call.tree,
             run=call.run,
-            at=time.time(),
+            at=self._clock.now(),
             call=call.id,
             executor=self._instance,
             call_seq=delivery.seq,
@@ -96,7 +122,7 @@ class Executor:
             return effect.result
         if effect.claim == claim:
             return await self._settle(effect, await self._run(tool, call, delivery.deliveries))
-        if effect.claim.call_seq != delivery.seq:
+        if effect.claim.call_seq != delivery.seq and not delivery.retried:
             # The call was published twice. Its first message is un-acked: whoever holds it answers.
             log.info("call %s is in work as message %d: dropped", call.id, effect.claim.call_seq)
             return None
@@ -106,12 +132,12 @@ class Executor:
         self, tool: AnyTool, call: ToolCall, delivery: Delivery, effect: Effect
     ) -> ToolResult:
         if tool.card.idempotent:
-            return await self._run_again(tool, call, delivery.deliveries)
+            return await self._run(tool, call, delivery.deliveries)
         text = (
             f"outcome unknown: executor {effect.claim.executor} stopped while it ran tool {tool.name!r};"
             " the tool may or may not have done its work, and was not run again"
         )
-        return await self._answer(call, Outcome(error=ErrorInfo("Interrupted", text)), time.time())
+        return await self._answer(call, Outcome(error=ErrorInfo("Interrupted", text)), self._clock.now())
 
     async def _claim(self, claim: EffectClaim) -> Effect:
         """Ours, or that of whoever was first."""
@@ -130,7 +156,7 @@ class Executor:
             id=f"{result.call}:effect",
             tree=result.tree,
             run=result.run,
-            at=time.time(),
+            at=self._clock.now(),
             claim=effect.claim,
             claim_seq=effect.seq,
             result=result,
@@ -141,22 +167,31 @@ class Executor:
                 await self._effects.settle(settled)
             except Fenced as error:
                 found = await self._effects.read(result.tree, result.call)
-                if found is None or found.result is None:
+                if found is None:
+                    return result  # claim and run were removed: nobody is left to mind whose result this is
+                if found.result is None:
                     raise OutcomeUnknown(f"the result of {result.call}", error) from error
                 return found.result
             return result
 
         return await _insist(store, f"storing the result of {result.call}")
 
-    async def _run_again(self, tool: AnyTool, call: ToolCall, deliveries: int) -> ToolResult:
-        if deliveries > MAX_TRIES:
-            text = f"tool {tool.name!r} was tried {deliveries - 1} times; no executor lived to answer"
-            return await self._answer(call, Outcome(error=ErrorInfo("Poisoned", text)), time.time())
-        return await self._run(tool, call, deliveries)
-
     async def _run(self, tool: AnyTool, call: ToolCall, deliveries: int) -> ToolResult:
-        started = time.time()
+        unwanted = self._unwanted(call)
+        if unwanted is not None:
+            return await self._answer(call, Outcome(error=unwanted), self._clock.now())
+        started = self._clock.now()
         return await self._answer(call, await self.invocations.run(tool, call, deliveries), started)
+
+    def _unwanted(self, call: ToolCall) -> ErrorInfo | None:
+        """Why the call need not begin any more."""
+        if call.deadline is not None and self._clock.now() >= call.deadline:
+            return ErrorInfo(
+                "DeadlineExceeded", f"tool {call.tool!r} was not run: its time had passed before"
+            )
+        if self.invocations.is_ended(call):
+            return ErrorInfo("Cancelled", f"tool {call.tool!r} was not run: its run has ended")
+        return None
 
     async def _answer(self, call: ToolCall, outcome: Outcome, started: float) -> ToolResult:
         output, blob = outcome.output, None
@@ -168,7 +203,7 @@ class Executor:
             id=result_id(call.id),
             tree=call.tree,
             run=call.run,
-            at=time.time(),
+            at=self._clock.now(),
             call=call.id,
             tool=call.tool,
             output=output,

@@ -7,10 +7,12 @@ import functools
 
 from cadre.adapters.nats_effects import NatsEffects
 from cadre.adapters.nats_interrupts import hear_interrupts
+from cadre.adapters.nats_marks import NatsMarks
 from cadre.adapters.nats_queue import Queue
 from cadre.errors import SetupError
 from cadre.health import AsgiApp
 from cadre.service import Platform
+from cadre.slots import Slots
 from cadre.tool_loading import AnyTool, load_tools
 from cadre_tools.executor import Executor
 
@@ -35,11 +37,14 @@ class ToolHost:
             platform.bus,
             platform.blobs,
             settings.instance_name(),
-            settings.concurrency,
+            NatsMarks(platform.nc, topology),
         )
+        slots = Slots(settings.concurrency)
         await hear_interrupts(platform.nc, topology, executor.invocations.interrupt)
         for tool in self._tools:
             handler = functools.partial(executor.handle, tool)
+            limit = min(tool.concurrency or settings.concurrency, settings.concurrency)
+            own = Slots(limit, queues=topology.shards, within=slots)
             for shard in range(topology.shards):
                 queue = Queue(
                     platform.nc,
@@ -47,7 +52,7 @@ class ToolHost:
                     topology.tool_consumer(tool.name),
                     topology.call_filter(shard, tool.name),
                     handler,
-                    credit=settings.concurrency,
+                    credit=own,
                 )
                 await queue.start()
                 self._queues.append(queue)

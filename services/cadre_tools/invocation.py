@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from typing import Any, NamedTuple
 
 import msgspec
 
 from cadre.messages import ErrorInfo, ToolCall
+from cadre.subjects import parent_of
 from cadre.tool import InvalidArguments, ToolContext
 from cadre.tool_loading import AnyTool
 from cadre_tools.output import cut_error, to_json
@@ -17,6 +19,9 @@ log = logging.getLogger("cadre.tools")
 
 LAST_WORDS = 1.0
 """Seconds between telling a tool to stop and cancelling it, and then for its cleaning up."""
+
+_REMEMBERED = 4096
+"""Ended runs and calls."""
 
 SHOWN_ARGUMENTS = 1000
 """Characters of the arguments that an error quotes."""
@@ -31,29 +36,46 @@ class Invocations:
     """The calls at work in this process, so that those of a run can be interrupted."""
 
     def __init__(self) -> None:
-        self._at_work: set[_Invocation] = set()
+        self._at_work: dict[_Invocation, None] = {}
+        self._ended: OrderedDict[str, None] = OrderedDict()
 
     async def run(self, tool: AnyTool, call: ToolCall, deliveries: int) -> Outcome:
         """Never raises for what the tool does; cancelled itself, it tells the tool and goes."""
         invocation = _Invocation(tool, call, deliveries)
-        self._at_work.add(invocation)
+        self._at_work[invocation] = None
         try:
             return await invocation.outcome()
         finally:
-            self._at_work.discard(invocation)
+            self._at_work.pop(invocation, None)
 
-    def interrupt(self, run: str) -> None:
-        """Tells the calls of the run, and of all below it, to stop; async ones are cancelled a second later."""
+    def interrupt(self, ended: str) -> None:
+        """Tells the call, or the calls of the run and of all below it, to stop; async ones are cancelled a second
+        later. Those that wait for a slot will not begin."""
+        self._ended[ended] = None
+        self._ended.move_to_end(ended)
+        while len(self._ended) > _REMEMBERED:
+            self._ended.popitem(last=False)
         for invocation in self._at_work:
-            if invocation.run == run or invocation.run.startswith(f"{run}_"):
+            if invocation.call_id == ended or invocation.call_id.startswith(f"{ended}_"):
                 invocation.interrupt()
+
+    def is_ended(self, call: ToolCall) -> bool:
+        """Whether this process has heard that nobody awaits the call any more."""
+        if not self._ended:
+            return False
+        above: str | None = call.id
+        while above is not None:
+            if above in self._ended:
+                return True
+            above = parent_of(above)
+        return False
 
 
 class _Invocation:
     def __init__(self, tool: AnyTool, call: ToolCall, deliveries: int) -> None:
         self._tool = tool
         self._call = call
-        self.run = call.run
+        self.call_id = call.id
         self._context = ToolContext(
             call_id=call.id, run=call.run, tree=call.tree, tool=tool.name, deliveries=deliveries
         )

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import msgspec
 
 from cadre.errors import SpecError
-from cadre.specs import AgentSpec, Limits, ModelSpec, Selector
+from cadre.messages import Budget
+from cadre.specs import AgentSpec, Limits, ModelSpec, Price, Selector
 from cadre.yaml_file import read_yaml
 
 
@@ -69,12 +70,15 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "metadata": _Metadata.__struct_fields__,
     "spec": _Body.__struct_fields__,
     "spec.model": ModelSpec.__struct_fields__,
+    "spec.model.price": Price.__struct_fields__,
     "spec.limits": Limits.__struct_fields__,
+    "spec.limits.budget": Budget.__struct_fields__,
 }
 _CHOICES = {
     "apiVersion": "cadre.dev/v1",
     "kind": "Agent",
     "spec.kind": "tool_calling",
+    "spec.permission": "open or restricted",
     "spec.model.tool_choice": "auto or required",
 }
 
@@ -97,6 +101,14 @@ def _check_keys(data: Any) -> None:
     )
     for member in team if isinstance(team, list) else ():
         _check_mapping(member, "spec.team", Selector.__struct_fields__)
+    spec = data.get("spec") if isinstance(data, dict) else None
+    approvals = spec.get("approvals") if isinstance(spec, dict) else None
+    for name, policy in approvals.items() if isinstance(approvals, dict) else ():
+        if not isinstance(name, str) or not isinstance(policy, str):
+            raise SpecError(
+                f"spec.approvals: {name}: {policy}: write never, always or 'when: <expression>' by the name of a"
+                " tool (YAML takes yes, no, on and off for true and false)"
+            )
 
 
 def _check_mapping(found: Any, where: str, known: tuple[str, ...]) -> None:

@@ -3,6 +3,7 @@
 CadreError
 ├── RetryableError          leave the record un-acked: the bus delivers it again
 │   ├── BusUnavailable      NATS does not answer
+│   │   └── BusFull         its storage limit is reached: nothing was stored
 │   └── OutcomeUnknown      an append or publish was sent, its answer was lost
 ├── TerminalError           trying again cannot help
 │   ├── UnreadableMessage   malformed JSON, unknown type, wrong field
@@ -38,6 +39,13 @@ class RetryableError(CadreError):
 class BusUnavailable(RetryableError):
     def __init__(self, doing: str, cause: object) -> None:
         super().__init__(f"NATS did not answer while {doing}: {cause}")
+
+
+class BusFull(BusUnavailable):
+    """Writes are refused until somebody makes room."""
+
+    def __init__(self, doing: str, cause: object) -> None:
+        RetryableError.__init__(self, f"NATS has no room left for {doing}: {cause}")
 
 
 class OutcomeUnknown(RetryableError):

@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Of everything stored. `cadre.upcast` reads what has an earlier one."""
 
 type_field = "type"
 
@@ -22,7 +23,7 @@ RunState = Literal["success", "max_steps_error", "error", "cancelled"]
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field=type_field):
     """Fields that every message has."""
 
-    v: Literal[1] = 1
+    v: Literal[2] = 2
     id: str
     """Identity of the record: the receiver accounts for each id exactly once."""
     tree: str
@@ -35,25 +36,48 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field=type_field):
 class ErrorInfo(msgspec.Struct, frozen=True):
     """What went wrong, as data. `type` is one of smolagents' error classes where one fits:
     AgentGenerationError, AgentParsingError, AgentToolCallError, AgentToolExecutionError,
-    AgentMaxStepsError; else Interrupted, Poisoned, NotFound."""
+    AgentMaxStepsError; else Interrupted, Poisoned, NotFound, Cancelled, Rejected, Expired, LoopDetected,
+    BudgetExceeded, DeadlineExceeded."""
 
     type: str
     message: str
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Tokens and calls of a run and all runs below it."""
+    """What a run and all runs below it have used."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     model_calls: int = 0
+    steps: int = 0
+    """Finished steps."""
+    cost: float = 0.0
+    """In the currency of the price table; models without a price cost nothing here."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.model_calls + other.model_calls,
+            self.steps + other.steps,
+            self.cost + other.cost,
         )
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a run and all runs below it may use together; None: as much as they like."""
+
+    tokens: int | None = None
+    """Input and output tokens."""
+    cost: float | None = None
+    """In the currency of the price table."""
+    steps: int | None = None
+    depth: int | None = None
+    """Levels of delegation below the run."""
 
 
 class ReplyTo(msgspec.Struct, frozen=True):
@@ -61,6 +85,18 @@ class ReplyTo(msgspec.Struct, frozen=True):
 
     agent: str
     run: str
+
+
+class Fork(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a run begins whose first steps are those of another one."""
+
+    run: str
+    at: int
+    """The step that it begins with, from 1; those before it are its memory."""
+    observations: dict[str, str] = {}
+    """What calls of those steps came to instead, by `<step>_<index>` or call id."""
+    delegated: bool = False
+    """The other run's task came from a manager, and its model reads it like that."""
 
 
 class Task(Message, frozen=True, tag="task"):
@@ -75,9 +111,14 @@ class Task(Message, frozen=True, tag="task"):
     session: str | None = None
     continues: str | None = None
     """A finished root run of the same agent whose memory this run goes on from (`reset=False`)."""
+    forks: Fork | None = None
+    """The run of the same agent whose first steps this run takes over."""
     reply_to: ReplyTo | None = None
     path: list[str] = []
     """Names of the agents above, the root first."""
+    deadline: float | None = None
+    """Unix seconds at which the run ends, with what it has found until then."""
+    budget: Budget | None = None
     trace: str | None = None
     """W3C traceparent."""
 
@@ -89,6 +130,8 @@ class ToolCall(Message, frozen=True, tag="tool_call"):
     """Whose inbox the result goes to."""
     tool: str
     arguments: dict[str, Any]
+    deadline: float | None = None
+    """Unix seconds after which nobody reads the result: the call is not begun any more."""
     trace: str | None = None
 
 
@@ -126,13 +169,30 @@ class Cancel(Message, frozen=True, tag="cancel"):
     sender: str = ""
 
 
+Verdict = Literal["approved", "rejected", "corrected"]
+
+
+class Decision(Message, frozen=True, tag="decision"):
+    """A person's word on a call that policy holds back. The first one counts."""
+
+    call: str
+    verdict: Verdict
+    feedback: str = ""
+    """For the model: why the call was rejected or corrected."""
+    tool: str | None = None
+    """With `corrected`: the tool or team member to call instead; None keeps it."""
+    arguments: dict[str, Any] | None = None
+    """With `corrected`: the arguments to call it with; None keeps them."""
+    sender: str = ""
+
+
 class TimerFired(Message, frozen=True, tag="timer"):
     """A message schedule came due."""
 
     name: str
 
 
-Record = Task | ToolResult | Report | Cancel | TimerFired
+Record = Task | ToolResult | Report | Cancel | Decision | TimerFired
 """What may lie in an agent's inbox."""
 
 
@@ -155,7 +215,7 @@ class EffectResult(Message, tag="effect_result", frozen=True):
     result: ToolResult
 
 
-Addressed = Task | ToolResult | Report | Cancel | ToolCall
+Addressed = Task | ToolResult | Report | Cancel | Decision | ToolCall
 """What one service sends to another."""
 
 
@@ -165,6 +225,22 @@ class Spilled(Message, frozen=True, tag="spilled"):
     ref: str
     """`blob:<sha256>`"""
     size: int
+
+
+class Erased(Message, frozen=True, tag="erased"):
+    """A tree was removed: what lies before this message in its stream is gone, what comes behind it is late.
+    Its id is `<tree>:erased`."""
+
+    expired: bool = False
+    """Its time was over; otherwise somebody wanted it gone at once."""
+
+
+class Imported(Message, frozen=True, tag="imported"):
+    """A tree comes from a file: the journals behind this message are its own. Its id is `<tree>:imported`."""
+
+
+Fate = Erased | Imported
+"""What becomes of a tree as a whole; it lies among the tree's journals."""
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,7 +267,10 @@ class ToolCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     idempotent: bool = False
     """Running twice with one call id has the effect of running once."""
     timeout: float | None = None
-    """Seconds."""
+    """Seconds that one call may be at work."""
+    approval: str = ""
+    """Whether a person must agree to a call: `never`, `always` or `when: <expression over the arguments>`;
+    empty leaves it to the agent."""
     labels: dict[str, str] = {}
     version: str = ""
 

@@ -11,6 +11,7 @@ from cadre.loop.run import Run
 from cadre.loop.view import ModelRequest
 from cadre.messages import Delta
 from cadre.ports import Bus, Clock, Model
+from cadre.prices import Prices, priced
 
 Outcome = ModelReplied | ModelFailed
 
@@ -26,11 +27,12 @@ class _Call:
 class ModelCalls:
     """Asks the model of one agent, for any number of runs at once."""
 
-    def __init__(self, model: Model, bus: Bus, clock: Clock, agent: str) -> None:
+    def __init__(self, model: Model, bus: Bus, clock: Clock, agent: str, prices: Prices) -> None:
         self._model = model
         self._bus = bus
         self._clock = clock
         self._agent = agent
+        self._prices = prices
         self._open: dict[str, _Call] = {}
 
     def abort(self, run: str) -> None:
@@ -46,7 +48,7 @@ class ModelCalls:
         assert task is not None
         call = self._open[run.id] = _Call(task)
         try:
-            return await self._complete(run.tree, run.id, command, request)
+            return await self._complete(run, command, request)
         except asyncio.CancelledError:
             # An abort ends the call alone; whoever else cancelled means the whole task.
             if call.aborted and task.uncancel() == 0:
@@ -56,7 +58,7 @@ class ModelCalls:
             if self._open.get(run.id) is call:
                 del self._open[run.id]
 
-    async def _complete(self, tree: str, run: str, command: CallModel, request: ModelRequest) -> Outcome:
+    async def _complete(self, run: Run, command: CallModel, request: ModelRequest) -> Outcome:
         started = self._clock.now()
         pieces = 0
 
@@ -64,9 +66,14 @@ class ModelCalls:
             nonlocal pieces
             pieces += 1
             delta = Delta(
-                run=run, agent=self._agent, step=command.step, attempt=command.attempt, text=text, seq=pieces
+                run=run.id,
+                agent=self._agent,
+                step=command.step,
+                attempt=command.attempt,
+                text=text,
+                seq=pieces,
             )
-            await self._bus.tell(tree, delta)
+            await self._bus.tell(run.tree, delta)
 
         try:
             reply = await self._model.complete(request, on_text)
@@ -82,11 +89,16 @@ class ModelCalls:
             return ModelFailed(
                 attempt=command.attempt, message=error.message, status=error.status, final=True
             )
+        asked = run.spec.model if run.spec is not None else None
+        name = asked.name if asked else ""
+        # An endpoint may answer under a longer name (with a date) than it was asked by.
+        price = (asked and asked.price) or self._prices.of(reply.model) or self._prices.of(name)
         return ModelReplied(
             attempt=command.attempt,
             content=reply.content,
             calls=reply.calls,
-            usage=reply.usage,
+            usage=priced(reply.usage, price) if price is not None else reply.usage,
+            unpriced=price is None,
             model=reply.model,
             finish_reason=reply.finish_reason,
             seconds=self._clock.now() - started,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -55,6 +55,11 @@ class Bus(Protocol):
         """
         ...
 
+    async def revoke(self, result: ToolResult) -> None:
+        """Settles the call with `result` unless it was claimed: no executor begins it then. One that works at it
+        is told to stop, which may be lost. Raises RetryableError."""
+        ...
+
     async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:
         """Has `timer` delivered to the agent's inbox at `due` (Unix seconds). Raises OutcomeUnknown."""
         ...
@@ -65,6 +70,41 @@ class Bus(Protocol):
 
     async def tell(self, tree: str, delta: Delta) -> None:
         """Sends a piece of an answer to whoever looks on; it may be lost."""
+        ...
+
+
+class Delivery(Protocol):
+    """One delivery of one message of a queue, to be settled: acked, handed back or given up."""
+
+    @property
+    def subject(self) -> str: ...
+
+    @property
+    def data(self) -> bytes: ...
+
+    @property
+    def deliveries(self) -> int:
+        """From 1; those that the server has forgotten are not counted."""
+        ...
+
+    @property
+    def seq(self) -> int:
+        """Where the message lies in its stream."""
+        ...
+
+    @property
+    def retried(self) -> bool:
+        """It was a dead letter, and has been published again."""
+        ...
+
+    async def ack(self) -> None: ...
+
+    async def nak(self, delay: float = 0.0) -> None:
+        """Hands the message back, to be delivered again after `delay` seconds."""
+        ...
+
+    async def term(self, reason: str) -> None:
+        """Gives the message up: it is never delivered again, and kept as a dead letter with the reason."""
         ...
 
 
@@ -106,6 +146,38 @@ class Effects(Protocol):
 
         Raises Fenced when the claim has a result already, RetryableError, TooLarge.
         """
+        ...
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="trial"):
+    """What is held against a message that came back too often; gone once its handling has ended in order."""
+
+    v: Literal[1] = 1
+    seq: int
+    """Where the message lies in the stream that holds the mark too."""
+    together: bool = False
+    """It is being tried, perhaps beside other suspects of its process."""
+    alone: int = 0
+    """Trials begun with no other suspect beside it, since it last outlived one."""
+    late: int = 0
+    """Trials that it outlived, to be cut off later."""
+    raised: int = 0
+    """Trials in which its handling failed as no handling should."""
+
+
+class Marks(Protocol):
+    """What is held against a message, kept where it survives the process that tries it."""
+
+    async def read(self, tree: str, seq: int) -> tuple[Mark, int] | None:
+        """The mark and its fence, never stale; None when there is none. Raises RetryableError."""
+        ...
+
+    async def write(self, tree: str, mark: Mark, fence: int) -> int:
+        """Replaces the mark at `fence` (0: there is none); returns the new fence. Raises Fenced, RetryableError."""
+        ...
+
+    async def clear(self, tree: str, seq: int) -> None:
+        """Removes the mark, if there is one. Raises RetryableError."""
         ...
 
 

@@ -18,21 +18,26 @@ import msgspec
 from cadre.cache import Held, RunCache
 from cadre.errors import Fenced
 from cadre.loop.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
-from cadre.loop.events import Entry, RunFinished
+from cadre.loop.events import Entry
 from cadre.loop.fold import apply_entry, fold
+from cadre.loop.forking import ForkError, prefix_of
 from cadre.loop.observation import observation_of
 from cadre.loop.offer import Offer
-from cadre.loop.owed import CallModel, Command, Send, SetTimer, owed
+from cadre.loop.owed import CallModel, Command, Revoke, Send, SetTimer, owed
 from cadre.loop.run import ModelInFlight, Phase, Run, Step
+from cadre.loop.timers import ended
 from cadre.loop.transition import transition
-from cadre.messages import Cancel, Record, Report, Task, TimerFired
+from cadre.messages import Record, Report, Task, TimerFired
 from cadre.model_calls import ModelCalls
 from cadre.ports import Bus, Clock, Journal, Model
+from cadre.prices import Prices
 from cadre.prompting import Prompts
 from cadre.specs import AgentSpec
 from cadre.subjects import tree_of
 
 log = logging.getLogger("cadre.runner")
+
+NO_PRICES = Prices()
 
 SHORT_WAIT = 1.0
 """Seconds up to which a worker waits itself: message schedules are no use below their tick."""
@@ -60,13 +65,14 @@ class Runner:
         prompts: Prompts,
         world: World,
         offer: Callable[[], Offer],
+        prices: Prices = NO_PRICES,
     ) -> None:
         self._spec = spec
         self._prompts = prompts
         self._journal, self._bus, model, self._clock = world
         self._offer = offer
         self._cache = RunCache(self._journal, prompts)
-        self._calls = ModelCalls(model, self._bus, self._clock, spec.name)
+        self._calls = ModelCalls(model, self._bus, self._clock, spec.name, prices)
 
     async def handle(self, record: Record, deliveries: int = 1, seq: int = 0) -> bool:
         """Accounts for one inbox record; true when it may be acked, false when it is another worker's now.
@@ -82,9 +88,9 @@ class Runner:
             return False
         return True
 
-    async def poison(self, record_id: str, tree: str, run: str, deliveries: int, task: Task | None) -> None:
+    async def poison(self, what: Poisoned, tree: str, run: str) -> None:
         """Ends the run whose record no worker survives."""
-        what = Poisoned(id=record_id, deliveries=deliveries, task=task)
+        record_id = what.id
         while True:
             held = await self._cache.get(tree, run)
             async with held.lock:
@@ -128,14 +134,15 @@ class Runner:
         model = held.run.model
         if model is None or model.cause != record_id:
             # Calls and waits of other records are not this one's: it may be acked, and could not keep them alive.
-            return [debt for debt in owed(held.run) if isinstance(debt, Send) or debt.cause == record_id]
+            return [debt for debt in owed(held.run) if _is_of(debt, record_id)]
         if deliveries == 1:
             # The server forgets a delivery that it is killed right after, so the call may be in good hands.
             # Un-acked, the record comes again as soon as they give no sign of life.
             raise TakenOver
         lost = ModelLost(attempt=model.attempt)
         cause = f"{record_id}:lost:{model.purpose}:{model.step}:{model.attempt}"
-        return await self._advance(held, lost, entry_cause=cause, record_id=record_id)
+        await self._advance(held, lost, entry_cause=cause, record_id=record_id)
+        return [debt for debt in owed(held.run) if _is_of(debt, record_id)]
 
     async def _advance(
         self,
@@ -148,14 +155,29 @@ class Runner:
         """One append, under the lock of the run. Raises Fenced, with the stale state forgotten."""
         run, at = held.run, self._clock.now()
         history: list[Step] = []
-        if isinstance(what, Task) and run.phase is Phase.NEW and what.continues:
-            history = await self._memory_of(what.continues)
+        prefix: list[Step] = []
+        problem = ""
+        if isinstance(what, Task) and run.phase is Phase.NEW:
+            if what.continues:
+                history = (await self._run(what.continues)).memory
+            if what.forks is not None:
+                try:
+                    history, prefix = prefix_of(await self._run(what.forks.run), what.forks)
+                except ForkError as error:
+                    problem = str(error)
         arrival = Arrival(
-            what=what, at=at, cause=record_id, offer=self._offer(), spec=self._spec, history=history
+            what=what,
+            at=at,
+            cause=record_id,
+            offer=self._offer(),
+            spec=self._spec,
+            history=history,
+            prefix=prefix,
+            problem=problem,
         )
         events = transition(run, arrival)
-        # Only the end of the run makes a timer needless that has not gone off.
-        ends = any(isinstance(event, RunFinished) for event in events)
+        ends_timer = ended(run, events, what.name if isinstance(what, TimerFired) else None)
+        at_work = run.model is not None or bool(run.open_calls())
         entry = Entry(
             tree=run.tree,
             run=run.id,
@@ -168,7 +190,6 @@ class Runner:
             prev=held.back_pointers(),
             snapshot=run if held.is_snapshot_due() else None,
         )
-        ends_timer = run.deferral.timer if run.deferral is not None and ends else None
         try:
             appended = await self._journal.append(entry, held.seq, ends_timer=ends_timer)
         except BaseException:
@@ -179,14 +200,15 @@ class Runner:
         held.appended(appended.seq, appended.size, snapshot=entry.snapshot is not None)
         if run.phase is Phase.DONE:
             self._cache.forget(held)
-            if isinstance(what, Cancel | Poisoned):
+            if at_work and not isinstance(what, ModelReplied | ModelFailed):
                 self.interrupt(run.id)
                 await self._bus.interrupt(run.tree, run.id)
         return owed(run, since=entry.n)
 
-    async def _memory_of(self, run: str) -> list[Step]:
+    async def _run(self, run: str) -> Run:
+        """Another run's state."""
         tree = tree_of(run)
-        return fold((stored.entry for stored in await self._journal.read(tree, run)), run, tree).memory
+        return fold((stored.entry for stored in await self._journal.read(tree, run)), run, tree)
 
     # --- pay
 
@@ -211,10 +233,12 @@ class Runner:
             match command:
                 case Send():
                     payments.append(self._send(command))
-                case SetTimer() if command.due - command.began <= SHORT_WAIT:
+                case SetTimer() if command.cause is not None and command.due - command.began <= SHORT_WAIT:
                     short = command
                 case SetTimer():
                     payments.append(self._bus.schedule(command.timer, self._spec.name, command.due))
+                case Revoke():
+                    payments.append(self._bus.revoke(command.result))
                 case CallModel():
                     pass
         if len(payments) == 1:
@@ -282,10 +306,16 @@ def _is_in_flight(run: Run, command: CallModel) -> bool:
     )
 
 
+def _is_of(debt: Command, record_id: str) -> bool:
+    """Whether the record's worker pays this: what the run owes to the world, or a wait of the record's own."""
+    return isinstance(debt, Send | Revoke) or debt.cause in (None, record_id)
+
+
 def _moved_on(run: Run) -> list[Command]:
-    """Nothing is left to do for a run that is over; one that goes on is in another worker's hands."""
+    """One that goes on is in another worker's hands. Of one that is over nobody knows whether who ended it has
+    lived to pay what it owes, and the record in hand may be the last that could remind of it."""
     if run.phase is Phase.DONE:
-        return []
+        return owed(run)
     raise TakenOver
 
 

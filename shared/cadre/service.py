@@ -24,6 +24,7 @@ from cadre.adapters.nats_blobs import NatsBlobs
 from cadre.adapters.nats_bus import NatsBus
 from cadre.adapters.nats_connection import Client, connect
 from cadre.adapters.nats_journal import NatsJournal
+from cadre.adapters.nats_patience import until_answered
 from cadre.adapters.nats_registry import NatsRegistry
 from cadre.adapters.nats_streams import provision
 from cadre.errors import BusUnavailable, CadreError, OutcomeUnknown, SetupError
@@ -191,7 +192,8 @@ class _State:
 async def open_platform(name: str, settings: Settings, health_url: str = "") -> Platform:
     """Connects (waiting for the server), provisions, and begins to listen to the registry."""
     nc = await connect(settings, f"cadre {name}")
-    topology = await _provision(nc, settings)
+    # Streams may be without a leader for a moment after a server's start.
+    topology = await until_answered(lambda: provision(nc, settings))
     blobs = NatsBlobs(nc, topology)
     platform = Platform(
         settings=settings,
@@ -220,18 +222,6 @@ def calm_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 50, 50)
-
-
-async def _provision(nc: Client, settings: Settings) -> Topology:
-    """Streams may be without a leader for a moment after a server's start: that is waited for."""
-    while True:
-        try:
-            return await provision(nc, settings)
-        except SetupError:
-            raise
-        except CadreError as error:
-            log.warning("%s; trying again", error)
-            await asyncio.sleep(1.0)
 
 
 async def _close(state: _State, settings: Settings) -> int:

@@ -13,6 +13,12 @@ from cadre.subjects import DEFAULT_PREFIX
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+SYNC_ALWAYS = "always"
+
+# What also stands for itself as a variable in a server's file, where `2m` would be two million.
+_INTERVAL = re.compile(r"[1-9][0-9]{0,6}(s|ms)")
+
+_LEAST = {"shards": 1, "replicas": 1, "concurrency": 1, "drain_seconds": 0, "keep_days": 0, "max_bytes": 0}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +42,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """After SIGTERM: how long work in flight may take before it is handed back."""
     concurrency: int = 256
     """Records that one service works on at once."""
+    keep_days: float = 30.0
+    """Days after its end at which a run is removed with all that belongs to it; 0 keeps it for ever."""
+    max_bytes: int = 0
+    """Bytes that one shard may hold before no run is begun in it any more; 0: as many as the server stores."""
+    prices: str = ""
+    """A YAML file with the price of each model; without it budgets in cost cannot be kept."""
     log_level: str = "INFO"
     instance: str = ""
     """Name of this replica in the registry; `<host>-<pid>` unless set."""
@@ -71,7 +83,7 @@ def read_settings(**options: object) -> Settings:
             wanted = "a whole number" if field.type is int else "a number"
             raise SettingError(f"{variable}={text or given!r}: must be {wanted}") from error
     settings = Settings(**values)  # type: ignore[arg-type]
-    for name, low in (("shards", 1), ("replicas", 1), ("concurrency", 1), ("drain_seconds", 0)):
+    for name, low in _LEAST.items():
         if getattr(settings, name) < low:
             raise SettingError(f"CADRE_{name.upper()}={getattr(settings, name)}: must be at least {low}")
     if not 0 <= settings.port <= 65535:
@@ -87,6 +99,20 @@ def read_settings(**options: object) -> Settings:
 
 def read_model_settings() -> ModelSettings:
     return ModelSettings(url=os.environ.get("CADRE_MODEL_URL", ""), name=os.environ.get("CADRE_MODEL", ""))
+
+
+def read_nats_sync() -> str:
+    """`CADRE_NATS_SYNC`: when the NATS server of `cadre up` brings to disk what it has acknowledged.
+
+    `always` is before it acknowledges, an interval (`10s`, `500ms`) is that much later at worst. Raises SettingError.
+    """
+    text = os.environ.get("CADRE_NATS_SYNC") or SYNC_ALWAYS
+    if text != SYNC_ALWAYS and not _INTERVAL.fullmatch(text):
+        raise SettingError(
+            f"CADRE_NATS_SYNC={text!r}: must be `always`, or an interval in seconds or milliseconds such as"
+            " 10s or 500ms"
+        )
+    return text
 
 
 def read_secret(variable: str) -> str:

@@ -8,9 +8,22 @@ from typing import Any, Literal
 import msgspec
 
 from cadre.errors import SpecError
+from cadre.messages import Budget
+from cadre.policy import check_policy
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """A name is one token of a NATS subject and a function name for a model."""
+
+
+MOST = 1e12
+"""Of any number in a spec: no clock of the bus goes beyond it."""
+
+
+class Price(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a million tokens, in any currency: a deployment's prices and budgets share one."""
+
+    input: float
+    output: float
 
 
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -33,6 +46,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tries after a failure that is not a rate limit."""
     patience: float = 3600.0
     """Seconds that a run goes on waiting through rate limits before it gives up."""
+    price: Price | None = None
+    """What its tokens cost; None asks the price table (`CADRE_PRICES`)."""
     extra_body: dict[str, Any] = {}
 
 
@@ -46,6 +61,8 @@ class Selector(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Bounds of each run of the agent. A task may set narrower ones, never wider."""
+
     max_steps: int = 20
     depth: int = 8
     """Levels of delegation below the root run."""
@@ -53,6 +70,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How often an agent may appear again below itself."""
     observation_chars: int = 20_000
     """A longer observation is cut in the middle before the model reads it."""
+    parallel: int = 32
+    """Calls of one run that are sent at once; further ones wait their turn."""
+    repeats: int = 5
+    """How often the same call may give the same result before it is refused; 0: as often as the model likes.
+    After as many refusals the run ends."""
+    seconds: float | None = None
+    """How long a run may take, waits included."""
+    budget: Budget | None = None
+    """What a run and all runs below it may use together."""
 
 
 class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -66,6 +92,15 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools: list[str] = []
     team: list[str | Selector] = []
     limits: Limits = Limits()
+    permission: Literal["open", "restricted"] = "open"
+    """`restricted`: a person must agree to every tool call whose tool or agent does not say otherwise."""
+    approvals: dict[str, str] = {}
+    """Whether a person must agree to a call, by tool or team member (`*`: any other): `never`, `always` or
+    `when: <expression over the arguments>`. What stands here counts before what the tool says itself."""
+    approval_seconds: float | None = None
+    """How long a call waits for a person before it counts as rejected; None: for ever."""
+    timeouts: dict[str, float] = {}
+    """Seconds that a call may take from being sent to its answer, by tool or team member."""
     planning_interval: int | None = None
     prompts: str | None = None
     """Path of a prompt file that replaces the shipped one."""
@@ -92,10 +127,19 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             ("model.timeout", self.model.timeout, 0.001),
             ("model.retries", self.model.retries, 0),
             ("model.patience", self.model.patience, 0),
+            ("limits.parallel", self.limits.parallel, 1),
+            ("limits.repeats", self.limits.repeats, 0),
+            ("limits.seconds", self.limits.seconds, 0.001),
+            ("approval_seconds", self.approval_seconds, 1),
             ("planning_interval", self.planning_interval, 1),
+            *((f"timeouts.{name}", seconds, 0.001) for name, seconds in self.timeouts.items()),
+            *_budget_bounds(self.limits.budget),
+            *_price_bounds(self.model.price),
         ):
-            if value is not None and value < least:
-                raise SpecError(f"agent {self.name}: {key} must be at least {least:g}")
+            if value is not None and not least <= value <= MOST:
+                bound = f"at most {MOST:g}" if value > MOST else f"at least {least:g}"
+                raise SpecError(f"agent {self.name}: {key} must be {bound}")
+        self._check_policies()
         if "final_answer" in (*self.tools, *self.team):
             raise SpecError(f"agent {self.name}: final_answer is every agent's own; leave it out")
         if self.name in self.team and self.limits.cycles < 1:
@@ -108,8 +152,46 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 f"agent {self.name}: {', '.join(sorted(both))} is named as tool and as team member"
             )
 
+    def _check_policies(self) -> None:
+        for name, policy in self.approvals.items():
+            try:
+                check_policy(policy)
+            except ValueError as error:
+                raise SpecError(f"agent {self.name}: approvals.{name}: {error}") from error
+        if any(isinstance(member, Selector) for member in self.team):
+            return  # whom a selector finds is not known here
+        for key, names in (("approvals", self.approvals), ("timeouts", self.timeouts)):
+            unknown = set(names) - {"*", *self.tools, *(str(member) for member in self.team)}
+            if unknown:
+                raise SpecError(
+                    f"agent {self.name}: {key} names {', '.join(sorted(unknown))},"
+                    " which is neither in its tools nor in its team"
+                )
 
-_WRITTEN_AS = {"model": ModelSpec, "limits": Limits, "tools": list, "team": list, "labels": dict}
+
+def _price_bounds(price: Price | None) -> list[tuple[str, float | None, float]]:
+    if price is None:
+        return []
+    return [("model.price.input", price.input, 0), ("model.price.output", price.output, 0)]
+
+
+def _budget_bounds(budget: Budget | None) -> list[tuple[str, float | None, float]]:
+    if budget is None:
+        return []
+    return [
+        (f"limits.budget.{name}", getattr(budget, name), 0) for name in ("tokens", "cost", "steps", "depth")
+    ]
+
+
+_WRITTEN_AS = {
+    "model": ModelSpec,
+    "limits": Limits,
+    "tools": list,
+    "team": list,
+    "labels": dict,
+    "approvals": dict,
+    "timeouts": dict,
+}
 """In Python nobody else looks: tools="search" would be six tools."""
 
 

@@ -70,6 +70,26 @@ class Topology:
     def journals_of_shard(self, shard: int) -> str:
         return f"{self.prefix}.run.{shard}.>"
 
+    def fate(self, tree: str) -> str:
+        """Says that a tree was erased or imported, among the journals of its shard: no tree is named so."""
+        return f"{self.prefix}.run.{self.shard(tree)}._fate.{tree}"
+
+    @staticmethod
+    def is_fate(subject: str) -> bool:
+        return subject.split(".")[-2] == "_fate"
+
+    def subjects_of_tree(self, tree: str) -> list[str]:
+        """Filters that together find every message of a tree; its journals come last."""
+        shard = self.shard(tree)
+        return [
+            f"{self.prefix}.in.{shard}.*.*.{tree}.>",
+            f"{self.prefix}.call.{shard}.*.*.{tree}.>",
+            f"{self.prefix}.code.{shard}.*.{tree}.>",
+            f"{self.prefix}.effect.{shard}.{tree}.>",
+            f"{self.prefix}.timer.{shard}.{tree}.>",
+            self.journals_of_tree(tree),
+        ]
+
     def inbox(self, agent: str, sender: str, tree: str, run: str) -> str:
         return f"{self.prefix}.in.{self.shard(tree)}.{agent}.{sender}.{tree}.{run}"
 
@@ -88,6 +108,10 @@ class Topology:
 
     def effect(self, tree: str, call: str) -> str:
         return f"{self.prefix}.effect.{self.shard(tree)}.{tree}.{call}"
+
+    def trial(self, tree: str, seq: int) -> str:
+        """Holds what is held against the message at `seq`, beside the effects of its tree."""
+        return f"{self.prefix}.effect.{self.shard(tree)}.{tree}.trial-{seq}"
 
     def timer(self, tree: str, run: str, name: str) -> str:
         return f"{self.prefix}.timer.{self.shard(tree)}.{tree}.{run}.{name}"
@@ -123,6 +147,11 @@ class Topology:
         """The (tree, run or call) that a journal, inbox, call or effect subject ends in."""
         tree, leaf = subject.split(".")[-2:]
         return tree, leaf
+
+    @staticmethod
+    def tree_at(subject: str) -> str:
+        """The tree that a journal, inbox, call or effect subject is about."""
+        return subject.split(".")[-2]
 
     @staticmethod
     def sender(subject: str) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from cadre.daemon_thread import run_in_thread
 from cadre.errors import TerminalError, ToolDefinitionError
 from cadre.messages import ToolCard
+from cadre.policy import check_policy, names_in
 from cadre.specs import NAME
 from cadre.tool_context import CancelSignal, ToolContext
 from cadre.tool_signature import Signature, read_signature
@@ -43,6 +44,11 @@ class ToolOptions(TypedDict, total=False):
     """Run twice with one `ToolContext.call_id` it has the effect of one run: after a crash it runs again."""
     timeout: float | None
     """Seconds."""
+    concurrency: int | None
+    """Calls that one process of the service has at work at once; unless given, as many as `CADRE_CONCURRENCY`."""
+    approval: str
+    """Whether a person must agree to a call: `never`, `always` or `when: <expression over the parameters>`;
+    unless given, that is the agent's own business."""
     labels: dict[str, str]
     version: str
 
@@ -52,9 +58,12 @@ class Tool(Generic[P, R]):
 
     __name__: str
 
-    def __init__(self, function: Callable[P, R], card: ToolCard, signature: Signature) -> None:
+    def __init__(
+        self, function: Callable[P, R], card: ToolCard, signature: Signature, concurrency: int | None = None
+    ) -> None:
         functools.update_wrapper(self, function)
         self.card = card
+        self.concurrency = concurrency
         self._function = function
         self._arguments = signature.arguments
         self._context = signature.context
@@ -143,6 +152,7 @@ def _define(function: Callable[..., Any], options: ToolOptions) -> Tool[..., Any
         raise ToolDefinitionError(f"{where}: @tool option: {error}") from error
     _check(function, options, where)
     signature = read_signature(function, where)
+    _check_approval(options.get("approval"), signature, where)
     description = options.get("description", signature.description).strip()
     if not description:
         raise ToolDefinitionError(f"{where}: write a docstring: it is what the model knows about the tool")
@@ -154,10 +164,11 @@ def _define(function: Callable[..., Any], options: ToolOptions) -> Tool[..., Any
         read_only=options.get("read_only", False),
         idempotent=options.get("idempotent", False),
         timeout=options.get("timeout"),
+        approval=options.get("approval", ""),
         labels=dict(options.get("labels", {})),
         version=options.get("version", ""),
     )
-    return Tool(function, card, signature)
+    return Tool(function, card, signature, options.get("concurrency"))
 
 
 def _check(function: Callable[..., Any], options: ToolOptions, where: str) -> None:
@@ -171,6 +182,25 @@ def _check(function: Callable[..., Any], options: ToolOptions, where: str) -> No
         raise ToolDefinitionError(f"{where}: {name!r} is every agent's own way to end: choose another name")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ToolDefinitionError(f"{where}: a generator has no single result: return a list")
+    concurrency = options.get("concurrency")
+    if concurrency is not None and concurrency < 1:
+        raise ToolDefinitionError(f"{where}: concurrency={concurrency}: give 1 or more, or leave it out")
     timeout = options.get("timeout")
     if timeout is not None and timeout <= 0:
         raise ToolDefinitionError(f"{where}: timeout={timeout:g}: give seconds above 0, or leave it out")
+
+
+def _check_approval(policy: str | None, signature: Signature, where: str) -> None:
+    if policy is None:
+        return
+    try:
+        check_policy(policy)
+    except ValueError as error:
+        raise ToolDefinitionError(f"{where}: approval={error}") from error
+    parameters = signature.arguments.__struct_fields__
+    unknown = sorted(names_in(policy) - set(parameters))
+    if unknown:
+        raise ToolDefinitionError(
+            f"{where}: approval={policy!r} asks about {', '.join(unknown)}, which the tool does not take:"
+            f" its parameters are {', '.join(parameters) or 'none'}"
+        )

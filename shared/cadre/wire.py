@@ -1,4 +1,4 @@
-"""Messages to bytes and back: JSON, its schema version checked, too large ones kept in the blob store."""
+"""Messages to bytes and back: JSON of any schema version up to this one, too large ones kept in the blob store."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from cadre.errors import NewerSchema, SpecError, TooLarge, UnreadableMessage
-from cadre.loop.events import Entry
+from cadre.loop.events import EarlierEntry, Entry
 from cadre.messages import SCHEMA_VERSION, Message, Record, Spilled, ToolCall
 from cadre.ports import Blobs
+from cadre.upcast import OLDEST, upcast
 
 SPILL_BYTES = 256 * 1024
 """A larger message travels as a reference to the object store."""
@@ -28,9 +29,15 @@ _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
+_NOT_AS_TOLD = (KeyError, TypeError, AttributeError)
+
+
 class _Head(msgspec.Struct):
     v: int = 0
     type: str = ""
+
+
+_head_decoder = msgspec.json.Decoder(_Head)
 
 
 def encode(message: Any) -> bytes:
@@ -38,7 +45,8 @@ def encode(message: Any) -> bytes:
 
 
 def decode(data: bytes, kind: Any) -> Any:
-    """Decodes a value of the given message type or union.
+    """Decodes a value of the given message type or union; one of an earlier schema version is upcast, and an
+    entry among them becomes an EarlierEntry.
 
     Raises NewerSchema, or UnreadableMessage with what is wrong and where.
     """
@@ -48,17 +56,39 @@ def decode(data: bytes, kind: Any) -> Any:
     try:
         return decoder.decode(data)
     except (*UNREADABLE, SpecError) as error:
-        raise _explain(data, error) from error
+        return _decode_otherwise(data, kind, error)
 
 
-def _explain(data: bytes, error: Exception) -> UnreadableMessage:
+def newer_schema(data: bytes) -> NewerSchema | None:
+    """Why this service is too old to read a message, told by its version alone; None when it is not."""
     try:
-        head = msgspec.json.decode(data, type=_Head)
+        head = _head_decoder.decode(data)
     except UNREADABLE:
-        return UnreadableMessage(f"not a message: {error}")
+        return None
+    return NewerSchema(head.v, SCHEMA_VERSION) if head.v > SCHEMA_VERSION else None
+
+
+def _decode_otherwise(data: bytes, kind: Any, error: Exception) -> Any:
+    """What is not of the present version, or wrong."""
+    try:
+        head = _head_decoder.decode(data)
+    except UNREADABLE:
+        raise UnreadableMessage(f"not a message: {error}") from error
     if head.v > SCHEMA_VERSION:
-        return NewerSchema(head.v, SCHEMA_VERSION)
-    return UnreadableMessage(f"message of type {head.type or 'unknown'!r}: {error}")
+        raise NewerSchema(head.v, SCHEMA_VERSION) from error
+    if not (OLDEST <= head.v < SCHEMA_VERSION and head.type):
+        raise UnreadableMessage(f"message of type {head.type or 'unknown'!r}: {error}") from error
+    try:
+        said = upcast(msgspec.json.decode(data), head.v, SCHEMA_VERSION)
+        message = msgspec.convert(said, kind)
+    except (*UNREADABLE, *_NOT_AS_TOLD, SpecError) as problem:
+        text = f"message of type {head.type!r} and schema version {head.v}: {problem}"
+        raise UnreadableMessage(text) from problem
+    return _earlier(message, said) if isinstance(message, Entry) else message
+
+
+def _earlier(entry: Entry, said: dict[str, Any]) -> EarlierEntry:
+    return EarlierEntry(**msgspec.structs.asdict(entry), said=said)
 
 
 async def pack(message: Message | Entry, blobs: Blobs) -> bytes:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -57,6 +58,7 @@ class Pair:
     def __init__(self, here: Deployment, member: Member) -> None:
         self._here = here
         self._payload = encode(here.task("boss", TASK))
+        self.shards = here.platform.topology.shards
         self.pids = {"manager": os.getpid(), "worker": member.pid, "nats": here.nats.pid}
 
     async def delegate(self) -> None:
@@ -86,8 +88,10 @@ class Pair:
         return {name: cpu_seconds(pid) for name, pid in self.pids.items()}
 
 
-async def measure(size: Size, shards: int | None = None) -> dict[str, Any]:
-    async with deployment(shards) as here:
+@asynccontextmanager
+async def working_pair(shards: int | None = None, sync: str = "always") -> AsyncIterator[Pair]:
+    """A warm pair on a NATS server of its own; `sync` is the server's sync_interval."""
+    async with deployment(shards, sync) as here:
         member = await Member.start(here.nats.url, here.platform.topology.shards)
         try:
             await here.serve(
@@ -95,12 +99,17 @@ async def measure(size: Size, shards: int | None = None) -> dict[str, Any]:
             )
             await here.offered("worker")
             pair = Pair(here, member)
-            await _flood(pair.delegate, 200)
-            await _flood(pair.request, 1000)
-            values: dict[str, Any] = {"shards": here.platform.topology.shards}
-            return values | await _one_at_a_time(pair, size) | await _many_at_once(pair, size)
+            await flood(pair.delegate, 200)
+            await flood(pair.request, 1000)
+            yield pair
         finally:
             await member.stop()
+
+
+async def measure(size: Size, shards: int | None = None) -> dict[str, Any]:
+    async with working_pair(shards) as pair:
+        values: dict[str, Any] = {"shards": pair.shards}
+        return values | await _one_at_a_time(pair, size) | await _many_at_once(pair, size)
 
 
 async def _one_at_a_time(pair: Pair, size: Size) -> dict[str, Any]:
@@ -108,10 +117,10 @@ async def _one_at_a_time(pair: Pair, size: Size) -> dict[str, Any]:
     requests: list[float] = []
     appends: list[float] = []
     for _ in range(size.singles):
-        delegations.append(await _timed(pair.delegate))
-        requests.append(await _timed(pair.request))
-        requests.append(await _timed(pair.request))
-        appends.append(await _timed(pair.append))
+        delegations.append(await timed(pair.delegate))
+        requests.append(await timed(pair.request))
+        requests.append(await timed(pair.request))
+        appends.append(await timed(pair.append))
     return {
         "delegation_p50_ratio": median(delegations) / median(requests),
         **_percentiles("delegation", delegations),
@@ -130,14 +139,14 @@ async def _many_at_once(pair: Pair, size: Size) -> dict[str, Any]:
     for _ in range(size.rounds):
         stored = await pair.stored()
         before = pair.cpu()
-        rate, round_latencies = await _flood(pair.delegate, size.delegations)
+        rate, round_latencies = await flood(pair.delegate, size.delegations)
         for name, after in pair.cpu().items():
             spent[name] += after - before[name]
         delegated.append(rate)
         latencies += round_latencies
         messages += await pair.stored() - stored
-        requested.append((await _flood(pair.request, size.requests))[0])
-        appended.append((await _flood(pair.append, size.appends))[0])
+        requested.append((await flood(pair.request, size.requests))[0])
+        appended.append((await flood(pair.append, size.appends))[0])
     count = size.rounds * size.delegations
     return {
         "delegation_throughput_ratio": median(d / r for d, r in zip(delegated, requested, strict=True)),
@@ -157,13 +166,14 @@ def _percentiles(name: str, seconds: list[float]) -> dict[str, float]:
     return {f"{name}_p50_ms": median(seconds) * 1e3, f"{name}_p99_ms": quantiles(seconds, n=100)[98] * 1e3}
 
 
-async def _timed(operation: Operation) -> float:
+async def timed(operation: Operation) -> float:
+    """Seconds that one operation takes."""
     started = time.perf_counter()
     await operation()
     return time.perf_counter() - started
 
 
-async def _flood(operation: Operation, count: int) -> tuple[float, list[float]]:
+async def flood(operation: Operation, count: int) -> tuple[float, list[float]]:
     """`count` operations, IN_FLIGHT at a time: how many per second, and the seconds that each took."""
     latencies: list[float] = []
     left = count
@@ -172,7 +182,7 @@ async def _flood(operation: Operation, count: int) -> tuple[float, list[float]]:
         nonlocal left
         while left > 0:
             left -= 1
-            latencies.append(await _timed(operation))
+            latencies.append(await timed(operation))
 
     started = time.perf_counter()
     async with asyncio.TaskGroup() as group:

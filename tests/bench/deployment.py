@@ -95,9 +95,9 @@ class Deployment:
 
 
 @contextmanager
-def _running_nats() -> Iterator[NatsServer]:
+def _running_nats(sync: str) -> Iterator[NatsServer]:
     with tempfile.TemporaryDirectory(prefix="cadre-bench-") as folder:
-        nats = NatsServer(Path(folder))
+        nats = NatsServer(Path(folder), sync=sync)
         nats.start()
         try:
             yield nats
@@ -106,9 +106,12 @@ def _running_nats() -> Iterator[NatsServer]:
 
 
 @asynccontextmanager
-async def deployment(shards: int | None = None) -> AsyncIterator[Deployment]:
-    """Runs on free ports and a fresh folder, gone afterwards; `shards` is the default unless given."""
-    with _running_nats() as nats:
+async def deployment(shards: int | None = None, sync: str = "always") -> AsyncIterator[Deployment]:
+    """Runs on free ports and a fresh folder, gone afterwards; `shards` is the default unless given.
+
+    `sync` is the server's sync_interval.
+    """
+    with _running_nats(sync) as nats:
         settings = Settings(nats_url=nats.url)
         if shards is not None:
             settings = Settings(nats_url=nats.url, shards=shards)

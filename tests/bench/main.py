@@ -16,7 +16,7 @@ from typing import Any
 import click
 import uvloop
 
-from bench import delegation, kill, report, steps, weight
+from bench import delegation, kill, report, steps, sync, waiting, weight
 from harness.nats_server import nats_binary
 
 OUTPUT = Path(__file__).parents[2] / "build" / "bench.json"
@@ -50,10 +50,16 @@ def _measure(quick: bool) -> dict[str, Any]:
     values: dict[str, Any] = {}
     _say("delegations")
     values |= uvloop.run(delegation.measure(delegation.QUICK if quick else delegation.FULL))
+    _say("the price of the disk")
+    values |= uvloop.run(sync.measure(sync.QUICK if quick else sync.FULL))
     _say("steps")
     values |= uvloop.run(steps.measure(rounds=4 if quick else 16, group=16))
     _say("a member killed")
     values |= uvloop.run(kill.measure(times=1 if quick else 3))
+    _say("runs that wait for a person")
+    values |= uvloop.run(
+        waiting.measure(waiting.QUICK if quick else waiting.FULL, idle_seconds=2 if quick else 5)
+    )
     _say("memory, command line, start of a team")
     values |= weight.measure(
         idle_seconds=2 if quick else 5, runs=10 if quick else 40, repeats=1 if quick else 5

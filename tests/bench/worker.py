@@ -1,4 +1,5 @@
-"""The far side of a delegation: a member agent whose model answers at once or never, and a core NATS echo."""
+"""Agents as processes: a member whose model answers at once or never, with a core NATS echo beside it; and one
+whose every run asks for a call that is held back."""
 
 from __future__ import annotations
 
@@ -8,9 +9,10 @@ import sys
 import uvloop
 from nats.aio.msg import Msg
 
-from bench.instant import InstantModel, answer
+from bench.instant import InstantModel, answer, call
 from cadre.host import AgentHost
 from cadre.loop.view import ModelRequest
+from cadre.messages import ToolCard
 from cadre.ports import Model, ModelReply, OnText
 from cadre.prompting import Prompts
 from cadre.service import calm_collector, open_platform
@@ -18,6 +20,19 @@ from cadre.settings import read_settings
 from cadre.specs import AgentSpec
 
 ECHO = "bench.echo"
+
+REFUND = ToolCard(
+    name="refund",
+    description="Pays money back.",
+    input_schema={
+        "type": "object",
+        "properties": {"amount": {"type": "number"}, "reason": {"type": "string"}},
+        "required": ["amount"],
+    },
+)
+HELD = AgentSpec(
+    name="clerk", description="Refunds.", tools=["refund"], approvals={"refund": "when: amount > 100"}
+)
 
 
 class HeldModel:
@@ -38,6 +53,9 @@ async def main(*options: str) -> None:
     await platform.nc.subscribe(ECHO, cb=echo)
     model: Model = HeldModel() if "--hold" in options else InstantModel(lambda _: answer("done"))
     spec = AgentSpec(name="worker", description="Answers at once.")
+    if "--held" in options:
+        model = InstantModel(lambda _: call("refund", amount=500, reason="The order never came."))
+        spec = HELD
     host = AgentHost(spec, Prompts.load("tool_calling"), platform, model)
     await host.start()
     calm_collector()

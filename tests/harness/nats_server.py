@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -15,25 +16,34 @@ listen: 127.0.0.1:{port}
 max_payload: 1MB
 """
 JETSTREAM_CONFIG = """
-jetstream {{ store_dir: "{store}", sync_interval: always }}
+jetstream {{ store_dir: "{store}", sync_interval: "{sync}" }}
 """
 
 
 class NatsServer:
     """A nats-server process on a port of its own that can be killed and started again."""
 
-    def __init__(self, folder: Path, *, jetstream: bool = True) -> None:
-        self.port = free_port()
+    def __init__(
+        self, folder: Path, *, jetstream: bool = True, sync: str = "always", port: int = 0, more: str = ""
+    ) -> None:
+        """`sync` is the server's `sync_interval`; `more` goes into its configuration as it is."""
+        self.port = port or free_port()
         self.url = f"nats://127.0.0.1:{self.port}"
         self._config = folder / "nats.conf"
         self._log = folder / "nats.log"
-        config = NATS_CONFIG + (JETSTREAM_CONFIG if jetstream else "")
-        self._config.write_text(config.format(port=self.port, store=folder / "store"))
+        config = (NATS_CONFIG + (JETSTREAM_CONFIG if jetstream else "")).format(
+            port=self.port, store=folder / "store", sync=sync
+        )
+        self._config.write_text(config + more)
         self._process: subprocess.Popen[bytes] | None = None
+        self.group: int | None = None
+        """Process group that the server joins."""
 
     def start(self) -> None:
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen([nats_binary(), "-c", str(self._config)], stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                [nats_binary(), "-c", str(self._config)], stdout=log, stderr=log, process_group=self.group
+            )
         deadline = time.monotonic() + 30
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
@@ -43,14 +53,29 @@ class NatsServer:
             time.sleep(0.02)
 
     @property
-    def pid(self) -> int:
+    def process(self) -> subprocess.Popen[bytes]:
         assert self._process is not None
-        return self._process.pid
+        return self._process
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
 
     def kill(self) -> None:
+        """kill -9"""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
+
+    def retire(self) -> None:
+        """Has it go gracefully (lame duck mode): leaders step down, clients are sent away, it ends."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGUSR2)
+
+    def ended(self, within: float) -> int:
+        """The exit status, once the process has ended by itself."""
+        assert self._process is not None
+        return self._process.wait(timeout=within)
 
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx2
 
+from harness.guard import Guard
 from harness.nats_server import NatsServer, free_port
 
 READY_WITHIN = 60.0
@@ -25,6 +26,8 @@ class Service:
 
     def __init__(self, name: str, arguments: list[str], environment: dict[str, str], folder: Path) -> None:
         self.name = name
+        self.group: int | None = None
+        """Process group that the process joins."""
         self.port = free_port()
         self._arguments = arguments
         self._environment = {**environment, "CADRE_PORT": str(self.port)}
@@ -38,7 +41,11 @@ class Service:
     def start(self, *, wait: bool = True) -> None:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, *self._argv()], env=self._environment, stdout=log, stderr=log
+                [sys.executable, *self._argv()],
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+                process_group=self.group,
             )
         if wait:
             self.wait_ready()
@@ -83,6 +90,7 @@ class Stack:
         self.folder = folder
         self.nats = NatsServer(folder)
         self.services: dict[str, Service] = {}
+        self._guard: Guard | None = None
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("CADRE_")},
             "CADRE_NATS_URL": self.nats.url,
@@ -92,6 +100,8 @@ class Stack:
         }
 
     def __enter__(self) -> Stack:
+        self._guard = Guard()
+        self.nats.group = self._guard.group
         self.nats.start()
         return self
 
@@ -107,10 +117,13 @@ class Stack:
             except subprocess.TimeoutExpired:
                 service.kill()
         self.nats.stop()
+        if self._guard is not None:
+            self._guard.close()
 
     def add(self, name: str, *arguments: str | Path, start: bool = True, **environment: str) -> Service:
         """A service `python -m arguments…`, or a script; started and waited for unless told otherwise."""
         service = Service(name, [str(a) for a in arguments], {**self.environment, **environment}, self.folder)
+        service.group = self._guard.group if self._guard is not None else None
         self.services[name] = service
         if start:
             service.start()

@@ -137,8 +137,10 @@ class Bench:
 
     # --- processes
 
-    async def start(self, *options: str, script: str = "", **variables: str) -> asyncio.subprocess.Process:
-        """An executor that is ready to work."""
+    async def start(
+        self, *options: str, script: str = "", may_die: bool = False, **variables: str
+    ) -> asyncio.subprocess.Process:
+        """An executor that is ready to work, or with `may_die` perhaps dead before it said so."""
         command = [script] if script else ["-m", "cadre_tools"]
         environment = {
             **os.environ,
@@ -157,6 +159,8 @@ class Bench:
         async with asyncio.timeout(PATIENCE):
             while b"ready" not in (line := await process.stderr.readline()):
                 said.append(line.decode())
+                if not line and may_die:
+                    break
                 assert line, "".join(said)
         # Read on, or the pipe fills up.
         self._logs.append(asyncio.create_task(process.stderr.read()))

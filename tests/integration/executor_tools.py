@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import socket
 import time
 from pathlib import Path
@@ -54,6 +55,12 @@ async def look(folder: str, port: int, context: ToolContext) -> str:
     return await _meet(port, context)
 
 
+@tool(read_only=True, concurrency=2)
+async def narrow(folder: str, port: int, context: ToolContext) -> str:
+    """Changes nothing, for two at once."""
+    return await _meet(port, context)
+
+
 @tool
 def mark(folder: str, context: ToolContext) -> str:
     """Changes the world at once."""
@@ -95,6 +102,12 @@ def compute(folder: str, seconds: float, context: ToolContext) -> int:
 def divide(a: int, b: int) -> float:
     """Divides."""
     return a / b
+
+
+@tool(read_only=True)
+async def deadly() -> None:
+    """Ends the process that it runs in."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @tool(read_only=True)

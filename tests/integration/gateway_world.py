@@ -26,6 +26,7 @@ from cadre.adapters.nats_journal import NatsJournal
 from cadre.adapters.nats_registry import NatsRegistry
 from cadre.adapters.nats_streams import provision
 from cadre.loop.events import AnyEvent, Entry, ModelCalled, RunAccepted, RunFinished
+from cadre.loop.run import Run
 from cadre.messages import AgentCard, Presence, ReplyTo, Task, Usage
 from cadre.settings import Settings
 from cadre.specs import AgentSpec
@@ -46,9 +47,9 @@ def new_run() -> str:
     return uuid4().hex
 
 
-async def until(ask: Callable[[], Awaitable[T | None]]) -> T:
+async def until(ask: Callable[[], Awaitable[T | None]], within: float = 15.0) -> T:
     """What `ask` answers, asked again as long as it is nothing."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(within):
         while True:
             if answer := await ask():
                 return answer
@@ -57,8 +58,11 @@ async def until(ask: Callable[[], Awaitable[T | None]]) -> T:
 class GatewayProcess:
     """`python -m cadre_gateway` as its own process."""
 
-    def __init__(self, nats_url: str, folder: Path) -> None:
-        self.settings = Settings(nats_url=nats_url, prefix=f"gw{new_run()[:8]}", shards=2)
+    def __init__(
+        self, nats_url: str, folder: Path, settings: Settings | None = None, **environment: str
+    ) -> None:
+        """`settings` are those of the deployment that it joins; without them it has one of its own."""
+        self.settings = settings or Settings(nats_url=nats_url, prefix=f"gw{new_run()[:8]}", shards=2)
         self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         self._log = folder / f"gateway-{self._port}.log"
@@ -68,6 +72,7 @@ class GatewayProcess:
             "CADRE_SHARDS": "2",
             "CADRE_DRAIN_SECONDS": "5",
             "PYTHONPATH": os.pathsep.join([str(ROOT / "shared"), str(ROOT / "services")]),
+            **environment,
         }
         self.start()
 
@@ -116,23 +121,34 @@ class Scribe:
         self.run, self.agent, self.parent = run, agent, parent
         self.pointers = True
         """Whether entries name those before them; long journals are written faster without."""
+        self.cause: str | None = None
+        """The record that the next entry accounts for; one of its own unless given."""
         self._prev: list[int] = []
+        self._entries = 0
+        self.snapshot: Run | None = None
+        """The state that the next entry carries: what lies before it is not named any more."""
 
-    async def write(self, *events: AnyEvent) -> int:
-        n = len(self._prev) + 1
+    async def write(self, *events: AnyEvent, at: float | None = None) -> int:
+        self._entries += 1
+        n = self._entries
+        fence = self._prev[-1] if self._prev else 0
+        if self.snapshot is not None:
+            self._prev = []
         entry = Entry(
             tree=tree_of(self.run),
             run=self.run,
             agent=self.agent,
             parent=self.parent,
             n=n,
-            cause=f"{self.run}:cause:{n}",
-            at=time.time(),
+            cause=self.cause or f"{self.run}:cause:{n}",
+            at=time.time() if at is None else at,
             events=list(events),
             prev=list(self._prev) if self.pointers else [],
+            snapshot=self.snapshot,
         )
-        appended = await self._journal.append(entry, self._prev[-1] if self._prev else 0)
+        appended = await self._journal.append(entry, fence)
         self._prev.append(appended.seq)
+        self.cause = None
         return appended.seq
 
     def accepted(self, task: str = "Do it.", session: str | None = None) -> RunAccepted:

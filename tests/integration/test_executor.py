@@ -13,11 +13,11 @@ import pytest
 from cadre.adapters import jetstream
 from cadre.adapters.nats_queue import Delivery, Queue
 from cadre.errors import Fenced, RetryableError
-from cadre.messages import EffectClaim, EffectResult, ToolResult
+from cadre.messages import EffectClaim, EffectResult, ToolCall, ToolResult
 from cadre.settings import Settings
-from cadre_tools.executor import MAX_TRIES
+from cadre.trial import ALONE, SUSPECT_AFTER
 from harness.nats_server import NatsServer
-from integration.executor_bench import HERE, PATIENCE, Bench, eventually, kill, open_bench
+from integration.executor_bench import HERE, PATIENCE, Bench, Visit, eventually, kill, open_bench
 
 
 @pytest.fixture
@@ -80,35 +80,78 @@ async def test_killed_between_the_steps(bench: Bench, point: str, effects: int, 
     await eventually(lambda: bench.all_acked("mark"))
 
 
-async def test_a_call_that_kills_every_executor_is_given_up(bench: Bench) -> None:
-    call = bench.new_call("divide", {"a": 6, "b": 3})
-    five_times = asyncio.Event()
+async def test_a_call_that_kills_its_executors_is_given_up_and_its_neighbour_is_not(bench: Bench) -> None:
+    deadly, innocent = bench.new_call("deadly"), bench.staged_call("look")
+    for call in (deadly, innocent):
+        await _worn_out(bench, call)
+    deaths = 0
+    while not bench.unread(deadly):
+        executor = await bench.start(may_die=True)
+        answered = asyncio.create_task(bench.answer(deadly))
+        died = asyncio.create_task(executor.wait())
+        await asyncio.wait({answered, died}, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        died.cancel()
+        if answered.done():
+            break
+        answered.cancel()
+        deaths += 1
+        assert deaths <= 1 + ALONE
+    result = answered.result()
+    assert deaths == 1 + ALONE, "tried with its neighbour once, then alone"
+    assert result.error is not None
+    assert result.error.type == "Poisoned"
+    assert "2 processes died while they handled it alone" in result.error.message
+    await eventually(lambda: bench.all_acked("deadly"))
+    while (visit := await bench.visit()).pid != executor.pid:
+        pass  # those of the dead
+    await visit.let_go("seen")
+    assert (await bench.answer(innocent)).output == "seen"
+
+
+async def _worn_out(bench: Bench, call: ToolCall) -> None:
+    """Published, and handed back as often as makes it a suspect: what many restarts look like to the next executor."""
+    worn = asyncio.Event()
 
     async def hand_back(delivery: Delivery) -> None:
-        # As often as the limit allows: what a redelivery after each death looks like to the next executor.
-        if delivery.deliveries == MAX_TRIES:
-            five_times.set()
+        if delivery.deliveries == SUSPECT_AFTER:
+            worn.set()
             await asyncio.Event().wait()
         await delivery.nak()
 
     queue = Queue(
         bench.nc,
         bench.topology.stream_of(call.tree),
-        bench.topology.tool_consumer("divide"),
-        bench.topology.call_filter(bench.topology.shard(call.tree), "divide"),
+        bench.topology.tool_consumer(call.tool),
+        bench.topology.call_filter(bench.topology.shard(call.tree), call.tool),
         hand_back,
         credit=1,
     )
     await queue.start()
     await bench.publish(call)
-    await asyncio.wait_for(five_times.wait(), PATIENCE)
+    await asyncio.wait_for(worn.wait(), PATIENCE)
     await queue.drain(0)
-    await bench.start()
-    result = await bench.answer(call)
-    assert result.error is not None
-    assert result.error.type == "Poisoned"
-    assert "tried 5 times" in result.error.message
-    await eventually(lambda: bench.all_acked("divide"))
+
+
+async def test_never_more_at_once_than_allowed(bench: Bench) -> None:
+    """Four for the process (its variable), two of them for a tool that says so."""
+    await bench.start("--concurrency", "4")
+    narrow = [bench.staged_call("narrow") for _ in range(10)]
+    wide = [bench.staged_call("look") for _ in range(10)]
+    for call in (*narrow, *wide):
+        await bench.send(call)
+    left = {"narrow": 10, "look": 10}
+    inside: list[Visit] = []
+    while any(left.values()):
+        # As many as are allowed come in without anybody leaving, and no more.
+        while len(inside) < min(4, min(2, left["narrow"]) + left["look"]):
+            inside.append(await bench.visit())
+        assert bench.visits.empty()
+        assert sum(visit.tool == "narrow" for visit in inside) <= 2
+        visit = inside.pop(0)
+        left[visit.tool] -= 1
+        await visit.let_go()
+    for call in (*narrow, *wide):
+        assert (await bench.answer(call)).output == "done"
 
 
 async def test_a_result_outlives_the_server(bench: Bench, nats_server: NatsServer) -> None:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from cadre.adapters.nats_effects import NatsEffects
+from cadre.adapters.nats_marks import NatsMarks
 from cadre.adapters.nats_queue import Queue
 from cadre.errors import OutcomeUnknown
 from cadre.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult
@@ -55,7 +56,7 @@ async def bench(settings: Settings, tmp_path: Path) -> AsyncIterator[Bench]:
 
 async def answer_through(bench: Bench, effects: Lossy) -> tuple[ToolCall, ToolResult]:
     """One call of `mark`, served in this process over the given effects."""
-    executor = Executor(effects, bench.bus, bench.blobs, "here", 4)
+    executor = Executor(effects, bench.bus, bench.blobs, "here", NatsMarks(bench.nc, bench.topology))
     call = bench.new_call("mark", {"folder": str(bench.folder)})
     shard = bench.topology.shard(call.tree)
     queue = Queue(

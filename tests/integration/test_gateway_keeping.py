@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
@@ -14,11 +15,12 @@ from cadre.adapters.nats_images import NatsImages
 from cadre.adapters.nats_streams import provision
 from cadre.adapters.nats_tail import identities
 from cadre.loop.events import Entry, RunAccepted
-from cadre.messages import Task
+from cadre.messages import Erased, Task
 from cadre.settings import Settings
 from cadre.specs import AgentSpec
 from cadre.subjects import Topology, task_id
 from cadre_gateway.keeping import Keeper
+from cadre_gateway.ledger import Ledger
 from cadre_gateway.projection import Index
 
 
@@ -52,18 +54,39 @@ def filled(runs: int) -> Index:
 
 async def test_what_was_saved_is_loaded(store: Store) -> None:
     index = filled(3000)
-    await store.keeper().save(index, [2000, 1000])
-    loaded, positions = await store.keeper().load()
+    await store.keeper().save(index, Ledger(), [2000, 1000])
+    loaded, _, positions = await store.keeper().load()
     assert positions == [2000, 1000]
     assert msgspec.json.encode(loaded.trees()) == msgspec.json.encode(index.trees())
 
 
 async def test_a_copy_that_is_absent_or_of_other_streams_is_not_used(store: Store) -> None:
-    assert [len((await store.keeper().load())[0]), (await store.keeper().load())[1]] == [0, [0, 0]]
-    await store.keeper().save(filled(1), [1, 0])
+    nothing = await store.keeper().load()
+    assert (len(nothing.runs), len(nothing.ledger), nothing.positions) == (0, 0, [0, 0])
+    await store.keeper().save(filled(1), Ledger(), [1, 0])
     recreated = store._replace(streams=[*store.streams[:1], "2001-01-01T00:00:00Z"])
-    index, positions = await recreated.keeper().load()
+    index, _, positions = await recreated.keeper().load()
     assert (len(index), positions) == (0, [0, 0])
+
+
+async def test_the_ledger_is_saved_with_the_list(store: Store) -> None:
+    ledger = Ledger()
+    ledger.take_unreadable(5, "a", ["blob:" + "a" * 64])
+    ledger.erased(7, Erased(id="b:erased", tree="b", run="b", at=1.0), 9.0)
+    await store.keeper().save(filled(1), ledger, [7, 0])
+    loaded = (await store.keeper().load()).ledger
+    assert msgspec.json.encode(loaded.books()) == msgspec.json.encode(ledger.books())
+
+
+async def test_a_copy_from_before_what_is_on_record_is_not_used(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was erased meanwhile would stay in the list."""
+    await store.keeper().save(filled(3), Ledger(), [3, 0])
+    assert len((await store.keeper().load()).runs) == 3
+    later = time.time() + 6.5 * 24 * 3600
+    monkeypatch.setattr("cadre_gateway.keeping.time.time", lambda: later)
+    assert len((await store.keeper().load()).runs) == 0
 
 
 async def test_one_entry_is_due_after_a_while_and_a_thousand_are_at_once(store: Store) -> None:
@@ -73,7 +96,7 @@ async def test_one_entry_is_due_after_a_while_and_a_thousand_are_at_once(store: 
     assert not done, "nothing has changed"
     soon.note()
     await asyncio.wait_for(waiting, 5)
-    await soon.save(filled(1), [1, 0])
+    await soon.save(filled(1), Ledger(), [1, 0])
     assert not soon.changed
 
     late = store.keeper()

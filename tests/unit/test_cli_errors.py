@@ -14,7 +14,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from cadre.cli.exits import Code, Failure, explain, of_state
+from cadre.cli.exits import Code, Failure, explain, of_run
 from cadre.cli.main import group
 from cadre.errors import BusUnavailable, SpecError
 
@@ -150,7 +150,7 @@ def test_the_answer_alone_is_on_stdout(gateway: Gateway) -> None:
 def test_the_end_of_a_run_is_its_exit_code(gateway: Gateway, state: str, code: Code) -> None:
     play_run(gateway, finished(state, {"so": "far"}, {"type": "E", "message": "why"}))
     result = cadre("run", "boss", "go")
-    assert result.exit_code == code == of_state(state)
+    assert result.exit_code == code == of_run({"state": state})
     assert json.loads(result.stdout) == {"so": "far"}
     assert result.stderr.endswith(f"cadre: run r1 ended as {state}: E: why\n")
 

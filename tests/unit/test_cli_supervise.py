@@ -181,5 +181,5 @@ def checked(server: Sequence[str]) -> str:
 def test_the_configuration_is_one_that_nats_server_accepts(tmp_path: Path) -> None:
     from cadre.cli.nats_server import executable
 
-    configure(tmp_path / "nats.conf", tmp_path / 'with "quotes"', 4222)
+    configure(tmp_path / "nats.conf", tmp_path / 'with "quotes"', 4222, "always")
     assert "is valid" in checked([str(executable()), "-c", str(tmp_path / "nats.conf"), "-t"])

@@ -176,7 +176,7 @@ def test_a_finished_run_stops_its_clock() -> None:
 def test_unknown_events_and_the_end_change_nothing() -> None:
     tree = fold(*DELEGATED)
     assert apply(tree, "end", {"run": ROOT, "state": "success"}) is tree
-    assert apply(tree, "approval.requested", data(ROOT, 999)) is tree
+    assert apply(tree, "weather.changed", data(ROOT, 999)) is tree
 
 
 def test_long_histories_are_cut_to_the_latest_calls() -> None:

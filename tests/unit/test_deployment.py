@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import yaml
 from cadre.agent_file import read_agent
 from cadre.cli.main import SERVICES
 from cadre.cli.team import read_team
+from harness.nats_server import nats_binary
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -86,7 +88,18 @@ def test_the_image_runs_as_nobody_in_particular() -> None:
     assert lines.index("USER 10001") < lines.index('ENTRYPOINT ["cadre"]')
 
 
-def test_nats_loses_nothing_that_it_acknowledged() -> None:
-    assert re.search(
-        r"^\s*sync_interval: always$", (ROOT / "deploy/nats/nats.conf").read_text(), re.MULTILINE
+def test_nats_loses_nothing_that_it_acknowledged_unless_told_otherwise() -> None:
+    assert COMPOSE["services"]["nats"]["environment"]["CADRE_NATS_SYNC"] == "${CADRE_NATS_SYNC:-always}"
+
+
+@pytest.mark.parametrize("sync", ["always", "10s", "500ms"])
+@pytest.mark.parametrize("name", ["nats.conf", "cluster.conf"])
+def test_the_servers_file_is_one_that_it_reads(name: str, sync: str) -> None:
+    file = ROOT / "deploy" / "nats" / name
+    assert re.search(r"^\s*sync_interval: \$CADRE_NATS_SYNC$", file.read_text(), re.MULTILINE)
+    subprocess.run(
+        [nats_binary(), "-t", "-c", file],
+        env={"CADRE_NATS_SYNC": sync, "CADRE_NATS_NAME": "nats-1", "CADRE_NATS_STORE": "/data"},
+        check=True,
+        capture_output=True,
     )

@@ -168,6 +168,34 @@ def test_the_oldest_trees_make_room() -> None:
     assert index.get("r00", "r00") is None
 
 
+def test_runs_that_have_not_ended_stay_longest() -> None:
+    index = Index(capacity=3)
+    for seq, name in enumerate(["old", "ended", "new", "newest"], start=1):
+        over = [ev.RunFinished(state="success")] if name == "ended" else []
+        index.apply(seq, entry(name, 1, float(seq), accepted(name), *over))
+    assert [one.id for one in index.roots()[0]] == ["newest", "new", "old"]
+    index.apply(9, entry("last", 1, 9.0, accepted("last")))
+    assert [one.id for one in index.roots()[0]] == ["last", "newest", "new"]
+
+
+def test_a_tree_can_be_dropped() -> None:
+    index = filled(story("a1"))
+    index.drop("a1")
+    index.drop("a1")
+    assert (len(index), index.roots(), index.tree("a1")) == (0, ([], None), None)
+
+
+def test_what_came_late_for_nobody_is_not_shown() -> None:
+    index = Index()
+    late = ev.RecordIgnored(kind="ToolResult", reason="the run has not begun")
+    index.apply(1, entry("a1", 1, 1.0, late))
+    assert (len(index), index.roots()[0]) == (0, [])
+    index.apply(2, entry("a1", 2, 2.0, accepted("a1")))
+    index.apply(3, entry("a1_1_0", 1, 3.0, late))
+    assert [one.id for one in index.roots()[0]] == ["a1"]
+    assert index.get("a1", "a1_1_0") is None
+
+
 def test_an_unknown_page_is_refused() -> None:
     with pytest.raises(KeyError):
         Index().roots(before="nobody")

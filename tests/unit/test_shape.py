@@ -25,6 +25,8 @@ CATCHES_ALL = {
     "shared/cadre/adapters/nats_queue.py": "a handler's failure is a redelivery, not the end of the process",
     "shared/cadre/cli/main.py": "whatever ends a command ends it with one line",
     "shared/cadre/daemon_thread.py": "what a thread raises is handed to who awaits it",
+    "shared/cadre/loop/redecide.py": "where deciding anew fails is what it is to find",
+    "shared/cadre/policy.py": "an expression runs over whatever a model wrote: doubt asks a person",
     "shared/cadre/tool_loading.py": "importing a tool file runs somebody else's code",
     "services/cadre_tools/invocation.py": "what a tool raises is an observation",
 }

@@ -137,6 +137,8 @@ def test_wrong_options_are_refused() -> None:
         tool(aproval=True)(no_docstring)  # type: ignore[call-overload]
     with pytest.raises(ToolDefinitionError, match=r"Expected `str`, got `int` - at `\$.labels"):
         tool(labels={"priority": 1})(no_docstring)  # type: ignore[dict-item]
+    with pytest.raises(ToolDefinitionError, match="concurrency=0: give 1 or more"):
+        tool(description="Does.", concurrency=0)(no_docstring)
     with pytest.raises(ToolDefinitionError, match="timeout=0: give seconds above 0"):
         tool(description="Does.", timeout=0)(no_docstring)
     with pytest.raises(ToolDefinitionError, match="name 'a b'"):

@@ -5,15 +5,17 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 
 from cadre.adapters.requests import request
-from cadre.errors import BusUnavailable, Fenced, OutcomeUnknown, TooLarge
+from cadre.errors import BusFull, BusUnavailable, Fenced, OutcomeUnknown, TooLarge
 
 ANSWER_WITHIN = 5.0
 """Seconds that a request to the server may take."""
@@ -23,14 +25,19 @@ MESSAGE_ID = "Nats-Msg-Id"
 TTL = "Nats-TTL"
 SCHEDULE = "Nats-Schedule"
 SCHEDULE_TARGET = "Nats-Schedule-Target"
-SCHEDULE_TTL = "Nats-Schedule-TTL"
 SCHEDULER = "Nats-Scheduler"
+ROLLUP = "Nats-Rollup"
 SCHEDULE_NEXT = "Nats-Schedule-Next"
+RETRIED = "Cadre-Retried"
+"""On a dead letter that was published again: where it lay before."""
 
 # "wrong last sequence", and its form without the number while the subject has a write in flight.
 _FENCE_CODES = {10071, 10164}
 _TOO_LARGE = 10054
 _NO_MESSAGE = 10037
+_NOT_DELETED = 10057
+# The limits of the account, of the server's disk or memory, of a stream (maximum bytes), of its tier.
+_FULL = {10002, 10023, 10028, 10047, 10077}
 
 
 class _Error(msgspec.Struct):
@@ -47,6 +54,8 @@ class _RawMessage(msgspec.Struct):
     seq: int
     subject: str
     data: str = ""
+    hdrs: str = ""
+    time: datetime | None = None
 
 
 class _Got(msgspec.Struct):
@@ -60,6 +69,8 @@ class Held(NamedTuple):
     seq: int
     subject: str
     data: bytes
+    at: float = 0.0
+    """When it was stored, in Unix seconds by the server's clock; 0 where that was not asked."""
 
 
 _decode_ack = msgspec.json.Decoder(_PubAck).decode
@@ -78,7 +89,7 @@ async def append(
     """Publishes to a stream and returns the sequence it got.
 
     With `expect`, only if the subject's last message has that sequence (0: there is none).
-    Raises Fenced, TooLarge, BusUnavailable (nothing was stored) or OutcomeUnknown.
+    Raises Fenced, TooLarge, BusFull or BusUnavailable (nothing was stored), or OutcomeUnknown.
     """
     if len(data) > nc.max_payload:
         raise TooLarge(f"a message to {subject}", len(data), nc.max_payload)
@@ -95,19 +106,72 @@ async def append(
         raise Fenced(f"{subject}: {ack.error.description}")
     if ack.error.err_code == _TOO_LARGE:
         raise TooLarge(f"a message to {subject}", len(data), nc.max_payload)
+    if ack.error.err_code in _FULL:
+        raise BusFull(f"a message to {subject}", ack.error.description)
     raise BusUnavailable(f"publishing to {subject}", ack.error.description)
 
 
 async def last(nc: Client, stream: str, subject: str) -> Held | None:
     """The subject's last message as the stream's leader has it: never stale."""
-    query = json.dumps({"last_by_subj": subject}).encode()
-    answer = await _request(nc, f"$JS.API.STREAM.MSG.GET.{stream}", query, {}, BusUnavailable)
+    message = await _ask_leader(nc, stream, {"last_by_subj": subject})
+    if message is None:
+        return None
+    at = message.time.timestamp() if message.time is not None else 0.0
+    return Held(message.seq, message.subject, base64.b64decode(message.data), at)
+
+
+async def read(nc: Client, stream: str, seq: int) -> tuple[Held, dict[str, str]] | None:
+    """The message at a sequence and its headers, as the stream's leader has it; None when it is gone."""
+    message = await _ask_leader(nc, stream, {"seq": seq})
+    if message is None:
+        return None
+    lines = base64.b64decode(message.hdrs).decode().split("\r\n")[1:]
+    headers = dict(line.split(": ", 1) for line in lines if ": " in line)
+    return Held(message.seq, message.subject, base64.b64decode(message.data)), headers
+
+
+async def following(nc: Client, stream: str, subject: str, after: int = 0) -> Held | None:
+    """The first message on the subject (wildcards allowed) behind a sequence, as the stream's leader has it."""
+    message = await _ask_leader(nc, stream, {"seq": after + 1, "next_by_subj": subject})
+    return None if message is None else Held(message.seq, message.subject, base64.b64decode(message.data))
+
+
+async def delete(nc: Client, stream: str, seq: int) -> bool:
+    """Removes one message; false when there is none. Raises BusUnavailable."""
+    answer = await api(nc, f"STREAM.MSG.DELETE.{stream}", {"seq": seq, "no_erase": True})
+    error = answer.get("error")
+    if error is None:
+        return True
+    if error.get("err_code") == _NOT_DELETED:
+        return False
+    raise BusUnavailable(f"removing message {seq} of {stream}", error.get("description"))
+
+
+async def purge(nc: Client, stream: str, subject: str, before: int | None = None) -> int:
+    """Removes all messages on the subject (wildcards allowed), with `before` those below that sequence.
+
+    Returns how many there were. Raises BusUnavailable.
+    """
+    body: dict[str, Any] = {"filter": subject}
+    if before is not None:
+        body["seq"] = before
+    answer = await api(nc, f"STREAM.PURGE.{stream}", body)
+    if error := answer.get("error"):
+        raise BusUnavailable(f"removing {subject} from {stream}", error.get("description"))
+    purged: int = answer["purged"]
+    return purged
+
+
+async def _ask_leader(nc: Client, stream: str, query: dict[str, Any]) -> _RawMessage | None:
+    answer = await _request(
+        nc, f"$JS.API.STREAM.MSG.GET.{stream}", json.dumps(query).encode(), {}, BusUnavailable
+    )
     got = _decode_got(answer.data)
     if got.message is not None:
-        return Held(got.message.seq, got.message.subject, base64.b64decode(got.message.data))
+        return got.message
     if got.error is not None and got.error.err_code == _NO_MESSAGE:
         return None
-    raise BusUnavailable(f"reading {subject}", got.error.description if got.error else "empty answer")
+    raise BusUnavailable(f"reading from {stream}", got.error.description if got.error else "empty answer")
 
 
 async def get(nc: Client, stream: str, seq: int) -> Held | None:
@@ -123,12 +187,13 @@ async def get(nc: Client, stream: str, seq: int) -> Held | None:
 async def batch(nc: Client, stream: str, query: dict[str, Any]) -> list[Held]:
     """A batched direct get (`{"seq", "batch", "next_by_subj"}` or `{"multi_last": […]}`), whole.
 
-    Raises BusUnavailable when the server falls silent before its end-of-batch message.
+    Raises BusUnavailable when the server falls silent before its end-of-batch message, or the connection is closed.
     """
     inbox = nc.new_inbox()
-    subscription = await nc.subscribe(inbox)
+    subscription: Subscription | None = None
     found: list[Held] = []
     try:
+        subscription = await nc.subscribe(inbox)
         await nc.publish(f"$JS.API.DIRECT.GET.{stream}", json.dumps(query).encode(), reply=inbox)
         while True:
             message = await subscription.next_msg(timeout=ANSWER_WITHIN)
@@ -142,7 +207,9 @@ async def batch(nc: Client, stream: str, query: dict[str, Any]) -> list[Held]:
     except nats.errors.Error as error:
         raise BusUnavailable(f"reading from {stream}", error) from error
     finally:
-        await subscription.unsubscribe()
+        # A closed connection has no subscriptions left, and would answer with an error of its own.
+        if subscription is not None and not nc.is_closed:
+            await subscription.unsubscribe()
 
 
 async def api(nc: Client, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -151,6 +218,17 @@ async def api(nc: Client, subject: str, body: dict[str, Any] | None = None) -> d
     answer = await _request(nc, f"$JS.API.{subject}", data, {}, BusUnavailable)
     decoded: dict[str, Any] = json.loads(answer.data)
     return decoded
+
+
+async def is_on(nc: Client) -> bool:
+    """Whether JetStream answers at all, here or (at a leaf node) through a hub: false when nobody listens for it."""
+    try:
+        await request(nc, "$JS.API.INFO", b"", None, ANSWER_WITHIN)
+    except nats.errors.NoRespondersError:
+        return False
+    except nats.errors.Error as error:
+        raise BusUnavailable("asking for JetStream", error or "no answer") from error
+    return True
 
 
 async def _request(

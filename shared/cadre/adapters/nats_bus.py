@@ -10,13 +10,28 @@ import nats.errors
 from nats.aio.client import Client
 
 from cadre.adapters import jetstream
-from cadre.adapters.nats_streams import INBOX_TTL
-from cadre.messages import Addressed, Cancel, Delta, Report, Task, TimerFired, ToolCall, ToolResult
+from cadre.errors import Fenced
+from cadre.messages import (
+    Addressed,
+    Cancel,
+    Decision,
+    Delta,
+    EffectClaim,
+    EffectResult,
+    Report,
+    Task,
+    TimerFired,
+    ToolCall,
+    ToolResult,
+)
 from cadre.ports import Blobs
 from cadre.subjects import Topology
 from cadre.wire import HEADERS, encode, pack
 
 log = logging.getLogger("cadre.nats")
+
+_LATEST = 4_102_444_800.0
+"""The year 2100: dates beyond the year 9999 cannot be written, and nobody waits for them."""
 
 
 class NatsBus:
@@ -34,13 +49,13 @@ class NatsBus:
                 subject = self._topology.call(message.tool, sender, message.tree, message.id)
             case Task():
                 subject = self._topology.inbox(message.agent, sender, message.tree, message.run)
-            case ToolResult() | Report() | Cancel():
+            case ToolResult() | Report() | Cancel() | Decision():
                 if to is None:
                     raise ValueError(f"a {type(message).__name__} needs the agent whose inbox it is for")
                 subject = self._topology.inbox(to, sender, message.tree, message.run)
             case _:
                 assert_never(message)
-        headers = {**HEADERS, jetstream.TTL: INBOX_TTL}
+        headers = dict(HEADERS)
         trace = getattr(message, "trace", None)
         if trace:
             headers["traceparent"] = trace
@@ -48,8 +63,39 @@ class NatsBus:
             self._nc, subject, await pack(message, self._blobs), message_id=message.id, headers=headers
         )
 
+    async def revoke(self, result: ToolResult) -> None:
+        claim = EffectClaim(
+            id=f"{result.call}:claim",
+            tree=result.tree,
+            run=result.run,
+            at=result.at,
+            call=result.call,
+            executor="",
+            call_seq=0,
+        )
+        settled = EffectResult(
+            id=f"{result.call}:effect",
+            tree=result.tree,
+            run=result.run,
+            at=result.at,
+            claim=claim,
+            claim_seq=0,
+            result=result,
+        )
+        try:
+            await jetstream.append(
+                self._nc, self._topology.effect(result.tree, result.call), encode(settled), expect=0
+            )
+        except Fenced:
+            log.debug("%s was claimed already: its executor is told to stop", result.call)
+        await self.interrupt(result.tree, result.call)
+
     async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:
-        when = datetime.fromtimestamp(due, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        when = (
+            datetime.fromtimestamp(min(due, _LATEST), UTC)
+            .isoformat(timespec="milliseconds")
+            .replace("+00:00", "Z")
+        )
         await jetstream.append(
             self._nc,
             self._topology.timer(timer.tree, timer.run, timer.name),
@@ -57,7 +103,6 @@ class NatsBus:
             headers={
                 jetstream.SCHEDULE: f"@at {when}",
                 jetstream.SCHEDULE_TARGET: self._topology.inbox(agent, "timer", timer.tree, timer.run),
-                jetstream.SCHEDULE_TTL: INBOX_TTL,
             },
         )
 

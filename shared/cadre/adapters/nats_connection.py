@@ -8,6 +8,7 @@ import logging
 import nats.errors
 from nats.aio.client import Client
 
+from cadre.adapters import requests
 from cadre.errors import BusUnavailable
 from cadre.settings import Settings
 
@@ -32,6 +33,7 @@ async def connect(settings: Settings, name: str, *, wait: bool = True) -> Client
             log.warning("NATS: %s", error or type(error).__name__)
 
     async def on_disconnect() -> None:
+        requests.give_up_all(nc)
         if not nc.is_closed:
             log.warning("connection to NATS lost; reconnecting")
 
@@ -46,7 +48,7 @@ async def connect(settings: Settings, name: str, *, wait: bool = True) -> Client
 
     connecting = asyncio.create_task(
         nc.connect(
-            settings.nats_url.split(","),
+            [url.strip() for url in settings.nats_url.split(",")],
             name=name,
             connect_timeout=5,
             max_reconnect_attempts=-1 if wait else 1,

@@ -20,6 +20,8 @@ from cadre.wire import decode, unpack_entry, unpack_record
 log = logging.getLogger("cadre.history")
 
 _PAGE = 128
+_FIRST_RECORDS = 8
+"""Among so many of a run's records its task is looked for."""
 
 _ending: set[asyncio.Task[None]] = set()
 
@@ -37,24 +39,43 @@ class History:
 
         Any replica of the stream answers, so the newest entries may still be missing.
         """
-        stream, subject = self._topology.stream_of(tree), self._topology.journals_of_tree(tree)
+        async for held in self.raw_pages(tree, after):
+            yield [stored for one in held if (stored := await self._read(one)) is not None]
+
+    async def raw_pages(self, tree: str, after: int = 0, run: str | None = None) -> AsyncIterator[list[Held]]:
+        """The same as they lie in the stream, those too large for it as references; with `run` of that run only."""
+        topology = self._topology
+        stream = topology.stream_of(tree)
+        subject = topology.journals_of_tree(tree) if run is None else topology.journal(tree, run)
         while True:
-            held = await jetstream.batch(
-                self._nc, stream, {"seq": after + 1, "batch": _PAGE, "next_by_subj": subject}
-            )
+            query = {"seq": after + 1, "batch": _PAGE, "next_by_subj": subject}
+            held = await jetstream.batch(self._nc, stream, query)
             if not held:
                 return
             after = held[-1].seq
-            yield [stored for one in held if (stored := await self._read(one)) is not None]
+            yield held
 
     async def read_tree(self, tree: str, after: int = 0) -> list[Stored]:
         """All `pages` at once."""
         return [stored async for page in self.pages(tree, after) for stored in page]
 
+    async def read_run(self, tree: str, run: str) -> list[Stored]:
+        """All entries of one run, also those before its last snapshot."""
+        pages = self.raw_pages(tree, run=run)
+        return [one async for page in pages for held in page if (one := await self._read(held)) is not None]
+
     async def task(self, tree: str, run: str) -> Task | None:
-        """The Task that was published for a run, whether or not an agent has taken it up."""
-        request = {"seq": 1, "batch": 8, "next_by_subj": self._topology.inbox_of_run(tree, run)}
-        for held in await jetstream.batch(self._nc, self._topology.stream_of(tree), request):
+        """The Task that was published for a run, whether or not an agent has taken it up.
+
+        Asked of the stream's leader: a task that was just published must be found.
+        """
+        stream, subject = self._topology.stream_of(tree), self._topology.inbox_of_run(tree, run)
+        after = 0
+        for _ in range(_FIRST_RECORDS):
+            held = await jetstream.following(self._nc, stream, subject, after)
+            if held is None:
+                return None
+            after = held.seq
             try:
                 record = await unpack_record(held.data, self._blobs)
             except (UnreadableMessage, BlobMissing) as error:

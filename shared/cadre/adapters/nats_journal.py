@@ -11,7 +11,7 @@ import asyncio
 from nats.aio.client import Client
 
 from cadre.adapters import jetstream
-from cadre.errors import BusUnavailable
+from cadre.errors import BlobMissing, BusUnavailable
 from cadre.loop.events import Entry
 from cadre.ports import Appended, Blobs, Stored
 from cadre.subjects import Topology
@@ -34,8 +34,14 @@ class NatsJournal:
         head = await jetstream.last(self._nc, stream, self._topology.journal(tree, run))
         if head is None:
             return []
-        entry = await unpack_entry(head.data, self._blobs)
-        before = await asyncio.gather(*(self._get(stream, seq) for seq in entry.prev))
+        try:
+            entry = await unpack_entry(head.data, self._blobs)
+            before = await asyncio.gather(*(self._get(stream, seq) for seq in entry.prev))
+        except BlobMissing:
+            fate = await jetstream.last(self._nc, stream, self._topology.fate(tree))
+            if fate is not None and fate.seq > head.seq:
+                return []  # the tree is being erased, blobs first
+            raise
         return [*before, Stored(head.seq, entry, len(head.data))]
 
     async def append(self, entry: Entry, fence: int, *, ends_timer: str | None = None) -> Appended:

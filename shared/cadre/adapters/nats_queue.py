@@ -14,7 +14,10 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from cadre.adapters import jetstream
-from cadre.errors import RetryableError, SetupError
+from cadre.adapters.nats_patience import is_passing, until_answered
+from cadre.errors import BusUnavailable, RetryableError, SetupError
+from cadre.slots import Slots
+from cadre.subjects import Topology
 
 log = logging.getLogger("cadre.queue")
 
@@ -22,8 +25,11 @@ ACK_WAIT = 4.0
 """Seconds after which a record whose handler gives no sign of life goes to another replica."""
 
 _SIGN_OF_LIFE = 1.0
-_MAX_DELIVER = 20
+_MAX_DELIVER = 1000
+"""A net below the workers' own judgement (`cadre.trial`): beyond it the server gives a message up for itself,
+and then nobody ends its run. So it must be out of reach of restarts and of upgrades that take hours."""
 _REDELIVER_AFTER = 0.5
+_LAST_WORDS = 1.0
 _PULL_EXPIRES = 30.0
 _PULL_HEARTBEAT = 2.0
 
@@ -41,7 +47,9 @@ class Delivery:
         at = 4 if len(tokens) < 11 else 6
         self.deliveries = int(tokens[at])
         self.seq = int(tokens[at + 1])
+        self.retried = jetstream.RETRIED in (message.headers or ())
         self.settled = False
+        self.begun = False
 
     async def ack(self) -> None:
         await self._settle(b"+ACK")
@@ -66,30 +74,38 @@ Handler = Callable[[Delivery], Awaitable[None]]
 
 
 class Queue:
-    """Delivers to `handler`, at most `credit` at once. A handler that raises has its message redelivered."""
+    """Delivers to `handler`, at most `credit` at once, or as many as the slots that several queues share.
+
+    A few more are held in hand, so that trees take turns. A handler that raises has its message redelivered.
+    """
 
     def __init__(
-        self, nc: Client, stream: str, consumer: str, subject: str, handler: Handler, *, credit: int
+        self, nc: Client, stream: str, consumer: str, subject: str, handler: Handler, *, credit: int | Slots
     ) -> None:
         self._nc = nc
         self._stream = stream
         self._consumer = consumer
         self._filter = subject
         self._handler = handler
-        self._credit = credit
+        self._slots = credit if isinstance(credit, Slots) else Slots(credit)
         self._pulls: dict[str, _Pull] = {}
         self._pull_count = 0
         self._working: dict[int, tuple[Delivery, asyncio.Task[None]]] = {}
+        self._repulling: asyncio.Task[None] | None = None
         self._subscription: Subscription | None = None
         self._ticker: asyncio.Task[None] | None = None
+        self._mending: asyncio.Task[None] | None = None
+        self._doubtful = False
+        """Something went wrong with a pull: the consumer itself may be gone."""
+        self._reconnects = 0
         self._stopping = False
         self._inbox = ""
 
     async def start(self) -> None:
-        """Creates the consumer if absent and begins to pull. Raises BusUnavailable, SetupError."""
-        await self._ensure_consumer()
-        self._inbox = self._nc.new_inbox()
-        self._subscription = await self._nc.subscribe(f"{self._inbox}.*", cb=self._on_message)
+        """Creates the consumer if absent, however long that takes, and begins to pull. Raises SetupError."""
+        await until_answered(self._ensure_consumer)
+        self._reconnects = self._nc.stats["reconnects"]
+        await self._listen()
         await self._pull()
         self._ticker = asyncio.create_task(self._tick(), name=f"queue {self._consumer}")
 
@@ -103,14 +119,23 @@ class Queue:
         if self._subscription is not None and self._nc.is_connected:
             # Ends the open pull: what the server had on its way to us comes back after the ack wait.
             await self._subscription.unsubscribe()
+        await self._put_down([pair for pair in self._working.values() if not pair[0].begun])
         if tasks := [task for _, task in self._working.values()]:
             await asyncio.wait(tasks, timeout=grace)
-        for delivery, task in list(self._working.values()):
+        await self._put_down(list(self._working.values()))
+        for helper in (self._ticker, self._mending, self._repulling):
+            if helper is not None:
+                helper.cancel()
+
+    async def _put_down(self, work: list[tuple[Delivery, asyncio.Task[None]]]) -> None:
+        """Ends the handling of these messages, and then lets another replica have them."""
+        if not work:
+            return
+        for _, task in work:
             task.cancel()
-            if not delivery.settled:
-                await delivery.nak()
-        if self._ticker is not None:
-            self._ticker.cancel()
+        await asyncio.wait([task for _, task in work], timeout=_LAST_WORDS)
+        for delivery, _ in work:
+            await self._hand_back(delivery, 0.0)
 
     async def _ensure_consumer(self) -> None:
         config: dict[str, Any] = {
@@ -128,16 +153,25 @@ class Queue:
             {"stream_name": self._stream, "config": config},
         )
         error = answer.get("error")
-        if error is not None:
-            raise SetupError(f"consumer {self._consumer} on {self._stream}: {error.get('description')}")
+        if error is None:
+            return
+        if is_passing(error):
+            raise BusUnavailable(f"asking for consumer {self._consumer}", error.get("description"))
+        raise SetupError(f"consumer {self._consumer} on {self._stream}: {error.get('description')}")
 
     # --- pulling
 
+    async def _listen(self) -> None:
+        """On a new inbox: nobody serves the pulls that were made with the former one any more."""
+        if self._subscription is not None:
+            await self._subscription.unsubscribe()
+        self._pulls.clear()
+        self._inbox = self._nc.new_inbox()
+        self._subscription = await self._nc.subscribe(f"{self._inbox}.*", cb=self._on_message)
+
     async def _pull(self) -> None:
-        """Asks for as many messages as there are free slots, once half of them are free."""
-        promised = sum(pull.left for pull in self._pulls.values())
-        want = self._credit - len(self._working) - promised
-        if self._stopping or want < max(1, self._credit // 2):
+        want = self._wanted()
+        if not want:
             return
         self._pull_count += 1
         token = str(self._pull_count)
@@ -157,6 +191,22 @@ class Queue:
             self._pulls.pop(token, None)
             log.debug("pull not sent: %s", error)
 
+    def _wanted(self) -> int:
+        """As many messages as there is room for, once half of this queue's share of it is free."""
+        if self._stopping:
+            return 0
+        promised = sum(pull.left for pull in self._pulls.values())
+        want = min(self._slots.share, self._slots.room) - promised
+        if want >= max(1, self._slots.share // 2):
+            return want
+        if not promised:
+            self._slots.when_room(self._pull_soon)
+        return 0
+
+    def _pull_soon(self) -> None:
+        if self._wanted() and (self._repulling is None or self._repulling.done()):
+            self._repulling = asyncio.create_task(self._pull(), name=f"pull {self._consumer}")
+
     async def _on_message(self, message: Msg) -> None:
         if not message.reply.startswith("$JS.ACK"):
             await self._on_status(message)
@@ -175,6 +225,8 @@ class Queue:
         else:
             task = asyncio.create_task(self._work(delivery), name=delivery.subject)
             self._working[delivery.seq] = (delivery, task)
+            self._slots.hold()
+            task.add_done_callback(lambda _: self._let_go(delivery))
         await self._pull()
 
     async def _on_status(self, message: Msg) -> None:
@@ -189,50 +241,71 @@ class Queue:
         del self._pulls[token]
         if status in ("404", "408"):
             await self._pull()
-        # Anything else (consumer deleted, no responders) is left to the next tick, which is no busy loop.
+        else:
+            # No leader, a new leader, no such consumer: left to the next tick, which is no busy loop.
+            self._doubtful = True
 
     async def _work(self, delivery: Delivery) -> None:
         try:
-            await self._handler(delivery)
+            async with self._slots.turn(Topology.tree_at(delivery.subject)):
+                delivery.begun = True
+                await self._handler(delivery)
         except RetryableError as error:
             log.warning("%s comes again: %s", delivery.subject, error)
-            await self._hand_back(delivery)
+            await self._hand_back(delivery, _REDELIVER_AFTER)
         except Exception as error:
             # The one place that must survive whatever a handler does: the record stays, and comes again.
             log.exception("handling %s failed: %s", delivery.subject, error)
-            await self._hand_back(delivery)
-        finally:
-            self._working.pop(delivery.seq, None)
-            if not self._stopping:
-                await self._pull()
+            await self._hand_back(delivery, _REDELIVER_AFTER)
 
-    async def _hand_back(self, delivery: Delivery) -> None:
+    def _let_go(self, delivery: Delivery) -> None:
+        del self._working[delivery.seq]
+        self._slots.let_go()
+        self._pull_soon()
+
+    async def _hand_back(self, delivery: Delivery, delay: float) -> None:
         if not delivery.settled and not self._nc.is_closed:
-            await delivery.nak(_REDELIVER_AFTER)
+            await delivery.nak(delay)
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_SIGN_OF_LIFE)
             try:
                 await self._signs_of_life()
-            except (nats.errors.Error, RetryableError, SetupError) as error:
+                if not self._stopping:
+                    await self._keep_pulling()
+            except nats.errors.Error as error:
                 log.warning("queue %s: %s", self._consumer, error)
 
     async def _signs_of_life(self) -> None:
         for delivery, _ in list(self._working.values()):
             if not delivery.settled:
                 await delivery.in_progress()
+
+    async def _keep_pulling(self) -> None:
         silent = time.monotonic() - 2 * _PULL_HEARTBEAT - 1
-        lost = [token for token, pull in self._pulls.items() if pull.heard < silent]
-        if not lost:
-            await self._pull()
+        for token, pull in list(self._pulls.items()):
+            if pull.heard < silent:
+                # The server restarted or forgot the pull, perhaps the consumer too.
+                del self._pulls[token]
+                self._doubtful = True
+        if not self._nc.is_connected:
             return
-        # The server restarted or forgot the pull, perhaps the consumer too.
-        for token in lost:
-            del self._pulls[token]
-        if self._nc.is_connected and not self._stopping:
+        before, self._reconnects = self._reconnects, self._nc.stats["reconnects"]
+        if before != self._reconnects:
+            self._doubtful = True
+            await self._listen()
+        if self._doubtful and (self._mending is None or self._mending.done()):
+            # Beside the signs of life, which must go on however long this takes.
+            self._mending = asyncio.create_task(self._mend(), name=f"consumer {self._consumer}")
+        await self._pull()
+
+    async def _mend(self) -> None:
+        try:
             await self._ensure_consumer()
-            await self._pull()
+            self._doubtful = False
+        except (RetryableError, SetupError) as error:
+            log.warning("queue %s: %s", self._consumer, error)
 
 
 class _Pull:

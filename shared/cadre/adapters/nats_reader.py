@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -29,6 +30,7 @@ _HEARTBEAT = 1.0
 _SILENCE = 2.5
 _FORGOTTEN_AFTER = 30.0
 _PAUSE = 0.25
+_LEADER_CATCHES_UP_WITHIN = 10.0
 
 # An empty batch, or one that ran out of time: the consumer itself is well.
 _PULL_ENDED = ("404", "408")
@@ -64,6 +66,7 @@ class OrderedReader:
         self.caught_up = asyncio.Event()
         """Set while nothing that the server has is waiting to be read."""
         self._created: str | None = None
+        self._ahead_since: float | None = None
 
     async def run(self) -> None:
         """Reads until cancelled."""
@@ -111,9 +114,19 @@ class OrderedReader:
             self.position = 0
         self._created = answer["created"]
         end = answer["state"]["last_seq"]
-        if self.position > end:
-            log.warning("stream %s ends at %d, before %d: it was set back", self._stream, end, self.position)
-            self.position = end
+        if self.position <= end:
+            self._ahead_since = None
+            return
+        if (answer.get("cluster") or {}).get("replicas") and self._is_newly_ahead():
+            raise _Untrusted(f"a leader that has {end} of {self.position} messages")
+        log.warning("stream %s ends at %d, before %d: it was set back", self._stream, end, self.position)
+        self.position = end
+
+    def _is_newly_ahead(self) -> bool:
+        """A new leader may still be applying what another replica has served already."""
+        if self._ahead_since is None:
+            self._ahead_since = time.monotonic()
+        return time.monotonic() < self._ahead_since + _LEADER_CATCHES_UP_WITHIN
 
     async def _read(self, name: str) -> None:
         arrived: deque[Msg] = deque()
@@ -132,7 +145,9 @@ class OrderedReader:
                     await self._on_message(arrived.popleft(), pull)
                 news.clear()
                 try:
-                    await asyncio.wait_for(news.wait(), _SILENCE)
+                    # Before Python 3.12 wait_for forgets a cancellation that comes together with the news.
+                    async with asyncio.timeout(_SILENCE):
+                        await news.wait()
                 except TimeoutError:
                     raise _Untrusted("no heartbeat") from None
         finally:
@@ -157,10 +172,11 @@ class OrderedReader:
         # has domain and account hash before the stream.
         at = 5 if len(tokens) < 11 else 7
         seq, number, pending = int(tokens[at]), int(tokens[at + 1]), int(tokens[at + 3])
+        stored = int(tokens[at + 2]) / 1e9
         if number != delivered + 1:
             raise _Untrusted(f"message {number} came after {delivered}")
         if seq > self.position:
-            await self._handle(Held(seq, message.subject, message.data))
+            await self._handle(Held(seq, message.subject, message.data, stored))
             self.position = seq
         return number, pending
 

@@ -16,6 +16,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from cadre.adapters import jetstream
+from cadre.adapters.nats_patience import until_answered
 from cadre.errors import RetryableError, UnreadableMessage
 from cadre.messages import Presence
 from cadre.subjects import Topology
@@ -47,12 +48,12 @@ class NatsRegistry:
         """Goes up whenever somebody comes, goes or changes its card."""
 
     async def start(self) -> None:
-        """Begins to listen; returns once everybody stored in the bucket is known. Raises BusUnavailable."""
+        """Begins to listen; returns once everybody stored in the bucket is known, however long that takes."""
         self._subscription = await self._nc.subscribe(f"$KV.{self._bucket}.>", cb=self._on_put)
-        held = await jetstream.batch(
-            self._nc, f"KV_{self._bucket}", {"multi_last": [f"$KV.{self._bucket}.>"], "batch": 1000}
-        )
-        for message in held:
+        everybody = {"multi_last": [f"$KV.{self._bucket}.>"], "batch": 1000}
+        for message in await until_answered(
+            lambda: jetstream.batch(self._nc, f"KV_{self._bucket}", everybody)
+        ):
             if message.data:
                 self._learn(message.subject, message.data)
         self._beat = asyncio.create_task(self._heartbeat(), name="registry")
@@ -75,7 +76,7 @@ class NatsRegistry:
                 raise ValueError("a presence needs the card of an agent or of a tool")
             own[self._topology.presence_key(kind, card.name, presence.instance)] = encode(presence)
         self._own = own
-        await self._put_all()
+        await until_answered(self._put_all)
 
     async def withdraw(self) -> None:
         """Says goodbye: others see it at once."""

@@ -42,5 +42,10 @@ class NatsSessions:
         """Raises Fenced when somebody else recorded a turn since; RetryableError."""
         await jetstream.append(self._nc, self._subject(agent, session), encode(turn), expect=fence)
 
+    async def forget(self, agent: str, session: str, fence: int) -> None:
+        """Removes what `read` found, unless somebody recorded a turn since. Raises BusUnavailable."""
+        subject = self._subject(agent, session)
+        await jetstream.purge(self._nc, f"KV_{self._bucket}", subject, fence + 1)
+
     def _subject(self, agent: str, session: str) -> str:
         return f"$KV.{self._bucket}.{agent}.{session}"

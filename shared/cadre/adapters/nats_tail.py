@@ -6,36 +6,59 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from nats.aio.client import Client
 
 from cadre.adapters import jetstream
+from cadre.adapters.blob_refs import Noting, refs_in
 from cadre.adapters.jetstream import Held
 from cadre.adapters.nats_reader import OrderedReader
 from cadre.errors import BlobMissing, BusUnavailable, RetryableError, UnreadableMessage
 from cadre.loop.events import Entry
+from cadre.messages import Fate
 from cadre.ports import Blobs, Stored
 from cadre.subjects import Topology
-from cadre.wire import unpack_entry
+from cadre.wire import decode, unpack_entry
 
 log = logging.getLogger("cadre.tail")
 
 _BLOB_PAUSE = 1.0
 
-OnEntry = Callable[[int, Stored], None]
-"""Called with the shard and what was read from it."""
+
+class Read(NamedTuple):
+    """An entry as the tail came upon it."""
+
+    shard: int
+    seq: int
+    tree: str
+    stored: Stored | None
+    """None when it cannot be read."""
+    refs: set[str]
+    """Blobs that it names."""
+    at: float
+    """When it was stored, in Unix seconds by the server's clock."""
+
+
+OnEntry = Callable[[Read], None]
+
+OnFate = Callable[[int, Fate], None]
+"""Called with the sequence of a record of a tree's fate, and the record."""
 
 Listener = Callable[[Stored], None]
 
 
 class Tail:
-    """One ordered reader per shard. `on_entry` sees each entry before any listener does."""
+    """One ordered reader per shard. `on_entry` hears of each entry before any listener does."""
 
-    def __init__(self, nc: Client, topology: Topology, blobs: Blobs, on_entry: OnEntry) -> None:
+    def __init__(
+        self, nc: Client, topology: Topology, blobs: Blobs, on_entry: OnEntry, on_fate: OnFate
+    ) -> None:
         self._nc = nc
         self._topology = topology
         self._blobs = blobs
         self._on_entry = on_entry
+        self._on_fate = on_fate
         self._readers: list[OrderedReader] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._listeners: dict[str, set[Listener]] = {}
@@ -63,6 +86,10 @@ class Tail:
         """Shards that are still being caught up with."""
         return [shard for shard, reader in enumerate(self._readers) if not reader.caught_up.is_set()]
 
+    async def caught_up(self) -> None:
+        """Returns once every shard has been read to an end."""
+        await asyncio.gather(*(reader.caught_up.wait() for reader in self._readers))
+
     def failure(self) -> BaseException | None:
         """Why a reader has stopped; None as long as all of them read."""
         stopped = (task.exception() for task in self._tasks if task.done() and not task.cancelled())
@@ -87,21 +114,38 @@ class Tail:
 
     def _handler(self, shard: int) -> Callable[[Held], Awaitable[None]]:
         async def handle(held: Held) -> None:
-            entry = await self._read_whole(held)
+            if self._topology.is_fate(held.subject):
+                self._read_fate(held)
+                return
+            refs = refs_in(held.data)
+            entry = await self._read_whole(held, refs)
+            tree, _ = self._topology.parse(held.subject)
             if entry is None:
+                self._on_entry(Read(shard, held.seq, tree, None, refs, held.at))
                 return
             stored = Stored(held.seq, entry, len(held.data))
-            self._on_entry(shard, stored)
+            self._on_entry(Read(shard, held.seq, tree, stored, refs, held.at))
             for listener in list(self._listeners.get(entry.tree, ())):
                 listener(stored)
 
         return handle
 
-    async def _read_whole(self, held: Held) -> Entry | None:
-        """None for what cannot be read: one bad entry must not hide all later ones."""
+    def _read_fate(self, held: Held) -> None:
+        try:
+            fate: Fate = decode(held.data, Fate)
+        except UnreadableMessage as error:
+            log.error("message %d on %s left out: %s", held.seq, held.subject, error)
+            return
+        self._on_fate(held.seq, fate)
+
+    async def _read_whole(self, held: Held, refs: set[str]) -> Entry | None:
+        """None for what cannot be read: one bad entry must not hide all later ones. Adds to `refs`."""
+        noting = Noting(self._blobs)
         while True:
             try:
-                return await unpack_entry(held.data, self._blobs)
+                entry = await unpack_entry(held.data, noting)
+                refs |= noting.refs
+                return entry
             except (UnreadableMessage, BlobMissing) as error:
                 log.error("entry %d on %s left out: %s", held.seq, held.subject, error)
                 return None

@@ -20,6 +20,7 @@ from cadre.adapters.model_failure import (
     shown_url,
 )
 from cadre.adapters.model_images import with_images
+from cadre.daemon_thread import run_in_thread
 from cadre.errors import ModelError, ModelRefused, ModelUnavailable
 from cadre.loop.view import ModelRequest
 from cadre.ports import Blobs, ModelReply, OnText
@@ -100,8 +101,9 @@ class OpenAIModel:
     async def _opened(self) -> openai.AsyncOpenAI:
         async with self._opening:
             if self._client is None:
-                # Importing takes the better part of a second: the event loop must not stand still for it.
-                self._client = await asyncio.to_thread(self._open)
+                # Importing takes the better part of a second, on a busy machine much more: neither the event loop
+                # nor the end of the process must stand still for it.
+                self._client = await run_in_thread(self._open, "openai")
             return self._client
 
     def _open(self) -> openai.AsyncOpenAI:

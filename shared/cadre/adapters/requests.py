@@ -27,6 +27,12 @@ async def request(
     return await requests.ask(subject, data, headers, within)
 
 
+def give_up_all(nc: Client) -> None:
+    """Fails the open requests of a connection that is lost: their answers would have come over it."""
+    if (requests := _of.get(nc)) is not None:
+        requests.give_up_all()
+
+
 class Requests:
     """The open requests of one connection."""
 
@@ -61,6 +67,11 @@ class Requests:
         if message.headers and message.headers.get("Status") == "503":
             raise nats.errors.NoRespondersError
         return message
+
+    def give_up_all(self) -> None:
+        for answer in self._open.values():
+            if not answer.done():
+                answer.set_exception(nats.errors.Error("the connection was lost"))
 
     async def _on_answer(self, message: Msg) -> None:
         answer = self._open.get(message.subject.rpartition(".")[2])

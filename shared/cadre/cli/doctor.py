@@ -16,7 +16,7 @@ from cadre.cli import nats_server, state
 from cadre.cli.exits import Code, Failure
 from cadre.cli.gateway import Gateway, client_options, gateway_url
 from cadre.errors import CadreError
-from cadre.settings import Settings, read_model_settings, read_secret, read_settings
+from cadre.settings import SYNC_ALWAYS, Settings, read_model_settings, read_secret, read_settings
 
 Verdict = Literal["ok", "warn", "fail"]
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -49,15 +49,26 @@ async def _examine(settings: Settings) -> AsyncIterator[Finding]:
     running = state.read(state.default_data())
     if running is not None and settings.nats_url == Settings().nats_url:
         settings = msgspec.structs.replace(settings, nats_url=running.nats)
-    address = urlsplit(settings.nats_url.partition(",")[0])
-    info = await nats_server.greeting(address.hostname or "127.0.0.1", address.port or 4222)
+    info = await _greeting(settings.nats_url)
     for finding in nats(settings.nats_url, info):
         yield finding
+    if running is not None and running.sync and settings.nats_url == running.nats:
+        yield disk(running.sync)
     if info is not None:
         for finding in await _streams(settings):
             yield finding
     for finding in (*_gateway(), *model()):
         yield finding
+
+
+async def _greeting(urls: str) -> dict[str, object] | None:
+    """Of the first server of a cluster that answers."""
+    for url in urls.split(","):
+        address = urlsplit(url.strip())
+        info = await nats_server.greeting(address.hostname or "127.0.0.1", address.port or 4222)
+        if info is not None:
+            return info
+    return None
 
 
 def python(version: tuple[int, ...]) -> Finding:
@@ -89,6 +100,15 @@ def nats(url: str, info: dict[str, object] | None) -> Iterator[Finding]:
         yield Finding(
             "fail", "JetStream is off: start nats-server with -js, or a jetstream block in its file"
         )
+
+
+def disk(sync: str) -> Finding:
+    """What becomes of acknowledged work in a power cut; only `cadre up` knows: a server does not tell its clients."""
+    if sync == SYNC_ALWAYS:
+        return Finding("ok", "NATS acknowledges what is on disk (CADRE_NATS_SYNC=always)")
+    return Finding(
+        "warn", f"CADRE_NATS_SYNC={sync}: a power cut may take what was acknowledged in the last {sync}"
+    )
 
 
 async def _streams(settings: Settings) -> list[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import errno
+from typing import Any
 
 import click
 
@@ -40,9 +41,14 @@ class Failure(click.ClickException):
         self.code = code
 
 
-def of_state(state: str) -> Code:
+_LIMITS = ("DeadlineExceeded", "BudgetExceeded")
+
+
+def of_run(run: dict[str, Any]) -> Code:
     """The exit code that says how a run ended."""
-    return _OF_STATE.get(state, Code.FAILED)
+    if (run.get("error") or {}).get("type") in _LIMITS:
+        return Code.LIMIT
+    return _OF_STATE.get(run["state"], Code.FAILED)
 
 
 def explain(error: Exception) -> tuple[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 import httpx2
@@ -18,6 +18,9 @@ _CODES = {400: Code.USAGE, 404: Code.NOT_FOUND, 413: Code.USAGE, 422: Code.USAGE
 
 LAST = "@last"
 _PAGES = 20
+
+_PATIENCE = httpx2.Timeout(600, connect=5)
+"""For what may take the gateway long: the end of a whole tree, a large file."""
 
 
 def gateway_url(data: Path | None = None) -> str:
@@ -88,6 +91,33 @@ class Gateway:
     def post(self, path: str, content: dict[str, Any]) -> dict[str, Any]:
         with reaching(self.url):
             return body(self._client.post(path, json=content))
+
+    def delete(self, path: str, **params: Any) -> dict[str, Any]:
+        with reaching(self.url):
+            given = {k: v for k, v in params.items() if v is not None}
+            return body(self._client.delete(path, params=given, timeout=_PATIENCE))
+
+    def download(self, path: str, target: BinaryIO) -> None:
+        """Writes the body of an answer to `target`. Raises Failure, also when the body was cut off."""
+        begun = False
+        try:
+            with reaching(self.url), self._client.stream("GET", path) as response:
+                if not response.is_success:
+                    response.read()
+                    body(response)
+                for piece in response.iter_bytes():
+                    begun = True
+                    target.write(piece)
+        except Failure as failure:
+            if begun:
+                raise Failure("the gateway broke off in the middle: try again", Code.UNREACHABLE) from failure
+            raise
+
+    def upload(self, path: str, source: BinaryIO) -> dict[str, Any]:
+        """Sends all of `source`, however long the answer takes."""
+        headers = {"Content-Type": "application/gzip"}
+        with reaching(self.url):
+            return body(self._client.post(path, content=source, headers=headers, timeout=_PATIENCE))
 
     def run_id(self, reference: str) -> str:
         """The id that `@last`, a unique beginning of an id, or an id stands for.

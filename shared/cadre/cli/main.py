@@ -18,6 +18,13 @@ VERBS = {
     "show": "Show one run: its state, tree, answer.",
     "ps": "List the live agents and tools.",
     "cancel": "Cancel a run and everything below it.",
+    "approvals": "List the calls that wait for a person.",
+    "approve": "Let a held call be made.",
+    "reject": "Turn a held call down.",
+    "correct": "Have a held call made otherwise.",
+    "dead": "List, show, retry or drop messages that nobody could handle.",
+    "fork": "Start a new run from a step of another.",
+    "replay": "Decide a run's journal anew and report what differs.",
     "logs": "Show what the services of `cadre up` logged.",
     "doctor": "Check this installation and say what to do.",
 }

@@ -32,8 +32,9 @@ def executable() -> Path:
     return Path(found)
 
 
-def configure(file: Path, store: Path, port: int) -> None:
-    """Writes a configuration: loopback only, and nothing acknowledged that a power cut could lose."""
+def configure(file: Path, store: Path, port: int, sync: str) -> None:
+    """Writes a configuration: loopback only; with `sync` `always` nothing is acknowledged that a power cut could
+    lose, with an interval what was acknowledged within it."""
     file.write_text(
         "\n".join(
             [
@@ -43,7 +44,7 @@ def configure(file: Path, store: Path, port: int) -> None:
                 "max_payload: 1MB",
                 "jetstream {",
                 f"  store_dir: {json.dumps(str(store))}",
-                "  sync_interval: always",
+                f"  sync_interval: {json.dumps(sync)}",
                 "}",
                 "",
             ]

@@ -15,11 +15,16 @@ import click
 import httpx2
 
 from cadre.cli.answer import as_text, tell
-from cadre.cli.exits import Code, of_state
+from cadre.cli.arguments import key_values, utf8
+from cadre.cli.ask import Asker, asks
+from cadre.cli.duration import Duration
+from cadre.cli.exits import Code, of_run
 from cadre.cli.gateway import body, gateway_url, reaching
 from cadre.cli.screen import screen
 from cadre.cli.tree import error_text
 from cadre.cli.watch import Detached, connect, watch
+
+RUNS = "/v1/runs"
 
 _PASSED_ON = ("https://", "http://", "data:", "blob:")
 
@@ -32,8 +37,20 @@ _PASSED_ON = ("https://", "http://", "data:", "blob:")
 )
 @click.option("--image", "images", multiple=True, metavar="FILE|URL", help="Image for the model to see.")
 @click.option("--max-steps", type=click.IntRange(min=1), help="Steps before the agent must answer.")
+@click.option(
+    "--deadline", type=Duration(), help="Seconds (or 10m, 2h), then it ends with what it has found."
+)
+@click.option("--budget-tokens", type=click.IntRange(min=1), help="Tokens for it and all runs below it.")
+@click.option(
+    "--budget-cost", type=click.FloatRange(min=0, min_open=True), help="Cost by the price table, likewise."
+)
+@click.option("--budget-steps", type=click.IntRange(min=1), help="Steps, likewise.")
+@click.option("--budget-depth", type=click.IntRange(min=0), help="Levels of delegation below it.")
 @click.option("--session", metavar="NAME", help="Conversation that the run belongs to.")
 @click.option("--continue", "continues", is_flag=True, help="Go on from the session's last run.")
+@click.option(
+    "--ask/--no-ask", default=None, help="Decide here on calls that wait for a person [on a terminal: yes]."
+)
 @click.option("--detach", is_flag=True, help="Print the run's id and leave.")
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds, then the run is cancelled."
@@ -50,46 +67,55 @@ def command(**options: Any) -> int:
     request = {
         "agent": options["agent"],
         "task": _task(options["task"]),
-        "additional_args": _arguments(options["args"]),
+        "additional_args": key_values("--arg", options["args"]),
         "images": [_image(text) for text in options["images"]],
         "max_steps": options["max_steps"],
+        "deadline": options["deadline"],
+        "budget": {
+            field: options[f"budget_{field}"]
+            for field in ("tokens", "cost", "steps", "depth")
+            if options[f"budget_{field}"] is not None
+        },
         "session": options["session"],
         "reset": not options["continues"],
     }
     request = {key: value for key, value in request.items() if value not in (None, [], {})}
-    return asyncio.run(_run(request, options["detach"], options["timeout"], options["output"]))
+    return asyncio.run(launch(request, options))
 
 
-async def _run(request: dict[str, Any], detach: bool, timeout: float | None, output: str) -> int:
-    url = gateway_url()
+async def launch(request: dict[str, Any], options: dict[str, Any], path: str = RUNS) -> int:
+    """Posts the request for a run to `path` and follows the run; returns the exit code."""
+    url, output = gateway_url(), options["output"]
     async with connect(url) as client:
-        run = await start(client, url, request)
-        if detach:
+        run = await start(client, url, request, path)
+        if options["detach"]:
             click.echo(json.dumps({"id": run}) if output == "json" else run)
             return Code.OK
+        shown = screen()
+        asker = Asker(client, shown) if asks(options["ask"]) else None
         try:
-            result = await watch(client, run, screen(), timeout)
+            result = await watch(client, run, shown, options["timeout"], asker=asker)
         except Detached:
             click.echo(f"cadre: left run {run} to itself: `cadre show {run} --follow` looks again", err=True)
             return Code.DETACHED
     return finish(result, output)
 
 
-async def start(client: httpx2.AsyncClient, url: str, request: dict[str, Any]) -> str:
+async def start(client: httpx2.AsyncClient, url: str, request: dict[str, Any], path: str = RUNS) -> str:
     """Posts the run and returns its id; a lost answer is asked for again under the same key."""
     headers = {"Idempotency-Key": uuid.uuid4().hex}
     with reaching(url):
         for _ in range(2):
             try:
-                return str(body(await client.post("/v1/runs", json=request, headers=headers))["id"])
+                return str(body(await client.post(path, json=request, headers=headers))["id"])
             except (httpx2.ReadError, httpx2.RemoteProtocolError):
                 continue
-        return str(body(await client.post("/v1/runs", json=request, headers=headers))["id"])
+        return str(body(await client.post(path, json=request, headers=headers))["id"])
 
 
 def finish(result: dict[str, Any], output: str) -> int:
     """Prints how the run ended and returns the exit code that says the same."""
-    code = of_state(result["state"])
+    code = of_run(result)
     if output == "json":
         click.echo(json.dumps(result, ensure_ascii=False))
     elif result.get("output") not in (None, ""):
@@ -108,40 +134,7 @@ def _task(argument: str | None) -> str:
     task = sys.stdin.read() if argument in (None, "-") else argument
     if task is None or not task.strip():
         raise click.UsageError("the task is empty")
-    return _utf8("the task", task)
-
-
-def _utf8(what: str, text: str) -> str:
-    """Python reads bytes that are no UTF-8 as surrogates, which JSON cannot carry."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise click.UsageError(f"{what} is not UTF-8 text (at character {error.start + 1})") from error
-    return text
-
-
-def _argument(text: str) -> tuple[str, Any]:
-    key, mark, value = text.partition("=")
-    if not mark or not key:
-        raise click.UsageError(f"--arg {text!r}: write KEY=VALUE")
-    _utf8(f"--arg {key!a}", text)
-    try:
-        return key, json.loads(value, parse_constant=_no_constant)
-    except ValueError:
-        return key, value
-
-
-def _no_constant(name: str) -> Any:
-    """NaN and its like are Python's, not JSON's."""
-    raise ValueError(name)
-
-
-def _arguments(texts: tuple[str, ...]) -> dict[str, Any]:
-    pairs = [_argument(text) for text in texts]
-    keys = [key for key, _ in pairs]
-    if twice := [key for key in keys if keys.count(key) > 1]:
-        raise click.UsageError(f"--arg {twice[0]} is given more than once")
-    return dict(pairs)
+    return utf8("the task", task)
 
 
 def _image(text: str) -> str:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
+from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cadre.cli import tree_lines
 from cadre.cli.tree import Tree
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.live import Live
 
 
 class Screen(Protocol):
@@ -22,6 +28,10 @@ class Screen(Protocol):
 
     def note(self, text: str) -> None:
         """Tells something that is not an event of the run."""
+        ...
+
+    def paused(self) -> contextlib.AbstractContextManager[None]:
+        """Inside, the terminal belongs to a question."""
         ...
 
 
@@ -42,25 +52,31 @@ class LineScreen:
     def note(self, text: str) -> None:
         print(f"cadre: {text}", file=sys.stderr, flush=True)
 
+    def paused(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
 
 class LiveScreen:
     """The tree, drawn again four times a second; the final one stays."""
 
     def __init__(self) -> None:
-        from rich.console import Console, RenderableType
-        from rich.live import Live
-
-        from cadre.cli.tree_view import draw
+        from rich.console import Console
 
         self._tree = Tree()
         self._console = Console(stderr=True)
+        self._live = self._begin()
 
-        def render() -> RenderableType:
-            return draw(self._tree, time.time(), width=max(self._console.width - 12, 40))
+    def _begin(self) -> Live:
+        from rich.live import Live
 
-        self._live = Live(
-            get_renderable=render, console=self._console, refresh_per_second=4, redirect_stdout=False
+        return Live(
+            get_renderable=self._render, console=self._console, refresh_per_second=4, redirect_stdout=False
         )
+
+    def _render(self) -> RenderableType:
+        from cadre.cli.tree_view import draw
+
+        return draw(self._tree, time.time(), width=max(self._console.width - 12, 40))
 
     @property
     def can_draw(self) -> bool:
@@ -82,6 +98,17 @@ class LiveScreen:
 
     def note(self, text: str) -> None:
         self._console.print(f"cadre: {text}", markup=False, highlight=False)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        self._live.transient = True  # the tree is drawn anew afterwards, below what was asked and answered
+        self._live.stop()
+        try:
+            yield
+        finally:
+            # A new one: the former would begin by going back over as many lines as it had drawn.
+            self._live = self._begin()
+            self._live.start(refresh=True)
 
 
 def screen() -> Screen:

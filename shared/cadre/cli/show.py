@@ -16,9 +16,9 @@ from cadre.cli.exits import Code
 from cadre.cli.gateway import Gateway
 from cadre.cli.memory import told
 from cadre.cli.run import finish
-from cadre.cli.runs import tokens, took
+from cadre.cli.runs import state, tokens, took
 from cadre.cli.screen import screen
-from cadre.cli.table import brief
+from cadre.cli.table import brief, call_text, seconds
 from cadre.cli.tree import error_text
 from cadre.cli.watch import Detached, connect, watch
 
@@ -37,6 +37,9 @@ def command(run: str, as_tree: bool, full: bool, following: bool, output: str) -
         identity = gateway.run_id(run)
         if not following:
             found = gateway.get(f"/v1/runs/{identity}", full="true" if full else None)
+            waiting = []
+            if found.get("approvals") and output == "text" and not as_tree:
+                waiting = gateway.get("/v1/approvals", run=identity, limit=100)["approvals"]
     if following:
         return asyncio.run(_follow(gateway.url, identity, output))
     if output == "json":
@@ -44,7 +47,7 @@ def command(run: str, as_tree: bool, full: bool, following: bool, output: str) -
     elif as_tree:
         click.echo("\n".join(_branches(found)))
     else:
-        tell("\n".join(_account(found, full)))
+        tell("\n".join(_account(found, full, waiting)))
     return Code.OK
 
 
@@ -56,17 +59,28 @@ async def _follow(url: str, run: str, output: str) -> int:
             return Code.DETACHED
 
 
-def _account(run: dict[str, Any], full: bool) -> Iterator[str]:
+def _account(run: dict[str, Any], full: bool, waiting: list[dict[str, Any]]) -> Iterator[str]:
     yield f"run      {run['id']}"
     yield f"agent    {run['agent']}"
-    yield f"state    {run['state']}, step {run.get('step') or 0}, {tokens(run)} tokens, {took(run)}"
+    yield f"state    {_facts(run)}"
     if run.get("started_at"):
         yield f"started  {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(run['started_at']))}"
+    if run.get("deadline"):
+        left = run["deadline"] - time.time()
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run["deadline"]))
+        yield f"deadline {when}" + (f", in {seconds(left)}" if left > 0 and not run.get("ended_at") else "")
+    if run.get("budget"):
+        yield f"budget   {', '.join(f'{value:g} {key}' for key, value in run['budget'].items())}"
+    if run.get("forked_from"):
+        yield f"fork of  {run['forked_from']['run']} at step {run['forked_from']['at']}"
     if run.get("parent"):
         yield f"parent   {run['parent']}"
     if run.get("session"):
         yield f"session  {run['session']}"
     yield f"task     {brief(run.get('task') or '', 200)}"
+    for call in waiting:
+        yield f"waits    {call_text(call['name'], call['arguments'])}  ({brief(call['reason'], 100)})"
+        yield f"         cadre approve {call['call']}"
     if run.get("error"):
         yield f"error    {brief(error_text(run['error']), 2000)}"
     if run.get("children"):
@@ -85,9 +99,14 @@ def _account(run: dict[str, Any], full: bool) -> Iterator[str]:
         yield as_text(run["output"])
 
 
+def _facts(run: dict[str, Any]) -> str:
+    cost = (run.get("usage") or {}).get("cost") or 0
+    priced = f", cost {cost:.4g}" if cost else ""
+    return f"{state(run)}, step {run.get('step') or 0}, {tokens(run)} tokens{priced}, {took(run)}"
+
+
 def _branches(run: dict[str, Any], indent: str = "") -> Iterator[str]:
-    facts = f"{run['state']}, step {run.get('step') or 0}, {tokens(run)} tokens, {took(run)}"
-    yield f"{indent}{run['id']}  {run['agent']}  {facts}  {brief(run.get('task') or '', 80)}"
+    yield f"{indent}{run['id']}  {run['agent']}  {_facts(run)}  {brief(run.get('task') or '', 80)}"
     for child in _in_order(run):
         yield from _branches(child, indent + "  ")
 

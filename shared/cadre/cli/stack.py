@@ -14,7 +14,14 @@ import httpx2
 from cadre.cli import nats_server, state
 from cadre.cli.supervise import Child, Service, until_ready
 from cadre.cli.team import Team
-from cadre.settings import child_environment, read_model_settings, read_secret, read_settings
+from cadre.settings import (
+    SYNC_ALWAYS,
+    child_environment,
+    read_model_settings,
+    read_nats_sync,
+    read_secret,
+    read_settings,
+)
 
 T = TypeVar("T")
 
@@ -48,6 +55,7 @@ class Stack:
         self.gateway = f"http://127.0.0.1:{self.gateway_port}"
         self.nats = f"nats://127.0.0.1:{self.nats_port}"
         self.drain = read_settings().drain_seconds
+        self.sync = read_nats_sync()
         self.model = read_model_settings().url
         self.is_scripted = not self.model and self.team is not None and self.team.script is not None
 
@@ -110,14 +118,15 @@ class Stack:
 
     def _write_state(self) -> None:
         pids = {child.service.name: child.pid for child in self._lives.values() if child.pid is not None}
-        state.write(self.data, state.Running(gateway=self.gateway, nats=self.nats, pids=pids))
+        running = state.Running(gateway=self.gateway, nats=self.nats, pids=pids, sync=self.sync)
+        state.write(self.data, running)
 
     # --- which processes
 
     def _nats(self) -> Service:
         server = nats_server.executable()
         config = self.data / "nats.conf"
-        nats_server.configure(config, self.data / "nats", self.nats_port)
+        nats_server.configure(config, self.data / "nats", self.nats_port, self.sync)
 
         async def ready() -> str | None:
             info = await nats_server.greeting("127.0.0.1", self.nats_port)
@@ -205,7 +214,17 @@ class _Readyz:
 
 
 def advice(stack: Stack) -> list[str]:
-    """What a user of this stack should know about its model, a line each."""
+    """What a user of this stack should know about its disk and its model, a line each."""
+    return [*_on_disk(stack.sync), *_on_model(stack)]
+
+
+def _on_disk(sync: str) -> list[str]:
+    if sync == SYNC_ALWAYS:
+        return []
+    return [f"CADRE_NATS_SYNC={sync}: a power cut may take what was acknowledged in the last {sync}."]
+
+
+def _on_model(stack: Stack) -> list[str]:
     if stack.is_scripted:
         return [SCRIPTED_BANNER]
     if not stack.model:

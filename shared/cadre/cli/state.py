@@ -19,6 +19,8 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     gateway: str
     nats: str
     pids: dict[str, int]
+    sync: str = ""
+    """CADRE_NATS_SYNC of its NATS server; empty when an earlier version wrote this file."""
 
 
 def default_data() -> Path:

@@ -36,6 +36,16 @@ def brief(value: Any, limit: int) -> str:
     return line if len(line) <= limit and len(head) == len(text) else line[: limit - 1].rstrip() + "…"
 
 
+def call_text(name: str, arguments: Any, limit: int = 100) -> str:
+    """A call on one line: refund(amount=500, note="broken")."""
+    if not isinstance(arguments, dict):
+        return brief(f"{name}({arguments})", limit)
+    told = ", ".join(
+        f"{key}={json.dumps(value, ensure_ascii=False, default=str)}" for key, value in arguments.items()
+    )
+    return brief(f"{name}({told})", limit)
+
+
 def number(count: int) -> str:
     """A count in few characters: 950, 1.2k, 3.4M."""
     for size, unit in ((1_000_000, "M"), (1_000, "k")):

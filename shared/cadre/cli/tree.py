@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 CallKind = Literal["tool", "member", "refused"]
-CallState = Literal["open", "ok", "failed"]
+CallState = Literal["held", "open", "ok", "failed"]
 
 _TAIL = 400
 """Characters kept of an answer that is being written."""
@@ -25,6 +25,8 @@ class Call:
     state: CallState = "open"
     result: Any = None
     seconds: float | None = None
+    remark: str = ""
+    """Why it waits for a person, or what a person made of it."""
 
 
 @dataclass(frozen=True)
@@ -166,10 +168,50 @@ def _reported(node: Node, event: dict[str, Any], at: float) -> Node:
 
 def _open(node: Node, event: dict[str, Any], *, name: str, kind: CallKind, arguments: Any) -> Node:
     identity = event.get("call", "")
-    if any(call.id == identity for call in node.calls):
-        return node
+    known = next((call for call in node.calls if call.id == identity), None)
     call = Call(id=identity, name=name, kind=kind, step=_step_of(node, identity), arguments=arguments)
-    return replace(node, calls=(*node.calls, call), doing="")
+    if known is None:
+        return replace(node, calls=(*node.calls, call), doing="")
+    if known.state != "held":
+        return node
+    return _with(node, replace(call, remark=known.remark))
+
+
+def _with(node: Node, call: Call) -> Node:
+    """The node with this call in the place of the one with its id; it waits as long as one is held."""
+    calls = tuple(call if one.id == call.id else one for one in node.calls)
+    held = sum(one.state == "held" for one in calls)
+    if held:
+        return replace(node, calls=calls, state="waiting", doing="waiting for approval")
+    return replace(node, calls=calls, state="running", doing="")
+
+
+def _held(node: Node, event: dict[str, Any], at: float) -> Node:
+    kind: CallKind = "member" if event.get("kind") == "member" else "tool"
+    name, arguments = event.get("name", ""), event.get("arguments") or {}
+    opened = _open(node, event, name=name, kind=kind, arguments=arguments)
+    call = next(one for one in opened.calls if one.id == event.get("call", ""))
+    return _with(opened, replace(call, state="held", remark=event.get("reason", "")))
+
+
+def _decided(node: Node, event: dict[str, Any], at: float) -> Node:
+    call = next((one for one in node.calls if one.id == event.get("call")), None)
+    if call is None:
+        return node
+    decision = verdict(event)
+    if event.get("verdict") in ("rejected", "expired"):
+        return _with(node, replace(call, state="failed", result=decision))
+    return replace(
+        node, calls=tuple(replace(one, remark=decision) if one is call else one for one in node.calls)
+    )
+
+
+def verdict(event: dict[str, Any]) -> str:
+    """What an `approval.decided` says, in words."""
+    if event.get("verdict") == "expired":
+        return "nobody decided in time"
+    said = event.get("feedback")
+    return f"{event.get('verdict')} by {event.get('sender') or 'somebody'}" + (f": {said}" if said else "")
 
 
 def _step_of(node: Node, identity: str) -> int:
@@ -190,6 +232,15 @@ def _close(node: Node, event: dict[str, Any], *, seconds: float | None) -> Node:
         for call in node.calls
     )
     return replace(node, calls=calls)
+
+
+def _timed_out(node: Node, event: dict[str, Any], at: float) -> Node:
+    late = {
+        "call": event.get("call"),
+        "state": "error",
+        "output": f"no answer within {event.get('seconds', 0):g} s",
+    }
+    return _close(node, late, seconds=event.get("seconds"))
 
 
 def _step_finished(node: Node, event: dict[str, Any], at: float) -> Node:
@@ -254,6 +305,9 @@ _CHANGES = {
     "model.called": _model_called,
     "model.answered": _model_answered,
     "model.deferred": _model_deferred,
+    "approval.requested": _held,
+    "approval.decided": _decided,
+    "call.timed_out": _timed_out,
     "tool.called": _tool_called,
     "tool.answered": _tool_answered,
     "delegate.started": _delegated,

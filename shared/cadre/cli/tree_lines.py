@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from cadre.cli.table import brief, number, seconds
-from cadre.cli.tree import Node, Tree, error_text, lacks
+from cadre.cli.table import brief, call_text, number, seconds
+from cadre.cli.tree import Node, Tree, error_text, lacks, verdict
 
 _WIDE = 110
 
@@ -44,6 +44,14 @@ def _text(node: Node, name: str, event: dict[str, Any]) -> str | None:
             )
         case "model.deferred":
             return f"waits for the model: {brief(event.get('reason', ''), 2 * _WIDE)}"
+        case "approval.requested":
+            wanted = call_text(event.get("name", ""), event.get("arguments") or {}, _WIDE)
+            why = brief(event.get("reason", ""), _WIDE)
+            return f"waits for approval: {wanted} ({why}): cadre approve {event.get('call')}"
+        case "approval.decided":
+            return f"{_name_of(node, event)}: {brief(verdict(event), _WIDE)}{_instead(event)}"
+        case "call.timed_out":
+            return f"{_name_of(node, event)}: no answer within {event.get('seconds', 0):g} s"
         case "tool.called":
             return f"calls {event.get('tool')} {brief(event.get('arguments') or {}, _WIDE)}"
         case "delegate.started":
@@ -62,6 +70,17 @@ def _text(node: Node, name: str, event: dict[str, Any]) -> str | None:
             return _ending(event)
         case _:
             return None
+
+
+def _name_of(node: Node, event: dict[str, Any]) -> str:
+    return next((call.name for call in node.calls if call.id == event.get("call")), "a call")
+
+
+def _instead(event: dict[str, Any]) -> str:
+    if event.get("verdict") != "corrected":
+        return ""
+    changed = call_text(event.get("name") or "with", event.get("arguments") or {}, _WIDE)
+    return f", now {changed}"
 
 
 def _outcome(event: dict[str, Any]) -> str:

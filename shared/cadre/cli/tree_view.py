@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 from rich.tree import Tree as Drawing
 
-from cadre.cli.table import brief, number, seconds
+from cadre.cli.table import brief, call_text, number, seconds
 from cadre.cli.tree import Call, Node, Tree, lacks
 
 _SIGNS = {
@@ -17,6 +17,7 @@ _SIGNS = {
     "cancelled": ("–", "bright_black"),
 }
 _CALL_SIGNS = {
+    "held": ("◌", "magenta"),
     "open": ("…", "yellow"),
     "ok": ("✓", "green"),
     "failed": ("✗", "red"),
@@ -42,7 +43,9 @@ def _grow(drawing: Drawing, tree: Tree, node: Node, now: float, width: int, rece
     for call in shown:
         child = tree.nodes.get(call.id)
         if child is None:
-            drawing.add(_call(call, width, is_over=node.ended_at is not None))
+            leaf = drawing.add(_call(call, width, is_over=node.ended_at is not None))
+            if call.state == "held" and node.ended_at is None:
+                leaf.add(Text(f"cadre approve {call.id}", style="bright_black", overflow="fold"))
         else:
             _grow(drawing.add(_head(tree, child, now, width)), tree, child, now, width, recent)
     for text, style in _remarks(node):
@@ -52,7 +55,11 @@ def _grow(drawing: Drawing, tree: Tree, node: Node, now: float, width: int, rece
 def _shown(node: Node, tree: Tree, recent: int) -> list[Call]:
     leaves = [call.id for call in node.calls if call.id not in tree.nodes]
     kept = set(leaves[-recent:])
-    return [call for call in node.calls if call.id in tree.nodes or call.id in kept or call.state == "open"]
+    return [
+        call
+        for call in node.calls
+        if call.id in tree.nodes or call.id in kept or call.state in ("open", "held")
+    ]
 
 
 def _remarks(node: Node) -> list[tuple[str, str]]:
@@ -85,12 +92,19 @@ def _head(tree: Tree, node: Node, now: float, width: int) -> Text:
 
 def _call(call: Call, width: int, *, is_over: bool) -> Text:
     """Of a run that is over, an open call is one that nobody waits for any more."""
-    sign, style = _CALL_SIGNS["dropped" if is_over and call.state == "open" else call.state]
+    sign, style = _CALL_SIGNS["dropped" if is_over and call.state in ("open", "held") else call.state]
     text = Text(f"{sign} ", style=style, no_wrap=True, overflow="ellipsis")
+    if call.state == "held":
+        text.append(f"{'waited' if is_over else 'waits'} for approval: ", style=style)
+        text.append(call_text(call.name, call.arguments, width // 2))
+        text.append(f" ({brief(call.remark, width // 3)})", style="bright_black")
+        return text
     text.append(call.name)
     if call.seconds is not None:
         text.append(f" {seconds(call.seconds)}", style="bright_black")
     text.append(f" {brief(call.arguments, width // 3)}", style="bright_black")
+    if call.remark and call.state != "failed":
+        text.append(f" [{brief(call.remark, width // 3)}]", style="magenta")
     if call.state != "open":
         text.append(f" → {brief(call.result, width // 2)}", style="red" if call.state == "failed" else "")
     return text

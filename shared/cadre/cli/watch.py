@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx2
 
+from cadre.cli.ask import Asker
 from cadre.cli.exits import Code, Failure
 from cadre.cli.follow import follow
 from cadre.cli.gateway import body, client_options, reaching
@@ -28,13 +29,15 @@ async def watch(
     timeout: float | None = None,
     *,
     cancels: bool = True,
+    asker: Asker | None = None,
 ) -> dict[str, Any]:
     """Shows the run until it ends; returns the gateway's summary of it with its output.
 
-    After `timeout` seconds the run is cancelled. Ctrl-C is the caller's when `cancels` is false.
+    After `timeout` seconds the run is cancelled. Ctrl-C is the caller's when `cancels` is false. `asker` has a
+    person decide on calls that wait for one.
     Raises Failure (TIMEOUT, UNREACHABLE, NOT_FOUND), Detached.
     """
-    reading = asyncio.create_task(_read(client, run, screen))
+    reading = asyncio.create_task(_read(client, run, screen, asker))
     with _interrupts(client, run, screen, reading, cancels) as interrupted:
         try:
             async with asyncio.timeout(timeout):
@@ -52,12 +55,17 @@ async def watch(
         return body(await client.get(f"/v1/runs/{run}"))
 
 
-async def _read(client: httpx2.AsyncClient, run: str, screen: Screen) -> None:
+async def _read(client: httpx2.AsyncClient, run: str, screen: Screen, asker: Asker | None) -> None:
     tree = Tree()
-    with screen:
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(screen)
+        if asker is not None:
+            await stack.enter_async_context(asker)
         async for event in follow(client, run):
             tree = apply(tree, event.name, event.data)
             screen.show(tree, event.name, event.data)
+            if asker is not None:
+                asker.hear(event.name, event.data)
     if tree.scripted:
         screen.note("the scripted model answered: canned replies, not an AI")
 

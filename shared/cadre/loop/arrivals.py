@@ -21,6 +21,8 @@ class ModelReplied(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     finish_reason: str = ""
     seconds: float = 0.0
+    unpriced: bool = False
+    """Nobody told what this model costs."""
 
 
 class ModelFailed(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +49,7 @@ class Poisoned(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     deliveries: int
+    why: str = ""
     task: Task | None = None
     """The record itself, when it is the task that begins the run."""
 
@@ -64,3 +67,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """The service's spec: taken over by a run that begins now."""
     history: list[Step] = []
     """Memory of the run that the task continues."""
+    prefix: list[Step] = []
+    """Steps of the run that the task forks."""
+    problem: str = ""
+    """Why the task cannot begin."""

@@ -97,6 +97,11 @@ def _check_delegation(run: Run, member: str) -> None:
         return
     above = [*run.task.path, run.agent]
     limits = run.spec.limits
+    if run.budget is not None and run.budget.depth is not None and run.budget.depth < 1:
+        raise CallError(
+            f"{member!r} cannot be asked: the run's budget allows no further level of delegation."
+            " Do the work with your own tools."
+        )
     if len(above) > limits.depth:
         raise CallError(
             f"{member!r} cannot be asked: the delegation is {len(run.task.path)} levels deep already"

@@ -6,20 +6,32 @@ from typing import Any
 
 from cadre.loop import events as ev
 from cadre.loop.arrivals import Arrival
+from cadre.loop.bounds import budget_of, deadline_of
 from cadre.loop.run import Purpose, Run
-from cadre.messages import ErrorInfo, RunState, Task, Usage
-
-NOTHING = Usage()
+from cadre.messages import ErrorInfo, RunState, Task
 
 
 def begin(run: Run, task: Task, arrival: Arrival) -> list[ev.AnyEvent]:
-    """Accepts the task and thinks for the first time."""
-    first = next_step(run, arrival, 1, interval=arrival.spec.planning_interval)
+    """Accepts the task and thinks for the first time: before step 1, or before the step that it forks at."""
+    if arrival.problem:
+        return [accepted(task, arrival), finished(run, "error", error=ErrorInfo("NotFound", arrival.problem))]
+    number = task.forks.at if task.forks is not None else 1
+    if number > (task.max_steps or arrival.spec.limits.max_steps):
+        first = begin_model_call(run, arrival, "final", number - 1)
+    else:
+        first = next_step(run, arrival, number, interval=arrival.spec.planning_interval)
     return [accepted(task, arrival), *first]
 
 
 def accepted(task: Task, arrival: Arrival) -> ev.RunAccepted:
-    return ev.RunAccepted(task=task, spec=arrival.spec, history=arrival.history)
+    return ev.RunAccepted(
+        task=task,
+        spec=arrival.spec,
+        history=arrival.history,
+        prefix=arrival.prefix,
+        deadline=deadline_of(task, arrival.spec, arrival.at),
+        budget=budget_of(task, arrival.spec),
+    )
 
 
 def next_step(run: Run, arrival: Arrival, number: int, *, interval: int | None) -> list[ev.AnyEvent]:
@@ -46,11 +58,18 @@ def after_step(
     return [ended, *next_step(run, arrival, number + 1, interval=interval)]
 
 
+def after_call(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
+    """The step goes on until its last open call has been answered, by this very arrival."""
+    if len(run.open_calls()) > 1 or run.current is None:
+        return []
+    return after_step(run, arrival, run.current.number)
+
+
 def finished(
-    run: Run, state: RunState, *, output: Any = None, error: ErrorInfo | None = None, usage: Usage = NOTHING
+    run: Run, state: RunState, *, output: Any = None, error: ErrorInfo | None = None
 ) -> ev.RunFinished:
-    """`usage` is what the arrival in hand adds to the run's own."""
-    return ev.RunFinished(state=state, output=output, error=error, usage=run.usage + usage, steps=run.step)
+    """`transition` adds the usage, which the events beside this one are part of."""
+    return ev.RunFinished(state=state, output=output, error=error, steps=run.step)
 
 
 def _news_of_the_offer(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:

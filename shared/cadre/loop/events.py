@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from cadre.loop.run import Purpose, Run, Step
-from cadre.messages import AgentCard, ErrorInfo, RunState, Task, ToolCard, Usage
+from cadre.messages import AgentCard, Budget, ErrorInfo, RunState, Task, ToolCard, Usage, Verdict
 from cadre.specs import AgentSpec
 
 
@@ -25,6 +25,12 @@ class RunAccepted(Event, frozen=True, tag="run.accepted"):
     spec: AgentSpec
     history: list[Step] = []
     """Memory of the run that this one goes on from."""
+    prefix: list[Step] = []
+    """Steps of the run that this one was forked from; they follow the task."""
+    deadline: float | None = None
+    """Unix seconds: the earlier of the task's and the spec's."""
+    budget: Budget | None = None
+    """The narrower of the task's and the spec's, field by field."""
 
 
 class OfferChanged(Event, frozen=True, tag="offer.changed"):
@@ -64,6 +70,8 @@ class ModelAnswered(Event, frozen=True, tag="model.answered"):
     model: str = ""
     finish_reason: str = ""
     seconds: float = 0.0
+    unpriced: bool = False
+    """Nobody told what this model costs."""
 
 
 class ModelDeferred(Event, frozen=True, tag="model.deferred"):
@@ -75,6 +83,30 @@ class ModelDeferred(Event, frozen=True, tag="model.deferred"):
     reason: str
     status: int | None = None
     rate_limited: bool = False
+
+
+class ApprovalRequested(Event, frozen=True, tag="approval.requested"):
+    """A call is held back until a person decides, or until `expires` (Unix seconds)."""
+
+    call: str
+    name: str
+    kind: Literal["tool", "member"]
+    arguments: dict[str, Any]
+    reason: str
+    expires: float | None = None
+
+
+class ApprovalDecided(Event, frozen=True, tag="approval.decided"):
+    """The first word on a held call. `tool.called` or `delegate.started` follows unless it was turned down."""
+
+    call: str
+    verdict: Verdict | Literal["expired"]
+    feedback: str = ""
+    sender: str = ""
+    name: str | None = None
+    """What is called instead, when that was corrected."""
+    arguments: dict[str, Any] | None = None
+    """What it is called with, when that was corrected."""
 
 
 class ToolCalled(Event, frozen=True, tag="tool.called"):
@@ -92,6 +124,8 @@ class DelegateStarted(Event, frozen=True, tag="delegate.started"):
     member: str
     task: str
     additional_args: dict[str, Any] = {}
+    budget: Budget | None = None
+    """The child's share of what this run had left."""
 
 
 class CallRefused(Event, frozen=True, tag="call.refused"):
@@ -113,6 +147,13 @@ class ToolAnswered(Event, frozen=True, tag="tool.answered"):
     blob: str | None = None
     executor: str = ""
     seconds: float = 0.0
+
+
+class CallTimedOut(Event, frozen=True, tag="call.timed_out"):
+    """A call was not answered within its time; its answer, should it come, changes nothing."""
+
+    call: str
+    seconds: float
 
 
 class DelegateFinished(Event, frozen=True, tag="delegate.finished"):
@@ -165,10 +206,13 @@ AnyEvent = (
     | ModelCalled
     | ModelAnswered
     | ModelDeferred
+    | ApprovalRequested
+    | ApprovalDecided
     | ToolCalled
     | DelegateStarted
     | CallRefused
     | ToolAnswered
+    | CallTimedOut
     | DelegateFinished
     | StepFinished
     | CancelRequested
@@ -180,7 +224,7 @@ AnyEvent = (
 class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="entry"):
     """One append to a journal: everything that one arrival made true."""
 
-    v: Literal[1] = 1
+    v: Literal[2] = 2
     tree: str
     run: str
     agent: str
@@ -195,3 +239,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="en
     """Stream sequences of the entries since the last snapshot, oldest first."""
     snapshot: Run | None = None
     """The state before this entry's events; then `prev` is empty."""
+
+
+class EarlierEntry(Entry, frozen=True, kw_only=True, tag="entry"):
+    """An entry that was written in an earlier schema version, as this version reads it."""
+
+    said: dict[str, Any]
+    """The entry as JSON: fields that came later are not in it."""

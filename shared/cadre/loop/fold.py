@@ -12,11 +12,18 @@ from typing import Any, assert_never
 import msgspec
 
 from cadre.loop import events as ev
-from cadre.loop.observation import clip, observation_of
+from cadre.loop.fold_calls import (
+    close_call,
+    decide_call,
+    failure_of,
+    open_call,
+    revoke,
+    time_out_call,
+)
+from cadre.loop.observation import observation_of
 from cadre.loop.run import (
     ActionStep,
     AnswerStep,
-    CallState,
     Deferral,
     ModelInFlight,
     Phase,
@@ -25,7 +32,7 @@ from cadre.loop.run import (
     Run,
     TaskStep,
 )
-from cadre.messages import ErrorInfo, Usage
+from cadre.messages import Usage
 
 
 def fold(entries: Iterable[ev.Entry], run: str, tree: str) -> Run:
@@ -49,7 +56,7 @@ def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
     """Makes `event`, of the journal's entry `n`, true of the run."""
     match event:
         case ev.RunAccepted():
-            _accept(run, event, at)
+            _accept(run, event, n, at)
         case ev.OfferChanged():
             run.tools = {tool.name: tool for tool in event.tools}
             run.members = {member.name: member for member in event.members}
@@ -60,22 +67,17 @@ def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
             _answer(run, event)
         case ev.ModelDeferred():
             _defer(run, event, n, at)
-        case ev.ToolCalled():
-            call = CallState(id=event.call, name=event.tool, kind="tool", arguments=event.arguments)
-            _open(run, call, n, at)
-        case ev.DelegateStarted():
-            arguments = {"task": event.task, "additional_args": event.additional_args}
-            call = CallState(id=event.call, name=event.member, kind="member", arguments=arguments)
-            _open(run, call, n, at)
-        case ev.CallRefused():
-            call = CallState(id=event.call, name=event.name, kind="refused", arguments=event.arguments)
-            call.error = _clipped(run, event.error)
-            _open(run, call, n, at)
+        case ev.ApprovalRequested() | ev.ToolCalled() | ev.DelegateStarted() | ev.CallRefused():
+            open_call(run, event, n, at)
+        case ev.ApprovalDecided():
+            decide_call(run, event, n, at)
         case ev.ToolAnswered():
-            _close(run, event.call, observation_of(event.output), event.error)
+            close_call(run, event.call, n, at, observation_of(event.output), event.error)
         case ev.DelegateFinished():
-            _close(run, event.call, event.text, _failure_of(event))
+            close_call(run, event.call, n, at, event.text, failure_of(event))
             run.usage += event.usage
+        case ev.CallTimedOut():
+            time_out_call(run, event, n, at)
         case ev.StepFinished():
             _finish_step(run, event, at)
         case ev.RunFinished():
@@ -88,15 +90,18 @@ def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
             assert_never(event)
 
 
-def _accept(run: Run, event: ev.RunAccepted, at: float) -> None:
+def _accept(run: Run, event: ev.RunAccepted, n: int, at: float) -> None:
     task = event.task
     run.agent = task.agent
     run.task, run.spec = task, event.spec
     run.started_at = at
+    run.accepted = n
+    run.deadline, run.budget = event.deadline, event.budget
     run.phase = Phase.ACTING  # nothing open: the next event begins a model call or ends the run
     step = TaskStep(task=with_arguments(task.task, task.additional_args), images=task.images)
-    step.delegated = task.reply_to is not None
-    run.memory = [*event.history, step]
+    step.delegated = task.reply_to is not None or (task.forks is not None and task.forks.delegated)
+    run.memory = [*event.history, step, *event.prefix]
+    run.step = task.forks.at - 1 if task.forks is not None else 0
 
 
 def with_arguments(task: str, arguments: dict[str, Any]) -> str:
@@ -124,6 +129,8 @@ def _answer(run: Run, event: ev.ModelAnswered) -> None:
     run.model = None
     run.phase = Phase.ACTING
     run.usage += event.usage + Usage(model_calls=1)
+    if event.unpriced:
+        run.unpriced = event.model or "the model"
     if event.purpose == "plan":
         first = all(isinstance(step, TaskStep) for step in run.memory)
         run.memory.append(PlanningStep(plan=event.content, first=first))
@@ -154,41 +161,8 @@ def _defer(run: Run, event: ev.ModelDeferred, n: int, at: float) -> None:
     )
 
 
-def _open(run: Run, call: CallState, n: int, at: float) -> None:
-    call.opened, call.opened_at = n, at
-    if run.current is not None:
-        run.current.calls.append(call)
-
-
-def _close(run: Run, call: str, text: str, error: ErrorInfo | None) -> None:
-    for state in run.current.calls if run.current else ():
-        if state.id == call and state.is_open:
-            state.error = _clipped(run, error) if error is not None else None
-            state.observation = clip(text, _limit(run))
-
-
-def _limit(run: Run) -> int | None:
-    return run.spec.limits.observation_chars if run.spec else None
-
-
-def _clipped(run: Run, error: ErrorInfo) -> ErrorInfo:
-    """What went wrong is an observation too, and as long as a tool likes."""
-    return ErrorInfo(error.type, clip(error.message, _limit(run)))
-
-
-def _failure_of(event: ev.DelegateFinished) -> ErrorInfo | None:
-    """A member that ran out of steps still answered; one that failed or was cancelled did not."""
-    if event.state in ("success", "max_steps_error"):
-        return None
-    why = event.error.message if event.error else event.state
-    text = (
-        f"Error executing request to team member {event.member!r}: {why}\n"
-        "Please try again, or ask another team member."
-    )
-    return ErrorInfo("AgentToolExecutionError", text)
-
-
 def _finish_step(run: Run, event: ev.StepFinished, at: float) -> None:
+    run.usage += Usage(steps=1)
     if run.current is not None:
         run.current.error = event.error
         run.current.ended_at = at
@@ -197,6 +171,10 @@ def _finish_step(run: Run, event: ev.StepFinished, at: float) -> None:
 
 
 def _finish(run: Run, event: ev.RunFinished, n: int, at: float) -> None:
+    if run.current is not None:
+        reason = f"{run.agent} ended: {event.error.message if event.error else event.state}"
+        for call in run.open_calls():
+            revoke(run, call, n, at, reason)
     run.model, run.deferral = None, None
     run.phase = Phase.DONE
     run.result = Result(state=event.state, output=event.output, error=event.error, since=n, at=at)

@@ -6,10 +6,20 @@ from __future__ import annotations
 
 import msgspec
 
-from cadre.loop.run import CallState, Phase, Purpose, Run
+from cadre.loop.run import CallState, Phase, Purpose, Revoked, Run
+from cadre.loop.timers import Wait, waits
 from cadre.loop.variables import with_values
-from cadre.messages import Cancel, ReplyTo, Report, Task, TimerFired, ToolCall
-from cadre.subjects import cancel_id, report_id, task_id, timer_id
+from cadre.messages import (
+    Cancel,
+    ErrorInfo,
+    ReplyTo,
+    Report,
+    Task,
+    TimerFired,
+    ToolCall,
+    ToolResult,
+)
+from cadre.subjects import cancel_id, report_id, result_id, task_id, timer_id
 
 
 class CallModel(msgspec.Struct, frozen=True):
@@ -22,13 +32,20 @@ class CallModel(msgspec.Struct, frozen=True):
 
 
 class SetTimer(msgspec.Struct, frozen=True):
-    """Have `timer` delivered to this run at `due`; the wait began at `began` (Unix seconds) and belongs to
-    the inbox record `cause`."""
+    """Have `timer` delivered to this run at `due`; the wait began at `began` (Unix seconds)."""
 
     timer: TimerFired
     due: float
     began: float
-    cause: str
+    cause: str | None
+    """The inbox record whose worker sees to the wait, which may be short; None for the run's own waits."""
+
+
+class Revoke(msgspec.Struct, frozen=True):
+    """Nobody awaits this tool call any more: it is not to be begun, and to be stopped if it has been."""
+
+    result: ToolResult
+    """What its executor finds in place of an empty effect."""
 
 
 class Send(msgspec.Struct, frozen=True):
@@ -38,11 +55,20 @@ class Send(msgspec.Struct, frozen=True):
     to: str | None = None
 
 
-Command = CallModel | SetTimer | Send
+Command = CallModel | SetTimer | Send | Revoke
 
 
 def owed(run: Run, since: int = 0) -> list[Command]:
     """Everything that the run owes; with `since`, only what its entries from that one on made owed."""
+    commands = _in_phase(run, since)
+    if run.phase not in (Phase.NEW, Phase.DONE) and (run.deadline is not None or run.current is not None):
+        commands += [_set(run, wait) for wait in waits(run) if wait.since >= since]
+    if run.revoked:
+        commands += [_revoke(run, call) for call in run.revoked if call.since >= since]
+    return commands
+
+
+def _in_phase(run: Run, since: int) -> list[Command]:
     match run.phase:
         case Phase.NEW:
             return []
@@ -55,7 +81,7 @@ def owed(run: Run, since: int = 0) -> list[Command]:
         case Phase.WAITING:
             return _timer(run, since)
         case Phase.ACTING:
-            return [_for_call(run, call) for call in run.open_calls() if call.opened >= since]
+            return [_for_call(run, call) for call in run.open_calls() if call.opened and call.opened >= since]
         case Phase.DONE:
             return _at_the_end(run, since)
 
@@ -69,6 +95,35 @@ def _timer(run: Run, since: int) -> list[Command]:
         id=timer_id(run.id, wait.timer), tree=run.tree, run=run.id, name=wait.timer, at=wait.until
     )
     return [SetTimer(timer, wait.until, wait.at, wait.cause)]
+
+
+def _set(run: Run, wait: Wait) -> SetTimer:
+    timer = TimerFired(id=timer_id(run.id, wait.name), tree=run.tree, run=run.id, name=wait.name, at=wait.due)
+    return SetTimer(timer, wait.due, wait.due, None)
+
+
+def _revoke(run: Run, call: Revoked) -> Command:
+    if call.kind == "member":
+        cancel = Cancel(
+            id=cancel_id(call.call),
+            tree=run.tree,
+            run=call.call,
+            at=call.at,
+            reason=call.reason,
+            sender=run.agent,
+        )
+        return Send(cancel, to=call.name)
+    return Revoke(
+        ToolResult(
+            id=result_id(call.call),
+            tree=run.tree,
+            run=run.id,
+            at=call.at,
+            call=call.call,
+            tool=call.name,
+            error=ErrorInfo("Cancelled", f"not begun: {call.reason}"),
+        )
+    )
 
 
 def _for_call(run: Run, call: CallState) -> Send:
@@ -85,6 +140,7 @@ def _for_call(run: Run, call: CallState) -> Send:
                 agent=run.agent,
                 tool=call.name,
                 arguments=arguments,
+                deadline=min((due for due in (call.due, run.deadline) if due is not None), default=None),
                 trace=task.trace,
             )
         )
@@ -99,6 +155,8 @@ def _for_call(run: Run, call: CallState) -> Send:
             additional_args=with_values(run, arguments["additional_args"]),
             reply_to=ReplyTo(agent=run.agent, run=run.id),
             path=[*task.path, run.agent],
+            deadline=run.deadline,
+            budget=call.budget,
             trace=task.trace,
         )
     )
@@ -126,16 +184,4 @@ def _at_the_end(run: Run, since: int) -> list[Command]:
             steps=run.step,
         )
         commands.append(Send(report, to=task.reply_to.agent))
-    reason = f"{run.agent} ended: {result.error.message if result.error else result.state}"
-    for call in run.open_calls():
-        if call.kind == "member":
-            cancel = Cancel(
-                id=cancel_id(call.id),
-                tree=run.tree,
-                run=call.id,
-                at=result.at,
-                reason=reason,
-                sender=run.agent,
-            )
-            commands.append(Send(cancel, to=call.name))
     return commands

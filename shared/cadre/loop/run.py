@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from cadre.messages import AgentCard, ErrorInfo, RunState, Task, ToolCard, Usage
+from cadre.messages import AgentCard, Budget, ErrorInfo, RunState, Task, ToolCard, Usage
 from cadre.specs import AgentSpec
 
 Purpose = Literal["act", "plan", "final"]
@@ -29,6 +29,23 @@ class Phase(enum.Enum):
     DONE = "done"
 
 
+class Hold(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Why a call waits for a person, and until when (Unix seconds; None: for ever)."""
+
+    reason: str
+    since: int
+    at: float
+    expires: float | None = None
+
+
+class Correction(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the model had asked for before a person changed it."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+    feedback: str = ""
+
+
 class CallState(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One call of a step, open until it has an observation."""
 
@@ -37,8 +54,14 @@ class CallState(msgspec.Struct, kw_only=True, omit_defaults=True):
     kind: Literal["tool", "member", "refused"]
     arguments: dict[str, Any] = {}
     opened: int = 0
-    """Entry of the journal that made the call owed."""
+    """Entry of the journal that made the call owed; 0 while it is held back or waits its turn."""
     opened_at: float = 0.0
+    due: float | None = None
+    """When it has taken too long (Unix seconds)."""
+    hold: Hold | None = None
+    correction: Correction | None = None
+    budget: Budget | None = None
+    """The child's share."""
     observation: str | None = None
     error: ErrorInfo | None = None
 
@@ -104,6 +127,24 @@ class Deferral(msgspec.Struct, kw_only=True):
     """The inbox record whose model call was put off, and whose worker sees to the timer."""
 
 
+class Repeated(msgspec.Struct, kw_only=True):
+    """How often in a row one call had one outcome; both as digests."""
+
+    outcome: str
+    times: int = 1
+
+
+class Revoked(msgspec.Struct, kw_only=True):
+    """A call that was sent and whose answer nobody awaits any more: whoever works at it is told to stop."""
+
+    call: str
+    name: str
+    kind: Literal["tool", "member", "refused"]
+    since: int
+    at: float
+    reason: str
+
+
 class Result(msgspec.Struct, kw_only=True):
     state: RunState
     output: Any = None
@@ -136,12 +177,23 @@ class Run(msgspec.Struct, kw_only=True):
     troubled_since: float | None = None
     """When the model call in work first failed."""
     usage: Usage = Usage()
+    deadline: float | None = None
+    budget: Budget | None = None
+    unpriced: str | None = None
+    """A model that was asked and has no price."""
+    repeated: dict[str, Repeated] = {}
+    """The latest calls, by digest, oldest first."""
+    refusals: int = 0
+    """Calls refused because they led nowhere before."""
+    revoked: list[Revoked] = []
     result: Result | None = None
     cancelled: str | None = None
     """Why somebody asked for the run's end."""
     seen: set[str] = set()
     """Ids of all records accounted for."""
     started_at: float = 0.0
+    accepted: int = 0
+    """Entry that holds the task."""
 
     @property
     def max_steps(self) -> int:

@@ -6,17 +6,33 @@ An arrival that no case takes is late, unknown or a duplicate: it is accounted f
 
 from __future__ import annotations
 
+import msgspec
+
 from cadre.loop import events as ev
+from cadre.loop.answered import on_report, on_result, on_time_out
 from cadre.loop.answering import act_on_answer, conclude
+from cadre.loop.approval import held_call
 from cadre.loop.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
-from cadre.loop.course import accepted, after_step, begin, begin_model_call, finished
+from cadre.loop.bounds import gained, out_of_time, within_bounds
+from cadre.loop.course import accepted, begin, begin_model_call, finished
+from cadre.loop.deciding import on_decision, on_expiry
+from cadre.loop.findings import findings_of
 from cadre.loop.run import Phase, Run
+from cadre.loop.timers import DEADLINE, call_of
 from cadre.loop.trouble import on_model_failure
-from cadre.messages import Cancel, ErrorInfo, Report, Task, TimerFired, ToolResult
+from cadre.messages import Cancel, Decision, ErrorInfo, Report, Task, TimerFired, ToolResult
 
 
 def transition(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
     """The events that the arrival makes true of the run; at least one."""
+    events = within_bounds(run, _decide(run, arrival), arrival.at)
+    end = events[-1]
+    if isinstance(end, ev.RunFinished):
+        events[-1] = msgspec.structs.replace(end, usage=run.usage + gained(events))
+    return events
+
+
+def _decide(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
     match run.phase, arrival.what:
         case Phase.NEW, Task() as task if run.cancelled is not None:
             error = ErrorInfo("Cancelled", run.cancelled or "cancelled before it began")
@@ -39,6 +55,8 @@ def transition(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
             ]
         case _, Poisoned() as poisoned:
             return [finished(run, "error", error=_poison(poisoned))]
+        case _, TimerFired(name=name) if name == DEADLINE and run.deadline is not None:
+            return [finished(run, "error", output=findings_of(run), error=out_of_time())]
         case Phase.THINKING, ModelReplied() as reply if _is_current(run, reply.attempt):
             return _on_reply(run, reply, arrival)
         case Phase.THINKING, ModelFailed() as failure if _is_current(run, failure.attempt):
@@ -48,28 +66,19 @@ def transition(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
         case Phase.WAITING, TimerFired() as timer if run.deferral and run.deferral.timer == timer.name:
             return _again(run, arrival, run.deferral.attempt + 1)
         case Phase.ACTING, ToolResult() as result if _is_open(run, result.call):
-            answered = ev.ToolAnswered(
-                call=result.call,
-                tool=result.tool,
-                output=result.output,
-                error=result.error,
-                blob=result.blob,
-                executor=result.executor,
-                seconds=max(0.0, result.at - result.started_at) if result.started_at else 0.0,
-            )
-            return [answered, *_after_call(run, arrival)]
+            return on_result(run, result, arrival)
         case Phase.ACTING, Report() as report if _is_open(run, report.child):
-            delegated = ev.DelegateFinished(
-                call=report.child,
-                member=report.agent,
-                state=report.state,
-                output=report.output,
-                text=report.text,
-                error=report.error,
-                usage=report.usage,
-                steps=report.steps,
-            )
-            return [delegated, *_after_call(run, arrival)]
+            return on_report(run, report, arrival)
+        case Phase.ACTING, Decision() as decision if held := held_call(run, decision.call):
+            return on_decision(run, held, decision, arrival)
+        case Phase.ACTING, TimerFired() as timer if (call := call_of(timer.name, "approval")) and (
+            held := held_call(run, call)
+        ):
+            return on_expiry(run, held, arrival)
+        case Phase.ACTING, TimerFired() as timer if (call := call_of(timer.name, "call")) and _is_open(
+            run, call
+        ):
+            return on_time_out(run, call, arrival)
         case _:
             return [_ignored(arrival, f"not awaited while {run.phase.value}")]
 
@@ -87,6 +96,7 @@ def _on_reply(run: Run, reply: ModelReplied, arrival: Arrival) -> list[ev.AnyEve
         model=reply.model,
         finish_reason=reply.finish_reason,
         seconds=reply.seconds,
+        unpriced=reply.unpriced,
     )
     match model.purpose:
         case "plan":
@@ -104,23 +114,19 @@ def _again(run: Run, arrival: Arrival, attempt: int) -> list[ev.AnyEvent]:
     return begin_model_call(run, arrival, about.purpose, about.step, attempt=attempt)
 
 
-def _after_call(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
-    """The step goes on until its last open call has been answered, by this very arrival."""
-    if len(run.open_calls()) > 1 or run.current is None:
-        return []
-    return after_step(run, arrival, run.current.number)
-
-
 def _is_current(run: Run, attempt: int) -> bool:
     return run.model is not None and run.model.attempt == attempt
 
 
 def _is_open(run: Run, call: str) -> bool:
-    return any(state.id == call for state in run.open_calls())
+    """Whether an answer to the call is awaited: it was sent, and has none."""
+    return any(state.id == call and state.hold is None for state in run.open_calls())
 
 
 def _poison(poisoned: Poisoned) -> ErrorInfo:
     text = f"record {poisoned.id} was delivered {poisoned.deliveries} times and never handled to the end"
+    if poisoned.why:
+        text += f": {poisoned.why}"
     return ErrorInfo("Poisoned", text)
 
 

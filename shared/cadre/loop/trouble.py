@@ -13,6 +13,8 @@ from cadre.loop.course import finished
 from cadre.loop.run import Run
 from cadre.messages import ErrorInfo
 
+LAST_WORD_FAILED = "Error in generating final LLM output: "
+
 _FIRST_WAIT = 0.5
 _LONGEST_WAIT = 60.0
 
@@ -38,7 +40,7 @@ def on_model_failure(run: Run, failure: ModelFailed, arrival: Arrival) -> list[e
         ]
     if model.purpose == "final":
         error = ErrorInfo("AgentMaxStepsError", f"Reached the limit of {run.max_steps} steps.")
-        text = f"Error in generating final LLM output: {failure.message}"
+        text = f"{LAST_WORD_FAILED}{failure.message}"
         return [finished(run, "max_steps_error", output=text, error=error)]
     return [finished(run, "error", error=ErrorInfo("AgentGenerationError", failure.message))]
 

@@ -174,8 +174,13 @@ def _observed(call: CallState, prompts: Prompts) -> str:
 
 
 def _tool_call(call: CallState) -> dict[str, Any]:
-    arguments = msgspec.json.encode(call.arguments).decode()
-    return {"id": _call_id(call), "type": "function", "function": {"name": call.name, "arguments": arguments}}
+    asked = call.correction or call
+    arguments = msgspec.json.encode(asked.arguments).decode()
+    return {
+        "id": _call_id(call),
+        "type": "function",
+        "function": {"name": asked.name, "arguments": arguments},
+    }
 
 
 def _call_id(call: CallState) -> str:

@@ -137,11 +137,18 @@ class Course:
         cause: str | None = None,
         snapshot: bool = False,
         history: list[Step] | None = None,
+        prefix: list[Step] | None = None,
     ) -> list[ev.AnyEvent]:
         """Takes the arrival in and returns the events that it made true."""
         record = what.id if hasattr(what, "id") else self._in_hand()
         arrival = Arrival(
-            what=what, at=self.at, cause=record, offer=self.offer, spec=self.spec, history=history or []
+            what=what,
+            at=self.at,
+            cause=record,
+            offer=self.offer,
+            spec=self.spec,
+            history=history or [],
+            prefix=prefix or [],
         )
         entry = ev.Entry(
             tree=self.run.tree,
@@ -208,8 +215,8 @@ class Course:
         model = self.run.model
         if hasattr(what, "id") or model is None:
             return record
-        how = "lost" if isinstance(what, ModelLost) else "model"
-        return f"{record}:{how}:{model.purpose}:{model.step}:{model.attempt}:{what.attempt}"
+        how = f"{record}:lost" if isinstance(what, ModelLost) else f"{self.run.id}:model"
+        return f"{how}:{model.purpose}:{model.step}:{what.attempt}"
 
 
 def kinds(events: list[ev.AnyEvent]) -> list[str]:

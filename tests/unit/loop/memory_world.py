@@ -127,6 +127,7 @@ class MemoryBus:
         self.inbox: list[Delivered] = []
         self.sent: list[Addressed] = []
         self.deltas: list[Delta] = []
+        self.revoked: list[str] = []
         self.tools: dict[str, Callable[..., Any]] = {"add": lambda a, b: a + b}
         self.runners: list[Runner] = []
         self.failing_sends = 0
@@ -147,6 +148,10 @@ class MemoryBus:
     def arrive(self, agent: str, record: Record) -> None:
         """Puts a record into the agent's inbox, behind everything that the stream holds."""
         self.inbox.append(Delivered(agent, encode(record), seq=next(self._seqs)))
+
+    async def revoke(self, result: ToolResult) -> None:
+        await asyncio.sleep(0)
+        self.revoked.append(result.call)
 
     async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:
         await asyncio.sleep(0)

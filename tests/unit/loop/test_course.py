@@ -93,7 +93,7 @@ def test_after_the_last_step_the_model_is_asked_for_an_answer() -> None:
     assert (finished.state, finished.output, finished.steps) == ("max_steps_error", "So far: 7.", 1)
     assert finished.error.type == "AgentMaxStepsError"
     assert "1" in finished.error.message
-    assert finished.usage == Usage(20, 2, 2)
+    assert finished.usage == Usage(20, 2, 2, steps=1)
     assert course.run.memory[-1] == AnswerStep(output="So far: 7.")
 
 
@@ -124,4 +124,4 @@ def test_usage_sums_the_tokens_of_the_run_and_of_all_below_it() -> None:
     course.arrive(report("r1_1_0", "a", usage=Usage(1000, 100, 7)))
     course.arrive(report("r1_1_1", "b", usage=Usage(5000, 500, 3), state="error"))
     finished = only(course.say(ANSWER, usage=Usage(200, 20)), ev.RunFinished)
-    assert finished.usage == course.run.usage == Usage(6300, 630, 12)
+    assert finished.usage == course.run.usage == Usage(6300, 630, 12, steps=2)

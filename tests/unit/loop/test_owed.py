@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cadre.loop.owed import CallModel, Send, SetTimer
+from cadre.loop.owed import CallModel, Revoke, Send, SetTimer
 from cadre.messages import Cancel, ErrorInfo, ReplyTo, Report, Task, TimerFired, ToolCall, Usage
 from unit.loop.build import ANSWER, Course, call, cancel, report, result, task
 
@@ -82,7 +82,7 @@ def test_a_finished_child_owes_its_report() -> None:
         agent="boss",
         state="success",
         output="42",
-        usage=Usage(5, 6, 1),
+        usage=Usage(5, 6, 1, steps=1),
         steps=1,
     )
     assert course.owed(since=2) == course.owed() == [Send(expected, to="chief")]
@@ -116,7 +116,11 @@ def test_open_children_are_cancelled_when_their_run_ends() -> None:
     course.say(call("kid", task="x"), call("add", a=1, b=1), call("kid", task="y"))
     course.arrive(report("r1_1_0", "done"))
     course.arrive(cancel(reason="too slow"))
-    (sent,) = course.owed(since=4)
+    revoked, sent = course.owed(since=4)
+    assert isinstance(revoked, Revoke)
+    assert (revoked.result.call, revoked.result.tool) == ("r1_1_1", "add")
+    assert revoked.result.error is not None
+    assert revoked.result.error.type == "Cancelled"
     assert isinstance(sent, Send)
     assert isinstance(sent.message, Cancel)
     assert (sent.to, sent.message.id, sent.message.run) == ("kid", "r1_1_2:cancel", "r1_1_2")

@@ -11,6 +11,7 @@ import cadre.cache
 from cadre.cache import SNAPSHOT_ENTRIES
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.loop import events as ev
+from cadre.loop.arrivals import Poisoned
 from cadre.loop.fold import fold
 from cadre.loop.offer import Offer
 from cadre.loop.run import ActionStep, Phase
@@ -44,7 +45,7 @@ async def test_a_run_that_delegates() -> None:
     step = run.memory[1]
     assert isinstance(step, ActionStep)
     assert [seen.observation for seen in step.calls] == [PROMPTS.managed_report("kid", '{"sum":42}'), "2"]
-    assert run.usage == Usage(40, 4, 4)
+    assert run.usage == Usage(40, 4, 4, steps=4)
     child = world.run("r1_1_0")
     assert child.parent == "r1"
     assert {entry.parent for entry in world.journal.entries("r1_1_0")} == {"r1"}
@@ -180,7 +181,7 @@ async def test_a_poisoned_task_ends_its_run_and_its_manager_is_told() -> None:
     worker(world, ScriptedModel(says(call("kid", task="x")), says(ANSWER)))
     kid = worker(world, ScriptedModel(says(ANSWER)), KID)
     bad = task(run="r1_1_0", parent="r1")
-    await kid.poison(bad.id, "r1", "r1_1_0", 6, bad)
+    await kid.poison(Poisoned(id=bad.id, deliveries=6, task=bad), "r1", "r1_1_0")
     (sent,) = world.bus.sent
     assert isinstance(sent, Report)
     assert (sent.run, sent.state) == ("r1", "error")
@@ -200,13 +201,15 @@ async def test_a_record_is_poison_too_when_what_follows_from_it_kills() -> None:
     for deliveries in range(1, 6):
         with pytest.raises(Fatal):
             await kid.handle(bad, deliveries)
-    await worker(world, ScriptedModel(Fatal()), KID).poison(bad.id, "r1", "r1_1_0", 6, bad)
+    await worker(world, ScriptedModel(Fatal()), KID).poison(
+        Poisoned(id=bad.id, deliveries=6, task=bad), "r1", "r1_1_0"
+    )
     assert world.run("r1_1_0").phase is Phase.DONE
     (sent,) = world.bus.sent
     assert isinstance(sent, Report)
     assert sent.error is not None
     assert sent.error.type == "Poisoned"
-    await kid.poison(bad.id, "r1", "r1_1_0", 7, bad)
+    await kid.poison(Poisoned(id=bad.id, deliveries=7, task=bad), "r1", "r1_1_0")
     assert [message.id for message in world.bus.sent] == [sent.id, sent.id], "paid again, decided once"
     assert world.run("r1_1_0").result == world.run("r1_1_0").result
 
@@ -215,7 +218,7 @@ async def test_poison_cancels_what_the_run_had_asked_for() -> None:
     world = MemoryWorld()
     runner = worker(world, ScriptedModel(says(call("kid", task="x"), call("look", at="x"))))
     await runner.handle(task())
-    await runner.poison("odd", "r1", "r1", 6, None)
+    await runner.poison(Poisoned(id="odd", deliveries=6), "r1", "r1")
     ended = world.run("r1").result
     assert ended is not None
     assert ended.error is not None

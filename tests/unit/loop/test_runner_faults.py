@@ -9,7 +9,7 @@ import pytest
 from cadre.errors import BusUnavailable, ModelUnavailable, OutcomeUnknown
 from cadre.loop import events as ev
 from cadre.loop.run import Phase
-from cadre.messages import ToolCall
+from cadre.messages import Report, ToolCall
 from unit.loop.build import ANSWER, call, cancel, only, result, task
 from unit.loop.memory_world import MemoryWorld, ScriptedModel
 from unit.loop.workers import count, each_cause_once, says, stuck, worker
@@ -35,6 +35,23 @@ async def test_a_late_worker_may_let_go_of_the_record_of_a_run_that_is_over() ->
     gate.set()
     assert await handling is True
     assert count(world, ev.RunFinished) == 1
+
+
+async def test_a_late_worker_pays_for_whoever_ended_the_run_and_died_of_it() -> None:
+    world = MemoryWorld()
+    gate = asyncio.Event()
+    model = ScriptedModel(says(ANSWER), gate=gate)
+    delegated = task(parent="r0")
+    late = asyncio.create_task(worker(world, model).handle(delegated))
+    await model.asked.wait()
+    world.bus.failing_sends = 1
+    with pytest.raises(BusUnavailable):
+        await worker(world, ScriptedModel(says(ANSWER))).handle(delegated, deliveries=2)
+    assert world.run("r1").phase is Phase.DONE
+    assert world.bus.sent == []
+    gate.set()
+    assert await late is True, "the record may go"
+    assert [type(message) for message in world.bus.sent] == [Report], "and nobody else would have told"
 
 
 @pytest.mark.parametrize("turns", range(4))

@@ -14,9 +14,28 @@ from hypothesis import strategies as st
 
 from cadre.errors import BlobMissing, NewerSchema, UnreadableMessage
 from cadre.loop.events import AnyEvent, Entry
-from cadre.messages import Addressed, EffectClaim, EffectResult, Presence, Record, Spilled, ToolCall
+from cadre.messages import (
+    SCHEMA_VERSION,
+    Addressed,
+    EffectClaim,
+    EffectResult,
+    Presence,
+    Record,
+    Spilled,
+    ToolCall,
+)
 from cadre.specs import AgentSpec
-from cadre.wire import SPILL_BYTES, decode, encode, pack, unpack, unpack_call, unpack_entry, unpack_record
+from cadre.wire import (
+    SPILL_BYTES,
+    decode,
+    encode,
+    newer_schema,
+    pack,
+    unpack,
+    unpack_call,
+    unpack_entry,
+    unpack_record,
+)
 from unit.loop.build import SPEC, Course, call, result, task
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
@@ -91,7 +110,7 @@ def test_tags_are_the_names_of_the_http_api_and_no_two_are_alike() -> None:
     assert {"run.accepted", "model.called", "tool.called", "delegate.started", "run.finished"} <= set(tags)
 
 
-def test_a_missing_version_is_the_first() -> None:
+def test_a_missing_version_is_this_one() -> None:
     fields = msgspec.json.decode(encode(task()))
     del fields["v"]
     assert decode(msgspec.json.encode(fields), Record) == task()
@@ -99,9 +118,18 @@ def test_a_missing_version_is_the_first() -> None:
 
 @pytest.mark.parametrize("kind", [Record, ToolCall, Entry])
 def test_a_newer_schema_is_told_as_such(kind: Any) -> None:
-    with pytest.raises(NewerSchema, match=r"version 2 is newer than version 1.*upgrade") as caught:
-        decode(b'{"v": 2, "type": "something.new", "id": "x"}', kind)
-    assert (caught.value.found, caught.value.known) == (2, 1)
+    newer = SCHEMA_VERSION + 1
+    data = b'{"v": %d, "type": "something.new", "id": "x"}' % newer
+    with pytest.raises(
+        NewerSchema, match=f"version {newer} is newer than version {SCHEMA_VERSION}.*upgrade"
+    ) as caught:
+        decode(data, kind)
+    assert (caught.value.found, caught.value.known) == (newer, SCHEMA_VERSION)
+    told = newer_schema(data)
+    assert told is not None
+    assert told.found == newer
+    assert newer_schema(encode(task())) is None
+    assert newer_schema(b"not JSON") is None
 
 
 def changed(**fields: Any) -> bytes:
@@ -123,6 +151,12 @@ def changed(**fields: Any) -> bytes:
         (changed(reply_to={"agent": "a"}), r"missing required field `run` - at `\$.reply_to`"),
         (changed(v=0), "'task'"),
         (b'{"v": 1, "id": "x"}', "'unknown'"),
+        (changed(v=1, at="noon"), r"'task' and schema version 1: Expected `float`"),
+        (b'{"v": 1, "type": "entry", "events": 7}', "'entry' and schema version 1: 'int' object"),
+        (
+            b'{"v": 1, "type": "entry", "events": [{"type": "run.accepted"}]}',
+            "'entry' and schema version 1: 'spec'",
+        ),
         (encode(task("latin")).replace(b"latin", b"\xe9"), "'task'.*utf-8"),
         (encode(task(additional_args={"k": 7})).replace(b"7", b"[" * 9000 + b"]" * 9000), "recursion"),
     ],

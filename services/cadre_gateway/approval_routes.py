@@ -1,0 +1,56 @@
+"""The HTTP routes of calls that wait for a person: list, show, decide."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import Response
+
+from cadre_gateway import approvals, body, openapi
+from cadre_gateway.desk import ANSWER_WITHIN, Desk
+
+
+def router(desk: Desk) -> APIRouter:
+    routes = APIRouter(prefix="/v1/approvals", tags=["approvals"])
+
+    @routes.get(
+        "",
+        summary="Calls that wait for a person, newest first",
+        responses=openapi.answers(openapi.ApprovalList),
+    )
+    async def get_approvals(
+        agent: str | None = None,
+        run: str | None = None,
+        tree: str | None = None,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+        before: str | None = None,
+    ) -> Response:
+        """`run` stands for itself and all runs below it. Long arguments are cut here (`cut` says so)."""
+        async with asyncio.timeout(ANSWER_WITHIN):
+            page = await approvals.page(desk, agent=agent, run=run, tree=tree, limit=limit, before=before)
+        return _json(openapi.ApprovalList(page.calls, page.next))
+
+    @routes.get("/{call}", summary="One call", responses=openapi.answers(approvals.Approval))
+    async def get_approval(call: str) -> Response:
+        """Also after it was decided, and with its arguments whole."""
+        async with asyncio.timeout(ANSWER_WITHIN):
+            return _json(await approvals.one(desk, call))
+
+    @routes.post("/{call}", summary="Decide", openapi_extra=openapi.ruling())
+    async def post_approval(
+        call: str, request: Request, cadre_user: Annotated[str | None, Header()] = None
+    ) -> Response:
+        """200 when this decision counts (or says what was decided before), 202 when the agent is down at the
+        moment (it is kept and will count), 409 when another was first."""
+        wanted = body.ruling(await body.read(request), cadre_user)
+        ruled = await approvals.decide(desk, call, wanted)
+        return _json(ruled, 202 if ruled.at is None else 200)
+
+    return routes
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")

@@ -1,0 +1,158 @@
+"""What is told about a dead letter, and whether delivering it again could be of any use."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from cadre.adapters.jetstream import Held
+from cadre.adapters.nats_dead import DeadLetter
+from cadre.errors import BlobMissing, TerminalError
+from cadre.loop.fold import fold
+from cadre.loop.run import Phase, Run
+from cadre.subjects import Topology, parent_of
+from cadre_gateway.desk import Desk
+
+
+class DeadLetterSummary(msgspec.Struct, kw_only=True):
+    """A message that was given up. Times are Unix seconds."""
+
+    id: int
+    at: float
+    queue: str
+    """`agent/NAME` or `tool/NAME`: whose it was."""
+    reason: str
+    deliveries: int
+    gone: bool = False
+    """The message itself has been removed: what follows is unknown then."""
+    kind: str | None = None
+    """Type of the record, or `unreadable`."""
+    tree: str | None = None
+    run: str | None = None
+    call: str | None = None
+    sender: str | None = None
+    size: int | None = None
+    """Bytes."""
+
+
+class DeadLetterDetail(DeadLetterSummary, kw_only=True):
+    subject: str | None = None
+    payload: Any = None
+    encoding: Literal["json", "text", "hex"] | UnsetType = UNSET
+    """How `payload` stands here: as the JSON that it is, as text, or as hexadecimal digits."""
+
+
+class DeadLetterList(msgspec.Struct):
+    dead_letters: list[DeadLetterSummary]
+    next: int | None
+    """`before` of the next page."""
+
+
+class DeadLetterDone(msgspec.Struct):
+    id: int
+    done: Literal["retried", "dropped"]
+    run: str | None = None
+
+
+def summary_of(letter: DeadLetter) -> DeadLetterSummary:
+    kind, _, name = letter.consumer.partition("-")
+    summary = DeadLetterSummary(
+        id=letter.id,
+        at=letter.at,
+        queue=f"{kind}/{name}" if name else letter.consumer,
+        reason=letter.reason,
+        deliveries=letter.deliveries,
+        gone=letter.message is None,
+    )
+    if letter.message is not None:
+        summary.kind = _kind(letter.message.data)
+        summary.tree, summary.run, summary.call = _place(letter.message.subject)
+        summary.sender = Topology.sender(letter.message.subject)
+        summary.size = len(letter.message.data)
+    return summary
+
+
+async def detail_of(desk: Desk, letter: DeadLetter) -> DeadLetterDetail:
+    summary = summary_of(letter)
+    detail = DeadLetterDetail(**msgspec.structs.asdict(summary))
+    if letter.message is not None:
+        detail.subject = letter.message.subject
+        detail.payload, detail.encoding = await _payload(desk, letter.message.data)
+    return detail
+
+
+class _Head(msgspec.Struct):
+    type: str = ""
+    ref: str = ""
+
+
+def _head(data: bytes) -> _Head:
+    try:
+        return msgspec.json.decode(data, type=_Head)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _Head()
+
+
+def _kind(data: bytes) -> str:
+    return _head(data).type or "unreadable"
+
+
+def _place(subject: str) -> tuple[str, str, str | None]:
+    """Tree, run and, for a tool's queue, call. The subject says so even where the message is unreadable."""
+    tokens = subject.split(".")
+    tree, leaf = tokens[-2:]
+    if tokens[1] == "call":
+        return tree, parent_of(leaf) or leaf, leaf
+    return tree, leaf, None
+
+
+async def _payload(desk: Desk, data: bytes) -> tuple[Any, Literal["json", "text", "hex"]]:
+    head = _head(data)
+    if head.type == "spilled":
+        # Without the blob the reference stands in its place; the letter's reason names it as well.
+        with contextlib.suppress(BlobMissing):
+            data = await desk.platform.blobs.get(head.ref)
+    try:
+        return msgspec.json.decode(data), "json"
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass  # that is why it is here
+    try:
+        return data.decode(), "text"
+    except UnicodeDecodeError:
+        return data.hex(), "hex"
+
+
+async def hindrance(desk: Desk, message: Held) -> str | None:
+    """Why the message could not take its run forward; None when it may."""
+    tree, run, call = _place(message.subject)
+    state = await _state(desk, tree, run)
+    if state is None:
+        return None
+    if state.phase is Phase.DONE:
+        ended = state.result.state if state.result else "ended"
+        return f"run {run} is over ({ended})"
+    if call is not None:
+        return None if state.phase is Phase.NEW else _answered(state, call)
+    manager = parent_of(run)
+    if state.phase is not Phase.NEW or manager is None:
+        return None
+    above = await _state(desk, tree, manager)
+    return None if above is None else _answered(above, run)
+
+
+async def _state(desk: Desk, tree: str, run: str) -> Run | None:
+    """None when the journal cannot be read by this version."""
+    try:
+        stored = await desk.platform.journal.read(tree, run)
+    except TerminalError:
+        return None
+    return fold((one.entry for one in stored), run, tree)
+
+
+def _answered(state: Run, call: str) -> str | None:
+    if any(one.id == call for one in state.open_calls()):
+        return None
+    return f"run {state.id} was told that call {call} failed, and went on without it"

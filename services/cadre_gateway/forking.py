@@ -1,0 +1,91 @@
+"""From a run and a step of it to the Task of a new run that begins there."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Annotated, Any
+
+import msgspec
+
+from cadre.loop.fold import fold
+from cadre.loop.forking import ForkError, prefix_of
+from cadre.loop.run import Run
+from cadre.messages import Fork, Task
+from cadre.subjects import task_id
+from cadre_gateway import runs
+from cadre_gateway.desk import ANSWER_WITHIN, Desk
+from cadre_gateway.problems import Problem, invalid
+from cadre_gateway.projection import RunSummary, of_task
+from cadre_gateway.submit import SENDER, check_agent, new_run_id, run_id_of, trace_of
+
+
+class ForkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of POST /v1/runs/{id}/fork. What is left out is as in the run that is forked."""
+
+    at: Annotated[int, msgspec.Meta(ge=1)]
+    """The step that the new run begins with; those before it are its memory."""
+    task: str | None = None
+    additional_args: dict[str, Any] = {}
+    """Added to those of the run, or in their place."""
+    max_steps: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    observations: dict[str, str] = {}
+    """What calls of the steps before came to instead, by `<step>_<index>` or call id."""
+
+
+async def fork(
+    desk: Desk, run: str, wanted: ForkBody, key: str | None, traceparent: str | None
+) -> RunSummary:
+    """Publishes the Task of the new root run, of the same agent. Raises Problem, RetryableError."""
+    async with asyncio.timeout(ANSWER_WITHIN):
+        summary = await runs.find(desk, run)
+        check_agent(desk, summary.agent)
+        new = new_run_id() if key is None else run_id_of(summary.agent, key)
+        known = desk.index.get(new, new)
+        if known is not None:
+            return known
+        await desk.capacity.admit(new)
+        source = await _state(desk, summary)
+        task = _task(source, new, wanted, trace_of(new, traceparent))
+        await desk.platform.bus.send(task, SENDER)
+    return of_task(task)
+
+
+async def _state(desk: Desk, summary: RunSummary) -> Run:
+    stored = await runs.read_tree(desk, summary.tree)
+    entries = (one.entry for one in stored if one.entry.run == summary.id)
+    return fold(entries, summary.id, summary.tree)
+
+
+def _task(source: Run, run: str, wanted: ForkBody, trace: str) -> Task:
+    began = source.task
+    if wanted.task is not None and not wanted.task.strip():
+        raise invalid("task is empty: say what the agent shall do, or leave it out")
+    about = Fork(
+        run=source.id,
+        at=wanted.at,
+        observations=wanted.observations,
+        delegated=began is not None
+        and (began.reply_to is not None or (began.forks is not None and began.forks.delegated)),
+    )
+    try:
+        prefix_of(source, about)
+    except ForkError as error:
+        raise Problem(409 if error.too_early else 422, "cannot-fork", str(error)) from error
+    assert began is not None
+    limit = wanted.max_steps or source.max_steps
+    if wanted.at > limit:
+        raise invalid(f"max_steps: run {source.id} may take {limit} steps; give at least {wanted.at}")
+    return Task(
+        id=task_id(run),
+        tree=run,
+        run=run,
+        at=time.time(),
+        agent=source.agent,
+        task=began.task if wanted.task is None else wanted.task,
+        additional_args={**began.additional_args, **wanted.additional_args},
+        images=began.images,
+        max_steps=wanted.max_steps or began.max_steps,
+        forks=about,
+        trace=trace,
+    )

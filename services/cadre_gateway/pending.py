@@ -1,0 +1,130 @@
+"""Calls that wait for a person, as the list shows them: kept small, however large their arguments are."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from cadre.loop.events import ApprovalDecided, ApprovalRequested, Entry, RunFinished
+from cadre.loop.run import Run
+
+MOST_BYTES = 2048
+"""Of a call's arguments as JSON that the list keeps."""
+
+_MOST_CHARS = 200
+
+
+class PendingCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that policy holds back. Times are Unix seconds."""
+
+    call: str
+    run: str
+    tree: str
+    agent: str
+    name: str
+    kind: Literal["tool", "member"]
+    arguments: dict[str, Any]
+    cut: bool = False
+    """The arguments are longer than this: the call itself has them whole."""
+    reason: str
+    requested_at: float
+    expires: float | None = None
+    """When it counts as turned down; None: it waits for ever."""
+
+
+class Queue:
+    """The pending calls of all trees by age."""
+
+    def __init__(self, calls: Iterable[PendingCall] = ()) -> None:
+        self._calls = {call.call: call for call in calls}
+        self._order = sorted((call.requested_at, call.call) for call in self._calls.values())
+
+    def add(self, call: PendingCall) -> None:
+        self._calls[call.call] = call
+        insort(self._order, (call.requested_at, call.call))
+
+    def drop(self, call: PendingCall) -> None:
+        """A call that is not in the queue may be dropped too."""
+        if self._calls.pop(call.call, None) is not None:
+            del self._order[bisect_left(self._order, (call.requested_at, call.call))]
+
+    def newest_first(self, before: tuple[float, str] | None = None) -> Iterator[PendingCall]:
+        """Those behind the place `before` (time of the request, call), which need not be pending any more."""
+        end = len(self._order) if before is None else bisect_left(self._order, before)
+        for _, call in reversed(self._order[:end]):
+            yield self._calls[call]
+
+
+def changes(entry: Entry, pending: dict[str, PendingCall]) -> tuple[list[PendingCall], list[PendingCall]]:
+    """What an entry adds to the pending calls of its run, and what it takes from them."""
+    added: dict[str, PendingCall] = {}
+    gone: dict[str, PendingCall] = {}
+    for event in entry.events:
+        match event:
+            case ApprovalRequested():
+                if event.call not in pending:
+                    added[event.call] = _of_event(event, entry)
+            case ApprovalDecided(call=call) if call in pending:
+                gone[call] = pending[call]
+            case RunFinished():
+                added, gone = {}, dict(pending)
+            case _:
+                pass
+    return list(added.values()), list(gone.values())
+
+
+def of_run(run: Run, entry: Entry) -> list[PendingCall]:
+    """The calls that wait according to the state that an entry carries."""
+    return [
+        _bounded(
+            PendingCall(
+                call=call.id,
+                run=run.id,
+                tree=run.tree,
+                agent=entry.agent,
+                name=call.name,
+                kind="tool" if call.kind == "tool" else "member",
+                arguments=call.arguments,
+                reason=call.hold.reason,
+                requested_at=call.hold.at,
+                expires=call.hold.expires,
+            )
+        )
+        for call in run.open_calls()
+        if call.hold is not None
+    ]
+
+
+def _of_event(event: ApprovalRequested, entry: Entry) -> PendingCall:
+    return _bounded(
+        PendingCall(
+            call=event.call,
+            run=entry.run,
+            tree=entry.tree,
+            agent=entry.agent,
+            name=event.name,
+            kind=event.kind,
+            arguments=event.arguments,
+            reason=event.reason,
+            requested_at=entry.at,
+            expires=event.expires,
+        )
+    )
+
+
+def _bounded(call: PendingCall) -> PendingCall:
+    if len(msgspec.json.encode(call.arguments)) <= MOST_BYTES:
+        return call
+    kept: dict[str, Any] = {}
+    left = MOST_BYTES
+    for name, value in call.arguments.items():
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        shown = value if len(text) <= _MOST_CHARS else text[: _MOST_CHARS - 1] + "…"
+        left -= len(msgspec.json.encode({name: shown}))
+        if left < 0:
+            break
+        kept[name] = shown
+    return msgspec.structs.replace(call, arguments=kept, cut=True)

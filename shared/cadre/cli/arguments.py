@@ -1,0 +1,53 @@
+"""KEY=VALUE on a command line: a value is JSON if it parses as JSON, else text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+
+def key_values(option: str, texts: tuple[str, ...]) -> dict[str, Any]:
+    """The values by key. Raises UsageError, naming `option`."""
+    pairs = [_pair(option, text) for text in texts]
+    keys = [key for key, _ in pairs]
+    if twice := [key for key in keys if keys.count(key) > 1]:
+        raise click.UsageError(f"{option} {twice[0]} is given more than once")
+    return dict(pairs)
+
+
+def utf8(what: str, text: str) -> str:
+    """Python reads bytes that are no UTF-8 as surrogates, which JSON cannot carry."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise click.UsageError(f"{what} is not UTF-8 text (at character {error.start + 1})") from error
+    return text
+
+
+def json_object(what: str, text: str) -> dict[str, Any]:
+    """Raises UsageError."""
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise click.UsageError(f"{what} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise click.UsageError(f'{what} must be a JSON object, like {{"amount": 50}}')
+    return value
+
+
+def _pair(option: str, text: str) -> tuple[str, Any]:
+    key, mark, value = text.partition("=")
+    if not mark or not key:
+        raise click.UsageError(f"{option} {text!r}: write KEY=VALUE")
+    utf8(f"{option} {key!a}", text)
+    try:
+        return key, json.loads(value, parse_constant=_no_constant)
+    except ValueError:
+        return key, value
+
+
+def _no_constant(name: str) -> Any:
+    """NaN and its like are Python's, not JSON's."""
+    raise ValueError(f"{name} is no JSON")

@@ -1,0 +1,165 @@
+"""`cadre dead`: messages that nobody could handle; look at them, deliver them again, remove them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from cadre.cli.answer import tell
+from cadre.cli.exits import Code, Failure
+from cadre.cli.gateway import Gateway
+from cadre.cli.table import brief, table
+
+_PATH = "/v1/dead-letters"
+_PAGE = 200
+
+_output = click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+_listing = click.option(
+    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
+)
+_letters = click.argument("letters", nargs=-1, type=click.IntRange(min=1), metavar="[ID]...")
+
+
+@click.group("dead")
+def command() -> None:
+    """Dead letters: messages that nobody could handle, each with its reason."""
+
+
+@command.command("list")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@_listing
+def list_letters(limit: int, output: str) -> None:
+    """List dead letters, newest first."""
+    with Gateway() as gateway:
+        letters = gateway.get(_PATH, limit=limit)["dead_letters"]
+    if output == "json":
+        click.echo(json.dumps(letters, ensure_ascii=False))
+    elif not letters:
+        click.echo("no dead letters", err=True)
+    else:
+        headers = ["ID", "AT", "QUEUE", "KIND", "TRIES", "RUN", "REASON"]
+        click.echo(table(headers, [_row(letter) for letter in letters]))
+
+
+@command.command("show")
+@click.argument("letter", type=click.IntRange(min=1), metavar="ID")
+@_output
+def show(letter: int, output: str) -> None:
+    """Show dead letter ID with the message that it is about."""
+    with Gateway() as gateway:
+        found = gateway.get(f"{_PATH}/{letter}")
+    if output == "json":
+        click.echo(json.dumps(found, ensure_ascii=False))
+    else:
+        tell("\n".join(_account(found)))
+
+
+@command.command("retry")
+@_letters
+@click.option("--all", "every", is_flag=True, help="Every dead letter, the oldest first.")
+@_output
+def retry(letters: tuple[int, ...], every: bool, output: str) -> int:
+    """Deliver the messages of the dead letters ID again: after an upgrade, or when what was missing is back."""
+    with Gateway() as gateway:
+        return _each(
+            _chosen(gateway, letters, every), lambda one: gateway.post(f"{_PATH}/{one}/retry", {}), output
+        )
+
+
+@command.command("drop")
+@_letters
+@click.option("--all", "every", is_flag=True, help="Every dead letter.")
+@_output
+def drop(letters: tuple[int, ...], every: bool, output: str) -> int:
+    """Remove the dead letters ID and their messages for good."""
+    with Gateway() as gateway:
+        return _each(_chosen(gateway, letters, every), lambda one: gateway.delete(f"{_PATH}/{one}"), output)
+
+
+def _chosen(gateway: Gateway, letters: tuple[int, ...], every: bool) -> list[int]:
+    if every == bool(letters):
+        raise click.UsageError(
+            "name the dead letters by their IDs, or take --all (`cadre dead list` has them)"
+        )
+    return sorted(_all(gateway)) if every else list(letters)
+
+
+def _all(gateway: Gateway) -> Iterator[int]:
+    before = None
+    while True:
+        page = gateway.get(_PATH, limit=_PAGE, before=before)
+        yield from (int(letter["id"]) for letter in page["dead_letters"])
+        before = page["next"]
+        if before is None:
+            return
+
+
+def _each(letters: list[int], treat: Any, output: str) -> int:
+    """One after the other; what cannot be done is said and does not hold up the rest."""
+    done: list[dict[str, Any]] = []
+    code = Code.OK
+    for letter in letters:
+        try:
+            answer = treat(letter)
+        except Failure as failure:
+            if failure.code not in (Code.NOT_FOUND, Code.FAILED):
+                raise
+            click.echo(f"cadre: {failure.message}", err=True)
+            code = failure.code
+            continue
+        done.append(answer)
+        if output == "text":
+            click.echo(
+                f"{answer['id']} {answer['done']}" + (f", run {answer['run']}" if answer["run"] else "")
+            )
+    if output == "json":
+        click.echo(json.dumps(done))
+    elif not letters:
+        click.echo("no dead letters", err=True)
+    return code
+
+
+def _row(letter: dict[str, Any]) -> list[str]:
+    return [
+        str(letter["id"]),
+        _when(letter),
+        letter["queue"],
+        "(gone)" if letter["gone"] else letter["kind"],
+        str(letter["deliveries"]),
+        letter["run"] or "-",
+        brief(letter["reason"], 200),
+    ]
+
+
+def _account(letter: dict[str, Any]) -> Iterator[str]:
+    yield f"letter   {letter['id']}"
+    yield f"at       {_when(letter)}"
+    yield f"queue    {letter['queue']}"
+    yield f"tries    {letter['deliveries']}"
+    yield f"reason   {brief(letter['reason'], 2000)}"
+    if letter["gone"]:
+        yield "message  removed from its stream: only the letter is left to drop"
+        return
+    yield f"kind     {letter['kind']}"
+    yield f"run      {letter['run']}"
+    if letter["call"]:
+        yield f"call     {letter['call']}"
+    yield f"from     {letter['sender']}"
+    yield f"subject  {letter['subject']}"
+    yield f"size     {letter['size']} bytes"
+    if letter["encoding"] == "json":
+        yield "message"
+        yield json.dumps(letter["payload"], indent=2, ensure_ascii=False)
+    else:
+        yield f"message, as {letter['encoding']}"
+        yield brief(letter["payload"], 4000)
+
+
+def _when(letter: dict[str, Any]) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(letter["at"])) if letter["at"] else "-"

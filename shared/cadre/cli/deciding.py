@@ -1,0 +1,65 @@
+"""A person's word on a held call: which call is meant, who speaks, what came of it."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from typing import Any
+
+import click
+
+from cadre.cli.exits import Code, Failure
+from cadre.cli.gateway import Gateway
+
+PATH = "/v1/approvals"
+_SOME = 5
+
+
+def call_id(gateway: Gateway, reference: str) -> str:
+    """The held call that an id, a beginning of one, or its run stands for.
+
+    Raises Failure: NOT_FOUND, or USAGE when several calls of the run wait.
+    """
+    identity = gateway.run_id(reference)
+    known: dict[str, Any] | None = None
+    try:
+        known = gateway.get(f"{PATH}/{identity}")
+    except Failure as failure:
+        if failure.code is not Code.NOT_FOUND:
+            raise
+    if known is not None and known["state"] == "pending":
+        return identity
+    waiting = [call["call"] for call in gateway.get(PATH, run=identity, limit=_SOME + 1)["approvals"]]
+    if len(waiting) == 1:
+        return str(waiting[0])
+    if waiting:
+        some = ", ".join(waiting[:_SOME]) + (", …" if len(waiting) > _SOME else "")
+        raise Failure(f"several calls of {identity} wait; name one: {some}", Code.USAGE)
+    if known is not None:
+        return identity
+    raise Failure(f"no call of {identity} waits for a person: `cadre approvals` lists them", Code.NOT_FOUND)
+
+
+def decide(reference: str, content: dict[str, Any], output: str) -> int:
+    """Posts the decision on a call and tells what came of it."""
+    with Gateway() as gateway:
+        call = call_id(gateway, reference)
+        return tell(gateway.post(f"{PATH}/{call}", {**content, "by": me()}), output)
+
+
+def tell(answer: dict[str, Any], output: str) -> int:
+    if output == "json":
+        click.echo(json.dumps(answer, ensure_ascii=False))
+        return Code.OK
+    click.echo(f"{answer['call']} {answer['verdict']}" + (f" by {answer['by']}" if answer["by"] else ""))
+    if answer.get("at") is None:
+        click.echo("cadre: no agent has taken it up yet; it is kept and will count", err=True)
+    return Code.OK
+
+
+def me() -> str:
+    """The login name, as far as there is one."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""

@@ -1,0 +1,73 @@
+"""`cadre fork`: a new run from a step of another, with edits, followed like `cadre run`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from cadre.cli.arguments import key_values, utf8
+from cadre.cli.gateway import Gateway
+from cadre.cli.run import RUNS, launch
+
+
+@click.command("fork")
+@click.argument("run")
+@click.option(
+    "--at", required=True, type=click.IntRange(min=1), metavar="STEP", help="The step to begin with."
+)
+@click.option("--task", metavar="TEXT", help="Another task.")
+@click.option(
+    "--arg",
+    "--input",
+    "args",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Additional argument, new or in place of one; JSON if it parses.",
+)
+@click.option("--max-steps", type=click.IntRange(min=1), help="Steps before the agent must answer.")
+@click.option(
+    "--observation",
+    "observations",
+    multiple=True,
+    metavar="CALL=TEXT",
+    help="What a call of the steps before came to instead; CALL is <step>_<index> or its id.",
+)
+@click.option(
+    "--ask/--no-ask", default=None, help="Decide here on calls that wait for a person [on a terminal: yes]."
+)
+@click.option("--detach", is_flag=True, help="Print the new run's id and leave.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds, then the run is cancelled."
+)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(run: str, **options: Any) -> int:
+    """Start a new run from RUN (an id, a unique beginning of one, or @last) at one of its steps.
+
+    The steps before are its memory: nothing of them is done again. From there on it goes its own way, with
+    the agent as it is now.
+    """
+    with Gateway() as gateway:
+        source = gateway.run_id(run)
+    request = {
+        "at": options["at"],
+        "task": utf8("--task", options["task"]) if options["task"] is not None else None,
+        "additional_args": key_values("--arg", options["args"]),
+        "max_steps": options["max_steps"],
+        "observations": _observations(options["observations"]),
+    }
+    request = {key: value for key, value in request.items() if value not in (None, {})}
+    return asyncio.run(launch(request, options, f"{RUNS}/{source}/fork"))
+
+
+def _observations(texts: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        call, mark, observation = text.partition("=")
+        if not mark or not call:
+            raise click.UsageError(f"--observation {text!r}: write CALL=TEXT, as in 2_0=nothing found")
+        if call in found:
+            raise click.UsageError(f"--observation {call} is given more than once")
+        found[call] = utf8(f"--observation {call}", observation)
+    return found

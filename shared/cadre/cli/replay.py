@@ -1,0 +1,103 @@
+"""`cadre replay`: a run's journal decided anew, and what differs from what was journaled."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from cadre.cli.answer import tell
+from cadre.cli.exits import Code, Failure
+from cadre.cli.gateway import Gateway
+from cadre.errors import UnreadableMessage
+from cadre.loop.events import Entry
+from cadre.loop.redecide import Journaled, redecide
+from cadre.wire import decode
+
+
+@click.command("replay")
+@click.argument("run", required=False)
+@click.option("--run-only", is_flag=True, help="Without the runs below it.")
+@click.option(
+    "--file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A run that `cadre runs export` wrote, decided by the Cadre of this command; no gateway is asked.",
+)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(run: str | None, run_only: bool, file: Path | None, output: str) -> int:
+    """Decide the journals of RUN and of all runs below it anew: an id, a unique beginning of one, or @last.
+
+    Nothing is sent and no run is changed. Ends with 0 when every decision is the one that was journaled, else
+    with 1.
+    """
+    if (run is None) == (file is None):
+        raise click.UsageError("name a RUN, or a --file that `cadre runs export` wrote")
+    found = _of_file(file, run_only) if file is not None else _of_gateway(run or "", run_only)
+    if output == "json":
+        click.echo(json.dumps(found, ensure_ascii=False))
+    else:
+        tell("\n".join(_account(found)))
+    return Code.FAILED if found["divergences"] else Code.OK
+
+
+def _of_gateway(run: str, run_only: bool) -> dict[str, Any]:
+    with Gateway() as gateway:
+        return gateway.get(f"/v1/runs/{gateway.run_id(run)}/replay", run_only="true" if run_only else None)
+
+
+class _Line(msgspec.Struct):
+    line: str = ""
+    """What it is: only entries matter here, and that the file has its end."""
+    seq: int = 0
+    entry: msgspec.Raw = msgspec.Raw(b"null")
+    format: str = ""
+    tree: str = ""
+
+
+def _of_file(file: Path, run_only: bool) -> dict[str, Any]:
+    """As the gateway would answer."""
+    tree, last = "", ""
+    journals: dict[str, list[Journaled]] = {}
+    try:
+        with gzip.open(file) as stream:
+            for number, text in enumerate(stream):
+                told = msgspec.json.decode(text, type=_Line)
+                if number == 0 and told.format != "cadre-run":
+                    raise Failure(f"{file} was not written by `cadre runs export`", Code.USAGE)
+                tree, last = tree or told.tree, told.line
+                if told.line == "entry":
+                    entry: Entry = decode(bytes(told.entry), Entry)
+                    if not run_only or entry.run == tree:
+                        journals.setdefault(entry.run, []).append(Journaled(told.seq, entry))
+    except (OSError, EOFError, zlib.error, msgspec.DecodeError, UnreadableMessage) as error:
+        raise Failure(f"{file} cannot be read: {error}", Code.USAGE) from error
+    if last != "end":
+        raise Failure(f"{file} was cut off: export the run again", Code.USAGE)
+    found: dict[str, Any] = msgspec.to_builtins(redecide(journals.values()))
+    return {"id": tree, **found, "omitted": 0}
+
+
+def _account(found: dict[str, Any]) -> Iterator[str]:
+    for divergence in found["divergences"]:
+        yield f"{divergence['run']} entry {divergence['n']}: {divergence['about']}"
+        yield from (f"    {line}" for line in divergence["lines"])
+    for unknown in found["undecided"]:
+        yield f"{unknown['run']} entry {unknown['n']}: not decided anew: {unknown['reason']}"
+    if found["omitted"]:
+        yield f"… and {found['omitted']} more divergences"
+    told = len(found["divergences"]) + found["omitted"]
+    verdict = _many(told, "divergence") if told else "no divergence"
+    yield (
+        f"{_many(found['runs'], 'run')}, {_many(found['entries'], 'entry', 'entries')}:"
+        f" {found['decided']} decided anew, {_many(found['snapshots'], 'snapshot')} compared: {verdict}"
+    )
+
+
+def _many(count: int, one: str, many: str | None = None) -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"

@@ -1,0 +1,114 @@
+"""What becomes of a delivery from an agent's inbox: handled, given up as poison, or a dead letter.
+
+A record is acked only when the runner says that its run accounts for it. It depends on ports alone: what
+delivers, be it a server or a simulation, is somebody else's matter.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from cadre.errors import NewerSchema, TerminalError
+from cadre.loop.arrivals import Poisoned
+from cadre.messages import ErrorInfo, Report, Task
+from cadre.newer import leave_to_newer
+from cadre.patience import patiently
+from cadre.ports import Blobs, Delivery, Marks
+from cadre.runner import Runner, World
+from cadre.subjects import Topology, parent_of, report_id
+from cadre.trial import Trials
+from cadre.wire import newer_schema, unpack_record
+
+log = logging.getLogger("cadre.agent")
+
+
+class Inbox:
+    """Handles the deliveries of one agent."""
+
+    def __init__(
+        self, agent: str, runner: Runner, world: World, blobs: Blobs, marks: Marks, topology: Topology
+    ) -> None:
+        self._agent = agent
+        self._runner = runner
+        self._world = world
+        self._blobs = blobs
+        self._topology = topology
+        self._trials = Trials(marks, world.clock)
+
+    async def handle(self, delivery: Delivery) -> None:
+        """Settles the delivery, or leaves it to another worker."""
+        if delivery.deliveries > 1 and (newer := newer_schema(delivery.data)) is not None:
+            await leave_to_newer(delivery, newer)  # before its deliveries make it a suspect
+            return
+        tree, _ = self._topology.parse(delivery.subject)
+        why = await self._trials.hear(delivery, tree, lambda: self._handle(delivery))
+        if why is not None:
+            await self._give_up(delivery, why)
+
+    async def _handle(self, delivery: Delivery) -> None:
+        clock = self._world.clock
+        # Published again, its place says nothing of what the journal knew of it before.
+        seq = 0 if delivery.retried else delivery.seq
+        try:
+            record = await patiently(clock, lambda _: unpack_record(delivery.data, self._blobs))
+            if await patiently(
+                clock, lambda tries: self._runner.handle(record, delivery.deliveries + tries, seq)
+            ):
+                await delivery.ack()
+        except NewerSchema as newer:
+            await leave_to_newer(delivery, newer)  # its run's journal was written by a newer replica
+        except TerminalError as error:
+            why = str(error)
+            log.error("dead letter %s: %s", delivery.subject, why)
+            await patiently(clock, lambda _: self._tell_whoever_waits(delivery, why))
+            await delivery.term(why)
+
+    async def _give_up(self, delivery: Delivery, why: str) -> None:
+        log.error("dead letter %s: %s", delivery.subject, why)
+        try:
+            await patiently(self._world.clock, lambda _: self._end(delivery, why))
+        except NewerSchema as newer:
+            await leave_to_newer(delivery, newer)
+            return
+        await delivery.term(why)
+        await self._trials.acquit(delivery, self._topology.parse(delivery.subject)[0])
+
+    async def _end(self, delivery: Delivery, why: str) -> None:
+        """Ends the run that the poison was for."""
+        tree, run_id = self._topology.parse(delivery.subject)
+        try:
+            record = await unpack_record(delivery.data, self._blobs)
+        except TerminalError:
+            record = None  # it may be the very reason: the run ends without it
+        poisoned = Poisoned(
+            id=record.id if record is not None else f"poison:{delivery.seq}",
+            deliveries=delivery.deliveries,
+            why=why,
+            task=record if isinstance(record, Task) else None,
+        )
+        try:
+            await self._runner.poison(poisoned, tree, run_id)
+        except NewerSchema:
+            raise  # a newer replica can end it
+        except TerminalError as error:
+            log.error("run %s cannot be ended: %s", run_id, error)
+        if record is None:
+            await self._tell_whoever_waits(delivery, why)
+
+    async def _tell_whoever_waits(self, delivery: Delivery, why: str) -> None:
+        """A task that cannot be read begins no run, but its manager waits for a Report all the same."""
+        tree, run_id = self._topology.parse(delivery.subject)
+        parent = parent_of(run_id)
+        if parent is None or await self._world.journal.read(tree, run_id):
+            return
+        report = Report(
+            id=report_id(run_id),
+            tree=tree,
+            run=parent,
+            at=self._world.clock.now(),
+            child=run_id,
+            agent=self._agent,
+            state="error",
+            error=ErrorInfo("Poisoned", f"the task could not be read: {why}"),
+        )
+        await self._world.bus.send(report, self._agent, to=self._topology.sender(delivery.subject))

@@ -1,0 +1,42 @@
+"""What follows when an open call has its answer, or has waited too long for it."""
+
+from __future__ import annotations
+
+from cadre.loop import events as ev
+from cadre.loop.arrivals import Arrival
+from cadre.loop.course import after_call
+from cadre.loop.run import Run
+from cadre.messages import Report, ToolResult
+
+
+def on_result(run: Run, result: ToolResult, arrival: Arrival) -> list[ev.AnyEvent]:
+    answered = ev.ToolAnswered(
+        call=result.call,
+        tool=result.tool,
+        output=result.output,
+        error=result.error,
+        blob=result.blob,
+        executor=result.executor,
+        seconds=max(0.0, result.at - result.started_at) if result.started_at else 0.0,
+    )
+    return [answered, *after_call(run, arrival)]
+
+
+def on_report(run: Run, report: Report, arrival: Arrival) -> list[ev.AnyEvent]:
+    delegated = ev.DelegateFinished(
+        call=report.child,
+        member=report.agent,
+        state=report.state,
+        output=report.output,
+        text=report.text,
+        error=report.error,
+        usage=report.usage,
+        steps=report.steps,
+    )
+    return [delegated, *after_call(run, arrival)]
+
+
+def on_time_out(run: Run, call: str, arrival: Arrival) -> list[ev.AnyEvent]:
+    state = next(one for one in run.open_calls() if one.id == call)
+    seconds = (state.due or arrival.at) - state.opened_at
+    return [ev.CallTimedOut(call=call, seconds=round(seconds, 3)), *after_call(run, arrival)]

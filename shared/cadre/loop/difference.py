@@ -1,0 +1,64 @@
+"""Two values of the same shape, compared field by field, as lines that a person can read."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+WHOLE: Any = object()
+"""Instead of what was said: everything was."""
+
+_LONGEST = 160
+_ABSENT: Any = object()
+
+
+def plain(value: Any) -> Any:
+    """A value of messages, events or state as JSON types, in one order however it was made."""
+    return msgspec.to_builtins(value, order="deterministic")
+
+
+def differences(was: Any, now: Any, said: Any = WHOLE, path: str = "") -> list[str]:
+    """A line for each place where `now` is not as it `was`; none when they agree.
+
+    `said` is the JSON that `was` came from: a field that it lacks came later and was never said. Numbers with a
+    fraction agree when they differ by rounding only.
+    """
+    if isinstance(was, dict) and isinstance(now, dict):
+        return _of_objects(was, now, said, path)
+    if isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
+        parts = said if isinstance(said, list) and len(said) == len(was) else [said] * len(was)
+        return [
+            line
+            for index, (old, new, part) in enumerate(zip(was, now, parts, strict=True))
+            for line in differences(old, new, part, f"{path}[{index}]")
+        ]
+    if was == now or _close(was, now):
+        return []
+    return [f"{path or 'value'}: journaled {_short(was)}, now {_short(now)}"]
+
+
+def _of_objects(was: dict[str, Any], now: dict[str, Any], said: Any, path: str) -> list[str]:
+    lines: list[str] = []
+    for key in [*was, *(key for key in now if key not in was)]:
+        if isinstance(said, dict) and key in was and key not in said:
+            continue
+        part = said.get(key, WHOLE) if isinstance(said, dict) else WHOLE
+        where = f"{path}.{key}" if path else key
+        lines += differences(was.get(key, _ABSENT), now.get(key, _ABSENT), part, where)
+    return lines
+
+
+def _close(was: Any, now: Any) -> bool:
+    numbers = isinstance(was, float) or isinstance(now, float)
+    if not numbers or not isinstance(was, float | int) or not isinstance(now, float | int):
+        return False
+    return math.isclose(was, now, rel_tol=1e-9, abs_tol=1e-5)
+
+
+def _short(value: Any) -> str:
+    if value is _ABSENT:
+        return "nothing"
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text)} characters)"

@@ -1,0 +1,239 @@
+"""A journal decided anew: would this version of Cadre, told the same, have written the same?
+
+Each entry is taken back to what had arrived, `transition` decides again in the state before it, and the decision
+is held against the journaled one. On the way snapshots are held against the fold, numbers and back-pointers
+against the entries, and what runs say of each other against what they owe: a child's task against its parent's
+call, a report against the child's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from cadre.loop import events as ev
+from cadre.loop.difference import WHOLE, differences, plain
+from cadre.loop.fold import apply_entry
+from cadre.loop.owed import Send, owed
+from cadre.loop.rearrival import arrivals_of
+from cadre.loop.run import Run
+from cadre.loop.transition import transition
+from cadre.messages import Report, Task
+
+About = Literal["decision", "snapshot", "number", "back-pointers", "debts", "task", "report"]
+
+
+class Journaled(NamedTuple):
+    """An entry and its sequence in the stream."""
+
+    seq: int
+    entry: ev.Entry
+
+
+class Divergence(msgspec.Struct, frozen=True):
+    """Where a journal and this version of Cadre disagree."""
+
+    run: str
+    n: int
+    about: About
+    lines: list[str]
+
+
+class Undecided(msgspec.Struct, frozen=True):
+    """An entry that does not tell what had arrived."""
+
+    run: str
+    n: int
+    reason: str
+
+
+class Replay(msgspec.Struct, kw_only=True):
+    """What came of deciding the journals of some runs anew."""
+
+    runs: int = 0
+    entries: int = 0
+    decided: int = 0
+    snapshots: int = 0
+    """Held against the fold."""
+    divergences: list[Divergence] = []
+    undecided: list[Undecided] = []
+
+
+def redecide(journals: Iterable[Sequence[Journaled]]) -> Replay:
+    """Decides the whole journals of any number of runs anew, each in order from its first entry."""
+    replay = Replay(divergences=[], undecided=[])
+    courses = [_Course(journal, replay) for journal in journals if journal]
+    for course in courses:
+        course.follow()
+    tasks = {run: told for course in courses for run, told in course.tasks.items()}
+    reports = {run: told for course in courses for run, told in course.reports.items()}
+    for course in courses:
+        course.compare_with_relatives(tasks, reports)
+    replay.divergences.sort(key=lambda one: (one.run, one.n))
+    return replay
+
+
+class _Course:
+    """One run on its way through its journal."""
+
+    def __init__(self, journal: Sequence[Journaled], replay: Replay) -> None:
+        self._journal, self._replay = journal, replay
+        first = journal[0].entry
+        self._run = Run(id=first.run, tree=first.tree)
+        self._chain: list[int] = []
+        self.tasks: dict[str, Task] = {}
+        """What it asked of its children."""
+        self.reports: dict[str, Report] = {}
+        """What it reported itself."""
+
+    def follow(self) -> None:
+        self._replay.runs += 1
+        for seq, entry in self._journal:
+            self._replay.entries += 1
+            self._check_place(entry)
+            if entry.snapshot is not None:
+                self._check_snapshot(entry, entry.snapshot)
+            self._decide(entry)
+            apply_entry(self._run, entry)
+            self._note_debts(entry)
+            self._chain = [seq] if entry.snapshot is not None else [*self._chain, seq]
+
+    def compare_with_relatives(self, tasks: dict[str, Task], reports: dict[str, Report]) -> None:
+        for _, entry in self._journal:
+            for place, event in enumerate(entry.events):
+                said = _said(entry, "events", place)
+                match event:
+                    case ev.RunAccepted(task=task) if task.run in tasks:
+                        lines = differences(plain(task), plain(tasks[task.run]), _part(said, "task"), "task")
+                        self._diverges(entry, "task", lines)
+                    case ev.DelegateFinished(call=call) if call in reports:
+                        lines = differences(plain(event), _as_told(event, reports[call]), said, "report")
+                        self._diverges(entry, "report", lines)
+                    case _:
+                        pass
+
+    def _check_place(self, entry: ev.Entry) -> None:
+        if entry.n != self._run.entries + 1 and entry.snapshot is None:
+            self._diverges(entry, "number", [f"entry {entry.n} follows entry {self._run.entries}"])
+        chain = [] if entry.snapshot is not None else self._chain
+        if entry.prev != chain:
+            self._diverges(entry, "back-pointers", differences(entry.prev, chain, path="prev"))
+
+    def _check_snapshot(self, entry: ev.Entry, snapshot: Run) -> None:
+        """Readers go on from the snapshot, so this does too, whatever the fold says."""
+        if self._run.entries or entry.n == 1:
+            self._replay.snapshots += 1
+            said = _said(entry, "snapshot")
+            lines = differences(plain(snapshot), plain(self._run), said, "snapshot")
+            self._diverges(entry, "snapshot", lines)
+        self._run = msgspec.convert(plain(snapshot), Run)
+
+    def _decide(self, entry: ev.Entry) -> None:
+        arrivals = arrivals_of(self._run, entry)
+        if not arrivals:
+            what = f"entry of cause {entry.cause!r} with {_names(entry.events)}: what arrived is not in it"
+            self._replay.undecided.append(Undecided(entry.run, entry.n, what))
+            return
+        self._replay.decided += 1
+        fewest: list[str] | None = None
+        for arrival in arrivals:
+            try:
+                lines = _compare(entry, transition(self._run, arrival))
+            except Exception as error:
+                # Whatever this version trips over in an old run is what the replay is to find.
+                lines = [f"deciding fails now: {type(error).__name__}: {error}"]
+            if fewest is None or len(lines) < len(fewest):
+                fewest = lines
+            if not fewest:
+                return
+        self._diverges(entry, "decision", fewest or [])
+
+    def _note_debts(self, entry: ev.Entry) -> None:
+        try:
+            debts = owed(self._run, since=entry.n)
+            everything = owed(self._run)
+        except Exception as error:
+            self._diverges(
+                entry, "debts", [f"working out what is owed fails now: {type(error).__name__}: {error}"]
+            )
+            return
+        lost = [debt for debt in debts if debt not in everything]
+        self._diverges(
+            entry, "debts", [f"owed at once, forgotten by a redelivery: {debt!r}" for debt in lost]
+        )
+        for debt in debts:
+            if isinstance(debt, Send) and isinstance(debt.message, Task):
+                self.tasks[debt.message.run] = debt.message
+            elif isinstance(debt, Send) and isinstance(debt.message, Report):
+                self.reports[debt.message.child] = debt.message
+
+    def _diverges(self, entry: ev.Entry, about: About, lines: list[str]) -> None:
+        if lines:
+            self._replay.divergences.append(Divergence(entry.run, entry.n, about, lines))
+
+
+def _compare(entry: ev.Entry, now: list[ev.AnyEvent]) -> list[str]:
+    was = entry.events
+    if [type(event) for event in was] != [type(event) for event in now]:
+        return [f"journaled {_names(was)}", f"now       {_names(now)}", *_of_the_end(was, now)]
+    lines: list[str] = []
+    for place, (old, new) in enumerate(zip(was, now, strict=True)):
+        if isinstance(old, ev.RecordIgnored) and isinstance(new, ev.RecordIgnored) and old.kind == new.kind:
+            continue  # the record itself is not kept, so the reason may be told less exactly
+        said = _said(entry, "events", place)
+        lines += differences(plain(old), plain(new), said, f"{place + 1}. {_name(old)}")
+    return lines
+
+
+def _of_the_end(was: list[ev.AnyEvent], now: list[ev.AnyEvent]) -> list[str]:
+    """Where one of the two ends the run: why."""
+    lines = []
+    for who, events in (("journaled", was), ("now      ", now)):
+        end = events[-1] if events else None
+        if isinstance(end, ev.RunFinished):
+            why = f": {end.error.type}: {end.error.message}" if end.error is not None else ""
+            lines.append(f"{who} end: {end.state}{why}")
+        lines += [
+            f"{who} refusal: {event.error.message}" for event in events if isinstance(event, ev.CallRefused)
+        ]
+    return lines
+
+
+def _as_told(event: ev.DelegateFinished, report: Report) -> Any:
+    """The event that the report would have become; its text is written by the child's service."""
+    return plain(
+        msgspec.structs.replace(
+            event,
+            member=report.agent,
+            state=report.state,
+            output=report.output,
+            error=report.error,
+            usage=report.usage,
+            steps=report.steps,
+        )
+    )
+
+
+def _said(entry: ev.Entry, *path: str | int) -> Any:
+    """That part of an earlier entry's own words; everything was said where the entry is of this version."""
+    said: Any = entry.said if isinstance(entry, ev.EarlierEntry) else WHOLE
+    for key in path:
+        said = _part(said, key)
+    return said
+
+
+def _part(said: Any, key: str | int) -> Any:
+    try:
+        return said[key] if said is not WHOLE else WHOLE
+    except (KeyError, IndexError):
+        return WHOLE
+
+
+def _names(events: list[ev.AnyEvent]) -> str:
+    return ", ".join(map(_name, events)) or "nothing"
+
+
+def _name(event: ev.AnyEvent) -> str:
+    return str(event.__struct_config__.tag)

@@ -1,0 +1,72 @@
+"""Whether a person must agree to a call: `never`, `always`, or `when:` an expression over its arguments is true.
+
+An expression is Jinja2's (`amount > 100 and currency != "EUR"`), run in its sandbox: it reads arguments
+and changes nothing. One that cannot be evaluated holds the call back: doubt asks a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+NEVER = "never"
+ALWAYS = "always"
+_WHEN = "when:"
+
+
+def check_policy(policy: str) -> None:
+    """Raises ValueError saying what a policy looks like."""
+    if policy in (NEVER, ALWAYS):
+        return
+    if not policy.startswith(_WHEN) or not policy[len(_WHEN) :].strip():
+        raise ValueError(f"{policy!r}: write never, always or 'when: <expression over the arguments>'")
+    _compiled(policy)
+
+
+def reason_to_ask(policy: str, arguments: Mapping[str, Any]) -> str | None:
+    """Why a person must be asked about a call with these arguments; None when nobody need be."""
+    if policy == NEVER:
+        return None
+    if policy == ALWAYS:
+        return "every call needs approval"
+    if not policy.startswith(_WHEN):
+        return f"{policy!r} is no policy that this version knows"
+    try:
+        holds = _compiled(policy)(dict(arguments))
+    except Exception as error:
+        # Whatever an expression trips over (a missing argument, a text compared to a number), a person decides.
+        return f"{policy}: {error}"
+    return policy if holds else None
+
+
+def names_in(policy: str) -> set[str]:
+    """The arguments that a `when:` is about. Raises ValueError when it is none that can be read."""
+    if not policy.startswith(_WHEN):
+        return set()
+    check_policy(policy)
+    from jinja2 import meta
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    environment = ImmutableSandboxedEnvironment()
+    tree = environment.parse("{% if " + policy[len(_WHEN) :].strip() + " %}{% endif %}")
+    return set(meta.find_undeclared_variables(tree)) - set(environment.globals)
+
+
+@lru_cache(maxsize=256)
+def _compiled(policy: str) -> Callable[[dict[str, Any]], Any]:
+    # Imported here: a command line that judges no call should not wait for a template engine.
+    from jinja2 import StrictUndefined, TemplateSyntaxError
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined)
+    text = policy[len(_WHEN) :].strip()
+    try:
+        expression = environment.compile_expression(text, undefined_to_none=False)
+    except TemplateSyntaxError as error:
+        raise ValueError(f"{policy!r}: {error.message}") from error
+
+    def evaluate(arguments: dict[str, Any]) -> bool:
+        return bool(expression(arguments))
+
+    return evaluate

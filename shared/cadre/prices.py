@@ -1,0 +1,50 @@
+"""What models cost: a table of prices per million tokens, by the model's name."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import msgspec
+
+from cadre.errors import SettingError
+from cadre.messages import Usage
+from cadre.specs import MOST, Price
+from cadre.yaml_file import read_yaml
+
+PER = 1_000_000
+
+
+class Prices:
+    """Prices by name or pattern (`*`); the first that fits counts."""
+
+    def __init__(self, table: dict[str, Price] | None = None) -> None:
+        self._table = table or {}
+
+    @classmethod
+    def read(cls, path: str) -> Prices:
+        """The YAML file at `path` (`name: {input: 0.4, output: 1.6}`), or no prices when it is empty.
+
+        Raises SettingError saying what is wrong with the file.
+        """
+        if not path:
+            return cls()
+        try:
+            table = msgspec.convert(read_yaml(Path(path), SettingError), dict[str, Price])
+            for name, price in table.items():
+                if not (0 <= price.input <= MOST and 0 <= price.output <= MOST):
+                    raise msgspec.ValidationError(f"{name}: a price is a number from 0")
+            return cls(table)
+        except msgspec.ValidationError as error:
+            raise SettingError(
+                f"CADRE_PRICES={path}: {error}; write lines like `some-model: {{input: 0.4, output: 1.6}}`"
+            ) from error
+
+    def of(self, model: str) -> Price | None:
+        return next((price for name, price in self._table.items() if fnmatchcase(model, name)), None)
+
+
+def priced(usage: Usage, price: Price) -> Usage:
+    """The usage with its cost."""
+    cost = (usage.input_tokens * price.input + usage.output_tokens * price.output) / PER
+    return msgspec.structs.replace(usage, cost=cost)

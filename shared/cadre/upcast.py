@@ -1,0 +1,63 @@
+"""Stored messages of earlier schema versions, taken version by version to the present one: pure, on JSON values.
+
+One function per version, from it to the next; none is ever changed once the next version has been released.
+A run keeps the rules that it began with: where a new rule would judge it by a default that it never knew,
+the function writes down that the rule is off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Fields = dict[str, Any]
+
+UNBOUNDED = 1_000_000_000
+
+
+def upcast(message: Fields, version: int, wanted: int) -> Fields:
+    """The message of schema `version` as one of version `wanted`; may change the message in hand.
+
+    Raises KeyError, TypeError or AttributeError when it is not what its version says.
+    """
+    for step in range(version, wanted):
+        message = _STEPS[step](message)
+        for part in (message, *_inside(message)):
+            part["v"] = step + 1
+    return message
+
+
+def _inside(message: Fields) -> Iterator[Fields]:
+    """Messages within a message, which have a version of their own."""
+    match message["type"]:
+        case "entry":
+            yield from (event["task"] for event in message["events"] if event["type"] == "run.accepted")
+            snapshot = message.get("snapshot")
+            if snapshot is not None and snapshot["task"] is not None:
+                yield snapshot["task"]
+        case "effect_result":
+            yield message["claim"]
+            yield message["result"]
+
+
+def _specs(message: Fields) -> Iterator[Fields]:
+    """The spec in each place where an entry keeps it."""
+    if message["type"] != "entry":
+        return
+    yield from (event["spec"] for event in message["events"] if event["type"] == "run.accepted")
+    snapshot = message.get("snapshot")
+    if snapshot is not None and snapshot["spec"] is not None:
+        yield snapshot["spec"]
+
+
+def _from_1(message: Fields) -> Fields:
+    """Version 2 bounds the calls that a run sends at once and refuses calls that lead nowhere."""
+    for spec in _specs(message):
+        spec["limits"] = {"parallel": UNBOUNDED, "repeats": 0, **spec.get("limits", {})}
+    return message
+
+
+_STEPS: dict[int, Callable[[Fields], Fields]] = {1: _from_1}
+
+OLDEST = min(_STEPS)
+"""The first version that can be read."""

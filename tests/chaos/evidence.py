@@ -1,0 +1,58 @@
+"""What is left when the chaos is over, as data: all that the verdict may look at."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from cadre.messages import ErrorInfo
+from cadre.ports import Stored
+from chaos.executions import Line
+from chaos.load import Order
+from chaos.strikes import Strike
+
+
+class Delivered(NamedTuple):
+    """A record in some run's inbox."""
+
+    run: str
+    id: str
+    seq: int
+
+
+class EffectMessage(NamedTuple):
+    """What the effect subject of a call holds: a claim, or the result of one."""
+
+    type: Literal["effect_claim", "effect_result"] | str
+    executor: str
+    """That claimed the call."""
+    at: float
+    claimed_at: float
+    error: ErrorInfo | None
+
+
+class Consumer(NamedTuple):
+    stream: str
+    name: str
+    pending: int
+    """Messages not delivered yet."""
+    unacked: int
+
+
+class Evidence(msgspec.Struct, kw_only=True):
+    orders: list[Order] = []
+    journals: dict[str, list[Stored]] = {}
+    """Entries by run, in the order of their stream."""
+    inbox: list[Delivered] = []
+    effects: dict[str, list[EffectMessage]] = {}
+    """By call id, in the order of their stream."""
+    executions: list[Line] = []
+    consumers: list[Consumer] = []
+    dead: list[str] = []
+    """What the dead letters say."""
+    timers: list[str] = []
+    """Subjects of the timers that are still set."""
+    strikes: list[Strike] = []
+    troubles: list[str] = []
+    """What was seen to go wrong while it happened."""

@@ -1,0 +1,98 @@
+"""What every journal must be: one gapless history, each cause once, ended, with every call answered once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from cadre.loop import events as ev
+from cadre.loop.fold import fold
+from cadre.loop.run import Phase
+from cadre.ports import Stored
+from cadre.subjects import tree_of
+from chaos.evidence import Evidence
+
+
+def violations(evidence: Evidence) -> Iterator[str]:
+    for run, journal in evidence.journals.items():
+        for check in (_history, _pointers, _course, _calls):
+            for problem in check(run, journal):
+                yield f"journal of {run}: {problem}"
+        for problem in _reports(run, journal, evidence.journals):
+            yield f"journal of {run}: {problem}"
+
+
+def events_of(journal: list[Stored]) -> list[ev.AnyEvent]:
+    return [event for stored in journal for event in stored.entry.events]
+
+
+def end_of(journal: list[Stored]) -> ev.RunFinished | None:
+    return next((event for event in events_of(journal) if isinstance(event, ev.RunFinished)), None)
+
+
+def _history(run: str, journal: list[Stored]) -> Iterator[str]:
+    numbers = [stored.entry.n for stored in journal]
+    if numbers != list(range(1, len(journal) + 1)):
+        yield f"its entries are numbered {numbers}"
+    for cause, times in Counter(stored.entry.cause for stored in journal).items():
+        if times > 1:
+            yield f"{cause} is the cause of {times} entries"
+    if strangers := {(stored.entry.tree, stored.entry.run) for stored in journal} - {(tree_of(run), run)}:
+        yield f"it holds entries of {sorted(strangers)}"
+
+
+def _pointers(run: str, journal: list[Stored]) -> Iterator[str]:
+    """Who reads back from the last entry must come to see what is there."""
+    chain: list[int] = []
+    for seq, entry, _ in journal:
+        if entry.prev != ([] if entry.snapshot is not None else chain):
+            yield f"entry {entry.n} points back to {entry.prev}, before it lie {chain}"
+        chain = [seq] if entry.snapshot is not None else [*chain, seq]
+
+
+def _course(run: str, journal: list[Stored]) -> Iterator[str]:
+    events = events_of(journal)
+    tags = Counter(type(event).__struct_config__.tag for event in events)
+    for tag in ("run.accepted", "run.finished"):
+        if tags[tag] != 1:
+            yield f"{tag} is there {tags[tag]} times"
+    end = end_of(journal)
+    if end is not None:
+        if end.state != "success":
+            yield f"it ended as {end.state}: {end.error.message if end.error else ''}"
+        after = events[events.index(end) + 1 :]
+        if any(not isinstance(event, ev.RecordIgnored) for event in after):
+            yield "something happened after its end"
+    state = fold((stored.entry for stored in journal), run, tree_of(run))
+    if state.phase is not Phase.DONE or state.open_calls():
+        yield f"it is left in phase {state.phase.value} with {len(state.open_calls())} open calls"
+    bought = Counter((e.purpose, e.step) for e in events if isinstance(e, ev.ModelAnswered))
+    for (purpose, step), times in bought.items():
+        if times > 1:
+            yield f"the model's answer for {purpose} of step {step} was kept {times} times"
+
+
+def _calls(run: str, journal: list[Stored]) -> Iterator[str]:
+    """Each call was made once, and answered once."""
+    events = events_of(journal)
+    opened = Counter(e.call for e in events if isinstance(e, ev.ToolCalled | ev.DelegateStarted))
+    closed = Counter(e.call for e in events if isinstance(e, ev.ToolAnswered | ev.DelegateFinished))
+    for call in opened | closed:
+        if (opened[call], closed[call]) != (1, 1):
+            yield f"call {call} was made {opened[call]} times and answered {closed[call]} times"
+    for event in events:
+        if isinstance(event, ev.CallRefused):
+            yield f"call {event.call} of {event.name} was refused: {event.error.message}"
+
+
+def _reports(run: str, journal: list[Stored], journals: dict[str, list[Stored]]) -> Iterator[str]:
+    """A member's report is what its own journal ended with."""
+    for event in events_of(journal):
+        if isinstance(event, ev.DelegateStarted) and event.call not in journals:
+            yield f"its member's run {event.call} has no journal"
+        if isinstance(event, ev.DelegateFinished):
+            end = end_of(journals.get(event.call, []))
+            if end is None:
+                yield f"it has a report of {event.call}, whose journal has no end"
+            elif (end.state, end.output) != (event.state, event.output):
+                yield f"{event.call} reported {event.state}, {event.output!r} and ended as {end.state}, {end.output!r}"

@@ -1,0 +1,31 @@
+"""`python -m chaos.main`: chaos of some seconds from a seed; exit status 0 only if every invariant held."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import sys
+
+import click
+
+from chaos.campaign import campaign
+from chaos.report import summary
+
+
+@click.command()
+@click.option("--seconds", type=click.FloatRange(min=1), default=60.0, show_default=True)
+@click.option("--seed", type=int, help="[default: a random one, which is printed]")
+def main(seconds: float, seed: int | None) -> None:
+    """Kill, pause and restart a team at work, then look whether anything was lost, done twice or is stuck."""
+    seed = random.randrange(1_000_000) if seed is None else seed
+    click.echo(f"chaos: {seconds:g} s with seed {seed}", err=True)
+    # A terminated run must end its processes as an interrupted one does.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    outcome = asyncio.run(campaign(seed, seconds))
+    click.echo(summary(outcome))
+    sys.exit(1 if outcome.violations else 0)
+
+
+if __name__ == "__main__":
+    main()

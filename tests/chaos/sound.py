@@ -1,0 +1,147 @@
+"""Evidence of a chaos in which all went well, made by the pure loop itself: what the verdict's tests doctor."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from cadre.agent_file import read_agent
+from cadre.loop.arrivals import Arrival, ModelReplied
+from cadre.loop.events import Entry, RequestedCall
+from cadre.loop.fold import apply_entry
+from cadre.loop.offer import Offer
+from cadre.loop.owed import CallModel, Send, owed
+from cadre.loop.run import Run
+from cadre.loop.transition import transition
+from cadre.messages import AgentCard, ErrorInfo, Record, Report, Task, ToolCall, ToolResult
+from cadre.ports import Stored
+from cadre.subjects import result_id, task_id
+from cadre.tool_loading import load_tools
+from chaos.crew import GROUPS, TEAM
+from chaos.evidence import Consumer, Delivered, EffectMessage, Evidence
+from chaos.executions import Line
+from chaos.expected import answer_of, part_of
+from chaos.load import Order
+from chaos.strikes import Strike
+
+EXECUTOR = "here-7"
+
+
+class _World:
+    """One run after the other, one record at a time, nothing ever fails but the calls in `unknown`."""
+
+    def __init__(self, unknown: frozenset[str]) -> None:
+        self._unknown = unknown
+        self._specs = {name: read_agent(TEAM / f"{name}.yaml") for name in ("boss", "lead", "worker")}
+        self._tools = {tool.name: tool.card for tool in load_tools(str(TEAM / "tools.py"))}
+        self._runs: dict[str, Run] = {}
+        self._waiting: deque[Record] = deque()
+        self._seq = 0
+        self.evidence = Evidence()
+
+    def play(self, number: int) -> None:
+        root = f"root{number}"
+        task = Task(id=task_id(root), tree=root, run=root, at=1.0, agent="boss", task=f"task <{number}>")
+        self._waiting.append(task)
+        self._deliver_all()
+        journals = self.evidence.journals
+        told = sorted(one.seq for run in journals if run.startswith(root) for one in journals[run])
+        output = answer_of(root, number, self._unknown)
+        self.evidence.orders.append(
+            Order(number=number, run=root, seconds=2.0, told=told, state="success", output=output)
+        )
+
+    def _deliver_all(self) -> None:
+        while self._waiting:
+            record = self._waiting.popleft()
+            self._seq += 1
+            self.evidence.inbox.append(Delivered(record.run, record.id, self._seq))
+            self._arrive(record, record, record.id)
+
+    def _arrive(self, what: Record | ModelReplied, record: Record, cause: str) -> None:
+        run = self._runs.setdefault(record.run, Run(id=record.run, tree=record.tree))
+        agent = run.agent or (what.agent if isinstance(what, Task) else "")
+        spec = self._specs[agent]
+        offer = Offer(
+            tools={name: self._tools[name] for name in spec.tools},
+            members={str(name): AgentCard(name=str(name), description="Helps.") for name in spec.team},
+        )
+        arrival = Arrival(what=what, at=float(self._seq), cause=record.id, offer=offer, spec=spec)
+        journal = self.evidence.journals.setdefault(record.run, [])
+        self._seq += 1
+        entry = Entry(
+            tree=record.tree,
+            run=record.run,
+            agent=agent,
+            n=run.entries + 1,
+            cause=cause,
+            at=arrival.at,
+            events=transition(run, arrival),
+            prev=[stored.seq for stored in journal],
+        )
+        apply_entry(run, entry)
+        journal.append(Stored(self._seq, entry, 0))
+        for command in owed(run, since=entry.n):
+            match command:
+                case CallModel():
+                    self._answer(run, command, record)
+                case Send(message=ToolCall() as call):
+                    self._execute(call)
+                case Send(message=Task() | Report() as message):
+                    self._waiting.append(message)
+
+    def _answer(self, run: Run, command: CallModel, record: Record) -> None:
+        calls = [RequestedCall(name, arguments) for name, arguments in self._script(run, command.step)]
+        reply = ModelReplied(attempt=command.attempt, content="", calls=calls)
+        self._arrive(reply, record, f"{run.id}:model:{command.purpose}:{command.step}:{command.attempt}")
+
+    def _script(self, run: Run, step: int) -> list[tuple[str, dict[str, Any]]]:
+        assert run.task is not None
+        job = run.task.task.partition("<")[2].partition(">")[0]
+        match run.agent, step:
+            case "boss", 1:
+                parts = [("lead", {"task": f"part <{job}.{index}>"}) for index in (0, 1)]
+                return [("look", {"job": job}), *parts]
+            case "lead", 1:
+                return [("post", {"job": job}), ("worker", {"task": f"job <{job}>"})]
+            case "worker", 1:
+                return [(tool, {"job": job}) for tool in ("spend", "post", "look")]
+            case "worker", 2:
+                return [("grind", {"job": job})]
+        whole = answer_of(run.tree, int(job.partition(".")[0]), self._unknown)
+        return [("final_answer", {"answer": whole if run.agent == "boss" else f"of {job}"})]
+
+    def _execute(self, call: ToolCall) -> None:
+        job, evidence = call.arguments["job"], self.evidence
+        error = ErrorInfo("Interrupted", "outcome unknown") if call.id in self._unknown else None
+        evidence.executions.append(Line(call.tool, call.id, job, 7))
+        if call.tool != "look":
+            at = float(self._seq)
+            evidence.effects[call.id] = [
+                EffectMessage("effect_claim", EXECUTOR, at, at, None),
+                EffectMessage("effect_result", EXECUTOR, at, at, error),
+            ]
+        result = ToolResult(
+            id=result_id(call.id),
+            tree=call.tree,
+            run=call.run,
+            at=2.0,
+            call=call.id,
+            tool=call.tool,
+            output=None if error else f"ok:{call.tool}:{job}",
+            error=error,
+        )
+        self._waiting.append(result)
+
+
+def sound_evidence() -> Evidence:
+    """Two roots with all their runs; the second one's first `grind` was interrupted, its executor being killed."""
+    unknown = part_of("root1", 1, 0).grind
+    world = _World(frozenset({unknown}))
+    for number in (0, 1):
+        world.play(number)
+    evidence = world.evidence
+    evidence.consumers = [Consumer("CADRE-0", f"agent-{name}", 0, 0) for name in GROUPS]
+    at = evidence.effects[unknown][0].at
+    evidence.strikes = [Strike("kill", "tools-1", 7, at, at + 1)]
+    return evidence

@@ -1,0 +1,33 @@
+"""An agent whose model answers from the task: `deadly` kills the process, `wait FILE` waits for a file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import sys
+
+from cadre.host import serve
+from cadre.loop.events import RequestedCall
+from cadre.loop.view import ModelRequest
+from cadre.ports import ModelReply, OnText
+from cadre.specs import AgentSpec
+
+
+class Frail:
+    """ports.Model"""
+
+    async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
+        text = str(request.messages)
+        if "deadly" in text:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if found := re.search(r"wait (/[\w./-]+)", text):
+            while not os.access(found[1], os.F_OK):  # noqa: ASYNC110 - other processes make it
+                await asyncio.sleep(0.05)
+        return ModelReply(calls=[RequestedCall("final_answer", {"answer": "well"})])
+
+
+if __name__ == "__main__":
+    name = sys.argv[1] if len(sys.argv) > 1 else "frail"
+    serve(AgentSpec(name=name, description="Dies of some tasks."), model=Frail())

@@ -1,0 +1,170 @@
+"""`cadre runs rm|export|import` as their users have them, on a team at work."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cadre.adapters import jetstream
+from cadre.adapters.nats_connection import connect
+from cadre.adapters.nats_streams import provision
+from cadre.settings import Settings
+from harness.command import Commands, commands_of, only_line
+from harness.stack import Gateway, Stack, eventually
+
+TEAM = Path(__file__).parent / "team"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cli")
+
+
+@pytest.fixture(scope="module")
+def cadre(stack: Stack, gateway: Gateway, folder: Path) -> Commands:
+    return commands_of(stack, folder)
+
+
+@pytest.fixture(scope="module")
+def elsewhere(stack: Stack, gateway: Gateway, folder: Path) -> dict[str, str]:
+    """Environment of a command that talks to another deployment."""
+    other = stack.add("other-gateway", "cadre_gateway", CADRE_PREFIX="elsewhere")
+    return {"CADRE_GATEWAY_URL": other.url}
+
+
+@pytest.fixture
+def run(stack: Stack, gateway: Gateway, tmp_path: Path) -> str:
+    """A run that has ended, with two runs below it."""
+    run = gateway.submit("boss", f"delegate: use effect {tmp_path / 'marks'} 0.01")
+    assert gateway.finished(run)["state"] == "success", stack.logs()
+    return run
+
+
+def shown(cadre: Commands, run: str, **environment: str) -> Any:
+    done = cadre("show", run, "-o", "json", **environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def told(gateway: Gateway, run: str) -> list[tuple[str, Any]]:
+    return [(name, data | {"seq": 0}) for name, data in gateway.events(run) if name != "delta"]
+
+
+def test_the_list_is_what_it_was(cadre: Commands, run: str) -> None:
+    for arguments in (["runs"], ["runs", "--agent", "boss"], ["runs", "--state", "success", "--limit", "5"]):
+        done = cadre(*arguments)
+        assert done.returncode == 0, done.stderr
+        assert run in done.stdout
+    assert run in [one["id"] for one in json.loads(cadre("runs", "-o", "json").stdout)]
+    assert run not in cadre("runs", "--agent", "nobody").stdout
+    assert "--agent is about the list" in only_line(cadre("runs", "--agent", "boss", "rm", run), 2)
+
+
+def test_exported_erased_imported_it_is_the_same(
+    stack: Stack, gateway: Gateway, cadre: Commands, folder: Path, run: str
+) -> None:
+    before, events = shown(cadre, run), told(gateway, run)
+    done = cadre("runs", "export", run)
+    assert done.returncode == 0, done.stderr
+    assert f"{run} exported to {run}.cadre" in done.stdout
+    file = folder / f"{run}.cadre"
+    header = json.loads(gzip.decompress(file.read_bytes()).splitlines()[0])
+    assert (header["format"], header["v"], header["tree"], header["runs"]) == ("cadre-run", 1, run, 3)
+    assert [one.name for one in folder.iterdir() if "part" in one.name] == []
+
+    assert "is here already" in only_line(cadre("runs", "import", file), 1)
+    done = cadre("runs", "rm", run)
+    assert (done.returncode, done.stdout) == (0, f"{run} erased (3 runs)\n")
+    only_line(cadre("show", run), 4)
+    only_line(cadre("runs", "rm", run), 4)
+    assert run not in cadre("runs").stdout
+
+    done = cadre("runs", "import", file)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"{run} imported (3 runs, ")
+    assert shown(cadre, run) == before
+    assert told(gateway, run) == events
+    assert run in cadre("runs").stdout
+    replay = gateway.request("GET", f"/v1/runs/{run}/replay")
+    assert replay.status_code == 200, replay.text
+    # What came back behaves like any other run.
+    assert cadre("cancel", run).stdout == f"{run} success\n"
+    assert cadre("runs", "rm", run).returncode == 0
+
+
+def test_a_run_moves_to_another_deployment(
+    cadre: Commands, run: str, elsewhere: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "kept.cadre"
+    assert cadre("runs", "export", "@last", "-o", file).returncode == 0
+    done = cadre("runs", "import", file, "-o", "json", **elsewhere)
+    assert json.loads(done.stdout)["id"] == run, done.stderr
+    assert shown(cadre, run, **elsewhere) == shown(cadre, run)
+
+
+@pytest.mark.parametrize("tool", ["look", "effect"])
+def test_a_run_at_work_is_erased_only_by_force(
+    stack: Stack, gateway: Gateway, cadre: Commands, tmp_path: Path, tool: str
+) -> None:
+    """And what its tool says when it is done is removed as well."""
+    file = tmp_path / "marks"
+    run = gateway.submit("boss", f"delegate: use {tool} {file} 8")
+    eventually(file.exists, within=60, what="the tool has begun")
+    child = gateway.run(run)["children"][0]["id"]
+    assert "--force" in only_line(cadre("runs", "rm", run), 1)
+    assert "has not ended" in only_line(cadre("runs", "export", run), 1)
+    assert f"erase {run}" in only_line(cadre("runs", "rm", child), 2)
+    done = cadre("runs", "rm", run, "--force")
+    assert done.returncode == 0, done.stderr + stack.logs()
+    only_line(cadre("show", run), 4)
+    only_line(cadre("show", child), 4)
+    # The team is none the worse for it.
+    later = gateway.submit("boss", f"delegate: use look {tmp_path / 'more'} 0.01")
+    assert gateway.finished(later)["state"] == "success", stack.logs()
+    assert run not in cadre("runs").stdout
+    assert asyncio.run(remains(stack, run)) == [], stack.logs()
+
+
+async def remains(stack: Stack, run: str) -> list[str]:
+    """What there is of a run once its last tool has said its last word."""
+    nc = await connect(Settings(nats_url=stack.nats.url), "test")
+    topology = await provision(nc, Settings(nats_url=stack.nats.url))
+    stream = topology.stream_of(run)
+    left: list[str] = []
+    quiet = 0
+    async with asyncio.timeout(60):
+        while quiet < 20:  # longer than the tool is at work
+            await asyncio.sleep(0.5)
+            found = [await jetstream.last(nc, stream, one) for one in topology.subjects_of_tree(run)]
+            left = [held.subject for held in found if held is not None]
+            quiet = 0 if left else quiet + 1
+    await nc.close()
+    return left
+
+
+def test_several_at_once(gateway: Gateway, cadre: Commands, tmp_path: Path) -> None:
+    runs = [gateway.submit("helper", "hello") for _ in range(2)]
+    for run in runs:
+        gateway.finished(run)
+    done = cadre("runs", "rm", runs[0], "f" * 32, runs[1], runs[0])
+    assert done.stdout.splitlines() == [f"{run} erased (1 run)" for run in runs]
+    assert "no run's id is" in only_line(done, 4)
+
+
+def test_files_that_are_no_runs(cadre: Commands, folder: Path, run: str, tmp_path: Path) -> None:
+    whole = tmp_path / "whole.cadre"
+    assert cadre("runs", "export", run, "-o", whole).returncode == 0
+    half, foreign = tmp_path / "half.cadre", tmp_path / "foreign.cadre"
+    half.write_bytes(whole.read_bytes()[:-100])
+    foreign.write_text("dear diary")
+    assert "copy it again" in only_line(cadre("runs", "import", half), 2)
+    assert "no exported run" in only_line(cadre("runs", "import", foreign), 2)
+    assert "No such file" in only_line(cadre("runs", "import", tmp_path / "nowhere"), 2)
+    assert "nowhere" in only_line(cadre("runs", "export", run, "-o", tmp_path / "nowhere" / "x"), 1)
+    piped = cadre("runs", "export", "f" * 32, "-o", "-")
+    assert (piped.stdout, piped.returncode) == ("", 4)

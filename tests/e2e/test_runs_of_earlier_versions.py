@@ -1,0 +1,189 @@
+"""Runs that an earlier version of Cadre began and left in flight: this one goes on with them, and shows them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cadre.adapters import jetstream
+from cadre.service import Platform, open_platform
+from cadre.settings import Settings
+from harness.stack import Gateway, Stack
+from journals import kept
+
+FEATURES = Path(__file__).parent / "features"
+VERSION = "0.1"
+SHARDS = 2
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """The streams hold what the earlier version left there before any service of this one starts."""
+    with Stack(tmp_path_factory.mktemp("stack")) as stack:
+        left_behind(stack)
+        stack.model(FEATURES / "script.yaml")
+        stack.agent(FEATURES / "solo.yaml", start=False)
+        for file in sorted(FEATURES.glob("*.py")):
+            stack.tools(file, start=False)
+        stack.gateway(start=False)
+        stack.start_all()
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def gateway(stack: Stack) -> Gateway:
+    return Gateway(stack.services["gateway"])
+
+
+class Left:
+    """A journal up to its `entries`th entry, and what waited in the run's inbox then."""
+
+    def __init__(self, name: str, entries: int) -> None:
+        self.lines = kept.lines(VERSION, name)[:entries]
+        self.tree, self.run = self.lines[0].subject.split(".")[-2:]
+        self.inbox: dict[str, Any] | None = None
+        self.place = 0
+        """Where the inbox's record lies; 0: behind all entries."""
+
+    @property
+    def entries(self) -> list[dict[str, Any]]:
+        return [json.loads(line.data) for line in self.lines]
+
+
+def waiting_for_a_tool() -> Left:
+    """One of two calls has its answer, the other's lies in the inbox."""
+    left = Left("parallel_tools", 3)
+    opened = [event for event in left.entries[1]["events"] if event["type"] == "tool.called"]
+    answered = left.entries[2]["events"][0]["call"]
+    [call] = [event for event in opened if event["call"] != answered]
+    left.inbox = {
+        "type": "tool_result",
+        "v": 1,
+        "id": f"{call['call']}:result",
+        "tree": left.tree,
+        "run": left.run,
+        "at": left.entries[2]["at"] + 1,
+        "call": call["call"],
+        "tool": call["tool"],
+        "output": "at last",
+    }
+    return left
+
+
+def asking_its_model() -> Left:
+    """The worker died in the middle of the call; its record comes again."""
+    left = Left("call_in_text", 1)
+    left.inbox = left.entries[0]["events"][0]["task"]
+    left.place = left.lines[0].seq - 1
+    return left
+
+
+def with_a_snapshot() -> Left:
+    """Cut where a tool's answer began the next model call, far behind the snapshot."""
+    lines = kept.lines(VERSION, "snapshots")
+    snapshot = next(n for n, line in enumerate(lines) if json.loads(line.data)["snapshot"] is not None)
+    end = next(
+        n
+        for n, line in enumerate(lines)
+        if n > snapshot and json.loads(line.data)["events"][-1]["type"] == "tool.called"
+    )
+    left = Left("snapshots", end + 1)
+    call = left.entries[-1]["events"][-1]
+    left.inbox = {
+        "type": "tool_result",
+        "v": 1,
+        "id": f"{call['call']}:result",
+        "tree": left.tree,
+        "run": left.run,
+        "at": left.entries[-1]["at"] + 1,
+        "call": call["call"],
+        "tool": call["tool"],
+        "output": call["arguments"]["a"] + 1,
+    }
+    return left
+
+
+def ended() -> Left:
+    return Left("max_steps", 100)
+
+
+LEFT = [waiting_for_a_tool(), asking_its_model(), with_a_snapshot(), ended()]
+
+
+def left_behind(stack: Stack) -> None:
+    async def store() -> None:
+        settings = Settings(nats_url=stack.nats.url, shards=SHARDS)
+        platform = await open_platform("earlier", settings)
+        try:
+            for shard in range(SHARDS):
+                await store_shard(platform, shard)
+        finally:
+            await platform.registry.stop()
+            await platform.nc.close()
+
+    asyncio.run(store())
+
+
+async def store_shard(platform: Platform, shard: int) -> None:
+    """Each entry at the very place that its successors name."""
+    topology = platform.topology
+    here = [left for left in LEFT if topology.shard(left.tree) == shard]
+    places = {line.seq: (line.subject, line.data) for left in here for line in left.lines}
+    behind = max(places, default=0) + 1
+    for left in here:
+        if left.inbox is not None:
+            place = left.place or behind
+            behind += place == behind
+            assert place not in places
+            subject = topology.inbox("solo", "test", left.tree, left.run)
+            places[place] = (subject, json.dumps(left.inbox).encode())
+    for seq in range(1, behind):
+        filler = (f"{topology.prefix}.in.{shard}.nobody.test.filler.filler{seq}", b"{}")
+        assert await jetstream.append(platform.nc, *places.get(seq, filler)) == seq
+
+
+def test_a_run_goes_on_when_its_tools_answer(stack: Stack, gateway: Gateway) -> None:
+    result = gateway.finished(LEFT[0].run)
+    assert result["state"] == "success", stack.logs()
+    assert "at last" in result["output"]
+
+
+def test_a_model_call_that_was_lost_is_made_again(stack: Stack, gateway: Gateway) -> None:
+    result = gateway.finished(LEFT[1].run)
+    assert (result["state"], result["output"]) == ("success", "heard spoken"), stack.logs()
+
+
+def test_a_run_with_a_snapshot_goes_on(stack: Stack, gateway: Gateway) -> None:
+    result = gateway.finished(LEFT[2].run)
+    assert (result["state"], result["output"]) == ("success", "60 numbers"), stack.logs()
+
+
+def test_what_has_ended_is_shown(gateway: Gateway) -> None:
+    result = gateway.run(LEFT[3].run, full="true")
+    assert (result["state"], result["step"]) == ("max_steps_error", 3)
+    assert [step["type"] for step in result["memory"]].count("action") == 3
+    listed = [run["id"] for run in gateway.request("GET", "/v1/runs").json()["runs"]]
+    assert {left.run for left in LEFT} <= set(listed)
+    names = [name for name, _ in gateway.events(LEFT[3].run)]
+    assert names[0] == "run.accepted"
+    assert names[-2:] == ["run.finished", "end"]
+
+
+@pytest.mark.parametrize("number", range(len(LEFT)))
+def test_old_and_new_entries_of_one_journal_are_decided_alike(gateway: Gateway, number: int) -> None:
+    run = LEFT[number].run
+    gateway.finished(run)
+    found = gateway.request("GET", f"/v1/runs/{run}/replay").json()
+    assert (found["divergences"], found["undecided"]) == ([], [])
+    assert found["entries"] >= len(LEFT[number].lines)
+
+
+def test_it_can_be_forked(gateway: Gateway) -> None:
+    answer = gateway.request("POST", f"/v1/runs/{LEFT[2].run}/fork", json={"at": 60})
+    assert answer.status_code == 202, answer.text
+    assert gateway.finished(answer.json()["id"])["output"] == "60 numbers"

@@ -1,0 +1,188 @@
+"""Replays and forks of real runs, over HTTP and by the command line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.command import Commands, commands_of, only_line
+from harness.stack import Gateway, Stack
+
+TEAM = Path(__file__).parent / "features"
+
+
+@pytest.fixture(scope="module")
+def cadre(stack: Stack, gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Commands:
+    return commands_of(stack, tmp_path_factory.mktemp("cli"))
+
+
+@pytest.fixture(scope="module")
+def counted(gateway: Gateway) -> str:
+    """A run of many steps, so long that it has a snapshot."""
+    run = gateway.submit("solo", "count to 60", max_steps=70)
+    assert gateway.finished(run)["output"] == "60 numbers"
+    return run
+
+
+@pytest.fixture(scope="module")
+def delegated(gateway: Gateway) -> str:
+    run = gateway.submit("one", "begin")
+    assert gateway.finished(run)["state"] == "success"
+    return run
+
+
+def fork(gateway: Gateway, run: str, **fields: Any) -> dict[str, Any]:
+    answer = gateway.request("POST", f"/v1/runs/{run}/fork", json=fields)
+    assert answer.status_code == 202, answer.text
+    assert answer.headers["location"] == f"/v1/runs/{answer.json()['id']}"
+    return gateway.finished(answer.json()["id"])
+
+
+# --- replay
+
+
+def test_a_tree_is_decided_as_it_was(gateway: Gateway, delegated: str) -> None:
+    found = gateway.request("GET", f"/v1/runs/{delegated}/replay").json()
+    assert (found["runs"], found["divergences"], found["undecided"]) == (3, [], [])
+    assert found["decided"] == found["entries"] > 6
+    child = gateway.request("GET", f"/v1/runs/{delegated}_1_0/replay").json()
+    assert child["runs"] == 2
+    alone = gateway.request("GET", f"/v1/runs/{delegated}/replay", params={"run_only": "true"}).json()
+    assert alone["runs"] == 1
+
+
+def test_replay_by_the_command_line(cadre: Commands, counted: str) -> None:
+    done = cadre("replay", counted)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "1 run, 122 entries: 122 decided anew, 1 snapshot compared: no divergence\n"
+    as_json = cadre("replay", counted, "-o", "json")
+    assert json.loads(as_json.stdout)["divergences"] == []
+
+
+def test_a_run_that_is_not_there(gateway: Gateway, cadre: Commands) -> None:
+    assert gateway.request("GET", "/v1/runs/nothing/replay").status_code == 404
+    assert gateway.request("POST", "/v1/runs/nothing/fork", json={"at": 1}).status_code == 404
+    only_line(cadre("replay", "nothing"), 4)
+    only_line(cadre("fork", "nothing", "--at", 1), 4)
+
+
+def test_an_exported_run_is_replayed_without_a_gateway(
+    cadre: Commands, delegated: str, tmp_path: Path
+) -> None:
+    """So the next version can be asked about runs of a deployment that has not been upgraded yet."""
+    file = tmp_path / "run.cadre"
+    assert cadre("runs", "export", delegated, "-o", file).returncode == 0
+    done = cadre("replay", "--file", file, CADRE_GATEWAY_URL="http://127.0.0.1:9")
+    assert (done.returncode, "3 runs" in done.stdout, "no divergence" in done.stdout) == (0, True, True)
+
+    lines = gzip.decompress(file.read_bytes()).splitlines(keepends=True)
+    place = next(n for n, line in enumerate(lines) if b'"call.refused"' in line)
+    lines[place] = lines[place].replace(b"it is itself waiting", b"it is itself sleeping")
+    file.write_bytes(gzip.compress(b"".join(lines)))
+    done = cadre("replay", "--file", file)
+    assert done.returncode == 1
+    assert "error.message: journaled" in done.stdout
+    assert done.stdout.splitlines()[-1].endswith(": 1 divergence")
+
+    file.write_bytes(gzip.compress(b"".join(lines[:-1])))
+    assert "was cut off" in only_line(cadre("replay", "--file", file), 2)
+    file.write_text("no such thing")
+    assert "cannot be read" in only_line(cadre("replay", "--file", file), 2)
+    assert "name a RUN" in only_line(cadre("replay"), 2)
+
+
+# --- fork
+
+
+def test_a_fork_does_only_what_comes_behind_its_step(gateway: Gateway, counted: str) -> None:
+    """The steps before lie in the snapshot of a long journal."""
+    result = fork(gateway, counted, at=58)
+    assert (result["state"], result["output"]) == ("success", "60 numbers")
+    assert result["forked_from"] == {"run": counted, "at": 58}
+    assert result["usage"]["model_calls"] == 4
+    numbers = [step["number"] for step in result["memory"] if step["type"] == "action"]
+    assert numbers == list(range(1, 62))
+    names = {data["event"]["step"] for name, data in gateway.events(result["id"]) if name == "model.called"}
+    assert names == {58, 59, 60, 61}
+    assert gateway.request("GET", f"/v1/runs/{result['id']}/replay").json()["divergences"] == []
+
+
+def test_edits_change_what_the_model_reads(cadre: Commands, gateway: Gateway, counted: str) -> None:
+    done = cadre("fork", counted, "--at", 3, "--observation", "2_0=60", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["output"] == "2 numbers"
+    assert f"fork of  {counted} at step 3" in cadre("show", result["id"]).stdout
+
+
+def test_another_task_and_other_arguments(cadre: Commands, gateway: Gateway) -> None:
+    given = {"city": "Oslo", "numbers": [1, 2]}
+    run = gateway.submit("solo", "work with variables", additional_args=given)
+    assert gateway.finished(run)["output"] == "Oslo / 3"
+    done = cadre("fork", run, "--at", 1, "--arg", "city=Rome")
+    assert (done.returncode, done.stdout) == (0, "Rome / 3\n"), done.stderr
+    done = cadre("fork", run, "--at", 1, "--input", "city=Rome", "--task", "chatty")
+    assert done.stdout == "recovered\n", done.stderr
+
+
+def test_a_run_that_was_out_of_steps_goes_on(cadre: Commands, gateway: Gateway) -> None:
+    run = gateway.submit("solo", "never end", max_steps=2)
+    assert gateway.finished(run)["state"] == "max_steps_error"
+    line = only_line(cadre("fork", run, "--at", 3), 2)
+    assert "max_steps" in line
+    done = cadre("fork", run, "--at", 3, "--max-steps", 4, "-o", "json")
+    assert done.returncode == 7, done.stderr
+    assert json.loads(done.stdout)["step"] == 4
+
+
+def test_a_child_is_forked_as_a_run_of_its_own(gateway: Gateway, delegated: str) -> None:
+    child = f"{delegated}_1_0"
+    result = fork(gateway, child, at=2)
+    assert (result["agent"], result["parent"], result["state"]) == ("two", None, "success")
+    assert result["children"] == []
+    first = gateway.run(child, full="true")["memory"][0]
+    assert result["memory"][0] == first
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "told"),
+    [
+        ({"at": 99}, 422, "has finished 61 steps, so it can be forked at step 1 to 61"),
+        ({"at": 0}, 422, "at"),
+        ({}, 422, "at"),
+        ({"at": 2, "observations": {"2_0": "x"}}, 422, "no call before the step is named '2_0'"),
+        ({"at": 2, "max_steps": 1}, 422, "give at least 2"),
+        ({"at": 2, "task": " "}, 422, "task is empty"),
+        ({"at": 2, "agent": "one"}, 422, "unknown key 'agent'"),
+    ],
+)
+def test_what_cannot_be_forked(
+    gateway: Gateway, counted: str, fields: dict[str, Any], status: int, told: str
+) -> None:
+    answer = gateway.request("POST", f"/v1/runs/{counted}/fork", json=fields)
+    assert (answer.status_code, told in answer.json()["detail"]) == (status, True), answer.text
+
+
+def test_a_run_at_work_can_be_forked_as_far_as_it_has_come(gateway: Gateway) -> None:
+    run = gateway.submit("solo", "take long")
+    gateway.wait_for(run, "tool.called")
+    early = gateway.request("POST", f"/v1/runs/{run}/fork", json={"at": 2})
+    assert (early.status_code, early.json()["code"]) == (409, "cannot-fork")
+    assert "finished 0 steps, so it can be forked at step 1 to 1" in early.json()["detail"]
+    assert fork(gateway, run, at=1, task="chatty")["output"] == "recovered"
+    gateway.request("POST", f"/v1/runs/{run}/cancel", json={})
+
+
+def test_a_key_sent_twice_is_one_fork(gateway: Gateway, counted: str) -> None:
+    def once() -> Any:
+        return gateway.request(
+            "POST", f"/v1/runs/{counted}/fork", json={"at": 61}, headers={"Idempotency-Key": "fork-once"}
+        ).json()["id"]
+
+    first = once()
+    gateway.finished(first)
+    assert once() == first

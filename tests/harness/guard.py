@@ -1,0 +1,28 @@
+"""A process group that dies with the test that made it, however the test ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_WATCH = "import os, signal, sys; sys.stdin.buffer.read(); os.killpg(0, signal.SIGKILL)"
+"""The pipe ends when the test closes it, and when the test is gone. SIGKILL reaches stopped processes too."""
+
+
+class Guard:
+    """Start processes with `process_group=guard.group`: none of them outlives `close`, or this process."""
+
+    def __init__(self) -> None:
+        self._watcher = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _WATCH], stdin=subprocess.PIPE, process_group=0
+        )
+
+    @property
+    def group(self) -> int:
+        return self._watcher.pid
+
+    def close(self) -> None:
+        """Kills whatever is left of the group."""
+        assert self._watcher.stdin is not None
+        self._watcher.stdin.close()
+        self._watcher.wait()

@@ -1,0 +1,138 @@
+"""What the loop relies on of the bus: timers that an append removes, calls that are settled before they begin."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import pytest
+
+from cadre.adapters.nats_connection import connect
+from cadre.adapters.nats_effects import NatsEffects
+from cadre.loop.events import CancelRequested, Entry
+from cadre.messages import EffectClaim, ErrorInfo, TimerFired, ToolResult
+from cadre.service import Platform, open_platform
+from cadre.settings import Settings
+from cadre.subjects import timer_id
+from cadre.wire import unpack_record
+
+
+@pytest.fixture
+async def platform(settings: Settings) -> AsyncIterator[Platform]:
+    one = await open_platform("promises", settings)
+    yield one
+    await one.registry.stop()
+    await one.nc.close()
+
+
+def entry(tree: str, n: int = 1) -> Entry:
+    return Entry(
+        tree=tree, run=tree, agent="boss", n=n, cause=f"c{n}", at=time.time(), events=[CancelRequested()]
+    )
+
+
+def timer(tree: str, name: str) -> TimerFired:
+    return TimerFired(id=timer_id(tree, name), tree=tree, run=tree, at=time.time(), name=name)
+
+
+def cancelled(call: str) -> ToolResult:
+    return ToolResult(
+        id=f"{call}:result",
+        tree=call.partition("_")[0],
+        run=call.partition("_")[0],
+        at=time.time(),
+        call=call,
+        tool="add",
+        error=ErrorInfo("Cancelled", "not begun"),
+    )
+
+
+class Inbox:
+    """What arrives for the agent `boss`, as the stream stores it."""
+
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
+        self.names: asyncio.Queue[str] = asyncio.Queue()
+
+    async def listen(self) -> None:
+        topology = self._platform.topology
+
+        async def note(message: object) -> None:
+            record = await unpack_record(message.data, self._platform.blobs)  # type: ignore[attr-defined]
+            assert isinstance(record, TimerFired)
+            self.names.put_nowait(record.name)
+
+        # A stored schedule is not published: only what the server makes of it when it is due.
+        for shard in range(topology.shards):
+            await self._platform.nc.jetstream().subscribe(topology.inbox_filter(shard, "boss"), cb=note)
+
+
+async def test_an_append_removes_the_timer_it_names_and_no_other(platform: Platform) -> None:
+    inbox = Inbox(platform)
+    await inbox.listen()
+    tree, due = uuid4().hex, time.time() + 2.0
+    for name in ("deadline", "call-1", "call-2"):
+        await platform.bus.schedule(timer(tree, name), "boss", due)
+    await platform.journal.append(entry(tree), 0, ends_timer="call-1")
+    heard = {await asyncio.wait_for(inbox.names.get(), 30) for _ in range(2)}
+    assert heard == {"deadline", "call-2"}
+    await platform.bus.schedule(timer(tree, "last"), "boss", time.time() + 0.1)
+    assert await asyncio.wait_for(inbox.names.get(), 30) == "last", "call-1 never came"
+
+
+async def test_an_append_may_name_a_timer_that_was_never_set_or_has_gone_off(platform: Platform) -> None:
+    inbox = Inbox(platform)
+    await inbox.listen()
+    tree = uuid4().hex
+    appended = await platform.journal.append(entry(tree), 0, ends_timer="never-set")
+    await platform.bus.schedule(timer(tree, "gone"), "boss", time.time() + 0.1)
+    assert await asyncio.wait_for(inbox.names.get(), 30) == "gone"
+    await platform.journal.append(entry(tree, 2), appended.seq, ends_timer="gone")
+    assert len(await platform.journal.read(tree, tree)) >= 1
+
+
+async def test_a_timer_whose_time_has_passed_goes_off_at_once(platform: Platform) -> None:
+    inbox = Inbox(platform)
+    await inbox.listen()
+    await platform.bus.schedule(timer(uuid4().hex, "late"), "boss", time.time() - 60)
+    assert await asyncio.wait_for(inbox.names.get(), 30) == "late"
+
+
+async def test_a_revoked_call_has_its_result_before_anybody_claims_it(platform: Platform) -> None:
+    effects = NatsEffects(platform.nc, platform.topology)
+    tree = uuid4().hex
+    call = f"{tree}_1_0"
+    await platform.bus.revoke(cancelled(call))
+    await platform.bus.revoke(cancelled(call))
+    found = await effects.read(tree, call)
+    assert found is not None
+    assert found.result is not None
+    assert found.result.error is not None
+    assert found.result.error.type == "Cancelled"
+
+
+async def test_a_claimed_call_is_left_to_its_executor_who_is_told_to_stop(platform: Platform) -> None:
+    effects = NatsEffects(platform.nc, platform.topology)
+    tree = uuid4().hex
+    call = f"{tree}_1_0"
+    claim = EffectClaim(
+        id=f"{call}:claim", tree=tree, run=tree, at=time.time(), call=call, executor="x", call_seq=7
+    )
+    await effects.claim(claim)
+    other = await connect(platform.settings, "another executor")
+    heard: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def note(message: object) -> None:
+        heard.put_nowait(message.data)  # type: ignore[attr-defined]
+
+    await other.subscribe(platform.topology.interrupt(tree), cb=note)
+    await other.flush()
+    await platform.bus.revoke(cancelled(call))
+    assert await asyncio.wait_for(heard.get(), 30) == call.encode()
+    found = await effects.read(tree, call)
+    assert found is not None
+    assert found.claim == claim
+    assert found.result is None
+    await other.close()

@@ -1,0 +1,42 @@
+"""A connection that breaks: whoever waits for an answer over it is told at once, and tries again."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from cadre.adapters import jetstream
+from cadre.adapters.nats_connection import connect
+from cadre.errors import OutcomeUnknown
+from cadre.settings import Settings
+from harness.nats_server import NatsServer
+
+
+async def test_an_open_request_does_not_outlive_its_connection(tmp_path: Path) -> None:
+    server = NatsServer(tmp_path)
+    server.start()
+    nc = await connect(Settings(nats_url=server.url), "test")
+    asked = asyncio.Event()
+
+    async def say_nothing(_: object) -> None:
+        asked.set()
+
+    await nc.subscribe("deaf", cb=say_nothing)
+    asking = asyncio.create_task(jetstream.append(nc, "deaf", b""))
+    await asyncio.wait_for(asked.wait(), 10)
+    server.kill()
+    with pytest.raises(OutcomeUnknown, match="the connection was lost"):
+        await asyncio.wait_for(asking, jetstream.ANSWER_WITHIN - 1)
+    await nc.close()
+
+
+async def test_a_list_of_servers_may_have_dead_ones_and_blanks(tmp_path: Path) -> None:
+    (tmp_path / "dead").mkdir()
+    dead, alive = NatsServer(tmp_path / "dead"), NatsServer(tmp_path)
+    alive.start()
+    nc = await connect(Settings(nats_url=f"{dead.url}, {alive.url}"), "test", wait=False)
+    assert nc.is_connected
+    await nc.close()
+    alive.stop()

@@ -1,0 +1,106 @@
+"""Executors on a server that has no room left: they live on, and what their tools did is told once there is."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from cadre.adapters import jetstream
+from cadre.adapters.nats_room import NatsRoom, Room, _of_account
+from cadre.adapters.nats_streams import check
+from cadre.errors import BusFull, BusUnavailable
+from cadre.settings import Settings
+from harness.full_server import FullServer, fill
+from integration.executor_bench import Bench, eventually, open_bench
+
+MB = 1024 * 1024
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[FullServer]:
+    one = FullServer(tmp_path, 4 * MB)
+    one.start()
+    yield one
+    one.stop()
+
+
+@pytest.fixture
+async def bench(server: FullServer, tmp_path: Path) -> AsyncIterator[Bench]:
+    async with open_bench(Settings(nats_url=server.url, shards=2), tmp_path) as bench:
+        yield bench
+
+
+async def test_a_full_server_is_a_bus_that_comes_back(bench: Bench, server: FullServer) -> None:
+    await fill(bench.nc, bench.topology)
+    call = bench.new_call("pay")
+    with pytest.raises(BusFull, match="no room left"):
+        await bench.send(call)
+    server.raise_limit(8 * MB)
+
+    async def stored() -> bool:
+        try:
+            await bench.send(call)
+        except BusUnavailable:
+            return False
+        return True
+
+    await eventually(stored)
+
+
+@pytest.mark.parametrize("tool", ["look", "pay"])
+async def test_a_result_waits_for_room(bench: Bench, server: FullServer, tool: str) -> None:
+    executor = await bench.start()
+    call = bench.staged_call(tool)
+    await bench.send(call)
+    visit = await bench.visit()
+    await fill(bench.nc, bench.topology)
+    await visit.let_go("seen")
+    inbox = bench.topology.inbox("boss", tool, call.tree, call.run)
+    before = (await jetstream.api(bench.nc, "INFO"))["storage"]
+    assert await jetstream.last(bench.nc, bench.topology.stream_of(call.tree), inbox) is None
+    server.raise_limit(before + 4 * MB)
+    # Core subscribers hear what is published, stored or not: what counts is what the stream holds.
+
+    async def stored() -> bool:
+        with contextlib.suppress(BusUnavailable):  # while the server reads its file again
+            return await jetstream.last(bench.nc, bench.topology.stream_of(call.tree), inbox) is not None
+        return False
+
+    await eventually(stored)
+    assert (await bench.answer(call)).output == "seen"
+    await eventually(lambda: bench.all_acked(tool))
+    assert bench.effects_of(call) == 1, "it was not run again for want of room"
+    assert executor.returncode is None
+
+
+async def test_a_stream_that_makes_room_by_itself_is_warned_of(bench: Bench) -> None:
+    assert await check(bench.nc, bench.settings) == []
+    name = bench.topology.stream(1)
+    config = (await jetstream.api(bench.nc, f"STREAM.INFO.{name}"))["config"]
+    await jetstream.api(bench.nc, f"STREAM.UPDATE.{name}", config | {"max_bytes": MB})
+    (warning,) = await check(bench.nc, bench.settings)
+    assert f"stream {name} has max_bytes={MB}: when it is full it loses the oldest runs" in warning
+
+
+async def test_where_there_is_least_room(bench: Bench) -> None:
+    tree = "t"
+    room = await NatsRoom(bench.nc, bench.topology, 0).tightest(tree)
+    assert room is not None
+    assert (room.where, room.limit) == ("the NATS account", 4 * MB)
+    await jetstream.append(bench.nc, bench.topology.inbox("boss", "gateway", tree, tree), b"x" * 50_000)
+    room = await NatsRoom(bench.nc, bench.topology, 100_000).tightest(tree)
+    assert room is not None
+    assert (room.where, room.limit) == (f"stream {bench.topology.stream_of(tree)}", 100_000)
+    assert 50_000 < room.used < 52_000
+    assert 0.5 < room.share < 0.52
+
+
+def test_an_account_with_a_limit_for_each_number_of_copies() -> None:
+    unlimited, tiers = {"max_storage": -1}, {"R1": {"storage": 5, "limits": {"max_storage": 10}}}
+    assert _of_account({"storage": 5, "limits": unlimited}) == []
+    assert _of_account(
+        {"limits": unlimited, "tiers": tiers | {"R3": {"storage": 5, "limits": unlimited}}}
+    ) == [Room("the NATS account (R1)", 5, 10)]

@@ -1,0 +1,215 @@
+"""Held calls as the gateway tells of them and decides on them; the journals are written here, no agent works."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from cadre.adapters import jetstream
+from cadre.loop import events as ev
+from cadre.messages import Decision, Task, ToolCard
+from cadre.specs import AgentSpec
+from cadre.subjects import call_id, task_id
+from cadre.wire import unpack_record
+from integration.gateway_world import GatewayProcess, Scribe, World, entered, new_run, until
+
+REFUND = ToolCard(
+    name="refund",
+    description="Pays money back.",
+    input_schema={
+        "type": "object",
+        "properties": {"amount": {"type": "number"}, "note": {"type": "string"}},
+        "required": ["amount"],
+    },
+)
+
+
+async def held(
+    world: World, agent: str = "clerk", *calls: dict[str, Any], **given: Any
+) -> tuple[Scribe, list[str]]:
+    """A run of an agent that is not there, with these calls held back, and their ids."""
+    run = new_run()
+    scribe = world.scribe(run, agent)
+    task = Task(
+        id=task_id(run), tree=run, run=run, at=time.time(), agent=agent, task="Refund.", additional_args=given
+    )
+    spec = AgentSpec(name=agent, description="Refunds.", tools=["refund"], approvals={"refund": "always"})
+    await scribe.write(
+        ev.RunAccepted(task=task, spec=spec),
+        ev.OfferChanged(tools=[REFUND], members=[]),
+        ev.ModelCalled(purpose="act", step=1, attempt=1, cause=task.id),
+    )
+    ids = [call_id(run, 1, index) for index in range(len(calls))]
+    await scribe.write(
+        ev.ModelAnswered(purpose="act", step=1, attempt=1, content=""),
+        *(
+            ev.ApprovalRequested(call=one, name="refund", kind="tool", arguments=arguments, reason="always")
+            for one, arguments in zip(ids, calls, strict=True)
+        ),
+    )
+    await listed(world, ids)
+    return scribe, ids
+
+
+async def listed(world: World, ids: list[str]) -> list[dict[str, Any]]:
+    """The run's calls in the list, once all of them are."""
+
+    async def ask() -> list[dict[str, Any]] | None:
+        run = ids[0].rsplit("_", 2)[0]
+        found: list[dict[str, Any]] = (await world.http.get("/v1/approvals", params={"run": run})).json()[
+            "approvals"
+        ]
+        return found if len(found) == len(ids) else None
+
+    return await until(ask)
+
+
+async def decide(
+    world: World, call: str, decision: str, user: str = "", **fields: Any
+) -> tuple[int, dict[str, Any]]:
+    headers = {"Cadre-User": user} if user else {}
+    answer = await world.http.post(
+        f"/v1/approvals/{call}", json={"decision": decision, **fields}, headers=headers
+    )
+    return answer.status_code, answer.json()
+
+
+async def decisions(world: World, run: str) -> list[Decision]:
+    """All decisions in the inbox of the run's agent."""
+    stream, subject = world.topology.stream_of(run), world.topology.inbox_of_run(run, run)
+    query = {"seq": 1, "batch": 100, "next_by_subj": subject}
+    records = [
+        await unpack_record(one.data, world.blobs) for one in await jetstream.batch(world.nc, stream, query)
+    ]
+    return [record for record in records if isinstance(record, Decision)]
+
+
+async def test_a_decision_for_an_absent_agent_lies_in_its_inbox(world: World) -> None:
+    scribe, (call,) = await held(world, "clerk", {"amount": 500})
+    started = time.monotonic()
+    status, body = await decide(world, call, "approve", user="ann", by="bob", feedback="fine")
+    assert (status, body["verdict"], body["by"], body["at"]) == (202, "approved", "ann", None)
+    assert time.monotonic() - started < 4
+    (record,) = await decisions(world, scribe.run)
+    assert (record.call, record.verdict, record.sender, record.feedback) == (call, "approved", "ann", "fine")
+    assert (record.run, record.tree) == (scribe.run, scribe.run)
+
+    await decide(world, call, "reject", user="carl")
+    first, second = await decisions(world, scribe.run)
+    assert first.id != second.id
+    # The agent, back again, takes the second one up first.
+    await scribe.write(
+        ev.ApprovalDecided(call=call, verdict="rejected", sender="carl"), ev.StepFinished(step=1)
+    )
+    assert (await decide(world, call, "approve"))[0] == 409
+    status, body = await decide(world, call, "reject")
+    assert (status, body["by"]) == (200, "carl")
+
+
+async def test_an_agent_that_does_not_answer_is_not_waited_for_for_ever(world: World) -> None:
+    """`boss` is alive as far as anybody knows."""
+    _, (call,) = await held(world, "boss", {"amount": 500})
+    started = time.monotonic()
+    status, body = await decide(world, call, "approve")
+    assert (status, body["at"], body["by"]) == (202, None, "gateway")
+    assert 4 < time.monotonic() - started < 15
+
+
+async def test_the_answer_comes_with_the_entry_that_accounts_for_the_decision(world: World) -> None:
+    scribe, (call,) = await held(world, "boss", {"amount": 500})
+    asking = asyncio.create_task(decide(world, call, "correct", arguments={"amount": 5}))
+
+    async def sent() -> Decision | None:
+        return next(iter(await decisions(world, scribe.run)), None)
+
+    record = await until(sent)
+    scribe.cause = record.id
+    await scribe.write(
+        ev.ApprovalDecided(call=call, verdict="corrected", sender="gateway", arguments={"amount": 5}),
+        ev.ToolCalled(call=call, tool="refund", arguments={"amount": 5}),
+    )
+    status, body = await asking
+    assert (status, body["verdict"], body["arguments"], body["tool"]) == (
+        200,
+        "corrected",
+        {"amount": 5},
+        None,
+    )
+    told = (await world.http.get(f"/v1/approvals/{call}")).json()
+    assert (told["state"], told["arguments"], told["decision"]) == ("decided", {"amount": 500}, body)
+    assert (await decide(world, call, "correct", arguments={"amount": 5}))[0] == 200
+    assert (await decide(world, call, "correct", arguments={"amount": 6}))[0] == 409
+
+
+async def test_a_correction_that_the_agent_cannot_make_is_told(world: World) -> None:
+    """What it was checked against has changed between."""
+    scribe, (call,) = await held(world, "boss", {"amount": 500})
+    asking = asyncio.create_task(decide(world, call, "correct", arguments={"amount": 5}))
+
+    async def sent() -> Decision | None:
+        return next(iter(await decisions(world, scribe.run)), None)
+
+    scribe.cause = (await until(sent)).id
+    await scribe.write(ev.RecordIgnored(kind="Decision", reason="the correction cannot be made: gone"))
+    status, body = await asking
+    assert (status, "goes on waiting" in body["detail"]) == (422, True)
+
+
+async def test_large_arguments_are_cut_in_the_list_and_whole_in_the_detail(world: World) -> None:
+    note = "long " * 100_000
+    _, ids = await held(world, "clerk", {"amount": 500, "note": note}, {"amount": "limit"}, limit=900)
+    small, large = await listed(world, ids)
+    assert (large["cut"], large["arguments"]["amount"], len(large["arguments"]["note"])) == (True, 500, 200)
+    assert small["cut"] is False
+    assert large["schema"] == REFUND.input_schema
+    whole = (await world.http.get(f"/v1/approvals/{ids[0]}")).json()
+    assert (whole["cut"], whole["arguments"]["note"]) == (False, note)
+    named = (await world.http.get(f"/v1/approvals/{ids[1]}")).json()
+    assert (named["arguments"], named["values"]) == ({"amount": "limit"}, {"amount": 900})
+
+
+async def test_a_decision_before_the_last_snapshot_is_found(world: World) -> None:
+    """What the agent reads of a long journal begins behind it."""
+    scribe, (call,) = await held(world, "clerk", {"amount": 500})
+    await scribe.write(ev.ApprovalDecided(call=call, verdict="approved", sender="ann"))
+    scribe.pointers = False
+    await scribe.write(ev.RecordIgnored(kind="Report", reason="late"))
+    assert (await decide(world, call, "approve"))[0] == 200
+    status, body = await decide(world, call, "reject")
+    assert (status, body["code"], "approved by ann" in body["detail"]) == (409, "already-decided", True)
+
+
+@pytest.mark.timeout(120)
+async def test_a_restarted_gateway_knows_what_waits(gateway: GatewayProcess) -> None:
+    """From the list that it saved when it stopped, and from the journals since."""
+    async with entered(gateway) as world:
+        scribe, (first, second) = await held(world, "keeper", {"amount": 1}, {"amount": 2})
+        assert gateway.stop() == 0
+        await scribe.write(ev.ApprovalDecided(call=first, verdict="rejected", sender="ann"))
+        gateway.start()
+        (known,) = await listed(world, [second])
+        assert (known["call"], known["arguments"], known["agent"]) == (second, {"amount": 2}, "keeper")
+        summary = await world.listed(scribe.run, agent="keeper", state="waiting")
+        assert (summary["waiting_for"], summary["approvals"]) == ("approval", 1)
+
+
+async def test_the_description_of_the_api_has_the_routes_and_their_bodies(world: World) -> None:
+    document = (await world.http.get("/openapi.json")).json()
+    path = document["paths"]["/v1/approvals/{call}"]
+    schemas = document["components"]["schemas"]
+    assert path["post"]["requestBody"]["content"]["application/json"]["schema"] == {
+        "$ref": "#/components/schemas/RulingBody"
+    }
+    assert set(path["post"]["responses"]) >= {"200", "202", "default"}
+    assert schemas["RulingBody"]["required"] == ["decision"]
+    assert {"verdict", "by", "at"} <= set(schemas["Ruled"]["properties"])
+    assert {"schema", "decision", "expires"} <= set(schemas["Approval"]["properties"])
+    assert {"deadline", "budget"} <= set(schemas["Submission"]["properties"])
+    assert {"deadline", "budget", "own_usage", "waiting_for", "approvals"} <= set(
+        schemas["RunDetail"]["properties"]
+    )
+    listing = document["paths"]["/v1/approvals"]["get"]
+    assert [one["name"] for one in listing["parameters"]] == ["agent", "run", "tree", "limit", "before"]

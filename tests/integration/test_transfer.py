@@ -1,0 +1,302 @@
+"""Runs as files: exported, erased, imported again or elsewhere, and files that are not what they should be."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+
+from cadre.adapters import jetstream
+from cadre.loop.events import AnyEvent, ModelAnswered, RunAccepted, ToolAnswered
+from cadre.loop.fold import fold
+from cadre.loop.run import Run
+from cadre.messages import Task
+from cadre.subjects import call_id, task_id
+from harness.nats_server import NatsServer
+from integration.gateway_world import CALLED, FINISHED, GatewayProcess, Scribe, World, entered, new_run, until
+from integration.remains import left_of
+
+LARGE = "a large answer " * 30_000
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the other gateway writes aside."""
+    return tmp_path_factory.mktemp("scratch")
+
+
+@pytest.fixture(scope="module")
+def elsewhere(
+    nats_server: NatsServer, tmp_path_factory: pytest.TempPathFactory, scratch: Path
+) -> Iterator[GatewayProcess]:
+    """The gateway of another deployment."""
+    one = GatewayProcess(nats_server.url, tmp_path_factory.mktemp("elsewhere"), TMPDIR=str(scratch))
+    yield one
+    one.kill()
+
+
+@pytest.fixture
+async def other(elsewhere: GatewayProcess) -> AsyncIterator[World]:
+    async with entered(elsewhere) as one:
+        yield one
+
+
+async def story(world: World, run: str) -> str:
+    """A tree with a child, a blob, an entry too large for its stream, a snapshot, and a late record; its blob."""
+    blob = await world.blobs.put(b"image " * 100_000)
+    root, below = world.scribe(run), world.scribe(call_id(run, 1, 0), "helper", run)
+    task = Task(id=task_id(run), tree=run, run=run, at=time.time(), agent="boss", task="Go.", images=[blob])
+    await root.write(RunAccepted(task=task, spec=root.accepted().spec), CALLED)
+    await below.write(below.accepted("Help."), CALLED)
+    await root.write(ModelAnswered(purpose="act", step=1, attempt=1, content=LARGE), CALLED)
+    await below.write(FINISHED)
+    state = fold((one.entry for one in await world.journal.read(run, run)), run, run)
+    await snapshot(root, state, CALLED)
+    await root.write(FINISHED)
+    await below.write(ToolAnswered(call="late", tool="look", output="late"))
+    await world.listed(run)
+    return blob
+
+
+async def snapshot(scribe: Scribe, state: Run, event: AnyEvent) -> None:
+    scribe.snapshot = state
+    await scribe.write(event)
+    scribe.snapshot = None
+
+
+async def exported(world: World, run: str) -> bytes:
+    answer = await world.http.get(f"/v1/runs/{run}/export")
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "application/gzip"
+    return answer.content
+
+
+async def imported(world: World, file: bytes) -> httpx2.Response:
+    return await world.http.post("/v1/runs/import", content=file)
+
+
+def lines(file: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in gzip.decompress(file).splitlines()]
+
+
+def packed(found: list[dict[str, Any]]) -> bytes:
+    return gzip.compress(b"".join(json.dumps(line).encode() + b"\n" for line in found))
+
+
+async def told(world: World, run: str) -> Any:
+    """All that a gateway says of a run, without the places of its entries."""
+    detail = (await world.http.get(f"/v1/runs/{run}", params={"full": True})).json()
+    events = [(one.name, one.data | {"seq": 0}) for one in await world.read(run)]
+    return detail, events
+
+
+async def test_a_run_is_the_same_elsewhere(world: World, other: World) -> None:
+    run = new_run()
+    blob = await story(world, run)
+    before = await told(world, run)
+    answer = await imported(other, await exported(world, run))
+    assert answer.status_code == 201, answer.text
+    assert answer.json() == {"id": run, "runs": 2, "entries": 7}
+    assert answer.headers["location"] == f"/v1/runs/{run}"
+    assert await told(other, run) == before
+    assert (await other.listed(run))["state"] == "success"
+    assert await other.blobs.get(blob) == await world.blobs.get(blob)
+    # Its journals are read by their back-pointers, as an agent reads them, and from the beginning.
+    for name in (run, call_id(run, 1, 0)):
+        here, there = await world.journal.read(run, name), await other.journal.read(run, name)
+        assert [one.entry.n for one in here] == [one.entry.n for one in there]
+        assert fold((o.entry for o in here), name, run) == fold((o.entry for o in there), name, run)
+    everything = [one.entry for one in await world.history.read_tree(run)]
+    copies = [one.entry for one in await other.history.read_tree(run)]
+    assert [msgspec.structs.replace(one, prev=[]) for one in everything] == [
+        msgspec.structs.replace(one, prev=[]) for one in copies
+    ]
+
+
+async def test_what_was_erased_may_come_back(world: World) -> None:
+    run = new_run()
+    await story(world, run)
+    before, file = await told(world, run), await exported(world, run)
+    assert (await imported(world, file)).json()["code"] == "run-exists"
+    assert (await world.http.delete(f"/v1/runs/{run}")).status_code == 200
+    assert (await imported(world, file)).status_code == 201
+    assert await told(world, run) == before
+    assert (await imported(world, file)).status_code == 409
+    # And may go again.
+    assert (await world.http.delete(f"/v1/runs/{run}")).status_code == 200
+    assert (await world.http.get(f"/v1/runs/{run}")).status_code == 404
+
+
+async def test_a_run_that_goes_on_is_not_exported(world: World) -> None:
+    run = new_run()
+    root, below = world.scribe(run), world.scribe(call_id(run, 1, 0), "helper", run)
+    await root.write(root.accepted())
+    await below.write(below.accepted())
+    await world.listed(run)
+    for _ in range(2):
+        answer = await world.http.get(f"/v1/runs/{run}/export")
+        assert (answer.status_code, answer.json()["code"]) == (409, "run-not-ended")
+        if len(root._prev) == 1:
+            await root.write(FINISHED)
+    answer = await world.http.get(f"/v1/runs/{call_id(run, 1, 0)}/export")
+    assert answer.status_code == 422
+    assert f"export {run}" in answer.json()["detail"]
+    assert (await world.http.get(f"/v1/runs/{new_run()}/export")).status_code == 404
+
+
+async def test_an_import_that_was_cut_short_is_completed_by_the_same_file(world: World, other: World) -> None:
+    run = new_run()
+    await story(world, run)
+    file = await exported(world, run)
+    entries = [line for line in lines(file) if line.get("line") == "entry"]
+    # As far as an importer came that was killed: the first entry of the root, and that of the child.
+    for line in entries[:2]:
+        entry = line["entry"]
+        subject = other.topology.journal(run, entry["run"])
+        await jetstream.append(other.nc, subject, json.dumps(entry).encode(), expect=0)
+    assert (await other.http.get(f"/v1/runs/{run}")).json()["state"] == "running"
+    answer = await imported(other, file)
+    assert answer.status_code == 201, answer.text
+    assert await told(other, run) == await told(world, run)
+    found = await other.history.read_tree(run)
+    assert len(found) == len(entries)
+
+
+async def test_another_run_with_the_same_id_is_left_alone(world: World, other: World) -> None:
+    run = new_run()
+    await story(world, run)
+    file = await exported(world, run)
+    await other.finished_run(run)
+    await other.listed(run)
+    before = await told(other, run)
+    answer = await imported(other, file)
+    assert (answer.status_code, answer.json()["code"]) == (409, "run-exists")
+    assert await told(other, run) == before
+
+
+Change = Callable[[list[dict[str, Any]]], None]
+
+
+def header(**fields: Any) -> Change:
+    return lambda found: found[0].update(fields)
+
+
+def of_kind(kind: str, change: Callable[[dict[str, Any]], None], which: int = 0) -> Change:
+    return lambda found: change([line for line in found if line.get("line") == kind][which])
+
+
+def without(kind: str, which: int = 0) -> Change:
+    return lambda found: found.remove([line for line in found if line.get("line") == kind][which])
+
+
+BAD: list[tuple[Change, str]] = [
+    (header(v=2), "newer than version 1"),
+    (header(format="tar"), "no exported run"),
+    (header(tree="a.b"), "not the id of a run"),
+    (header(tree="other"), "does not belong to run other"),
+    (header(entries=99), "the header counts other"),
+    (of_kind("blob", lambda line: line.update(data="QUFB")), "another than its name says"),
+    (of_kind("blob", lambda line: line.update(part=7)), "out of its order"),
+    (without("blob", 1), "out of its order"),
+    (without("entry", 1), "entry 1 of run"),
+    (without("entry", 2), "entry 2 of run"),
+    (without("end"), "its end is missing"),
+    (of_kind("end", lambda line: line.update(entries=3)), "other lines than there are"),
+    (lambda found: found.append(found[1]), "behind the end"),
+    (of_kind("entry", lambda line: line["entry"].update(v=99)), "schema version 99 is newer"),
+    (of_kind("entry", lambda line: line["entry"].update(at="now")), "line "),
+    (of_kind("entry", lambda line: line["entry"].update(prev=[1]), 2), "predecessors"),
+    (of_kind("entry", lambda line: line["entry"].update(run="x.y")), "does not belong"),
+    (of_kind("entry", lambda line: line.update(line="nonsense")), "not what it should be"),
+]
+
+
+@pytest.fixture(scope="module")
+def kept() -> dict[str, Any]:
+    return {}
+
+
+@pytest.fixture
+async def file(world: World, kept: dict[str, Any]) -> bytes:
+    """An exported run, the same for all tests of this module."""
+    if "file" not in kept:
+        run = new_run()
+        await story(world, run)
+        kept["file"], kept["run"] = await exported(world, run), run
+    found: bytes = kept["file"]
+    return found
+
+
+@pytest.mark.parametrize(("change", "why"), BAD, ids=[f"{n}-{why}" for n, (_, why) in enumerate(BAD)])
+async def test_a_bad_file_is_refused_with_one_line_and_changes_nothing(
+    file: bytes, kept: dict[str, Any], other: World, change: Change, why: str
+) -> None:
+    found = lines(file)
+    change(found)
+    await refused(other, packed(found), why)
+    assert await left_of(other, kept["run"]) == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda file: file[: len(file) // 2], "ends in the middle"),
+        (lambda file: file[:100] + bytes(100) + file[200:], "copy it again"),
+        (lambda file: b"", "it is empty"),
+        (lambda file: b"GIF89a", "no exported run"),
+        (lambda file: gzip.compress(b"hello\n"), "no exported run"),
+        (lambda file: gzip.compress(b"[1]\n"), "no exported run"),
+        (lambda file: gzip.compress(gzip.decompress(file)[:-40]), "line "),
+    ],
+)
+async def test_a_spoilt_file_is_refused(
+    file: bytes, kept: dict[str, Any], other: World, spoil: Callable[[bytes], bytes], why: str
+) -> None:
+    await refused(other, spoil(file), why)
+    assert await left_of(other, kept["run"]) == []
+
+
+async def refused(world: World, file: bytes, why: str) -> None:
+    answer = await imported(world, file)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid-run-file"), answer.text
+    detail = answer.json()["detail"]
+    assert why in detail
+    assert "\n" not in detail
+    assert len(detail) < 500
+
+
+async def test_a_run_that_has_not_ended_is_not_imported(file: bytes, other: World) -> None:
+    found = lines(file)
+    for line in found:
+        if line.get("line") == "entry":
+            line["entry"]["events"] = [e for e in line["entry"]["events"] if e["type"] != "run.finished"]
+    await refused(other, packed(found), "has not ended")
+
+
+async def test_a_blob_that_is_gone_is_said_to_be_missing(world: World, other: World) -> None:
+    run = new_run()
+    blob = await story(world, run)
+    await world.blobs.remove(blob)
+    file = await exported(world, run)
+    assert {"line": "missing", "ref": blob} in lines(file)
+    assert (await imported(other, file)).status_code == 201
+
+    async def known() -> bool:
+        return (await other.http.get(f"/v1/runs/{run}")).status_code == 200
+
+    assert await until(known)
+
+
+async def test_nothing_is_left_on_the_gateway(file: bytes, other: World, scratch: Path) -> None:
+    """What an import has written aside is gone when it is over."""
+    await imported(other, file)
+    await imported(other, file[:1000])
+    assert os.listdir(scratch) == []

@@ -1,0 +1,1 @@
+"""Journals that earlier versions of Cadre wrote, and what reads them."""

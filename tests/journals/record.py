@@ -1,0 +1,333 @@
+"""Records journals of the Cadre that is installed: `python record.py FOLDER`; README.md says when and how.
+
+Needs `tests` and, for another version than that of this checkout, its `shared` and `services` on PYTHONPATH.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cadre.adapters.nats_queue import ACK_WAIT, Delivery, Queue
+from cadre.messages import Cancel, Report, Task, ToolResult
+from cadre.service import Platform
+from harness.stack import Stack, eventually
+from journals.recorder import Recorder, entries_of, save_messages
+
+TESTS = Path(__file__).parents[1]
+TEAM = Path(__file__).parent / "team"
+APOLLO = TESTS.parent / "teams" / "apollo"
+FEATURES = TESTS / "e2e" / "features"
+PIXEL = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
+    "+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+TOO_OFTEN = 6
+"""Deliveries: one more than a worker tries."""
+
+_numbers = itertools.count(1)
+
+
+# --- runs that end by themselves
+
+
+def ordinary(recorder: Recorder) -> None:
+    features: dict[str, tuple[str, str, dict[str, Any]]] = {
+        "wrong_arguments": ("solo", "a mismatch", {}),
+        "variables": (
+            "solo",
+            "work with variables",
+            {"additional_args": {"city": "Oslo", "numbers": [1, 2]}},
+        ),
+        "image": ("solo", "a picture", {"images": [PIXEL]}),
+        "max_steps": ("solo", "never end", {"max_steps": 3}),
+        "call_in_text": ("solo", "call in text", {}),
+        "no_call": ("solo", "chatty", {}),
+        "parallel_tools": ("solo", "both at once", {}),
+        "refused_delegation": ("one", "begin", {}),
+        "selected_member": ("picker", "begin", {}),
+        "refused_key": ("locked", "begin", {}),
+        "missing_offer": ("lacking", "begin", {}),
+        "long_output": ("solo", "long story", {}),
+        "long_task": ("solo", "a long task: " + "abcde " * 50_000, {}),
+        "unreachable": ("unreachable", "begin", {}),
+    }
+    for name, (agent, task, fields) in features.items():
+        recorder.save(name, recorder.finished(agent, task, **fields))
+    recorder.save("snapshots", recorder.finished("solo", "count to 60", max_steps=70))
+    first = recorder.finished("solo", "remember the hoopoe", session="birds")
+    second = recorder.finished("solo", "what did I say?", session="birds", reset=False)
+    recorder.save("session", first, second)
+
+
+def faults(recorder: Recorder) -> None:
+    own: dict[str, tuple[str, str, dict[str, Any]]] = {
+        "plans": ("planner", "do it in three steps", {}),
+        "many_faults": ("mender", "many faults", {}),
+        "all_refused": ("mender", "all refused", {}),
+        "stumbling_model": ("mender", "stumble", {}),
+        "rate_limit": ("mender", "be patient", {}),
+        "no_last_word": ("mender", "no last word", {"max_steps": 1}),
+        "parallel_members": ("head", "begin", {}),
+        "effect": ("mender", "leave a mark", {}),
+    }
+    for name, (agent, task, fields) in own.items():
+        recorder.save(name, recorder.finished(agent, task, **fields))
+
+
+# --- runs that something happens to
+
+
+def cancelled_tree(recorder: Recorder) -> None:
+    """Its open calls are answered after the end."""
+    gateway = recorder.gateway
+    run = gateway.submit("head", "begin")
+    gateway.wait_for(run, "delegate.started")
+    child = f"{run}_1_0"
+    gateway.wait_for(child, "delegate.started")
+    gateway.request("POST", f"/v1/runs/{run}/cancel", json={"reason": "enough"})
+    gateway.finished(run)
+
+    async def late(platform: Platform) -> None:
+        result = ToolResult(
+            id=f"{run}_1_2:result:late",
+            tree=run,
+            run=run,
+            at=time.time(),
+            call=f"{run}_1_2",
+            tool="say",
+            output=1,
+        )
+        await platform.bus.send(result, "say", to="head")
+        report = Report(
+            id=f"{child}:report:late",
+            tree=run,
+            run=run,
+            at=time.time(),
+            child=child,
+            agent="middle",
+            state="success",
+        )
+        await platform.bus.send(report, "middle", to="head")
+        again = Cancel(id=f"{run}:again", tree=run, run=run, at=time.time(), reason="again", sender="test")
+        await platform.bus.send(again, "test", to="head")
+
+    recorder.with_platform(late)
+    gateway.wait_for(f"{child}_1_0", "run.finished")
+    settle(recorder, run, at_least=3, kind="record.ignored")
+    recorder.save("cancelled_tree", run)
+
+
+def cancelled_tool(recorder: Recorder) -> None:
+    run = recorder.gateway.submit("mender", "take long")
+    recorder.gateway.wait_for(run, "tool.answered")
+    recorder.gateway.request("POST", f"/v1/runs/{run}/cancel", json={})
+    recorder.gateway.finished(run)
+    settle(recorder, run, at_least=1, kind="record.ignored")
+    recorder.save("cancelled_tool", run)
+
+
+def cancelled_before(recorder: Recorder) -> None:
+    """The cancel overtakes the task."""
+    run = "c0ffee" + "0" * 10 + str(next(_numbers))
+
+    async def overtaken(platform: Platform) -> None:
+        cancel = Cancel(
+            id=f"{run}:cancel", tree=run, run=run, at=time.time(), reason="not today", sender="test"
+        )
+        await platform.bus.send(cancel, "test", to="mender")
+        await asyncio.to_thread(settle, recorder, run, at_least=1, kind="cancel.requested")
+        task = Task(id=f"{run}:task", tree=run, run=run, at=time.time(), agent="mender", task="too late")
+        await platform.bus.send(task, "test")
+
+    recorder.with_platform(overtaken)
+    settle(recorder, run, at_least=1, kind="run.finished")
+    recorder.save("cancelled_before", run)
+
+
+def stray_records(recorder: Recorder) -> None:
+    """Records that a run does not wait for, while it thinks."""
+    run = recorder.gateway.submit("mender", "think long")
+    recorder.gateway.wait_for(run, "model.called")
+
+    async def stray(platform: Platform) -> None:
+        result = ToolResult(
+            id=f"{run}_9_9:result",
+            tree=run,
+            run=run,
+            at=time.time(),
+            call=f"{run}_9_9",
+            tool="say",
+            output="?",
+        )
+        await platform.bus.send(result, "say", to="mender")
+        task = Task(id=f"{run}:task:2", tree=run, run=run, at=time.time(), agent="mender", task="another")
+        await platform.bus.send(task, "test")
+
+    recorder.with_platform(stray)
+    recorder.gateway.finished(run)
+    recorder.save("stray_records", run)
+
+
+def lost_model_call(recorder: Recorder) -> None:
+    run = recorder.gateway.submit("mender", "think long")
+    recorder.gateway.wait_for(run, "model.called")
+    recorder.stack.services["mender"].kill()
+    recorder.stack.services["mender"].start()
+    recorder.gateway.finished(run)
+    recorder.save("lost_model_call", run)
+
+
+def poisoned_task(recorder: Recorder) -> None:
+    """No worker has ever begun the run."""
+    mender = recorder.stack.services["mender"]
+    run = "c0ffee" + "0" * 10 + str(next(_numbers))
+
+    async def submit(platform: Platform) -> None:
+        task = Task(id=f"{run}:task", tree=run, run=run, at=time.time(), agent="mender", task="deadly")
+        await platform.bus.send(task, "test")
+
+    mender.kill()
+    recorder.with_platform(submit)
+    wear_out(recorder, run)
+    mender.start()
+    settle(recorder, run, at_least=1, kind="run.finished")
+    recorder.save("poisoned_task", run)
+
+
+def poisoned_after_journaling(recorder: Recorder) -> None:
+    """The task was accounted for; what followed from it killed the workers."""
+    mender = recorder.stack.services["mender"]
+    run = recorder.gateway.submit("mender", "think long")
+    recorder.gateway.wait_for(run, "model.called")
+    mender.kill()
+    wear_out(recorder, run)
+    mender.start()
+    recorder.gateway.finished(run)
+    recorder.save("poisoned_after_journaling", run)
+
+
+def poisoned_result(recorder: Recorder) -> None:
+    mender = recorder.stack.services["mender"]
+    run = recorder.gateway.submit("mender", "take long")
+    recorder.gateway.wait_for(run, "tool.answered")
+    mender.kill()
+
+    async def answer(platform: Platform) -> None:
+        result = ToolResult(
+            id=f"{run}_1_0:result",
+            tree=run,
+            run=run,
+            at=time.time(),
+            call=f"{run}_1_0",
+            tool="rest",
+            output="!",
+        )
+        await platform.bus.send(result, "rest", to="mender")
+
+    recorder.with_platform(answer)
+    wear_out(recorder, run)
+    mender.start()
+    recorder.gateway.finished(run)
+    recorder.save("poisoned_result", run)
+
+
+def wear_out(recorder: Recorder, run: str) -> None:
+    """Delivers what waits for the run as often as a worker would try, and hands it back."""
+
+    async def wear(platform: Platform) -> None:
+        worn = asyncio.Event()
+
+        async def hand_back(delivery: Delivery) -> None:
+            if delivery.deliveries >= TOO_OFTEN - 1:
+                worn.set()
+                await delivery.nak(3.0)
+            else:
+                await delivery.nak()
+
+        topology = platform.topology
+        shard = topology.shard(run)
+        queue = Queue(
+            platform.nc,
+            topology.stream(shard),
+            topology.agent_consumer("mender"),
+            topology.inbox_filter(shard, "mender"),
+            hand_back,
+            credit=1,
+        )
+        await queue.start()
+        await asyncio.wait_for(worn.wait(), 10 * ACK_WAIT)
+        await queue.drain(1.0)
+
+    recorder.with_platform(wear)
+
+
+def settle(recorder: Recorder, run: str, *, at_least: int, kind: str) -> None:
+    """Waits until the tree's journals hold so many events of a kind."""
+
+    def enough() -> bool:
+        lines = recorder.with_platform(lambda platform: entries_of(platform, [run]))
+        kinds = [event["type"] for line in lines for event in line["entry"]["events"]]
+        return kinds.count(kind) >= at_least
+
+    eventually(enough, within=90, what=f"{at_least} {kind} in {run}")
+
+
+# --- stacks
+
+
+def with_stack(
+    folder: Path, agents: list[Path], tools: list[Path], script: Path, *acts: Callable[[Recorder], None]
+) -> None:
+    with tempfile.TemporaryDirectory() as scratch, Stack(Path(scratch)) as stack:
+        stack.model(script)
+        for file in agents:
+            stack.agent(file, start=False)
+        for file in tools:
+            stack.tools(file, start=False)
+        gateway = stack.gateway(start=False)
+        stack.start_all()
+        for act in acts:
+            act(Recorder(folder, stack, gateway))
+
+
+def agents_in(folder: Path) -> list[Path]:
+    return [file for file in sorted(folder.glob("*.yaml")) if file.name not in ("script.yaml", "team.yaml")]
+
+
+def apollo(recorder: Recorder) -> None:
+    recorder.save("apollo", recorder.finished("manager", "Write a brief for a museum case with Moon rock."))
+
+
+def main(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with_stack(
+        folder, agents_in(APOLLO), sorted((APOLLO / "tools").glob("*.py")), APOLLO / "script.yaml", apollo
+    )
+    with_stack(folder, agents_in(FEATURES), sorted(FEATURES.glob("*.py")), FEATURES / "script.yaml", ordinary)
+    with_stack(
+        folder,
+        agents_in(TEAM),
+        sorted(TEAM.glob("*.py")),
+        TEAM / "script.yaml",
+        faults,
+        cancelled_before,
+        stray_records,
+        lost_model_call,
+        cancelled_tool,
+        poisoned_task,
+        poisoned_after_journaling,
+        poisoned_result,
+        cancelled_tree,
+        save_messages,
+    )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,74 @@
+"""Why runs ended as they did: every end needs a reason that the seed gave it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cadre.loop import events as ev
+from cadre.messages import Cancel
+from simulation.history import Chronicle, Violation
+from simulation.plans import plan_number
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+
+def every_end_has_its_reason(world: World) -> None:
+    """A run ends with its plan's answer unless somebody or something gave it cause to end otherwise."""
+    for name, chronicle in world.history.runs.items():
+        result, task = chronicle.run.result, chronicle.run.task
+        if result is None or task is None:
+            continue
+        if result.state == "success":
+            number = plan_number(task.task)
+            if number is None or result.output != world.scenario.plans[number].answer:
+                raise Violation("a run ends for a reason", f"{name} answers {result.output!r}")
+        elif not _has_reason(world, chronicle):
+            raise Violation(
+                "a run ends for a reason", f"{name} ended with {result.state}, {result.error}, for none"
+            )
+
+
+def _has_reason(world: World, chronicle: Chronicle) -> bool:
+    run, counts = chronicle.run, world.trace.counts
+    result = run.result
+    assert result is not None
+    if result.state == "cancelled":
+        return any(isinstance(one, Cancel) for many in chronicle.records.values() for one in many)
+    if result.state == "max_steps_error":
+        return run.step >= run.max_steps
+    match result.error.type if result.error else "":
+        case "AgentGenerationError":
+            return counts["model-busy"] + counts["model-limited"] + counts["model-refuses"] > 0
+        case "Poisoned":
+            return counts["trial"] > 0
+        case "DeadlineExceeded":
+            return (
+                run.deadline is not None and result.at >= run.deadline - 2 * world.scenario.most_skew - 0.01
+            )
+        case "BudgetExceeded":
+            return run.budget is not None
+        case "LoopDetected":
+            return bool(run.repeated)
+        case _:
+            return False
+
+
+def poison_takes_nobody_along(world: World) -> None:
+    """Where one message alone kills its workers, and nothing else does, no other is judged to be poison."""
+    counts = world.trace.counts
+    if len(world.deadly) != 1 or counts["crash"] or counts["drain"]:
+        return
+    (deadly,) = world.deadly
+    for name, chronicle in world.history.runs.items():
+        run = chronicle.run
+        error = run.result.error if run.result is not None else None
+        guilty = run.task is not None and deadly in run.task.task
+        if error is not None and error.type == "Poisoned" and not guilty:
+            raise Violation("poison takes nobody along", f"{name} was ended, {deadly} was the poison")
+        for event in chronicle.events:
+            refused = isinstance(event, ev.ToolAnswered) and event.error and event.error.type == "Poisoned"
+            if isinstance(event, ev.ToolAnswered) and refused and event.call != deadly:
+                raise Violation(
+                    "poison takes nobody along", f"{event.call} was refused, {deadly} is the poison"
+                )

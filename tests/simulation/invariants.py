@@ -1,0 +1,248 @@
+"""What must hold of every world, each promise a check of its own with a clear word when it is broken."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cadre.loop import events as ev
+from cadre.loop.owed import CallModel, Command, Revoke, Send, SetTimer, owed
+from cadre.loop.run import CallState, Phase, Run
+from cadre.loop.timers import waits
+from cadre.messages import EffectResult, Report, Task, ToolCall, ToolResult
+from cadre.subjects import cancel_id, report_id, result_id
+from simulation.ends import every_end_has_its_reason, poison_takes_nobody_along
+from simulation.history import Chronicle, Violation
+from simulation.tools import CARDS, ONCE
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+WAKES = "a run with work to do has a pending record or timer"
+
+PAID = "what a run owes is paid before its last record is acked"
+
+Check = Callable[["World"], None]
+
+
+# --- at every moment
+
+
+def somebody_will_wake_it(world: World) -> None:
+    """A run that has something to do has a record un-acked or undelivered, or a timer, or waits for who has."""
+    for chronicle in list(world.history.runs.values()):
+        lack = _lack(world, chronicle)
+        if lack is not None:
+            raise Violation(WAKES, lack)
+
+
+def nothing_is_let_go_too_early(world: World, run: str) -> None:
+    """Once the last record of a run that could remind of it is acked, all that the run owes has been paid."""
+    chronicle = world.history.runs.get(run)
+    if chronicle is None or chronicle.unsettled:
+        return
+    for debt in owed(chronicle.run):
+        if not _is_paid(world, chronicle.run, debt):
+            raise Violation(PAID, f"{run} owes {_written(debt)}, and no record reminds of it")
+    lack = _lack(world, chronicle)
+    if lack is not None:
+        raise Violation(WAKES, lack)
+
+
+def _is_paid(world: World, run: Run, debt: Command) -> bool:
+    match debt:
+        case Send(message=ToolCall(id=call)):
+            return call in world.history.calls
+        case Send(message=message):
+            receiver = world.history.runs.get(message.run)
+            return receiver is not None and message.id in receiver.records
+        case Revoke(result=result):
+            return bool(world.history.effects[result.call])
+        case SetTimer(timer=timer):
+            return _has_timer(world, run, timer.name)
+        case CallModel():
+            return False
+
+
+def _written(debt: Command) -> str:
+    match debt:
+        case Send(message=message):
+            return message.id
+        case Revoke(result=result):
+            return f"the end of {result.call}"
+        case SetTimer(timer=timer):
+            return f"the timer {timer.name}"
+        case CallModel():
+            return "a model call"
+
+
+def _lack(world: World, chronicle: Chronicle) -> str | None:
+    run = chronicle.run
+    if run.phase in (Phase.DONE, Phase.NEW) or chronicle.unsettled:
+        return None
+    for wait in waits(run):
+        if not _has_timer(world, run, wait.name):
+            return f"{run.id} has a {wait.name} and no timer for it"
+    if run.phase is Phase.WAITING and run.deferral and _has_timer(world, run, run.deferral.timer):
+        return None
+    if run.phase is not Phase.ACTING:
+        return f"{run.id} is {run.phase.value}, and nothing will ever wake it"
+    sent = [call for call in run.open_calls() if call.opened]
+    for call in run.open_calls():
+        if call.hold is not None:
+            if call.hold.expires is None and not world.person.will_decide(call.id):
+                return f"{run.id} waits for a word on {call.name} {call.id}, and nobody will say it"
+        elif not (_comes(world, call) if call.opened else sent):
+            return f"{run.id} waits for {call.name} {call.id}, and nobody will ever answer"
+    return None
+
+
+def _comes(world: World, call: CallState) -> bool:
+    if call.kind == "tool":
+        return bool(world.history.unsettled_calls[call.id])
+    child = world.history.runs.get(call.id)
+    return child is not None and _is_alive(child)
+
+
+def _is_alive(child: Chronicle) -> bool:
+    # A child that has ended still owes its report, by the record that ended it.
+    return bool(child.unsettled) or child.run.phase not in (Phase.DONE, Phase.NEW)
+
+
+def _has_timer(world: World, run: Run, name: str) -> bool:
+    stream = world.server.streams[world.topology.shard(run.tree)]
+    return world.topology.timer(run.tree, run.id, name) in stream.schedules
+
+
+# --- in the end
+
+
+def every_run_ends(world: World) -> None:
+    for order in world.scenario.orders:
+        if order.run not in world.history.runs:
+            raise Violation("every run reaches an end", f"{order.run} never began")
+    for name, chronicle in world.history.runs.items():
+        begun = any(isinstance(one, Task) for many in chronicle.records.values() for one in many)
+        if begun and chronicle.run.phase is not Phase.DONE:
+            raise Violation("every run reaches an end", f"{name} is {chronicle.run.phase.value} for ever")
+
+
+def everything_owed_is_paid(world: World) -> None:
+    for name in list(world.history.runs):
+        nothing_is_let_go_too_early(world, name)
+
+
+def every_record_is_accounted_for_once(world: World) -> None:
+    for name, chronicle in world.history.runs.items():
+        causes = Counter(entry.cause for entry in chronicle.entries)
+        twice = [cause for cause, times in causes.items() if times > 1]
+        if twice:
+            raise Violation(
+                "every record is accounted for exactly once", f"{name} has {twice} more than once"
+            )
+        missing = [record for record in chronicle.records if record not in causes]
+        if missing:
+            raise Violation("every record is accounted for exactly once", f"{name} never took in {missing}")
+        if chronicle.unsettled:
+            raise Violation(
+                "every record is acked in the end", f"{name}: {list(chronicle.unsettled.values())}"
+            )
+
+
+def each_effect_happens_at_most_once(world: World) -> None:
+    for call, times in world.shelf.done.items():
+        asked = world.history.calls[call]
+        if times > 1 and asked.tool in ONCE:
+            raise Violation(
+                "an effect happens at most once per call", f"{call} of {asked.tool}: {times} times"
+            )
+        kept = world.history.effects[call]
+        if kept and isinstance(kept[0], EffectResult) and not CARDS[asked.tool].read_only:
+            raise Violation("a revoked call is never begun", f"{call} of {asked.tool} was begun all the same")
+
+
+def the_first_result_wins(world: World) -> None:
+    for name, chronicle in world.history.runs.items():
+        answered = Counter(
+            event.call for event in chronicle.events if isinstance(event, ev.ToolAnswered | ev.CallTimedOut)
+        )
+        if twice := [call for call, times in answered.items() if times > 1]:
+            raise Violation("the first result wins", f"{name} has several results of {twice}")
+        for event in chronicle.events:
+            if isinstance(event, ev.ToolAnswered):
+                _is_what_was_sent(world, chronicle, event)
+
+
+def _is_what_was_sent(world: World, chronicle: Chronicle, event: ev.ToolAnswered) -> None:
+    sent = [one for one in chronicle.records[result_id(event.call)] if isinstance(one, ToolResult)]
+    if not any(one.output == event.output and one.error == event.error for one in sent):
+        raise Violation("the first result wins", f"what {event.call} answered was never sent")
+    if CARDS[event.tool].read_only or event.call in world.history.retried:
+        return
+    settled = [one for one in world.history.effects[event.call] if isinstance(one, EffectResult)]
+    if len(settled) > 1 or (settled and any(one != settled[0].result for one in sent)):
+        raise Violation("the first result wins", f"{event.call} has results that differ from the one kept")
+
+
+def each_report_counts_once(world: World) -> None:
+    for name, chronicle in world.history.runs.items():
+        finished = [event for event in chronicle.events if isinstance(event, ev.DelegateFinished)]
+        times = Counter(event.call for event in finished)
+        if twice := [call for call, count in times.items() if count > 1]:
+            raise Violation("a child's report counts once", f"{name} counted {twice} more than once")
+        for event in finished:
+            child = world.history.runs[event.call].run.result
+            if child is not None and (child.state, child.output) != (event.state, event.output):
+                raise Violation(
+                    "a child's report counts once", f"{name} took {event.call} for something else"
+                )
+        _every_child_reported(world, chronicle)
+
+
+def _every_child_reported(world: World, chronicle: Chronicle) -> None:
+    for event in chronicle.events:
+        if isinstance(event, ev.DelegateStarted):
+            child = world.history.runs.get(event.call)
+            ended = child is not None and child.run.phase is Phase.DONE
+            reports = chronicle.records.get(report_id(event.call), [])
+            if ended and not any(isinstance(one, Report) for one in reports):
+                raise Violation("a child's report reaches its parent", f"that of {event.call} did not")
+
+
+def a_cancel_reaches_every_open_descendant(world: World) -> None:
+    for name, chronicle in world.history.runs.items():
+        if chronicle.run.phase is not Phase.DONE:
+            continue
+        for call in children_let_go(chronicle):
+            child = world.history.runs.get(call)
+            if child is None or cancel_id(call) not in child.records:
+                raise Violation("a cancel reaches every open descendant", f"{call} of {name} was not told")
+
+
+def children_let_go(chronicle: Chronicle) -> list[str]:
+    """Children whose answers nobody awaits any more, though they had none."""
+    current = chronicle.run.current
+    never_sent = {call.id for call in current.calls if not call.opened} if current else set()
+    started: dict[str, None] = {}
+    for event in chronicle.events:
+        match event:
+            case ev.DelegateStarted(call=call):
+                started[call] = None
+            case ev.DelegateFinished(call=call):
+                started.pop(call, None)
+    return [call for call in started if call not in never_sent]
+
+
+AT_THE_END: tuple[Check, ...] = (
+    somebody_will_wake_it,
+    every_run_ends,
+    everything_owed_is_paid,
+    every_record_is_accounted_for_once,
+    each_effect_happens_at_most_once,
+    the_first_result_wins,
+    each_report_counts_once,
+    a_cancel_reaches_every_open_descendant,
+    every_end_has_its_reason,
+    poison_takes_nobody_along,
+)

@@ -1,0 +1,97 @@
+"""What the models of a seed will say: a plan per run, drawn by chance, that calls tools and delegates."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cadre.loop.events import RequestedCall
+from cadre.specs import AgentSpec
+from simulation.tools import UNLUCKY
+
+_PLAN = re.compile(r"\[plan (\d+)\]")
+MOST_PLANS = 9
+
+
+class Plan(NamedTuple):
+    """The answers of one run's model, step by step; then its final answer."""
+
+    number: int
+    steps: list[list[RequestedCall]]
+    deadly: int | None = None
+    """The step at which asking the model kills the worker."""
+    defect: int | None = None
+    """The step at which asking the model raises what nothing should."""
+    nonsense: int | None = None
+    """The step at which the model says something without a call."""
+    stubborn: bool = False
+    """The model repeats its first step for ever."""
+
+    @property
+    def task(self) -> str:
+        return f"Work on [plan {self.number}]."
+
+    @property
+    def answer(self) -> str:
+        return f"answer of plan {self.number}"
+
+
+def plan_number(text: str) -> int | None:
+    found = _PLAN.search(text)
+    return int(found[1]) if found else None
+
+
+class Planner:
+    """Draws plans for the runs of a team; each delegation gets a plan of its own."""
+
+    def __init__(self, chance: random.Random, specs: dict[str, AgentSpec], *, poison: bool) -> None:
+        self._chance = chance
+        self._specs = specs
+        self._poison = poison
+        self._calls = 0
+        self.plans: list[Plan] = []
+
+    def draw(self, agent: str) -> Plan:
+        chance, spec = self._chance, self._specs[agent]
+        number = len(self.plans)
+        plan = Plan(number, [])
+        self.plans.append(plan)
+        for _ in range(chance.choice((0, 1, 1, 2, 2, 3))):
+            calls = [self._call(spec) for _ in range(chance.choice((1, 1, 2, 2, 3)))]
+            if chance.random() < 0.05:
+                calls.append(_call("final_answer", answer="too early"))
+            plan.steps.append(calls)
+        deadly = defect = nonsense = None
+        if self._poison and chance.random() < 0.4:
+            deadly = chance.randrange(len(plan.steps) + 1)
+            if chance.random() < 0.3:
+                deadly, defect = None, deadly
+        if chance.random() < 0.1:
+            nonsense = chance.randrange(len(plan.steps) + 1)
+        stubborn = bool(plan.steps) and chance.random() < 0.04
+        plan = plan._replace(deadly=deadly, defect=defect, nonsense=nonsense, stubborn=stubborn)
+        self.plans[number] = plan
+        return plan
+
+    def _call(self, spec: AgentSpec) -> RequestedCall:
+        chance = self._chance
+        team = [member for member in spec.team if isinstance(member, str)]
+        if team and len(self.plans) < MOST_PLANS and chance.random() < 0.5:
+            member = chance.choice(team)
+            return _call(member, task=self.draw(member).task)
+        odd = chance.random()
+        if odd < 0.03:
+            return _call("nobody", n=1)
+        if odd < 0.06:
+            return RequestedCall("look", '{"n": "many"')
+        self._calls += 1
+        tools = [name for name in spec.tools if self._poison or name not in ("crash", "blast")]
+        number = self._calls + (self._calls // UNLUCKY)  # now and then it is unlucky
+        return _call(chance.choice(tools), n=number, seconds=round(chance.expovariate(1.0), 3))
+
+
+def _call(name: str, **arguments: Any) -> RequestedCall:
+    return RequestedCall(name, msgspec.json.encode(arguments).decode())

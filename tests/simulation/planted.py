@@ -1,0 +1,155 @@
+"""Bugs to find: production parts, each with one rule broken, put into a world in place of the sound ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cadre.cache import Held
+from cadre.errors import Fenced
+from cadre.inbox import Inbox
+from cadre.loop.events import Entry
+from cadre.loop.owed import Command, Send, SetTimer
+from cadre.loop.run import Phase
+from cadre.messages import Cancel, EffectClaim, Record, Report, Task, ToolResult
+from cadre.ports import Appended, Delivery, Effect
+from cadre.runner import Runner
+from cadre_tools.executor import Executor
+from simulation.adapters import SimEffects, SimJournal
+from simulation.workers import Parts
+
+if TYPE_CHECKING:
+    from simulation.server import Stream
+
+
+class AcksFirst(Inbox):
+    """Lets go of the record before its run accounts for it."""
+
+    async def handle(self, delivery: Delivery) -> None:
+        await delivery.ack()
+        await super().handle(delivery)
+
+
+class Unfenced(SimJournal):
+    """Appends whatever it is given, behind whatever is there."""
+
+    async def append(self, entry: Entry, fence: int, *, ends_timer: str | None = None) -> Appended:
+        head = self._stream(entry.tree).last(self._topology.journal(entry.tree, entry.run))
+        return await super().append(entry, head.seq if head else 0, ends_timer=ends_timer)
+
+
+class TakesNothingOver(Runner):
+    """Lets go of a record whose model call died with its worker."""
+
+    async def _take_over(self, held: Held, record_id: str, deliveries: int) -> list[Command]:
+        model = held.run.model
+        if model is not None and model.cause == record_id:
+            return []
+        return await super()._take_over(held, record_id, deliveries)
+
+
+class PaysOnce(Runner):
+    """Takes what is journaled for paid."""
+
+    async def _take_over(self, held: Held, record_id: str, deliveries: int) -> list[Command]:
+        commands = await super()._take_over(held, record_id, deliveries)
+        return [command for command in commands if not isinstance(command, Send)]
+
+
+class SetsTimersOnce(Runner):
+    """After a crash it believes that its timers are set."""
+
+    async def _take_over(self, held: Held, record_id: str, deliveries: int) -> list[Command]:
+        commands = await super()._take_over(held, record_id, deliveries)
+        return [command for command in commands if not isinstance(command, SetTimer)]
+
+
+class DropsLateRecords(Runner):
+    """Judges by the state it has in mind what is of no use any more, and lets go of it."""
+
+    async def _account(self, record: Record, deliveries: int, seq: int) -> list[Command]:
+        held = await self._cache.get(record.tree, record.run)
+        open_calls = {call.id for call in held.run.open_calls()}
+        unknown = (isinstance(record, ToolResult) and record.call not in open_calls) or (
+            isinstance(record, Report) and record.child not in open_calls
+        )
+        return [] if unknown else await super()._account(record, deliveries, seq)
+
+
+class AccountsTwice(Runner):
+    """Does not look whether it knows the record."""
+
+    async def _account(self, record: Record, deliveries: int, seq: int) -> list[Command]:
+        while True:
+            held = await self._cache.get(record.tree, record.run)
+            async with held.lock:
+                if held.run.phase is Phase.DONE or isinstance(record, Task):
+                    break
+                try:
+                    return await self._advance(held, record, entry_cause=record.id, record_id=record.id)
+                except Fenced:
+                    continue
+        return await super()._account(record, deliveries, seq)
+
+
+class AcksWhatOthersHold(Inbox):
+    """Acks a record though another worker has taken it over."""
+
+    async def handle(self, delivery: Delivery) -> None:
+        await super().handle(delivery)
+        await delivery.ack()
+
+
+class ForgetsChildren(Runner):
+    """Ends without a word to those who still work for it."""
+
+    async def _pay(self, commands: list[Command]) -> SetTimer | None:
+        kept = [c for c in commands if not (isinstance(c, Send) and isinstance(c.message, Cancel))]
+        return await super()._pay(kept)
+
+
+class ClaimsWithoutFence(SimEffects):
+    """Claims a call that somebody else has claimed."""
+
+    async def _append(self, tree: str, call: str, record: object, fence: int) -> int:
+        stream: Stream = self._stream(tree)
+        head = stream.last(self._topology.effect(tree, call))
+        assert isinstance(record, EffectClaim) or head is not None
+        return await super()._append(tree, call, record, head.seq if head else 0)  # type: ignore[arg-type]
+
+
+class LooksAtNoClaim(Executor):
+    """Runs the tool whatever the claim says."""
+
+    async def _claim(self, claim: EffectClaim) -> Effect:
+        effect = await super()._claim(claim)
+        return Effect(claim, effect.seq, None)
+
+
+PLANTED: dict[str, tuple[Parts, frozenset[str]]] = {}
+"""Each bug by name, with the promises that it may be found to break."""
+
+
+def _plant(name: str, parts: Parts, *promises: str) -> None:
+    PLANTED[name] = (parts, frozenset(promises))
+
+
+ACKED = "a record is acked only once the journal accounts for it"
+HELD = "the record of a model call in flight stays un-acked"
+BRANCH = "one journal, no branches"
+WAKES = "a run with work to do has a pending record or timer"
+PAID = "what a run owes is paid before its last record is acked"
+ONCE = "every record is accounted for exactly once"
+EFFECT = "an effect happens at most once per call"
+CANCEL = "a cancel reaches every open descendant"
+
+_plant("ack before append", Parts(inbox=AcksFirst), ACKED, HELD, WAKES, PAID)
+_plant("no fence", Parts(journal=Unfenced), BRANCH)
+_plant("no takeover of model calls", Parts(runner=TakesNothingOver), HELD, WAKES, PAID)
+_plant("owed is not paid on redelivery", Parts(runner=PaysOnce), PAID)
+_plant("timers are not set after a crash", Parts(runner=SetsTimersOnce), PAID)
+_plant("late records are dropped on a cached state", Parts(runner=DropsLateRecords), ACKED, WAKES, PAID)
+_plant("a record is accounted for again", Parts(runner=AccountsTwice), ONCE, HELD, WAKES, PAID)
+_plant("a zombie acks what it lost", Parts(inbox=AcksWhatOthersHold), HELD, ACKED, PAID)
+_plant("open children are not cancelled", Parts(runner=ForgetsChildren), CANCEL, PAID)
+_plant("effects are claimed without a fence", Parts(effects=ClaimsWithoutFence), EFFECT)
+_plant("claims are not looked at", Parts(executor=LooksAtNoClaim), EFFECT)

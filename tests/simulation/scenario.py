@@ -1,0 +1,142 @@
+"""What a seed is about: a team, what it is asked to do, who interferes from outside, and how it is deployed."""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+from cadre.loop.offer import Offer
+from cadre.messages import AgentCard, Budget
+from cadre.specs import AgentSpec, Limits, ModelSpec
+from simulation.plans import Plan, Planner
+from simulation.tools import CARDS
+
+NAMES = ("lead", "mid", "low")
+"""Each may delegate to those behind it."""
+
+
+class Order(NamedTuple):
+    """A root run that is asked for at a time, perhaps twice."""
+
+    run: str
+    agent: str
+    plan: Plan
+    at: float
+    times: int
+    seconds: float | None
+    """Until its deadline."""
+    budget: Budget | None
+
+
+class CancelOrder(NamedTuple):
+    """Somebody cancels some run of the tree, of those there are at that time."""
+
+    tree: str
+    at: float
+    pick: float
+
+
+class Scenario:
+    """Everything about a seed that is settled before it begins."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.shards = chance.choice((1, 1, 2))
+        self.poison = chance.random() < 0.12
+        self.specs = self._team()
+        self.offers = {name: _offer(spec, self.specs) for name, spec in self.specs.items()}
+        planner = Planner(chance, self.specs, poison=self.poison)
+        self.orders = [
+            Order(
+                run=f"r{number}",
+                agent="lead",
+                plan=planner.draw("lead"),
+                at=chance.random() * 3,
+                times=1 + (chance.random() < 0.2),
+                seconds=chance.choice((2.0, 10.0, 60.0)) if chance.random() < 0.12 else None,
+                budget=_budget(chance) if chance.random() < 0.1 else None,
+            )
+            for number in range(chance.choice((1, 1, 1, 2)))
+        ]
+        self.plans = planner.plans
+        self.cancels = [
+            CancelOrder(order.run, chance.expovariate(0.15), chance.random())
+            for order in self.orders
+            if chance.random() < 0.25
+        ]
+        self.replicas = {name: chance.choice((1, 2, 2, 3)) for name in self.specs}
+        self.executors = chance.choice((1, 2, 2))
+        self.credit = chance.choice((1, 2, 4, 8))
+        self.snapshot_entries = chance.choice((3, 8, 64))
+        self.most_runs = chance.choice((1, 2, 512))
+        """Folded runs that a worker keeps in mind."""
+        self.most_skew = chance.choice((0.0, 0.0, 0.3, 2.0))
+
+    def _team(self) -> dict[str, AgentSpec]:
+        chance = self.chance
+        names = NAMES[: chance.choice((1, 2, 2, 3))]
+        return {name: self._spec(name, list(names[at + 1 :])) for at, name in enumerate(names)}
+
+    def _spec(self, name: str, team: list[str]) -> AgentSpec:
+        chance = self.chance
+        patient = chance.random() < 0.8
+        return AgentSpec(
+            name=name,
+            description=f"Works as {name}.",
+            tools=list(CARDS),
+            team=list(team),
+            model=ModelSpec(retries=1000, patience=1e6) if patient else ModelSpec(retries=1),
+            planning_interval=2 if chance.random() < 0.15 else None,
+            limits=self._limits(),
+            permission="restricted" if chance.random() < 0.05 else "open",
+            approvals=self._approvals(team),
+            approval_seconds=chance.choice((None, 5.0, 60.0)),
+            timeouts=self._timeouts(team),
+        )
+
+    def _limits(self) -> Limits:
+        chance = self.chance
+        return Limits(
+            max_steps=chance.choice((2, 6, 6, 6)),
+            parallel=chance.choice((1, 2, 32, 32)),
+            repeats=chance.choice((2, 5)),
+            seconds=chance.choice((5.0, 30.0)) if chance.random() < 0.08 else None,
+            budget=_budget(chance) if chance.random() < 0.08 else None,
+        )
+
+    def _approvals(self, team: list[str]) -> dict[str, str]:
+        chance = self.chance
+        if chance.random() < 0.75:
+            return {}
+        held = chance.choice(("book", "look", "*", *team))
+        return {held: chance.choice(("always", "when: n % 2 == 0"))}
+
+    def _timeouts(self, team: list[str]) -> dict[str, float]:
+        chance = self.chance
+        if chance.random() < 0.8:
+            return {}
+        return {chance.choice(("book", "save", "*", *team)): chance.choice((1.5, 6.0, 20.0))}
+
+    def __str__(self) -> str:
+        team = ", ".join(f"{name} x{self.replicas[name]}" for name in self.specs)
+        return (
+            f"team {team}; executors {self.executors}; credit {self.credit}; shards {self.shards};"
+            f" plans {len(self.plans)}; cancels {len(self.cancels)}; poison {self.poison};"
+            f" snapshot every {self.snapshot_entries}"
+        )
+
+
+def _budget(chance: random.Random) -> Budget:
+    """Narrow enough to be used up by some runs."""
+    return chance.choice(
+        (Budget(steps=chance.randrange(1, 6)), Budget(tokens=chance.randrange(10, 120)), Budget(depth=1))
+    )
+
+
+def _offer(spec: AgentSpec, specs: dict[str, AgentSpec]) -> Offer:
+    members = {
+        name: AgentCard(name=name, description=specs[name].description)
+        for name in spec.team
+        if isinstance(name, str)
+    }
+    return Offer(tools={name: CARDS[name] for name in spec.tools}, members=members)

@@ -1,0 +1,42 @@
+"""Every promise holds in every seed: some hundreds of the many that `make simulate` plays."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from simulation.world import LAST_EVENTS, play
+
+CHUNK = 60
+SEEDS = 720
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_every_promise_holds(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        holds(seed)
+    gc.collect()
+
+
+def holds(seed: int) -> None:
+    outcome, world = play(seed)
+    assert outcome.failure is None, (
+        f"seed {seed}: {outcome.failure}\n{world.trace.text(LAST_EVENTS)}\n"
+        f"replay it: make simulate SEED={seed}"
+    )
+
+
+def test_the_seeds_have_seen_it_all() -> None:
+    """A simulation in which nothing goes wrong proves nothing."""
+    seen: dict[str, int] = {}
+    for seed in range(100):
+        outcome, _ = play(seed)
+        for what, times in outcome.counts.items():
+            seen[what] = seen.get(what, 0) + times
+    for what in (
+        *("crash", "killed", "stop", "cut", "drain", "server", "fenced", "redelivered", "duplicate"),
+        *("lost-request", "lost-answer", "late-request", "lost-delivery", "lost-ack", "early-expiry"),
+        *("stale-read", "timer", "cancel", "decision", "trial", "term", "model-limited", "model-busy"),
+    ):
+        assert seen.get(what, 0) > 0, what

@@ -1,0 +1,80 @@
+"""The tools of simulated teams: each says on the world's shelf what it has done, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from contextvars import ContextVar
+
+from cadre.messages import ToolCard
+from cadre.tool import ToolContext, tool
+from cadre.tool_loading import AnyTool
+
+UNLUCKY = 7
+"""A call whose number can be divided by it fails."""
+
+
+class Shelf:
+    """What the tools of a world have changed, by call id."""
+
+    def __init__(self, die: Callable[[str], None]) -> None:
+        self.done: Counter[str] = Counter()
+        self.begun: Counter[str] = Counter()
+        self.die = die
+        """Ends the process that calls it, on behalf of a call."""
+
+
+shelf: ContextVar[Shelf] = ContextVar("shelf")
+"""Of the world that the running process belongs to."""
+
+
+async def _work(n: int, seconds: float, context: ToolContext) -> str:
+    shelf.get().begun[context.call_id] += 1
+    await asyncio.sleep(seconds / 2)
+    shelf.get().done[context.call_id] += 1
+    await asyncio.sleep(seconds / 2)
+    if n % UNLUCKY == 0:
+        raise ValueError(f"{n} brings bad luck")
+    return f"done {n}"
+
+
+@tool
+async def book(n: int, seconds: float, context: ToolContext) -> str:
+    """Changes the world, and would change it again."""
+    return await _work(n, seconds, context)
+
+
+@tool(idempotent=True, timeout=6.0)
+async def save(n: int, seconds: float, context: ToolContext) -> str:
+    """Changes the world, but only once for each call."""
+    return await _work(n, seconds, context)
+
+
+@tool(read_only=True, timeout=4.0)
+async def look(n: int, seconds: float, context: ToolContext) -> str:
+    """Changes nothing."""
+    return await _work(n, seconds, context)
+
+
+@tool(read_only=True)
+async def crash(n: int, seconds: float, context: ToolContext) -> str:
+    """Kills whoever runs it."""
+    await asyncio.sleep(seconds / 2)
+    shelf.get().die(context.call_id)
+    return await asyncio.Future[str]()
+
+
+@tool
+async def blast(n: int, seconds: float, context: ToolContext) -> str:
+    """Changes the world, then kills whoever runs it."""
+    await asyncio.sleep(seconds / 2)
+    shelf.get().done[context.call_id] += 1
+    shelf.get().die(context.call_id)
+    return await asyncio.Future[str]()
+
+
+TOOLS: dict[str, AnyTool] = {one.name: one for one in (book, save, look, crash, blast)}
+CARDS: dict[str, ToolCard] = {name: one.card for name, one in TOOLS.items()}
+ONCE = frozenset(name for name, card in CARDS.items() if not card.read_only and not card.idempotent)
+"""Tools whose effect must not happen twice for one call."""

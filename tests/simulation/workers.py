@@ -1,0 +1,155 @@
+"""The processes of a deployment: agents and tool executors, built from production parts each time they start."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from cadre.inbox import Inbox
+from cadre.prompting import Prompts
+from cadre.runner import Runner
+from cadre.runner import World as Reach
+from cadre.slots import Slots
+from cadre_tools.executor import Executor
+from simulation.adapters import SimBlobs, SimBus, SimClock, SimEffects, SimJournal, SimMarks
+from simulation.loop import Process
+from simulation.model import PlannedModel
+from simulation.queue import SimQueue
+from simulation.tools import TOOLS, shelf
+from simulation.wire import Wire
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+PROMPTS = Prompts.load("tool_calling")
+
+
+class Parts(NamedTuple):
+    """What workers are made of; a test puts a broken part in its place."""
+
+    runner: type[Runner] = Runner
+    inbox: type[Inbox] = Inbox
+    executor: type[Executor] = Executor
+    journal: type[SimJournal] = SimJournal
+    effects: type[SimEffects] = SimEffects
+    bus: type[SimBus] = SimBus
+
+
+class Live(NamedTuple):
+    """A worker while it lives."""
+
+    process: Process
+    queues: list[SimQueue]
+    interrupt: Callable[[str], None]
+
+    async def drain(self, grace: float) -> None:
+        await asyncio.gather(*(queue.drain(grace) for queue in self.queues))
+
+
+class Connection:
+    """A process's ports on the server."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        parts, server, topology = world.parts, world.server, world.topology
+        self.wire = Wire(process, world.ways)
+        self.clock = SimClock(world.loop, process)
+        self.journal = parts.journal(self.wire, server, topology, world.faults)
+        self.bus = parts.bus(self.wire, server, topology, world.interrupt_all)
+        self.effects = parts.effects(self.wire, server, topology)
+        self.marks = SimMarks(self.wire, server, topology)
+        self.blobs = SimBlobs(self.wire, world.blobs, world.trace)
+
+
+def start_agent(world: World, process: Process, name: str) -> Live:
+    """A replica of an agent, with an empty cache."""
+    ports, scenario = Connection(world, process), world.scenario
+    model = PlannedModel(scenario.plans, world.chance, world.faults, world.die, world.deadly.add)
+    reach = Reach(ports.journal, ports.bus, model, ports.clock)
+    spec = scenario.specs[name]
+    runner = world.parts.runner(spec, PROMPTS, reach, lambda: world.offer(name))
+    inbox = world.parts.inbox(name, runner, reach, ports.blobs, ports.marks, world.topology)
+    slots = Slots(scenario.credit, queues=scenario.shards)
+    queues = [
+        SimQueue(world.loop, ports.wire, stream.consumer("in", name), inbox.handle, slots)
+        for stream in world.server.streams
+    ]
+    return Live(process, queues, runner.interrupt)
+
+
+def start_executor(world: World, process: Process) -> Live:
+    """An executor of all tools."""
+    ports = Connection(world, process)
+    executor = world.parts.executor(
+        ports.effects, ports.bus, ports.blobs, process.name, ports.marks, ports.clock
+    )
+    slots, queues = Slots(world.scenario.credit), []
+    for name, one in TOOLS.items():
+        own = Slots(world.scenario.credit, queues=world.scenario.shards, within=slots)
+        handler = functools.partial(executor.handle, one)
+        queues += [
+            SimQueue(world.loop, ports.wire, stream.consumer("call", name), handler, own)
+            for stream in world.server.streams
+        ]
+    return Live(process, queues, executor.invocations.interrupt)
+
+
+class Worker:
+    """A place in the deployment: whatever happens to its process, another one takes its place."""
+
+    def __init__(self, world: World, name: str, start: Callable[[Process], Live]) -> None:
+        self._world = world
+        self._name = name
+        self._start = start
+        self._lives = 0
+        self.live: Live
+
+    def begin(self) -> None:
+        self._lives += 1
+        process = Process(f"{self._name}.{self._lives}")
+        process.mortal = True
+        most = self._world.scenario.most_skew
+        process.skew = self._world.chance.uniform(-most, most)
+        self._world.workers[process] = self
+        process.context.run(shelf.set, self._world.shelf)
+        self.live = process.context.run(self._start, process)
+        for queue in self.live.queues:
+            queue.start()
+
+    def crash(self, why: str, live: Live | None = None) -> None:
+        """Killed on the spot, unless it is dead by now; somebody starts it again after a while."""
+        world, live = self._world, live or self.live
+        if not live.process.alive:
+            return
+        at_work = (str(seq) for queue in live.queues for seq in queue.at_work())
+        world.trace.note(why, live.process.name, *at_work)
+        world.loop.kill(live.process)
+        for queue in live.queues:
+            queue.leave()
+        world.loop.at(world.chance.uniform(0.05, 4.0), self.begin)
+
+    def stop(self) -> None:
+        """As SIGSTOP; and SIGCONT later, when others may have done its work."""
+        world, process = self._world, self.live.process
+        seconds = world.chance.uniform(0.5, 15.0)
+        world.trace.note("stop", process.name, f"{seconds:.3f}")
+        world.loop.halt(process)
+        world.loop.at(seconds, world.loop.resume, process)
+
+    def cut(self) -> None:
+        """No way between it and the server, for a while."""
+        world, process = self._world, self.live.process
+        seconds = world.chance.uniform(0.5, 15.0)
+        world.trace.note("cut", process.name, f"{seconds:.3f}")
+        process.cut = True
+        world.loop.at(seconds, setattr, process, "cut", False)
+
+    def drain(self) -> None:
+        """Asked to end: a while for what it has in hand, the rest is handed back."""
+        world, live = self._world, self.live
+        world.trace.note("drain", live.process.name)
+        live.process.mortal = False
+        task = world.loop.spawn(live.process, live.drain(world.chance.choice((0.1, 3.0))))
+        done = functools.partial(world.loop.at, 1.0, self.crash, "drained", live)
+        task.add_done_callback(lambda _: done(), context=live.process.context)

@@ -1,0 +1,267 @@
+"""Calls that a person must agree to: held back, decided once, corrected, expired."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from cadre.errors import SpecError
+from cadre.loop import events as ev
+from cadre.loop.offer import Offer
+from cadre.loop.owed import CallModel, Revoke, Send, SetTimer
+from cadre.loop.run import Phase
+from cadre.loop.timers import ended
+from cadre.loop.view import Transcript
+from cadre.messages import Decision, Task, ToolCall, Verdict
+from unit.loop.build import (
+    ADD,
+    ANSWER,
+    KID,
+    LOOK,
+    OFFER,
+    Course,
+    call,
+    cancel,
+    kinds,
+    only,
+    report,
+    result,
+    spec,
+    timer,
+)
+from unit.loop.memory_world import PROMPTS
+
+
+def decision(call: str, verdict: Verdict, id: str = "d1", **fields: Any) -> Decision:
+    return Decision(id=id, tree="r1", run="r1", at=3.0, call=call, verdict=verdict, sender="ann", **fields)
+
+
+def asking(**fields: object) -> Course:
+    """A run whose model has asked for one addition that a person must agree to."""
+    course = Course(spec(approvals={"add": "when: a > 10"}, **fields)).begin()
+    course.say(call("add", a=11, b=1))
+    return course
+
+
+def test_a_held_call_is_asked_for_and_not_sent() -> None:
+    course = Course(spec(approvals={"add": "when: a > 10"})).begin()
+    events = course.say(call("add", a=11, b=1), call("add", a=1, b=1))
+    assert kinds(events) == ["ModelAnswered", "ApprovalRequested", "ToolCalled"]
+    asked = only(events, ev.ApprovalRequested)
+    assert (asked.call, asked.name, asked.kind, asked.arguments) == (
+        "r1_1_0",
+        "add",
+        "tool",
+        {"a": 11, "b": 1},
+    )
+    assert asked.reason == "when: a > 10"
+    (sent,) = course.owed()
+    assert isinstance(sent, Send)
+    assert sent.message.id == "r1_1_1"
+    assert course.arrive(result("r1_1_0", 12))[0] == ev.RecordIgnored(
+        kind="ToolResult", reason="not awaited while acting"
+    ), "nobody was asked for this result"
+
+
+def test_a_run_waits_with_nothing_owed_until_somebody_decides() -> None:
+    course = asking()
+    assert course.run.phase is Phase.ACTING
+    assert course.owed() == []
+
+
+def test_an_approved_call_is_made_as_it_was_asked_for() -> None:
+    course = asking()
+    events = course.arrive(decision("r1_1_0", "approved"))
+    assert kinds(events) == ["ApprovalDecided", "ToolCalled"]
+    (sent,) = course.owed(since=3)
+    assert isinstance(sent, Send)
+    assert isinstance(sent.message, ToolCall)
+    assert sent.message.arguments == {"a": 11, "b": 1}
+    assert kinds(course.arrive(result("r1_1_0", 12))) == ["ToolAnswered", "StepFinished", "ModelCalled"]
+
+
+def test_a_rejected_call_becomes_an_observation_with_the_reason() -> None:
+    course = asking()
+    events = course.arrive(decision("r1_1_0", "rejected", feedback="Too much."))
+    assert kinds(events) == ["ApprovalDecided", "StepFinished", "ModelCalled"]
+    (debt,) = course.owed(since=3)
+    assert isinstance(debt, CallModel)
+    text = Transcript(PROMPTS).request(course.run, "act").messages[-1]["content"]
+    assert "did not allow" in text
+    assert "Too much." in text
+
+
+def test_corrected_arguments_are_what_the_tool_gets_and_the_model_is_told() -> None:
+    course = asking()
+    course.arrive(decision("r1_1_0", "corrected", arguments={"a": 2, "b": 3}, feedback="Smaller."))
+    (sent,) = course.owed(since=3)
+    assert isinstance(sent, Send)
+    assert isinstance(sent.message, ToolCall)
+    assert (sent.message.tool, sent.message.arguments) == ("add", {"a": 2, "b": 3})
+    course.arrive(result("r1_1_0", 5))
+    messages = Transcript(PROMPTS).request(course.run, "act").messages
+    asked = messages[-2]["tool_calls"][0]["function"]
+    assert (asked["name"], msgspec.json.decode(asked["arguments"])) == ("add", {"a": 11, "b": 1})
+    told = messages[-1]["content"]
+    assert told.endswith("\n5")
+    assert "A person changed this call" in told
+    assert "Smaller." in told
+
+
+def test_a_call_can_be_corrected_to_another_tool_or_to_a_team_member() -> None:
+    course = asking()
+    course.arrive(decision("r1_1_0", "corrected", tool="look", arguments={"at": "x"}))
+    (sent,) = course.owed(since=3)
+    assert isinstance(sent, Send)
+    assert isinstance(sent.message, ToolCall)
+    assert sent.message.tool == "look"
+    course = asking()
+    course.arrive(decision("r1_1_0", "corrected", tool="kid", arguments={"task": "Add 11 and 1."}))
+    (sent,) = course.owed(since=3)
+    assert isinstance(sent, Send)
+    assert isinstance(sent.message, Task)
+    assert (sent.message.agent, sent.message.task) == ("kid", "Add 11 and 1.")
+    assert kinds(course.arrive(report("r1_1_0", "12"))) == ["DelegateFinished", "StepFinished", "ModelCalled"]
+
+
+@pytest.mark.parametrize(
+    "correction",
+    [{"arguments": {"a": "many", "b": 1}}, {"tool": "rob"}, {"tool": "final_answer"}, {"arguments": {}}],
+)
+def test_a_correction_that_cannot_be_made_leaves_the_call_waiting(correction: dict[str, Any]) -> None:
+    course = asking()
+    (ignored,) = course.arrive(decision("r1_1_0", "corrected", **correction))
+    assert isinstance(ignored, ev.RecordIgnored)
+    assert "correction cannot be made" in ignored.reason
+    assert course.owed() == []
+    assert kinds(course.arrive(decision("r1_1_0", "approved", id="d2"))) == ["ApprovalDecided", "ToolCalled"]
+
+
+def test_the_first_decision_counts() -> None:
+    course = asking()
+    course.arrive(decision("r1_1_0", "approved"))
+    (late,) = course.arrive(decision("r1_1_0", "rejected", id="d2"))
+    assert isinstance(late, ev.RecordIgnored)
+    assert len(course.owed()) == 1
+
+
+def test_a_decision_about_nothing_is_accounted_for() -> None:
+    course = Course().begin()
+    course.say(call("add", a=1, b=1))
+    assert isinstance(course.arrive(decision("r1_1_0", "approved"))[0], ev.RecordIgnored)
+    assert isinstance(course.arrive(decision("r1_9_9", "approved", id="d2"))[0], ev.RecordIgnored)
+
+
+def test_an_approval_expires_by_a_timer_that_a_decision_removes() -> None:
+    course = asking(approval_seconds=60)
+    (wait,) = course.owed()
+    assert isinstance(wait, SetTimer)
+    assert (wait.due, wait.timer.name, wait.cause) == (160.0, "approval-r1_1_0", None)
+    decided = [ev.ApprovalDecided(call="r1_1_0", verdict="approved")]
+    assert ended(course.run, [*decided]) == "approval-r1_1_0"
+    events = course.arrive(timer("approval-r1_1_0"))
+    assert kinds(events) == ["ApprovalDecided", "StepFinished", "ModelCalled"]
+    assert only(events, ev.ApprovalDecided).verdict == "expired"
+    assert ended(course.run, [*decided]) is None
+    text = Transcript(PROMPTS).request(course.run, "act").messages[-1]["content"]
+    assert "Nobody decided in time" in text
+
+
+def test_a_timer_after_the_decision_changes_nothing() -> None:
+    course = asking(approval_seconds=60)
+    course.arrive(decision("r1_1_0", "approved"))
+    assert kinds(course.arrive(timer("approval-r1_1_0"))) == ["RecordIgnored"]
+
+
+def test_cancelling_a_run_with_a_held_call_sends_nothing_about_it() -> None:
+    course = asking()
+    course.arrive(cancel())
+    assert course.run.phase is Phase.DONE
+    assert course.owed() == []
+    assert kinds(course.arrive(decision("r1_1_0", "approved"))) == ["RecordIgnored"]
+
+
+@pytest.mark.parametrize(
+    ("own", "approvals", "permission", "held"),
+    [
+        ("", {}, "open", False),
+        ("", {}, "restricted", True),
+        ("never", {}, "restricted", False),
+        ("always", {}, "open", True),
+        ("always", {"add": "never"}, "open", False),
+        ("never", {"add": "always"}, "open", True),
+        ("", {"*": "always"}, "open", True),
+        ("never", {"*": "always"}, "open", False),
+        ("when: a == 1", {}, "open", True),
+        ("when: a == 2", {}, "restricted", False),
+        ("sometimes", {}, "open", True),
+        ("when: nothing > 1", {}, "open", True),
+    ],
+)
+def test_whose_word_counts(own: str, approvals: dict[str, str], permission: str, held: bool) -> None:
+    tools = {"add": msgspec.structs.replace(ADD, approval=own), "look": LOOK}
+    course = Course(
+        spec(approvals=approvals, permission=permission), Offer(tools=tools, members={"kid": KID})
+    ).begin()
+    events = course.say(call("add", a=1, b=1))
+    assert ("ApprovalRequested" in kinds(events)) is held
+
+
+def test_members_are_held_when_they_are_named() -> None:
+    course = Course(spec(permission="restricted")).begin()
+    assert "DelegateStarted" in kinds(course.say(call("kid", task="x")))
+    course = Course(spec(approvals={"kid": "when: 'prod' in task"})).begin()
+    asked = only(course.say(call("kid", task="deploy to prod")), ev.ApprovalRequested)
+    assert (asked.kind, asked.arguments) == ("member", {"task": "deploy to prod"})
+    course.arrive(decision("r1_1_0", "approved"))
+    (sent,) = course.owed()
+    assert isinstance(sent, Send)
+    assert isinstance(sent.message, Task)
+    assert sent.message.task == "deploy to prod"
+
+
+def test_the_value_of_a_variable_is_judged_not_its_name() -> None:
+    course = Course(spec(approvals={"add": "when: a > 10"})).begin(additional_args={"big": 11, "small": 1})
+    assert "ApprovalRequested" in kinds(course.say(call("add", a="big", b="small")))
+
+
+def test_the_final_answer_needs_nobody() -> None:
+    course = Course(spec(permission="restricted", approvals={"*": "always"})).begin()
+    assert kinds(course.say(ANSWER))[-1] == "RunFinished"
+
+
+def test_a_held_call_survives_a_snapshot() -> None:
+    course = asking()
+    course.run = msgspec.json.decode(msgspec.json.encode(course.run), type=type(course.run))
+    assert kinds(course.arrive(decision("r1_1_0", "approved"))) == ["ApprovalDecided", "ToolCalled"]
+
+
+def test_a_call_made_after_a_decision_is_revoked_when_the_run_ends() -> None:
+    course = asking()
+    course.arrive(decision("r1_1_0", "approved"))
+    course.arrive(cancel())
+    (revoked,) = course.owed()
+    assert isinstance(revoked, Revoke)
+    assert revoked.result.call == "r1_1_0"
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"approvals": {"add": "maybe"}}, "never, always or 'when:"),
+        ({"approvals": {"add": "when: a >"}}, "unexpected"),
+        ({"approvals": {"rob": "always"}}, "neither in its tools nor in its team"),
+        ({"timeouts": {"rob": 3}}, "neither in its tools nor in its team"),
+        ({"timeouts": {"add": 0}}, "at least"),
+        ({"approval_seconds": 0}, "at least"),
+    ],
+)
+def test_a_wrong_policy_is_refused_with_the_spec(fields: dict[str, object], problem: str) -> None:
+    with pytest.raises(SpecError, match=problem):
+        spec(**fields).__post_init__()
+
+
+def test_offers_stay_as_they_are() -> None:
+    assert set(OFFER.tools) == {"add", "look"}

@@ -1,0 +1,220 @@
+"""Deadlines, budgets and timeouts: how far a run goes, what its children get, what it has found when it stops."""
+
+from __future__ import annotations
+
+import pytest
+
+from cadre.loop import events as ev
+from cadre.loop.owed import Revoke, Send, SetTimer
+from cadre.loop.run import ActionStep, Phase
+from cadre.loop.timers import ended
+from cadre.messages import Budget, Cancel, Task, ToolCall, Usage
+from cadre.specs import Limits
+from unit.loop.build import ANSWER, Course, call, cancel, kinds, only, report, result, spec, task, timer
+
+
+def limited(**limits: object) -> Course:
+    return Course(spec(limits=Limits(**limits)))  # type: ignore[arg-type]
+
+
+# --- deadlines
+
+
+def test_a_deadline_is_a_timer_from_the_first_entry_on() -> None:
+    course = Course().begin(deadline=500.0)
+    wait = next(debt for debt in course.owed() if isinstance(debt, SetTimer))
+    assert (wait.due, wait.timer.name, wait.timer.id) == (500.0, "deadline", "r1:deadline")
+
+
+@pytest.mark.parametrize(("of_task", "seconds", "due"), [(None, 50, 150), (120, 50, 120), (500, 50, 150)])
+def test_the_earlier_deadline_counts(of_task: float | None, seconds: float, due: float) -> None:
+    course = limited(seconds=seconds).begin(deadline=of_task)
+    assert course.run.deadline == due
+
+
+def test_at_the_deadline_a_run_ends_with_what_it_found() -> None:
+    course = Course().begin(deadline=500.0)
+    course.say(call("add", a=20, b=22))
+    course.arrive(result("r1_1_0", 42))
+    course.at = 500.2
+    end = only(course.arrive(timer("deadline")), ev.RunFinished)
+    assert (end.state, end.error.type) == ("error", "DeadlineExceeded")
+    assert "add: 42" in end.output
+    assert course.run.phase is Phase.DONE
+
+
+def test_a_deadline_ends_open_calls_and_children() -> None:
+    course = Course().begin(deadline=500.0)
+    course.say(call("kid", task="x"), call("add", a=1, b=1))
+    course.arrive(timer("deadline"))
+    told, revoked = course.owed()
+    assert isinstance(told, Send)
+    assert isinstance(told.message, Cancel)
+    assert "deadline" in told.message.reason
+    assert isinstance(revoked, Revoke)
+
+
+def test_children_and_calls_get_the_deadline() -> None:
+    course = Course().begin(deadline=500.0)
+    course.say(call("kid", task="x"), call("add", a=1, b=1))
+    sent = [debt.message for debt in course.owed() if isinstance(debt, Send)]
+    assert [one.deadline for one in sent if isinstance(one, Task | ToolCall)] == [500.0, 500.0]
+
+
+def test_a_task_that_comes_too_late_does_not_begin() -> None:
+    course = Course()
+    events = course.arrive(task(deadline=99.0))
+    assert kinds(events)[0] == "RunAccepted"
+    assert only(events, ev.RunFinished).error.type == "DeadlineExceeded"
+    assert course.owed() == []
+
+
+def test_the_end_removes_the_deadline_in_the_same_append() -> None:
+    course = Course().begin(deadline=500.0)
+    assert ended(course.run, [ev.RunFinished(state="success")]) == "deadline"
+    assert ended(Course().begin().run, [ev.RunFinished(state="success")]) is None
+
+
+def test_no_model_is_asked_after_the_deadline_even_when_the_timer_is_late() -> None:
+    course = Course().begin(deadline=500.0)
+    course.say(call("add", a=1, b=1))
+    course.at = 501.0
+    events = course.arrive(result("r1_1_0", 2))
+    assert kinds(events) == ["ToolAnswered", "StepFinished", "RunFinished"]
+
+
+# --- budgets
+
+
+def test_tokens_are_counted_and_end_the_run_before_the_next_call() -> None:
+    course = Course().begin(budget=Budget(tokens=25))
+    course.say(call("add", a=1, b=1), usage=Usage(10, 5))
+    assert kinds(course.arrive(result("r1_1_0", 2)))[-1] == "ModelCalled"
+    course.say(call("add", a=2, b=2), usage=Usage(10, 5))
+    end = only(course.arrive(result("r1_2_0", 4)), ev.RunFinished)
+    assert end.error.type == "BudgetExceeded"
+    assert "25 tokens" in end.error.message
+    assert "30 were spent" in end.error.message
+    assert "add: 2\nadd: 4" in end.output
+    assert end.usage == Usage(20, 10, 2, steps=2)
+
+
+def test_an_answer_within_the_last_call_is_an_answer() -> None:
+    course = Course().begin(budget=Budget(tokens=5))
+    assert only(course.say(ANSWER, usage=Usage(10, 5)), ev.RunFinished).state == "success"
+
+
+def test_steps_are_counted_over_the_tree() -> None:
+    course = Course().begin(budget=Budget(steps=4))
+    course.say(call("kid", task="x"))
+    end = only(course.arrive(report("r1_1_0", "so", usage=Usage(1, 1, 1, steps=3))), ev.RunFinished)
+    assert end.error.type == "BudgetExceeded"
+    assert "4 steps" in end.error.message
+
+
+def test_a_cost_budget_needs_prices() -> None:
+    course = Course().begin(budget=Budget(cost=1.0))
+    course.say(call("add", a=1, b=1), usage=Usage(10, 5, cost=0.4))
+    assert kinds(course.arrive(result("r1_1_0", 2)))[-1] == "ModelCalled"
+    course.run.unpriced = "m-1"
+    course.say(call("add", a=2, b=2))
+    end = only(course.arrive(result("r1_2_0", 4)), ev.RunFinished)
+    assert "m-1 costs" in end.error.message
+
+
+def test_the_narrower_budget_counts_field_by_field() -> None:
+    course = limited(budget=Budget(tokens=100, steps=5)).begin(budget=Budget(tokens=200, cost=2.0))
+    assert course.run.budget == Budget(tokens=100, cost=2.0, steps=5)
+
+
+def test_members_share_what_is_left_evenly() -> None:
+    course = Course().begin(budget=Budget(tokens=115, cost=1.0, steps=9, depth=2))
+    course.say(
+        call("kid", task="x"), call("kid", task="y"), call("add", a=1, b=1), usage=Usage(10, 5, cost=0.5)
+    )
+    tasks = [
+        debt.message for debt in course.owed() if isinstance(debt, Send) and isinstance(debt.message, Task)
+    ]
+    assert [one.budget for one in tasks] == [Budget(tokens=50, cost=0.25, steps=4, depth=1)] * 2
+
+
+def test_what_a_member_left_over_comes_back() -> None:
+    course = Course().begin(budget=Budget(tokens=115))
+    course.say(call("kid", task="x"), call("kid", task="y"), usage=Usage(10, 5))
+    course.arrive(report("r1_1_0", "a", usage=Usage(10, 0, 1)))
+    course.arrive(report("r1_1_1", "b", usage=Usage(10, 0, 1)))
+    course.say(call("kid", task="z"), usage=Usage(5, 0))
+    (debt,) = course.owed()
+    assert isinstance(debt, Send)
+    assert isinstance(debt.message, Task)
+    assert debt.message.budget == Budget(tokens=75)
+
+
+def test_a_depth_of_zero_allows_no_delegation() -> None:
+    course = Course().begin(budget=Budget(depth=0))
+    assert "no further level" in only(course.say(call("kid", task="x")), ev.CallRefused).error.message
+
+
+# --- timeouts
+
+
+def test_a_call_that_is_not_answered_in_time_becomes_an_observation() -> None:
+    course = Course(spec(timeouts={"add": 30, "kid": 60})).begin()
+    course.say(call("add", a=1, b=1), call("kid", task="x"))
+    timers = {debt.timer.name: debt.due for debt in course.owed() if isinstance(debt, SetTimer)}
+    assert timers == {"call-r1_1_0": 130.0, "call-r1_1_1": 160.0}
+    call_of_add = next(
+        debt.message
+        for debt in course.owed()
+        if isinstance(debt, Send) and isinstance(debt.message, ToolCall)
+    )
+    assert call_of_add.deadline == 130.0
+    course.at = 130.1
+    assert kinds(course.arrive(timer("call-r1_1_0"))) == ["CallTimedOut"]
+    (revoked,) = course.owed(since=3)
+    assert isinstance(revoked, Revoke)
+    assert kinds(course.arrive(result("r1_1_0", 2))) == ["RecordIgnored"], "too late is too late"
+    course.at = 160.1
+    assert kinds(course.arrive(timer("call-r1_1_1"))) == ["CallTimedOut", "StepFinished", "ModelCalled"]
+    told = [debt for debt in course.owed(since=5) if isinstance(debt, Send)]
+    assert [debt.message.id for debt in told] == ["r1_1_1:cancel"]
+    step = course.run.memory[-1]
+    assert isinstance(step, ActionStep)
+    assert step.calls[0].error is not None
+    assert "no answer within 30 s" in step.calls[0].error.message
+
+
+def test_an_answer_in_time_removes_the_timer() -> None:
+    course = Course(spec(timeouts={"add": 30})).begin()
+    course.say(call("add", a=1, b=1), call("add", a=2, b=2))
+    answered = [ev.ToolAnswered(call="r1_1_1", tool="add", output=4)]
+    assert ended(course.run, [*answered]) == "call-r1_1_1"
+    course.arrive(result("r1_1_1", 4))
+    assert kinds(course.arrive(timer("call-r1_1_1"))) == ["RecordIgnored"]
+
+
+# --- waves
+
+
+def test_a_run_has_at_most_so_many_calls_under_way() -> None:
+    course = limited(parallel=2).begin()
+    course.say(*(call("add", a=n, b=1) for n in range(5)))
+    assert [debt.message.id for debt in course.owed() if isinstance(debt, Send)] == ["r1_1_0", "r1_1_1"]
+    course.arrive(result("r1_1_1", 2))
+    (third,) = course.owed(since=3)
+    assert isinstance(third, Send)
+    assert third.message.id == "r1_1_2"
+    course.arrive(result("r1_1_0", 1))
+    course.arrive(cancel())
+    assert sorted(debt.result.call for debt in course.owed() if isinstance(debt, Revoke)) == [
+        "r1_1_2",
+        "r1_1_3",
+    ]
+
+
+def test_the_step_ends_when_the_last_wave_is_answered() -> None:
+    course = limited(parallel=1).begin()
+    course.say(*(call("add", a=n, b=1) for n in range(3)))
+    for n in range(2):
+        assert kinds(course.arrive(result(f"r1_1_{n}", n))) == ["ToolAnswered"]
+    assert kinds(course.arrive(result("r1_1_2", 3))) == ["ToolAnswered", "StepFinished", "ModelCalled"]

@@ -1,0 +1,311 @@
+"""Journals decided anew: those of earlier versions and of this one agree, and what was changed is found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cadre.loop import events as ev
+from cadre.loop import answered
+from cadre.loop.redecide import Journaled, Replay, redecide
+from cadre.messages import Decision, ErrorInfo
+from cadre.wire import decode, encode
+from journals import kept
+from unit.loop.build import ANSWER, Course, call, cancel, report, result, spec, task, timer
+from unit.loop.test_loop_properties import Chance
+
+KEPT = [(version, name) for version in kept.VERSIONS for name in kept.names(version)]
+
+
+@pytest.mark.parametrize(("version", "name"), KEPT)
+def test_runs_of_earlier_versions_are_decided_as_they_were(version: str, name: str) -> None:
+    """An upgrade of Cadre goes on with the runs in flight as they began."""
+    replay = redecide(kept.journals(version, name))
+    assert replay.divergences == []
+    assert replay.undecided == []
+    assert replay.decided == replay.entries > 0
+
+
+def test_the_kept_runs_are_of_all_kinds() -> None:
+    found: set[str] = set()
+    for version, name in KEPT:
+        for journal in kept.journals(version, name):
+            for _, entry in journal:
+                found |= {str(event.__struct_config__.tag) for event in entry.events}
+                found |= {"snapshot"} if entry.snapshot is not None else set()
+    assert {
+        "run.accepted",
+        "offer.changed",
+        "model.called",
+        "model.answered",
+        "model.deferred",
+        "tool.called",
+        "delegate.started",
+        "call.refused",
+        "tool.answered",
+        "delegate.finished",
+        "step.finished",
+        "cancel.requested",
+        "record.ignored",
+        "run.finished",
+        "snapshot",
+    } <= found
+
+
+# --- runs of this version
+
+
+def replay_of(course: Course, *changed: Any) -> Replay:
+    journal = [Journaled(n, entry) for n, entry in enumerate(course.journal(), start=1)]
+    return redecide([chained(journal)])
+
+
+def chained(journal: list[Journaled]) -> list[Journaled]:
+    """With the back-pointers that the runner writes."""
+    found: list[Journaled] = []
+    chain: list[int] = []
+    for seq, entry in journal:
+        entry = msgspec.structs.replace(entry, prev=[] if entry.snapshot is not None else list(chain))
+        chain = [seq] if entry.snapshot is not None else [*chain, seq]
+        found.append(Journaled(seq, entry))
+    return found
+
+
+def busy_course() -> Course:
+    """Refused, answered, failing and ignored calls, a member, a rate limit, a lost call, a snapshot, the end."""
+    course = Course().begin(additional_args={"two": 2})
+    course.fail("busy", status=429, rate_limited=True, retry_after=7.25)
+    course.wake()
+    course.lose()
+    course.say(call("add", a=1, b="two"), call("add", a="x"), call("kid", task="help"), call("nobody"))
+    course.arrive(result(course.id(0), 3, started_at=1.5))
+    course.arrive(result("r1_7_7", "late"))
+    course.arrive(report(course.id(2), "helped"), snapshot=True)
+    course.say(content="I am thinking.")
+    course.say(call("look", at="it"))
+    course.arrive(result(course.id(0), error=ErrorInfo("AgentToolExecutionError", "broken")))
+    course.say(ANSWER)
+    course.arrive(cancel())
+    return course
+
+
+def test_a_run_of_this_version_is_decided_as_it_was() -> None:
+    replay = replay_of(busy_course())
+    assert replay.divergences == []
+    assert replay.undecided == []
+    assert (replay.decided, replay.snapshots) == (13, 1)
+
+
+@pytest.mark.parametrize(
+    "arrive",
+    [
+        lambda course: course.fail("no such key", status=401, final=True),
+        lambda course: [course.fail("down") for _ in range(7) if course.run.model or course.wake()],
+        lambda course: course.fail("slow down", rate_limited=True, retry_after=1e9),
+        lambda course: course.arrive(cancel()),
+    ],
+    ids=["refused", "no tries left", "no patience left", "cancelled"],
+)
+def test_each_end_by_failure_is_decided_anew(arrive: Any) -> None:
+    course = Course().begin()
+    arrive(course)
+    assert course.run.result is not None
+    replay = replay_of(course)
+    assert (replay.divergences, replay.undecided) == ([], [])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_whatever_happens_to_a_run_is_decided_anew(data: st.DataObject) -> None:
+    chance = Chance(data)
+    for _ in range(data.draw(st.integers(1, 30))):
+        chance.step()
+    replay = replay_of(chance.course)
+    assert (replay.divergences, replay.undecided) == ([], [])
+
+
+def test_a_cancel_that_overtook_its_task() -> None:
+    course = Course()
+    course.arrive(cancel())
+    course.arrive(task())
+    assert replay_of(course).divergences == []
+
+
+def test_waits_for_the_clock_and_for_persons() -> None:
+    """Timers of calls and runs, approvals given, corrected, rejected and expired."""
+    course = Course(
+        spec=spec(
+            approvals={"add": "always"}, approval_seconds=60.0, timeouts={"look": 5.0}, planning_interval=2
+        )
+    ).begin(deadline=1e6)
+    course.say(content="a plan")
+    course.say(call("add", a=1, b=2), call("add", a=1, b=3), call("add", a=1, b=4), call("look", at="x"))
+    decide(course, 0, "approved")
+    decide(course, 1, "corrected", arguments={"a": 5, "b": 5}, feedback="larger")
+    decide(course, 2, "rejected", feedback="no")
+    course.at += 6
+    course.arrive(timer(f"call-{course.id(3)}"))
+    course.arrive(result(course.id(0), 3))
+    course.arrive(result(course.id(1), 10))
+    course.say(call("add", a=2, b=2))
+    course.at += 61
+    course.arrive(timer(f"approval-{course.id(0)}"))
+    course.say(content="another plan")
+    course.at = 1e6
+    course.arrive(timer("deadline"))
+    kinds = {type(event).__name__ for entry in course.journal() for event in entry.events}
+    assert {"ApprovalRequested", "ApprovalDecided", "CallTimedOut", "RunFinished"} <= kinds
+    replay = replay_of(course)
+    assert (replay.divergences, replay.undecided) == ([], [])
+
+
+def decide(course: Course, index: int, verdict: Any, **fields: Any) -> None:
+    about: dict[str, Any] = {
+        "tree": course.run.tree,
+        "run": course.run.id,
+        "at": course.at,
+        "call": course.id(index),
+    }
+    course.arrive(
+        Decision(id=f"{course.id(index)}:decision", verdict=verdict, sender="me", **about, **fields)
+    )
+
+
+# --- what is found
+
+
+def doctored(entries: list[ev.Entry], n: int, change: Any) -> Replay:
+    journal = chained([Journaled(entry.n, entry) for entry in entries])
+    fields = msgspec.to_builtins(journal[n - 1].entry)
+    change(fields)
+    journal[n - 1] = Journaled(journal[n - 1].seq, decode(msgspec.json.encode(fields), ev.Entry))
+    return redecide([journal])
+
+
+def found(replay: Replay) -> list[tuple[int, str]]:
+    return [(one.n, one.about) for one in replay.divergences]
+
+
+def test_a_changed_observation_changes_what_follows_in_the_snapshot() -> None:
+    def change(entry: dict[str, Any]) -> None:
+        entry["events"][0]["output"] = 4
+
+    replay = doctored(busy_course().journal(), 6, change)
+    assert found(replay) == [(8, "snapshot")]
+    assert replay.divergences[0].lines[0] == 'snapshot.current.calls[0].observation: journaled "3", now "4"'
+
+
+def test_another_decision_is_shown_as_a_difference() -> None:
+    def change(entry: dict[str, Any]) -> None:
+        entry["events"][1]["arguments"]["b"] = "three"
+
+    replay = doctored(busy_course().journal(), 5, change)
+    assert found(replay) == [(5, "decision"), (8, "snapshot")]
+    assert replay.divergences[0].lines == ['2. tool.called.arguments.b: journaled "three", now "two"']
+
+
+def test_events_left_out_are_named() -> None:
+    def change(entry: dict[str, Any]) -> None:
+        del entry["events"][-1]
+
+    replay = doctored(Course().begin().journal(), 1, change)
+    assert replay.divergences[0].lines == [
+        "journaled run.accepted, offer.changed",
+        "now       run.accepted, offer.changed, model.called",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("n", "field", "value", "about"),
+    [(3, "n", 4, "number"), (3, "prev", [1], "back-pointers"), (8, "prev", [1], "back-pointers")],
+)
+def test_entries_out_of_place(n: int, field: str, value: Any, about: str) -> None:
+    def change(entry: dict[str, Any]) -> None:
+        entry[field] = value
+
+    assert (n, about) in {
+        (one.n - (field == "n"), one.about)
+        for one in doctored(busy_course().journal(), n, change).divergences
+    }
+
+
+def test_an_entry_that_does_not_tell_what_arrived() -> None:
+    def change(entry: dict[str, Any]) -> None:
+        entry["events"] = [{"type": "step.finished", "step": 1}]
+
+    replay = doctored(Course().begin().journal(), 1, change)
+    assert [(one.n, "step.finished" in one.reason) for one in replay.undecided] == [(1, True)]
+
+
+def test_a_rule_that_judges_otherwise_is_found_in_old_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version that forgets to end a step after its last call would leave runs hanging."""
+    monkeypatch.setattr(answered, "after_call", lambda run, arrival: [])
+    replay = redecide(kept.journals("0.1", "parallel_tools"))
+    assert [one.about for one in replay.divergences] == ["decision"]
+    assert replay.divergences[0].lines[0] == "journaled tool.answered, step.finished, model.called"
+
+
+def test_a_rule_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise AttributeError("nothing there")
+
+    monkeypatch.setattr(answered, "after_call", fail)
+    replay = redecide(kept.journals("0.1", "parallel_tools"))
+    assert replay.divergences[0].lines == ["deciding fails now: AttributeError: nothing there"]
+
+
+def test_new_limits_do_not_judge_old_runs() -> None:
+    """The guard against repeated calls came later: a run that began without it may repeat itself."""
+    [journal] = kept.journals("0.1", "max_steps")
+    accepted = journal[0].entry.events[0]
+    assert isinstance(accepted, ev.RunAccepted)
+    assert accepted.spec.limits.repeats == 0
+    assert accepted.spec.limits.parallel > 1_000
+
+
+# --- relatives
+
+
+def test_what_child_and_parent_say_of_each_other_is_compared() -> None:
+    family = kept.journals("0.1", "parallel_members")
+    child = next(journal for journal in family if "_" in journal[0].entry.run)
+    entry = child[0].entry
+    accepted = entry.events[0]
+    assert isinstance(accepted, ev.RunAccepted)
+    other = msgspec.structs.replace(accepted.task, additional_args={"side": "wrong"})
+    events = [msgspec.structs.replace(accepted, task=other), *entry.events[1:]]
+    child[0] = Journaled(child[0].seq, msgspec.structs.replace(entry, events=events))
+    replay = redecide(family)
+    assert [(one.run, one.about) for one in replay.divergences] == [(entry.run, "task")]
+    assert 'task.additional_args.side: journaled "wrong", now "left"' in replay.divergences[0].lines
+
+
+def test_a_report_that_the_child_did_not_give() -> None:
+    family = kept.journals("0.1", "selected_member")
+    parent = next(journal for journal in family if "_" not in journal[0].entry.run)
+    place, at, event = next(
+        (place, at, event)
+        for place, (_, entry) in enumerate(parent)
+        for at, event in enumerate(entry.events)
+        if isinstance(event, ev.DelegateFinished)
+    )
+    entry = parent[place].entry
+    events = [*entry.events]
+    events[at] = msgspec.structs.replace(event, output="something else")
+    parent[place] = Journaled(parent[place].seq, msgspec.structs.replace(entry, events=events))
+    assert [(one.n, one.about) for one in redecide(family).divergences] == [(entry.n, "report")]
+
+
+def test_an_encoded_old_entry_is_one_of_this_version() -> None:
+    """Whoever stores it again stores what it means now."""
+    [journal] = kept.journals("0.1", "effect")
+    old = journal[0].entry
+    assert isinstance(old, ev.EarlierEntry)
+    fields = {name: getattr(old, name) for name in ev.Entry.__struct_fields__}
+    again = decode(encode(ev.Entry(**fields)), ev.Entry)
+    assert not isinstance(again, ev.EarlierEntry)
+    assert again.events == old.events

@@ -1,0 +1,78 @@
+"""Calls that lead nowhere are refused, and a run that makes nothing else ends."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cadre.loop import events as ev
+from cadre.messages import ErrorInfo
+from cadre.specs import Limits
+from unit.loop.build import Course, call, kinds, only, report, result, spec
+
+
+def guarded(repeats: int = 2, max_steps: int = 50) -> Course:
+    return Course(spec(limits=Limits(repeats=repeats, max_steps=max_steps))).begin()
+
+
+def test_the_same_call_with_the_same_result_is_refused_in_the_end() -> None:
+    course = guarded()
+    for step in (1, 2):
+        assert "ToolCalled" in kinds(course.say(call("add", a=1, b=1)))
+        course.arrive(result(f"r1_{step}_0", 2))
+    refused = only(course.say(call("add", b=1, a=1)), ev.CallRefused)
+    assert refused.error.type == "LoopDetected"
+    assert "called 2 times" in refused.error.message
+    assert "ToolCalled" in kinds(course.say(call("add", a=1, b=2))), "other arguments are another call"
+
+
+def test_a_result_that_changes_is_progress() -> None:
+    course = guarded()
+    for step in range(1, 8):
+        assert "ToolCalled" in kinds(course.say(call("add", a=1, b=1)))
+        course.arrive(result(f"r1_{step}_0", step))
+
+
+def test_an_error_that_repeats_counts_as_well_and_so_does_a_member() -> None:
+    course = guarded(3)
+    for step in (1, 2, 3):
+        course.say(call("add", a=1, b=1), call("kid", task="x"))
+        course.arrive(result(f"r1_{step}_0", error=ErrorInfo("AgentToolExecutionError", "boom")))
+        course.arrive(report(f"r1_{step}_1", "ask somebody else"))
+    events = course.say(call("add", a=1, b=1), call("kid", task="x"))
+    assert [event.error.type for event in events if isinstance(event, ev.CallRefused)] == ["LoopDetected"] * 2
+
+
+def test_a_model_that_does_not_listen_ends_its_run() -> None:
+    course = guarded()
+    for step in (1, 2):
+        course.say(call("add", a=1, b=1))
+        course.arrive(result(f"r1_{step}_0", 2))
+    course.say(call("add", a=1, b=1))
+    end = only(course.say(call("add", a=1, b=1)), ev.RunFinished)
+    assert (end.state, end.error.type) == ("error", "LoopDetected")
+    assert "add: 2" in end.output
+
+
+def test_zero_lets_a_model_ask_as_often_as_it_likes() -> None:
+    course = guarded(repeats=0)
+    for step in range(1, 20):
+        assert "ToolCalled" in kinds(course.say(call("add", a=1, b=1)))
+        course.arrive(result(f"r1_{step}_0", 2))
+
+
+def test_parallel_copies_of_one_call_are_all_made() -> None:
+    course = guarded()
+    events = course.say(*(call("add", a=1, b=1) for _ in range(9)))
+    assert kinds(events).count("ToolCalled") == 9
+
+
+def test_what_is_remembered_is_bounded_and_survives_a_snapshot() -> None:
+    course = guarded(max_steps=100)
+    for step in range(1, 60):
+        course.say(call("add", a=step, b=1))
+        course.arrive(result(f"r1_{step}_0", step))
+    assert len(course.run.repeated) == 32
+    course.run = msgspec.json.decode(msgspec.json.encode(course.run), type=type(course.run))
+    course.say(call("add", a=59, b=1))
+    course.arrive(result("r1_60_0", 59))
+    assert "CallRefused" in kinds(course.say(call("add", a=59, b=1)))

@@ -1,0 +1,209 @@
+"""Held calls on the command line: what is typed, what a followed run shows, how long a time is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+from rich.console import Console
+
+from cadre.cli import tree_lines
+from cadre.cli.arguments import json_object, key_values
+from cadre.cli.ask import ruling_of
+from cadre.cli.duration import Duration
+from cadre.cli.exits import Code, of_run
+from cadre.cli.runs import state
+from cadre.cli.table import call_text
+from cadre.cli.tree import Tree, apply
+from cadre.cli.tree_view import draw
+
+RUN = "r"
+CALL = "r_1_0"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("90s", 90), ("1.5", 1.5), ("10m", 600), ("2h", 7200), ("3d", 259_200), ("0.5h", 1800)],
+)
+def test_a_time_is_seconds_or_has_a_unit(text: str, seconds: float) -> None:
+    assert Duration().convert(text, None, None) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "0m", "-1", "10 m", "1w", "1e3", "inf", "nan", "m"])
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="write seconds, or 10m, 2h, 3d"):
+        Duration().convert(text, None, None)
+
+
+def test_values_are_json_or_text() -> None:
+    assert key_values("--set", ("a=1", "b=x y", 'c={"d": null}', "e=", "f=NaN", "g=a=b")) == {
+        "a": 1,
+        "b": "x y",
+        "c": {"d": None},
+        "e": "",
+        "f": "NaN",
+        "g": "a=b",
+    }
+
+
+@pytest.mark.parametrize(
+    ("texts", "problem"),
+    [(("a",), "write KEY=VALUE"), (("=1",), "write KEY=VALUE"), (("a=1", "a=2"), "more than once")],
+)
+def test_values_that_are_none(texts: tuple[str, ...], problem: str) -> None:
+    with pytest.raises(click.UsageError, match=problem):
+        key_values("--set", texts)
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "1", "{a: 1}", '{"a": NaN}', "[" * 100_000])
+def test_what_is_no_object(text: str) -> None:
+    with pytest.raises(click.UsageError, match="--arguments"):
+        json_object("--arguments", text)
+
+
+@pytest.mark.parametrize(
+    ("line", "ruling"),
+    [
+        ("a", {"decision": "approve", "feedback": ""}),
+        (" Approve  fine ", {"decision": "approve", "feedback": "fine"}),
+        ("r he was paid", {"decision": "reject", "feedback": "he was paid"}),
+        ('c {"amount": 5}', {"decision": "correct", "arguments": {"amount": 5}}),
+        ("l", None),
+    ],
+)
+def test_a_typed_decision(line: str, ruling: dict[str, Any] | None) -> None:
+    assert ruling_of(line) == ruling
+
+
+@pytest.mark.parametrize("line", ["", "yes", "c", "c 5", "c {", "approved"])
+def test_a_line_that_decides_nothing(line: str) -> None:
+    with pytest.raises(click.UsageError):
+        ruling_of(line)
+
+
+def test_a_call_on_one_line() -> None:
+    assert call_text("refund", {"amount": 5, "note": "a\nb"}) == 'refund(amount=5, note="a\\nb")'
+    assert call_text("clerk", "do it") == "clerk(do it)"
+    assert len(call_text("refund", {"note": "x" * 1000}, 40)) == 40
+
+
+# --- a followed run
+
+
+def data(at: float, **event: Any) -> dict[str, Any]:
+    return {"run": RUN, "parent": None, "agent": "clerk", "at": at, "event": event}
+
+
+ACCEPTED = ("run.accepted", data(1, task={"agent": "clerk", "task": "refund it"}, spec={}))
+REQUESTED = (
+    "approval.requested",
+    data(2, call=CALL, name="refund", kind="tool", arguments={"amount": 500}, reason="when: amount > 100"),
+)
+CALLED = ("tool.called", data(3, call=CALL, tool="refund", arguments={"amount": 500}))
+
+
+def decided(verdict: str, **fields: Any) -> tuple[str, dict[str, Any]]:
+    return "approval.decided", data(3, call=CALL, verdict=verdict, sender="ann", **fields)
+
+
+def fold(*events: tuple[str, dict[str, Any]]) -> Tree:
+    tree = Tree()
+    for name, content in events:
+        tree = apply(tree, name, content)
+    return tree
+
+
+def drawn(tree: Tree) -> str:
+    console = Console(width=160, color_system=None)
+    with console.capture() as capture:
+        console.print(draw(tree, 10.0))
+    return capture.get()
+
+
+def lines(*events: tuple[str, dict[str, Any]]) -> list[str]:
+    tree, told = Tree(), []
+    for name, content in events:
+        tree = apply(tree, name, content)
+        line = tree_lines.line(tree, name, content)
+        told.append(line.partition(" ")[2] if line else "")
+    return told
+
+
+def test_a_held_call_is_drawn_with_what_to_type() -> None:
+    tree = fold(ACCEPTED, REQUESTED)
+    shown = drawn(tree)
+    assert "waits for approval: refund(amount=500) (when: amount > 100)" in shown
+    assert f"cadre approve {CALL}" in shown
+    assert tree.nodes[RUN].state == "waiting"
+
+
+def test_an_approved_call_goes_on_in_its_place() -> None:
+    tree = fold(ACCEPTED, REQUESTED, decided("approved"), CALLED)
+    (call,) = tree.nodes[RUN].calls
+    assert (call.state, tree.nodes[RUN].state) == ("open", "running")
+    assert "approved by ann" in drawn(tree)
+    assert "cadre approve" not in drawn(tree)
+
+
+def test_a_corrected_call_is_drawn_as_it_is_made() -> None:
+    corrected = decided("corrected", name="note", arguments={"text": "no"}, feedback="only a note")
+    tree = fold(
+        ACCEPTED,
+        REQUESTED,
+        corrected,
+        ("tool.called", data(3, call=CALL, tool="note", arguments={"text": "no"})),
+    )
+    (call,) = tree.nodes[RUN].calls
+    assert (call.name, call.arguments, call.state) == ("note", {"text": "no"}, "open")
+    assert "corrected by ann: only a note" in drawn(tree)
+
+
+def test_a_rejected_call_has_failed_and_the_other_one_waits() -> None:
+    other = (
+        "approval.requested",
+        data(2, call="r_1_1", name="refund", kind="tool", arguments={"amount": 700}),
+    )
+    tree = fold(ACCEPTED, REQUESTED, other, decided("rejected", feedback="no"))
+    first, second = tree.nodes[RUN].calls
+    assert (first.state, second.state, tree.nodes[RUN].state) == ("failed", "held", "waiting")
+    assert "rejected by ann: no" in drawn(tree)
+
+
+def test_a_run_that_ends_while_it_waits() -> None:
+    tree = fold(ACCEPTED, REQUESTED, ("run.finished", data(4, state="cancelled")))
+    assert "waited for approval" in drawn(tree)
+    assert "cadre approve" not in drawn(tree)
+
+
+def test_a_call_that_took_too_long_has_failed() -> None:
+    tree = fold(ACCEPTED, CALLED, ("call.timed_out", data(9, call=CALL, seconds=5)))
+    (call,) = tree.nodes[RUN].calls
+    assert (call.state, call.result) == ("failed", "no answer within 5 s")
+
+
+def test_the_lines_of_a_held_call() -> None:
+    corrected = decided("corrected", name="note", arguments={"text": "no"}, feedback="only a note")
+    assert lines(REQUESTED, corrected)[0] == (
+        f"clerk: waits for approval: refund(amount=500) (when: amount > 100): cadre approve {CALL}"
+    )
+    assert lines(REQUESTED, corrected)[1] == (
+        'clerk: refund: corrected by ann: only a note, now note(text="no")'
+    )
+    assert lines(REQUESTED, decided("expired"))[1] == "clerk: refund: nobody decided in time"
+    assert lines(CALLED, ("call.timed_out", data(9, call=CALL, seconds=5)))[1] == (
+        "clerk: refund: no answer within 5 s"
+    )
+
+
+def test_what_a_run_waits_for_stands_in_the_list() -> None:
+    assert state({"state": "waiting", "waiting_for": "approval", "approvals": 2}) == "waiting, 2 to approve"
+    assert state({"state": "running", "approvals": 1}) == "running, 1 to approve"
+    assert state({"state": "waiting", "waiting_for": "model"}) == "waiting for model"
+    assert state({"state": "success", "waiting_for": None, "approvals": 0}) == "success"
+
+
+@pytest.mark.parametrize("kind", ["DeadlineExceeded", "BudgetExceeded"])
+def test_a_bound_that_was_reached_has_the_exit_code_of_limits(kind: str) -> None:
+    assert of_run({"state": "error", "error": {"type": kind, "message": ""}}) is Code.LIMIT
+    assert of_run({"state": "error", "error": {"type": "LoopDetected", "message": ""}}) is Code.FAILED

@@ -1,0 +1,60 @@
+"""The files that the pages on agents, approvals and limits show can be used as they stand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cadre.agent_file import read_agent
+from cadre.prices import Prices
+from cadre.specs import AgentSpec
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+HEAD = "apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: a}\n"
+
+
+def blocks(page: str) -> list[str]:
+    found: list[str] = re.findall(r"^```yaml\n(.*?)^```", (DOCS / page).read_text(), re.M | re.S)
+    assert found, page
+    return found
+
+
+def agent_of(block: str, folder: Path) -> AgentSpec:
+    """The agent of a whole file, or of a `spec` that lacks what every agent has."""
+    file = folder / "agent.yaml"
+    if not block.startswith("apiVersion"):
+        lacking = "".join(
+            f"  {line}\n"
+            for key, line in (
+                ("description", "description: Works."),
+                ("tools", "tools: [search]"),
+                ("team", "team: [researcher]"),
+            )
+            if f"\n  {key}:" not in block
+        )
+        block = f"{HEAD}{block}{lacking}"
+    file.write_text(block.replace("https://…/v1", "https://127.0.0.1/v1"))
+    return read_agent(file)
+
+
+@pytest.mark.parametrize("page", ["agents.md", "approvals.md", "limits.md"])
+def test_the_agents_of_a_page_can_be_read(page: str, tmp_path: Path) -> None:
+    agents = [agent_of(block, tmp_path) for block in blocks(page) if "spec:\n" in block]
+    assert agents
+    assert all(agent.approvals or agent.limits.budget for agent in agents)
+
+
+def test_the_table_of_prices_can_be_read(tmp_path: Path) -> None:
+    (table,) = [block for block in blocks("limits.md") if "prices.yaml" in block]
+    file = tmp_path / "prices.yaml"
+    file.write_text(table)
+    prices = Prices.read(str(file))
+    mini, large, local = (prices.of(name) for name in ("gpt-x-mini", "gpt-x-2026-01-01", "local/any"))
+    assert mini is not None
+    assert large is not None
+    assert local is not None
+    assert (mini.input, large.output, local.output) == (0.4, 8.0, 0)
+    assert prices.of("another") is None

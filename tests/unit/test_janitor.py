@@ -1,0 +1,294 @@
+"""When what is removed, in a time of its own: nothing is waited for in these tests."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from cadre.adapters.nats_blobs import YOUNG
+from cadre.adapters.nats_erasure import Belongings
+from cadre.errors import BusUnavailable, Fenced
+from cadre.loop import events as ev
+from cadre.messages import Erased, Fate, Task
+from cadre.specs import AgentSpec
+from cadre_gateway.janitor import Janitor
+from cadre_gateway.ledger import Ledger, Verdict
+from cadre_gateway.projection import Index
+
+DAY = 86400.0
+SPEC = AgentSpec(name="boss", description="Leads.")
+BLOB = "blob:" + "a" * 64
+
+
+class Time:
+    """ports.Clock whose hours pass when nobody has anything left to do."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._ids = itertools.count()
+        self.wakings = 0
+
+    def now(self) -> float:
+        return self._now
+
+    async def sleep(self, seconds: float) -> None:
+        waking: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._now + seconds, next(self._ids), waking))
+        await waking
+
+    def spend(self, seconds: float) -> None:
+        """Somebody is busy for so long."""
+        self._now += seconds
+
+    async def until(self, moment: float) -> None:
+        while True:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            self._sleepers = [one for one in self._sleepers if not one[2].done()]
+            heapq.heapify(self._sleepers)
+            if not self._sleepers or self._sleepers[0][0] > moment:
+                self._now = max(self._now, moment)
+                return
+            due, _, waking = heapq.heappop(self._sleepers)
+            self._now = max(self._now, due)
+            self.wakings += 1
+            waking.set_result(None)
+
+
+class Streams:
+    """janitor.Erasure on lists: what lies where, and what was done when."""
+
+    def __init__(self, time: Time) -> None:
+        self._time = time
+        self.seq = 100
+        self.fates: dict[str, tuple[int, Fate]] = {}
+        self.names: dict[str, set[str]] = {}
+        """Blobs that each tree names; a tree that is not here has no messages."""
+        self.blobs: dict[str, float] = {}
+        """When each was put last."""
+        self.tasks: set[str] = set()
+        self.elsewhere: set[str] = set()
+        self.purged: list[tuple[float, str]] = []
+        self.costs = 0.0
+        self.failures = 0
+
+    async def fate(self, tree: str) -> tuple[int, Fate] | None:
+        return self.fates.get(tree)
+
+    async def record(self, fate: Fate, fence: int) -> int:
+        if self.failures:
+            self.failures -= 1
+            raise BusUnavailable("recording", "no server")
+        known = self.fates.get(fate.tree)
+        if (known[0] if known else 0) != fence:
+            raise Fenced("somebody was first")
+        self.seq += 1
+        self.fates[fate.tree] = (self.seq, fate)
+        return self.seq
+
+    async def leave_session(self, agent: str, session: str, run: str) -> None:
+        pass
+
+    async def belongings(self, tree: str, before: int) -> Belongings:
+        return Belongings(self.names.get(tree, set()), set(), {1} if tree in self.names else set())
+
+    async def has_task(self, tree: str) -> bool:
+        return tree in self.tasks
+
+    async def awaited(self, besides: str) -> set[str]:
+        return self.elsewhere
+
+    async def drop_letters(self, tree: str, messages: set[int]) -> None:
+        pass
+
+    async def remove_blob(self, ref: str, unless_put_since: float | None) -> bool:
+        if unless_put_since is not None and self.blobs.get(ref, -1.0) >= unless_put_since:
+            return False
+        self.blobs.pop(ref, None)
+        return True
+
+    async def purge(self, tree: str, before: int) -> None:
+        self._time.spend(self.costs)
+        self.names.pop(tree, None)
+        self.purged.append((self._time.now(), tree))
+
+
+class House:
+    """A janitor, and what he looks after."""
+
+    def __init__(self, time: Time, streams: Streams, keep: float) -> None:
+        self.ledger, self.index = Ledger(), Index()
+        self.streams = streams
+        self.time = time
+        self.changes = 0
+        self.janitor = Janitor(self.ledger, self.index, streams, time, keep=keep, changed=self._changed)
+        self._seq = 0
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    def read(self, run: str, *events: ev.AnyEvent, n: int = 1, refs: set[str] | None = None) -> Verdict:
+        """As the tail hands it on."""
+        self._seq += 1
+        tree = run.partition("_")[0]
+        entry = ev.Entry(
+            tree=tree, run=run, agent="boss", n=n, cause="c", at=self.time.now(), events=list(events)
+        )
+        verdict = self.ledger.take(self._seq, entry, refs or set(), self.time.now())
+        if verdict is Verdict.PART:
+            self.index.apply(self._seq, entry)
+        self.janitor.wake()
+        return verdict
+
+    def ended(self, run: str, refs: set[str] | None = None) -> None:
+        task = Task(id=f"{run}:task", tree=run, run=run, at=self.time.now(), agent="boss", task="x")
+        self.streams.names.setdefault(run, set()).update(refs or set())
+        self.read(run, ev.RunAccepted(task=task, spec=SPEC), ev.RunFinished(state="success"), refs=refs)
+
+
+@asynccontextmanager
+async def at_work(*houses: House) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(house.janitor.run()) for house in houses]
+    try:
+        yield
+        assert not any(task.done() for task in tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.fixture
+def house() -> House:
+    time = Time()
+    return House(time, Streams(time), keep=30 * DAY)
+
+
+async def test_a_run_goes_when_its_time_is_over_and_not_before(house: House) -> None:
+    async with at_work(house):
+        house.ended("a")
+        await house.time.until(30 * DAY - 1)
+        assert house.index.get("a", "a") is not None
+        await house.time.until(30 * DAY)
+        assert house.index.get("a", "a") is None
+        assert house.streams.purged == [(30 * DAY, "a")]
+        assert isinstance(house.streams.fates["a"][1], Erased)
+        assert house.ledger.holding("a") is None
+
+
+async def test_he_sleeps_until_something_is_due(house: House) -> None:
+    async with at_work(house):
+        house.ended("a")
+        await house.time.until(29 * DAY)
+        assert house.time.wakings <= 29 * 24 + 1, "once an hour, should somebody set the clock"
+
+
+async def test_for_ever_is_for_ever() -> None:
+    time = Time()
+    house = House(time, Streams(time), keep=0.0)
+    async with at_work(house):
+        house.ended("a")
+        await time.until(1000 * DAY)
+        assert house.index.get("a", "a") is not None
+
+
+async def test_the_streams_are_left_in_peace_most_of_the_time(house: House) -> None:
+    house.streams.costs = 2.0
+    async with at_work(house):
+        for number in range(5):
+            house.ended(f"t{number}")
+        await house.time.until(31 * DAY)
+    times = [at for at, _ in house.streams.purged]
+    assert len(times) == 5
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert all(gap >= 2.0 * 20 for gap in gaps)
+
+
+async def test_a_bus_that_fails_is_tried_again(house: House) -> None:
+    house.streams.failures = 3
+    async with at_work(house):
+        house.ended("a")
+        await house.time.until(30 * DAY + 120)
+        assert [tree for _, tree in house.streams.purged] == ["a"]
+
+
+async def test_two_gateways_record_one_erasure() -> None:
+    time = Time()
+    streams = Streams(time)
+    houses = [House(time, streams, keep=DAY), House(time, streams, keep=DAY)]
+    async with at_work(*houses):
+        for one in houses:
+            one.ended("a")
+        await time.until(2 * DAY)
+    assert streams.seq == 101
+    assert all(one.ledger.is_erased("a") and not one.ledger.erasing for one in houses)
+
+
+async def test_what_another_began_is_ended(house: House) -> None:
+    house.streams.names["a"] = {BLOB}
+    house.streams.blobs[BLOB] = -2 * YOUNG
+    async with at_work(house):
+        house.janitor.learn(7, Erased(id="a:erased", tree="a", run="a", at=0.0))
+        await house.time.until(5.0)
+        assert house.streams.purged == [], "whoever wrote the record is at it"
+        await house.time.until(10.0)
+        assert [tree for _, tree in house.streams.purged] == ["a"]
+        assert house.streams.blobs == {}
+        assert house.changes == 2
+
+
+@pytest.mark.parametrize(
+    ("named", "waiting", "stays"), [(False, False, False), (True, False, True), (False, True, True)]
+)
+async def test_a_blob_goes_unless_somebody_else_names_it(
+    house: House, named: bool, waiting: bool, stays: bool
+) -> None:
+    house.streams.blobs[BLOB] = 0.0
+    house.streams.elsewhere = {BLOB} if waiting else set()
+    async with at_work(house):
+        house.ended("a", {BLOB})
+        if named:
+            house.read("b", ev.CancelRequested(), refs={BLOB})
+        await house.time.until(31 * DAY)
+        assert house.ledger.is_erased("a")
+        assert (BLOB in house.streams.blobs) is stays
+
+
+async def test_a_young_blob_goes_an_hour_later(house: House) -> None:
+    async with at_work(house):
+        house.ended("a", {BLOB})
+        await house.time.until(30 * DAY - 60)
+        house.streams.blobs[BLOB] = house.time.now()
+        await house.time.until(30 * DAY + 60)
+        assert house.ledger.is_erased("a")
+        assert BLOB in house.streams.blobs
+        await house.time.until(30 * DAY + YOUNG + 60)
+        assert house.streams.blobs == {}
+        assert house.ledger.left == {}
+
+
+async def test_what_is_erased_on_demand_goes_with_its_young_blobs(house: House) -> None:
+    house.streams.blobs[BLOB] = 0.0
+    house.ended("a", {BLOB})
+    await house.janitor.erase("a")
+    assert house.streams.blobs == {}
+    assert house.index.get("a", "a") is None
+
+
+async def test_ghosts_are_laid_unless_a_task_waits(house: House) -> None:
+    ignored = ev.RecordIgnored(kind="ToolResult", reason="the run has not begun")
+    house.streams.tasks = {"b"}
+    house.streams.names = {"a": set(), "b": set()}
+    async with at_work(house):
+        assert house.read("a", ignored) is Verdict.GHOST
+        assert house.read("b", ignored) is Verdict.GHOST
+        await house.time.until(10.0)
+    assert [tree for _, tree in house.streams.purged] == ["a"]
+    assert house.ledger.ghosts == {}
+    assert house.index.roots()[0] == []

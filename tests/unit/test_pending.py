@@ -1,0 +1,226 @@
+"""Calls that wait for a person, as the gateway's list of runs knows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from cadre.loop import events as ev
+from cadre.loop.fold import fold
+from cadre.messages import ReplyTo, Task
+from cadre.specs import AgentSpec
+from cadre.subjects import call_id, task_id
+from cadre_gateway.body import ruling, submission
+from cadre_gateway.pending import MOST_BYTES
+from cadre_gateway.problems import Problem
+from cadre_gateway.projection import Index, Tree
+
+ROOT = "a1"
+CHILD = call_id(ROOT, 1, 0)
+HELD = call_id(CHILD, 1, 0)
+OTHER = call_id(CHILD, 1, 1)
+
+
+def entry(run: str, n: int, at: float, *events: ev.AnyEvent, **fields: Any) -> ev.Entry:
+    tree = run.partition("_")[0]
+    return ev.Entry(
+        tree=tree, run=run, agent="boss", n=n, cause=f"c{n}", at=at, events=list(events), **fields
+    )
+
+
+def accepted(run: str, parent: str | None = None) -> ev.RunAccepted:
+    task = Task(
+        id=task_id(run),
+        tree=run.partition("_")[0],
+        run=run,
+        at=1.0,
+        agent="boss",
+        task="Refund it.",
+        reply_to=ReplyTo(agent="boss", run=parent) if parent else None,
+    )
+    return ev.RunAccepted(task=task, spec=AgentSpec(name="boss", description="Leads."))
+
+
+def called(step: int) -> ev.ModelCalled:
+    return ev.ModelCalled(purpose="act", step=step, attempt=1, cause="c")
+
+
+def requested(call: str, **arguments: Any) -> ev.ApprovalRequested:
+    return ev.ApprovalRequested(call=call, name="refund", kind="tool", arguments=arguments, reason="always")
+
+
+def decided(call: str) -> ev.ApprovalDecided:
+    return ev.ApprovalDecided(call=call, verdict="rejected", sender="ann")
+
+
+ANSWERED = ev.ModelAnswered(purpose="act", step=1, attempt=1, content="")
+
+STORY = [
+    entry(ROOT, 1, 10.0, accepted(ROOT), called(1)),
+    entry(ROOT, 2, 11.0, ev.DelegateStarted(call=CHILD, member="boss", task="Refund it.")),
+    entry(CHILD, 1, 12.0, accepted(CHILD, ROOT), called(1)),
+    entry(CHILD, 2, 13.0, ANSWERED, requested(HELD, amount=500), requested(OTHER, amount=7)),
+]
+"""A member waits for two words at once."""
+
+
+def told(entries: list[ev.Entry]) -> Index:
+    index = Index()
+    for seq, one in enumerate(entries, start=1):
+        index.apply(seq, one)
+    return index
+
+
+def seen(index: Index, run: str) -> tuple[str, str | None, int]:
+    summary = index.get(ROOT, run)
+    assert summary is not None
+    return summary.state, summary.waiting_for, summary.approvals
+
+
+def test_a_held_call_is_seen_at_its_run_and_counted_above_it() -> None:
+    index = told(STORY)
+    assert seen(index, CHILD) == ("waiting", "approval", 2)
+    assert seen(index, ROOT) == ("running", None, 2)
+    first, second = index.pending()
+    assert (first.call, first.run, first.arguments, first.requested_at) == (OTHER, CHILD, {"amount": 7}, 13.0)
+    assert second.call == HELD
+    assert [call.call for call in index.pending((13.0, OTHER))] == [HELD]
+
+
+def test_one_decision_leaves_the_other_call_waiting() -> None:
+    index = told([*STORY, entry(CHILD, 3, 14.0, decided(HELD))])
+    assert seen(index, CHILD) == ("waiting", "approval", 1)
+    index.apply(6, entry(CHILD, 4, 15.0, decided(OTHER), ev.StepFinished(step=1), called(2)))
+    assert seen(index, CHILD) == ("running", None, 0)
+    assert seen(index, ROOT) == ("running", None, 0)
+    assert list(index.pending()) == []
+
+
+def test_what_was_decided_twice_is_gone_once() -> None:
+    index = told([*STORY, entry(CHILD, 3, 14.0, decided(HELD)), entry(CHILD, 4, 15.0, decided(HELD))])
+    assert seen(index, ROOT)[2] == 1
+
+
+def test_a_run_that_ends_waits_for_nobody() -> None:
+    """Its parent has ended before it."""
+    ended = ev.RunFinished(state="cancelled")
+    index = told([*STORY, entry(ROOT, 3, 14.0, ended), entry(CHILD, 3, 15.0, ended)])
+    assert seen(index, CHILD) == ("cancelled", None, 0)
+    assert seen(index, ROOT) == ("cancelled", None, 0)
+    assert list(index.pending()) == []
+
+
+def test_waiting_for_the_model_is_another_wait() -> None:
+    deferred = ev.ModelDeferred(step=1, attempt=1, until=20.0, reason="slow down")
+    index = told([STORY[0], entry(ROOT, 2, 11.0, deferred)])
+    assert seen(index, ROOT) == ("waiting", "model", 0)
+
+
+def test_a_late_record_changes_nothing() -> None:
+    index = told([*STORY, entry(CHILD, 3, 14.0, ev.RecordIgnored(kind="Decision", reason="late"))])
+    assert seen(index, CHILD) == ("waiting", "approval", 2)
+
+
+def test_the_saved_index_knows_what_waits() -> None:
+    trees = msgspec.json.decode(msgspec.json.encode(told(STORY).trees()), type=list[Tree])
+    index = Index(trees)
+    assert [call.call for call in index.pending()] == [OTHER, HELD]
+    index.apply(5, entry(CHILD, 3, 14.0, decided(OTHER), decided(HELD)))
+    assert seen(index, ROOT) == ("running", None, 0)
+    assert list(index.pending()) == []
+
+
+def test_a_journal_that_begins_with_a_snapshot_tells_what_waits() -> None:
+    state = fold(STORY[2:], CHILD, ROOT)
+    index = told([*STORY[:2], entry(CHILD, 3, 14.0, decided(HELD), snapshot=state)])
+    assert seen(index, CHILD) == ("waiting", "approval", 1)
+    assert [call.call for call in index.pending()] == [OTHER]
+    assert next(index.pending()).requested_at == 13.0
+
+
+def test_a_tree_that_is_too_old_for_the_list_takes_its_calls_along() -> None:
+    index = Index(capacity=2)
+    for seq, one in enumerate(STORY, start=1):
+        index.apply(seq, one)
+    for seq, run in enumerate(("b1", "b2"), start=9):
+        index.apply(seq, entry(run, 1, 20.0 + seq, accepted(run)))
+    assert index.get(ROOT, ROOT) is None
+    assert list(index.pending()) == []
+
+
+def test_long_arguments_are_cut_in_the_list() -> None:
+    index = told([*STORY[:3], entry(CHILD, 2, 13.0, requested(HELD, note="x" * 100_000, amount=500))])
+    (call,) = index.pending()
+    assert call.cut
+    assert call.arguments["amount"] == 500
+    assert len(msgspec.json.encode(call.arguments)) < MOST_BYTES
+    many = {f"a{n}": n for n in range(10_000)}
+    index.apply(9, entry(CHILD, 3, 14.0, requested(OTHER, **many)))
+    (call, _) = index.pending()
+    assert call.cut
+    assert len(msgspec.json.encode(call.arguments)) < 2 * MOST_BYTES
+
+
+# --- what is posted
+
+
+@pytest.mark.parametrize(
+    ("word", "verdict"),
+    [("approve", "approved"), ("APPROVED", "approved"), ("Reject", "rejected"), ("REJECTED", "rejected")],
+)
+def test_a_decision_has_several_names(word: str, verdict: str) -> None:
+    made = ruling(msgspec.json.encode({"decision": word, "by": "bob"}), None)
+    assert (made.verdict, made.by) == (verdict, "bob")
+
+
+def test_the_header_says_who_decides() -> None:
+    assert ruling(b'{"decision": "approve", "by": "bob"}', "ann").by == "ann"
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ({"decision": "maybe"}, "write approve, reject or correct"),
+        ({"decision": "correct"}, "a correction changes something"),
+        ({"decision": "approve", "arguments": {}}, "leave them out"),
+        ({"decision": "reject", "tool": "x"}, "leave them out"),
+        ({"decision": "correct", "arguments": [1]}, "arguments"),
+        ({"decision": "approve", "by": "a\nb"}, "printable"),
+        ({"decision": "approve", "by": "a" * 201}, "200"),
+        ({"verdict": "approve"}, "unknown key 'verdict'; known keys: decision, feedback"),
+        ({}, "decision"),
+    ],
+)
+def test_a_decision_of_no_use_is_refused(body: dict[str, Any], problem: str) -> None:
+    with pytest.raises(Problem, match=problem) as caught:
+        ruling(msgspec.json.encode(body), None)
+    assert caught.value.status == 422
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"deadline": 0}, r"deadline"),
+        ({"deadline": -1}, r"deadline"),
+        ({"deadline": "10m"}, r"deadline"),
+        ({"budget": {"tokens": 0}}, r"budget\.tokens"),
+        ({"budget": {"cost": -0.5}}, r"budget\.cost"),
+        ({"budget": {"steps": 1.5}}, r"budget\.steps"),
+        ({"budget": {"depth": -1}}, r"budget\.depth"),
+        ({"budget": {"token": 5}}, r"unknown key 'token' in budget; known keys: tokens, cost, steps, depth"),
+        ({"budget": 5}, r"budget"),
+    ],
+)
+def test_bounds_of_no_use_are_refused(fields: dict[str, Any], problem: str) -> None:
+    with pytest.raises(Problem, match=problem) as caught:
+        submission(msgspec.json.encode({"agent": "a", "task": "t", **fields}))
+    assert caught.value.status == 422
+
+
+def test_an_empty_budget_is_none() -> None:
+    made = submission(b'{"agent": "a", "task": "t", "budget": {}, "deadline": 1.5}')
+    assert made.budget is not None
+    assert made.budget.as_budget() is None
+    assert made.deadline == 1.5

@@ -1,0 +1,125 @@
+"""Turns at the slots of a process: by tree, never more than there are, none lost when a waiter gives up."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from cadre.slots import Slots
+
+
+class Work:
+    """Begins to work for trees, in the order in which slots are given, until told to end."""
+
+    def __init__(self, slots: Slots) -> None:
+        self.slots = slots
+        self.begun: list[str] = []
+        self.at_work = 0
+        self.most = 0
+        self._ends: list[asyncio.Event] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, tree: str, slots: Slots | None = None) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._work(tree, slots or self.slots))
+        self._tasks.append(task)
+        return task
+
+    async def _work(self, tree: str, slots: Slots) -> None:
+        async with slots.turn(tree):
+            self.begun.append(tree)
+            self.at_work += 1
+            self.most = max(self.most, self.at_work)
+            end = asyncio.Event()
+            self._ends.append(end)
+            try:
+                await end.wait()
+            finally:
+                self.at_work -= 1
+
+    async def settle(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def end_one(self) -> None:
+        self._ends.pop(0).set()
+        await self.settle()
+
+    async def end_all(self) -> None:
+        while self._ends:
+            await self.end_one()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def test_a_large_tree_waits_between_the_small_ones() -> None:
+    work = Work(Slots(1))
+    for tree in ["big"] * 6 + ["a", "b", "b", "c"]:
+        work.start(tree)
+    await work.settle()
+    await work.end_all()
+    # The first was free; then big, a, b, c take turns until only the big one is left.
+    assert work.begun == ["big", "big", "a", "b", "c", "big", "b", "big", "big", "big"]
+    assert work.most == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_never_more_than_there_are_and_none_is_lost(seed: int) -> None:
+    chance = random.Random(seed)
+    work = Work(Slots(4))
+    tasks = [work.start(chance.choice("abc")) for _ in range(60)]
+    await work.settle()
+    for task in chance.sample(tasks, 25):
+        task.cancel()
+        if chance.random() < 0.5:
+            await work.settle()
+        if work._ends and chance.random() < 0.5:
+            await work.end_one()
+    await work.settle()
+    await work.end_all()
+    assert work.most <= 4
+    assert (work.at_work, work.slots._free) == (0, 4)
+    assert all(task.done() for task in tasks)
+
+
+async def test_a_turn_given_to_one_who_leaves_goes_to_the_next() -> None:
+    work = Work(Slots(1))
+    work.start("a")
+    leaver, next_one = work.start("b"), work.start("c")
+    await work.settle()
+    work._ends.pop(0).set()
+    await asyncio.sleep(0)  # the slot is given to b, which has not woken yet
+    leaver.cancel()
+    await work.settle()
+    assert work.begun == ["a", "c"]
+    await work.end_all()
+    assert next_one.done()
+
+
+async def test_slots_within_slots_bound_both() -> None:
+    whole = Slots(3)
+    narrow, wide = Slots(1, within=whole), Slots(3, within=whole)
+    work = Work(whole)
+    for tree in "abc":
+        work.start(tree, narrow)
+        work.start(tree, wide)
+    await work.settle()
+    assert work.at_work == 3
+    assert len([tree for tree in work.begun if tree == "a"]) == 2
+    await work.end_all()
+    assert sorted(work.begun) == ["a", "a", "b", "b", "c", "c"]
+    assert work.most == 3
+
+
+async def test_room_is_told_when_there_is_some() -> None:
+    slots = Slots(2, queues=2)
+    assert (slots.share, slots.room) == (2, 4)
+    told: list[int] = []
+    for _ in range(5):
+        slots.hold()
+    assert slots.room == 0
+    slots.when_room(lambda: told.append(slots.room))
+    slots.let_go()
+    assert told == [0]
+    slots.let_go()
+    assert (told, slots.room) == ([0], 1), "called once"
