@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cadre.loop import events as ev
 from cadre.loop import answered
+from cadre.loop import events as ev
 from cadre.loop.redecide import Journaled, Replay, redecide
 from cadre.messages import Decision, ErrorInfo
 from cadre.wire import decode, encode
