@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from functools import partial
 from pathlib import Path
 
 import httpx2
 
-from harness.nats_server import NatsServer
+from harness.nats_server import NatsServer, free_port
 from harness.stack import Stack, eventually
 
 SIZE = 3
@@ -34,7 +33,7 @@ class NatsCluster:
 
     def __init__(self, folder: Path, *, sync: str = "always") -> None:
         names = [f"n{number}" for number in range(1, SIZE + 1)]
-        clients, routes, monitors = (_free_ports(SIZE) for _ in range(3))
+        clients, routes, monitors = ([free_port() for _ in range(SIZE)] for _ in range(3))
         mesh = ", ".join(f'"nats://127.0.0.1:{route}"' for route in routes)
         self.servers: dict[str, NatsServer] = {}
         self._monitors = dict(zip(names, monitors, strict=True))
@@ -84,12 +83,3 @@ class ClusterStack(Stack):
     def __exit__(self, *reason: object) -> None:
         super().__exit__(*reason)
         self.cluster.stop()
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that are free at this moment and differ from each other."""
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]

@@ -1,0 +1,41 @@
+"""One sandbox for a module's tests, and an interpreter for each test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from cadre_sandbox.sandbox import Sandbox
+from cadre_sandbox.session import Session
+from sandbox.worlds import World, worlds
+
+
+@pytest.fixture(scope="module", params=worlds(), ids=lambda world: world.name)
+def world(request: pytest.FixtureRequest) -> World:
+    """Every way in which this machine can run the sandbox."""
+    world: World = request.param
+    if world.lacks:
+        pytest.skip(world.lacks)
+    return world
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def every_sandbox(world: World) -> AsyncIterator[Sandbox]:
+    async with world.sandbox() as sandbox:
+        yield sandbox
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sandbox() -> AsyncIterator[Sandbox]:
+    """The best that this machine has."""
+    async with Sandbox() as sandbox:
+        yield sandbox
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def session(sandbox: Sandbox) -> AsyncIterator[Session]:
+    session = await sandbox.open()
+    yield session
+    await session.close()

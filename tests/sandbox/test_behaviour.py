@@ -1,0 +1,267 @@
+"""What a model may rely on when it writes a block of code."""
+
+from __future__ import annotations
+
+import pytest
+
+from cadre_sandbox.contract import Function, Limits, Request, Result, SandboxError
+from cadre_sandbox.given import Given
+from cadre_sandbox.session import Session
+from sandbox.worlds import failed, finished, run, yielded
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_the_last_expression_is_the_output_and_prints_are_logs(session: Session) -> None:
+    outcome = await finished(session, "print('a', 1, sep='-', end='!')\nx = {'n': [1, (2, 3)]}\nx")
+    assert (outcome.output, outcome.text, outcome.logs) == ({"n": [1, [2, 3]]}, "{'n': [1, (2, 3)]}", "a-1!")
+    assert not outcome.is_final_answer
+
+
+async def test_a_statement_at_the_end_leaves_no_output(session: Session) -> None:
+    outcome = await finished(session, "x = 3")
+    assert (outcome.output, outcome.text) == (None, "")
+
+
+async def test_variables_functions_classes_and_imports_last(session: Session) -> None:
+    await finished(
+        session, "import math as m\nclass A:\n    k = 2\ndef f(n):\n    return n * A.k + base\nbase = 1"
+    )
+    await finished(session, "base = 100\nA.k = 3")
+    assert (await finished(session, "f(m.floor(2.5))")).output == 106
+
+
+async def test_python_is_whole(session: Session) -> None:
+    code = """
+from dataclasses import dataclass
+import asyncio, contextlib, enum
+@dataclass
+class P:
+    x: int = 1
+    @property
+    def double(self): return self.x * 2
+    @classmethod
+    def of(cls, v): return cls(v)
+class Color(enum.Enum):
+    RED = 1
+def counter():
+    n = 0
+    def step():
+        nonlocal n
+        n += 1
+        return n
+    return step
+c = counter(); c()
+async def later(v):
+    await asyncio.sleep(0)
+    return v
+match {"k": [1, 2, 3]}:
+    case {"k": [first, *rest]}: pass
+total = 0
+for i in range(3):
+    try:
+        if i == 1: continue
+        total += i
+    finally:
+        total += 10
+else:
+    total += 100
+[(y := P.of(4)).double, c(), Color.RED.name, asyncio.run(later(5)), first, rest, total, f"{1.5!r:>5}", [*range(2), 9]]
+"""
+    outcome = await finished(
+        session, code, authorized_imports=["dataclasses", "asyncio", "contextlib", "enum"]
+    )
+    assert outcome.output == [8, 2, "RED", 5, 1, [2, 3], 132, "  1.5", [0, 1, 9]]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "final_answer(42)",
+        "def f():\n    final_answer(42)\nf()",
+        "try:\n    final_answer(42)\nexcept Exception:\n    final_answer(0)",
+        "try:\n    final_answer(42)\nexcept:\n    print('caught')",
+        "try:\n    final_answer(42)\nexcept BaseException:\n    print('caught')",
+        "import contextlib\nwith contextlib.suppress(BaseException):\n    final_answer(42)\nfinal_answer(0)",
+        "list(map(final_answer, [42]))",
+        "final_answer = 42\nfinal_answer(final_answer)",
+        "class A:\n    def __init__(self): final_answer(answer=42)\nA()\nprint('never')",
+    ],
+)
+async def test_a_final_answer_ends_the_block_from_anywhere(session: Session, code: str) -> None:
+    outcome = await finished(session, f"{code}", authorized_imports=["contextlib"])
+    assert (outcome.output, outcome.is_final_answer, outcome.logs) == (42, True, "")
+
+
+async def test_a_final_answer_swallowed_in_an_endless_loop_is_kept(session: Session) -> None:
+    code = "import contextlib\nwhile True:\n    with contextlib.suppress(BaseException):\n        final_answer(7)"
+    outcome = await finished(session, code, authorized_imports=["*"], limits=Limits(seconds=0.5))
+    assert (outcome.output, outcome.is_final_answer) == (7, True)
+
+
+async def test_no_final_answer_where_it_is_not_allowed(session: Session) -> None:
+    outcome = await failed(session, "final_answer(1)", final_answer=False)
+    assert outcome.error == "NameError"
+
+
+async def test_an_error_names_its_line_and_keeps_prints_and_variables(session: Session) -> None:
+    code = "done = []\nfor i in range(3):\n    print(i)\n    done.append(1 / (1 - i))\nprint('never')"
+    outcome = await failed(session, code)
+    assert (outcome.error, outcome.line, outcome.source) == (
+        "ZeroDivisionError",
+        4,
+        "done.append(1 / (1 - i))",
+    )
+    assert (outcome.logs, outcome.message) == ("0\n1\n", "division by zero")
+    assert (await finished(session, "done")).output == [1.0]
+
+
+async def test_an_error_in_an_older_function_names_the_line_that_called_it(session: Session) -> None:
+    await finished(session, "def f(x):\n\n\n\n    return x['a']")
+    outcome = await failed(session, "y = 1\nf({})")
+    assert (outcome.line, outcome.source, outcome.message) == (2, "f({})", "there is no key 'a'")
+
+
+async def test_a_syntax_error_shows_the_place(session: Session) -> None:
+    outcome = await failed(session, "x = 1\nif x = 2:\n    pass")
+    assert (outcome.error, outcome.line, outcome.source) == ("SyntaxError", 2, "if x = 2:")
+    assert "^" in outcome.message
+
+
+async def test_prints_are_cut_in_the_middle(session: Session) -> None:
+    code = "for i in range(20000): print(i)"
+    outcome = await finished(session, code, limits=Limits(print_chars=1000))
+    assert outcome.logs.startswith("0\n1\n2\n")
+    assert outcome.logs.endswith("19998\n19999\n")
+    assert "characters left out of the middle" in outcome.logs
+    assert len(outcome.logs) < 1100
+
+
+async def test_a_print_at_the_limit_is_whole(session: Session) -> None:
+    outcome = await finished(session, "print('a' * 99)", limits=Limits(print_chars=100))
+    assert outcome.logs == "a" * 99 + "\n"
+
+
+async def test_output_is_cut_as_text_only(session: Session) -> None:
+    outcome = await finished(session, "'ab' * 5000", limits=Limits(output_chars=100))
+    assert outcome.output == "ab" * 5000
+    assert len(outcome.text) < 200
+
+
+async def test_output_that_json_lacks_is_its_text(session: Session) -> None:
+    assert (await finished(session, "float('nan')")).output == "nan"
+    assert (await finished(session, "object")).output == "<class 'object'>"
+    assert (await finished(session, "'\\ud800'")).output == "?"
+    assert (await finished(session, "b'ab'")).output == Given("bytes", b"ab")
+
+
+async def test_variables_are_given_by_name(session: Session) -> None:
+    given = {
+        "n": 3,
+        "rows": [{"a": 1}],
+        "raw": Given("bytes", b"\x00\xff"),
+        "odd": {"$given": 1, "$dict": {}},
+    }
+    code = "[n, rows[0]['a'], list(raw), odd, type(raw).__name__]"
+    assert (await finished(session, code, variables=given)).output == [
+        3,
+        1,
+        [0, 255],
+        {"$given": 1, "$dict": {}},
+        "bytes",
+    ]
+
+
+async def test_a_table_is_rows_or_a_dataframe(session: Session) -> None:
+    outcome = await finished(session, "len(t)", variables={"t": Given("table", b"a,b\n1,2\n3,4\n")})
+    assert outcome.output == 2
+
+
+async def test_calls_are_yielded_by_parameter_name_and_resumed(session: Session) -> None:
+    code = "a = search('x', 3)\nb = visit(url='u', accept='json')\n[a, b['k']]"
+    first = await yielded(session, code)
+    assert [(call.name, call.arguments) for call in first.calls] == [("search", {"query": "x", "limit": 3})]
+    second = await session.resume([Result(value="found")])
+    assert getattr(second, "calls", None)
+    assert second.calls[0].arguments == {"url": "u", "accept": "json"}  # type: ignore[union-attr]
+    third = await session.resume([Result(value={"k": [1]})])
+    assert third.output == ["found", [1]]  # type: ignore[union-attr]
+
+
+async def test_gather_yields_several_calls_at_once(session: Session) -> None:
+    code = "gather(*[search.later(q) for q in 'ab'], visit.later('u'))"
+    outcome = await yielded(session, code)
+    assert [call.arguments for call in outcome.calls] == [{"query": "a"}, {"query": "b"}, {"url": "u"}]
+    done = await session.resume([Result(value=1), Result(value=2), Result(value={})])
+    assert done.output == [1, 2, {}]  # type: ignore[union-attr]
+
+
+async def test_one_failed_call_of_several_loses_no_result(session: Session) -> None:
+    await yielded(session, "r = gather(search.later('a'), search.later('b'))")
+    outcome = await session.resume([Result(value="fine"), Result(error="no such page")])
+    assert outcome.error == "GatherError"  # type: ignore[union-attr]
+    assert "no such page" in outcome.message  # type: ignore[union-attr]
+    assert (await finished(session, "[str(one) for one in gathered]")).output == ["fine", "no such page"]
+
+
+async def test_a_result_may_hold_what_json_lacks(session: Session) -> None:
+    await yielded(session, "r = search('a')\n[len(r['blob']), r['nan'] != r['nan']]")
+    outcome = await session.resume([Result(value={"blob": Given("bytes", b"123"), "nan": float("nan")})])
+    assert outcome.output == [3, True]  # type: ignore[union-attr]
+
+
+async def test_a_failed_call_can_be_caught(session: Session) -> None:
+    await yielded(session, "try:\n    search('a')\nexcept CallError as error:\n    m = str(error)\nm")
+    assert (await session.resume([Result(error="boom")])).output == "boom"  # type: ignore[union-attr]
+    await yielded(session, "search('b')")
+    outcome = await session.resume([Result(error="boom")])
+    assert (outcome.error, outcome.message) == ("CallError", "boom")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "says"),
+    [
+        ("search()", "TypeError", "missing a required argument: 'query'"),
+        ("search('a', color='red')", "TypeError", "color"),
+        ("search(search)", "NotAValue", "the argument query of search is a Tool"),
+        ("search(float('inf'))", "NotAValue", "JSON does not have"),
+        ("gather(lambda: search('a'))", "TypeError", "search.later"),
+        ("import threading as t\nr=[]\ndef f():\n    try: search('a')\n    except RuntimeError as e: r.append(e)\n"
+         "x=t.Thread(target=f); x.start(); x.join(); raise r[0]", "RuntimeError", "main thread"),
+    ],
+)  # fmt: skip
+async def test_wrong_calls_are_explained(session: Session, code: str, error: str, says: str) -> None:
+    outcome = await failed(session, code, authorized_imports=["*"])
+    assert outcome.error == error
+    assert says in outcome.message
+
+
+async def test_dates_sets_and_dataclasses_become_arguments(session: Session) -> None:
+    code = "import datetime\nvisit('u', a=datetime.date(2026, 1, 2), b={1}, c=(1, 2), d=b'x')"
+    (call,) = (await yielded(session, code)).calls
+    assert call.arguments == {"url": "u", "a": "2026-01-02", "b": [1], "c": [1, 2], "d": Given("bytes", b"x")}
+
+
+async def test_functions_have_help(session: Session) -> None:
+    code = "import inspect\n[search.__doc__, str(inspect.signature(search))]"
+    outcome = await finished(session, code, authorized_imports=["inspect"])
+    assert outcome.output == ["Searches.", "(query: 'str', limit: 'int' = …) -> 'str'"]
+
+
+async def test_a_tool_may_be_kept_and_is_no_name_to_assign(session: Session) -> None:
+    outcome = await failed(session, "search = 3")
+    assert (outcome.error, outcome.line) == ("NotAllowed", 1)
+    await finished(session, "find = search")
+    (call,) = (await yielded(session, "find('x')")).calls
+    assert call.name == "search"
+
+
+async def test_misuse_by_the_outside_is_an_error_there(session: Session) -> None:
+    bad = Function(name="bad", signature="(a: ")
+    with pytest.raises(ValueError, match="signature of bad"):
+        await session.execute(Request(code="1", functions=[bad]))
+    await yielded(session, "search('a')")
+    with pytest.raises(SandboxError, match="1 results, not 2"):
+        await session.resume([Result(), Result()])
+    with pytest.raises(SandboxError, match="waits for results"):
+        await run(session, "1")

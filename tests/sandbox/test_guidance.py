@@ -1,0 +1,89 @@
+"""What a model is told when it writes what it may not: early, by name, with what to do instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from cadre_sandbox.session import Session
+from sandbox.worlds import failed, finished
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "says"),
+    [
+        ("x = 1\nimport os", 2, "import of os is not authorized. Authorized imports: "),
+        ("import os.path", 1, "import of os.path is not authorized"),
+        ("from os import path", 1, "import of os is not authorized"),
+        ("def f():\n    import subprocess\nf()", 2, "import of subprocess"),
+        ("from . import x", 1, "relative imports"),
+        ("eval('1')", 1, "write the expression itself"),
+        ("e = exec\ne('1')", 1, "exec() is not available"),
+        ("open('x')", 1, "files are not authorized"),
+        ("name = input('name? ')", 1, "nobody sits at this console"),
+        ("__import__('os')", 1, "use the import statement"),
+        ("().__class__.__base__", 1, "the attribute __base__"),
+        ("getattr(int, '__subclasses__')()", 1, "the attribute __subclasses__"),
+        ("(lambda: 0).__globals__", 1, "the attribute __globals__"),
+        ("__builtins__['open']", 1, "the attribute __builtins__"),
+        ("def search(q): return q", 1, "search is a function that you call"),
+        ("import math as visit", 1, "visit is a function that you call"),
+        ("for search in []: pass", 1, "search is a function that you call"),
+    ],
+)
+async def test_it_is_refused_before_anything_runs(session: Session, code: str, line: int, says: str) -> None:
+    outcome = await failed(session, f"print('ran')\n{code}")
+    assert (outcome.error, outcome.line, outcome.logs) == ("NotAllowed", line + 1, "")
+    assert says in outcome.message
+    assert outcome.alive
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "says"),
+    [
+        ("import importlib\nimportlib.import_module\ngetattr(importlib, 'import' + '_module')('json')\n"
+         "b = getattr((lambda: 0), '__glo' + 'bals__')['__builtins__']\nb['open']('x')",
+         "NotAllowed", "files are not authorized"),
+        ("b = getattr((lambda: 0), '__glo' + 'bals__')['__builtins__']\nb['__import__']('os')",
+         "ImportError", "import of os is not authorized"),
+    ],
+)  # fmt: skip
+async def test_what_the_reading_misses_is_refused_when_it_runs(
+    session: Session, code: str, error: str, says: str
+) -> None:
+    outcome = await failed(session, code, authorized_imports=["importlib"])
+    assert outcome.error == error
+    assert says in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("imports", "code", "output"),
+    [
+        (["os.path"], "import os.path\nfrom os.path import join\nfrom os import path\njoin('a', 'b')", "a/b"),
+        (["xml"], "import xml.dom.minidom as m\nm.__name__", "xml.dom.minidom"),
+        (["xml.*"], "import xml.dom\nimport xml\nxml.dom.__name__", "xml.dom"),
+        (["*"], "import os, subprocess\nos.name", "posix"),
+        ([], "try:\n    import numpy\nexcept ImportError:\n    numpy = None\nnumpy is None", True),
+        ([], "input = [3]\neval = max\nopen = 'yes'\n[input[0], eval(1, 2), open]", [3, 2, "yes"]),
+        ([], "def f(input): return input\nf(4)", 4),
+        (
+            [],
+            "class A:\n    def search(self): return type(self).__name__ + self.__class__.__name__\nA().search()",
+            "AA",
+        ),
+        ([], "def f():\n    search = 5\n    return search\nf()", 5),
+    ],
+)
+async def test_what_is_allowed_works(session: Session, imports: list[str], code: str, output: object) -> None:
+    assert (await finished(session, code, authorized_imports=imports)).output == output
+
+
+async def test_names_that_older_blocks_took_are_the_codes_own(session: Session) -> None:
+    await finished(session, "input = 7")
+    assert (await finished(session, "input + 1")).output == 8
+
+
+async def test_builtins_may_be_authorized_by_name(session: Session) -> None:
+    assert (await finished(session, "eval('1 + 1')", authorized_builtins=["eval"])).output == 2
+    await failed(session, "exec('1')", authorized_builtins=["eval"])

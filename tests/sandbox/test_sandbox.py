@@ -1,0 +1,197 @@
+"""The pool, the tiers, and what becomes of sessions when processes or callers go."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import signal
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cadre_sandbox.contract import Finished, Limits, Lost, Python, Result, SandboxError
+from cadre_sandbox.given import Given
+from cadre_sandbox.inside import landlock
+from cadre_sandbox.sandbox import Sandbox
+from sandbox import walled_python
+from sandbox.worlds import World, failed, finished, open_to_all, run, worlds, yielded
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture
+def without(tmp_path: Path) -> Callable[[Mapping[int, int]], Python]:
+    """A Python of an ordinary user that must do without these system calls."""
+    world = worlds()[1]
+    if world.lacks or platform.machine() != "x86_64":
+        pytest.skip(world.lacks or "system calls are refused by their numbers")
+    open_to_all(tmp_path)
+    ordinary: Python = world.options.get("python", Python())
+
+    def make(refused: Mapping[int, int]) -> Python:
+        return Python(
+            executable=walled_python.write(tmp_path, ordinary.executable, refused), uid=ordinary.uid
+        )
+
+    return make
+
+
+async def test_where_namespaces_are_refused_landlock_it_is(
+    without: Callable[[Mapping[int, int]], Python],
+) -> None:
+    if landlock.version() < landlock.ENOUGH:
+        pytest.skip("this kernel's Landlock is too old")
+    async with Sandbox(python=without(walled_python.NAMESPACES)) as sandbox:
+        assert sandbox.tier == "landlock"
+        session = await sandbox.open()
+        assert (await finished(session, "1 + 1")).tier == "landlock"
+
+
+SEE_AND_WRITE = """
+import os
+writable = []
+for folder, inner, files in os.walk("/"):
+    try:
+        open(os.path.join(folder, "harm"), "w").close()
+        writable.append(folder)
+    except OSError:
+        pass
+    inner[:] = inner if folder.count("/") < 4 else []
+[sorted(os.listdir("/")), writable, os.path.exists("/etc/passwd"), os.path.exists("/proc/1")]
+"""
+
+
+async def test_namespaces_alone_hide_the_host(without: Callable[[Mapping[int, int]], Python]) -> None:
+    async with Sandbox(python=without(walled_python.LANDLOCK)) as sandbox:
+        assert sandbox.tier == "ns"
+        session = await sandbox.open()
+        free = {"authorized_imports": ["*"], "authorized_builtins": ["open"]}
+        seen: Any = (await finished(session, SEE_AND_WRITE, **free)).output
+        root, writable, users, processes = seen
+        assert set(root) <= {"dev", "etc", "lib", "lib64", "root", "tmp", "usr", "work", "opt", "home"}
+        assert (writable, users, processes) == (["/work"], False, False)
+
+
+async def test_below_the_minimum_code_is_refused(without: Callable[[Mapping[int, int]], Python]) -> None:
+    sandbox = Sandbox(minimum="ns", python=without(walled_python.NAMESPACES))
+    with pytest.raises(SandboxError, match=r"code is refused.*ns: .*unshare: Operation not permitted"):
+        await sandbox.start()
+    with pytest.raises(SandboxError, match="not started"):
+        await sandbox.open()
+
+
+async def test_without_any_isolation_code_is_refused(without: Callable[[Mapping[int, int]], Python]) -> None:
+    sandbox = Sandbox(python=without({**walled_python.NAMESPACES, **walled_python.LANDLOCK}))
+    with pytest.raises(SandboxError, match=r"ns: .*unshare.*landlock: Landlock version 0"):
+        await sandbox.start()
+
+
+async def test_without_seccomp_code_is_refused(without: Callable[[Mapping[int, int]], Python]) -> None:
+    sandbox = Sandbox(python=without({157: 1}))
+    with pytest.raises(SandboxError, match="code is refused"):
+        await sandbox.start()
+
+
+async def test_a_python_that_is_none_is_said_so() -> None:
+    with pytest.raises(SandboxError, match="/no/such cannot be started"):
+        await Sandbox(python=Python(executable="/no/such")).start()
+    with pytest.raises(SandboxError, match="/bin/false ended with 1 at its start"):
+        await Sandbox(python=Python(executable="/bin/false")).start()
+
+
+async def test_more_sessions_than_the_pool_holds_run_at_once() -> None:
+    async with Sandbox(pool=1) as sandbox:
+        sessions = await asyncio.gather(*(sandbox.open() for _ in range(6)))
+        outcomes = await asyncio.gather(
+            *(
+                run(session, f"import time\nx = {n}\ntime.sleep(0.05)\nx")
+                for n, session in enumerate(sessions)
+            )
+        )
+        assert [getattr(outcome, "output", outcome) for outcome in outcomes] == list(range(6))
+
+
+async def test_no_request_gets_more_than_the_sandbox_has() -> None:
+    async with Sandbox(most=Limits(seconds=0.3, memory_mb=64, print_chars=100)) as sandbox:
+        greedy = {"limits": Limits(seconds=60, memory_mb=4096, print_chars=10**6)}
+        session = await sandbox.open()
+        assert (await failed(session, "x = bytearray(10**8)", **greedy)).error == "MemoryError"
+        assert len((await finished(session, "print('x' * 1000)", **greedy)).logs) < 200
+        assert (await failed(session, "while True: pass", **greedy)).error == "TimeLimit"
+
+
+async def test_a_session_may_have_less() -> None:
+    async with Sandbox() as sandbox:
+        session = await sandbox.open()
+        little = {"limits": Limits(memory_mb=32)}
+        assert (await failed(session, "x = bytearray(5 * 10**7)", **little)).error == "MemoryError"
+        other = await sandbox.open()
+        assert (await finished(other, "len(bytearray(5 * 10**7))")).output == 5 * 10**7
+
+
+async def test_when_the_zygote_dies_sessions_are_lost_and_new_ones_open() -> None:
+    async with Sandbox() as sandbox:
+        session = await sandbox.open()
+        saved = await finished(session, "x = 41")
+        await yielded(session, "search('a')")
+        assert sandbox.zygote_pid is not None
+        os.kill(sandbox.zygote_pid, signal.SIGKILL)
+        await session.gone()
+        assert isinstance(await session.resume([Result()]), Lost)
+        other = await sandbox.open()
+        assert (await finished(other, "x + 1", snapshot=saved.snapshot)).output == 42
+
+
+async def test_a_cancelled_block_ends_its_interpreter() -> None:
+    async with Sandbox() as sandbox:
+        session = await sandbox.open()
+        await finished(session, "1")
+        going = asyncio.create_task(run(session, "while True: pass"))
+        await asyncio.sleep(0)
+        going.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await going
+        assert not session.alive
+        other = await sandbox.open()
+        assert (await finished(other, "2")).output == 2
+
+
+async def test_what_a_landlocked_session_wrote_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world: World = worlds()[2]
+    if world.lacks:
+        pytest.skip(world.lacks)
+    open_to_all(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    free = {"authorized_imports": ["*"], "authorized_builtins": ["open"]}
+    async with world.sandbox(pool=0) as sandbox:
+        session = await sandbox.open()
+        await finished(session, "import os\nos.mkdir('d')\nopen('d/f', 'w').write('x')", **free)
+        assert "f" in found(tmp_path)
+        await session.close()
+        assert "f" not in found(tmp_path)
+    assert found(tmp_path) == []
+
+
+def found(folder: Path) -> list[str]:
+    return [name for _, folders, files in os.walk(folder) for name in (*folders, *files)]
+
+
+async def test_numbers_and_tables_of_science() -> None:
+    pytest.importorskip("numpy")
+    pytest.importorskip("pandas")
+    async with Sandbox(python=Python(modules=("numpy", "pandas"))) as sandbox:
+        session = await sandbox.open()
+        code = "import numpy as np, pandas as pd\ndf = pd.DataFrame({'a': np.arange(3)})\n[df.a.sum(), np.array([1.5])]"
+        free = {"authorized_imports": ["numpy", "pandas"]}
+        saved = await finished(session, code, **free)
+        assert saved.output == [3, [1.5]]
+        other = await sandbox.open()
+        outcome = await run(other, "df['b'] = df.a * 2\nfinal_answer(df)", snapshot=saved.snapshot, **free)
+        assert isinstance(outcome, Finished)
+        assert outcome.output == Given("table", b"a,b\n0,0\n1,2\n2,4\n")

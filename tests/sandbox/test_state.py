@@ -1,0 +1,281 @@
+"""Snapshots and replay: what lives on when the interpreter does not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from cadre_sandbox.contract import Call, Exchange, Failed, Finished, Limits, Lost, Outcome, Result, Yielded
+from cadre_sandbox.sandbox import Sandbox
+from cadre_sandbox.session import Session
+from sandbox.worlds import failed, finished, run, yielded
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def restored(sandbox: Sandbox, outcome: Outcome, code: str, **more: object) -> Outcome:
+    """The code after the outcome, in an interpreter that knows its snapshot only."""
+    assert isinstance(outcome, Finished | Failed)
+    session = await sandbox.open()
+    try:
+        return await run(session, code, snapshot=outcome.snapshot, **more)
+    finally:
+        await session.close()
+
+
+RICH = """
+import math, collections, dataclasses, enum, functools
+base = 10
+def plus(n): return n + base
+def outer():
+    n = 0
+    def up():
+        nonlocal n
+        n += 1
+        return n
+    def look(): return n
+    return up, look
+up, look = outer()
+up()
+def fact(n): return 1 if n < 2 else n * fact(n - 1)
+class Animal:
+    count = 0
+    def __init__(self, name): self.name = name
+    def __repr__(self): return f"<{self.name}>"
+class Dog(Animal):
+    def __init__(self, name):
+        super().__init__(name)
+        type(self).count += 1
+@dataclasses.dataclass
+class P:
+    x: int
+class Color(enum.Enum):
+    RED = 1
+Point = collections.namedtuple("Point", "x y")
+rex = Dog("rex")
+pack = [rex, rex]
+red = Color.RED
+points = {Point(1, 2): P(3)}
+shared = []
+holder = {"a": shared, "b": shared}
+class Odd(Exception):
+    def __init__(self, a, b): super().__init__(f"{a}{b}"); self.a = a
+problem = Odd(1, 2)
+double = lambda v: v * 2
+part = functools.partial(plus, 5)
+find = search
+"""
+
+
+async def test_what_code_defines_lives_on(sandbox: Sandbox, session: Session) -> None:
+    saved = await finished(session, RICH, authorized_imports=["*"])
+    assert saved.notes == ()
+    code = """
+base = 100
+shared.append(1)
+[plus(1), up(), look(), fact(5), repr(rex), pack[0] is pack[1], Dog("b").count, isinstance(rex, Dog),
+ points[Point(1, 2)].x, red is Color.RED, holder["a"] is holder["b"], holder["a"] is shared, problem.a, str(problem),
+ double(4), part(), math.floor(1.5), type(rex) is Dog, issubclass(Dog, Animal)]
+"""
+    outcome = await restored(sandbox, saved, code)
+    assert isinstance(outcome, Finished), outcome
+    assert outcome.output == [
+        *(101, 2, 2, 120, "<rex>", True, 2, True, 3, True, True, True, 1, "12", 8, 105, 1, True, True),
+    ]
+    again = await restored(sandbox, outcome, "[up(), look(), plus(0), Dog('c').count]")
+    assert isinstance(again, Finished), again
+    assert again.output == [3, 3, 100, 3]
+
+
+async def test_a_kept_tool_calls_after_a_restart(sandbox: Sandbox, session: Session) -> None:
+    saved = await finished(session, "find = search\ndef ask(q): return search(q)")
+    outcome = await restored(sandbox, saved, "find('a')")
+    assert isinstance(outcome, Yielded)
+    assert outcome.calls == (Call("search", {"query": "a"}),)
+    outcome = await restored(sandbox, saved, "ask('b')")
+    assert isinstance(outcome, Yielded)
+
+
+async def test_classes_of_blocks_with_one_seed_stay_apart(sandbox: Sandbox, session: Session) -> None:
+    await finished(session, "class A:\n    def who(self): return 'A'", seed="s")
+    saved = await finished(session, "class B:\n    def who(self): return 'B'", seed="s")
+    outcome = await restored(sandbox, saved, "[A().who(), B().who()]")
+    assert isinstance(outcome, Finished)
+    assert outcome.output == ["A", "B"]
+
+
+async def test_saving_does_not_touch_living_classes(session: Session) -> None:
+    await finished(session, "class A:\n    seen = []\nalias = A.seen\na = A()")
+    await finished(session, "A.seen.append(1)")
+    assert (await finished(session, "[alias, A.seen is alias]")).output == [[1], True]
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "why"),
+    [
+        ("g = (i for i in range(3))", "g", "a generator cannot be saved"),
+        ("f = open('x', 'w')", "f", "a TextIOWrapper cannot be saved"),
+        ("import threading\nlock = threading.Lock()", "lock", "a lock cannot be saved"),
+        (
+            "class L:\n    def __init__(self): self.i = []\n    def __getattr__(self, n): return self.i.n\nl = L()",
+            "l",
+            "too deep",
+        ),
+        ("class R:\n    def __reduce__(self): return int, ('no',)\nr = R()", "r", "a R cannot be saved"),
+        ("big = 'x' * 3_000_000", "big", "too much to keep"),
+    ],
+)
+async def test_what_cannot_be_saved_is_told_and_explained_when_missed(
+    sandbox: Sandbox, session: Session, code: str, name: str, why: str
+) -> None:
+    free = {"authorized_imports": ["*"], "authorized_builtins": ["open"], "limits": Limits(snapshot_mb=1)}
+    saved = await finished(session, f"x = 1\n{code}", **free)
+    (note,) = saved.notes
+    assert f"The variable {name} is lost should" in note
+    assert why in note
+    more = await finished(session, f"{name} is not None", **free)
+    assert (more.output, more.notes) == (True, ()), "still there, and not told twice"
+    outcome = await restored(sandbox, more, f"print(x)\n{name}")
+    assert isinstance(outcome, Failed)
+    assert (outcome.error, outcome.logs) == ("NameError", "1\n")
+    assert "was lost when the interpreter was restarted" in outcome.message
+
+
+async def test_a_snapshot_grows_with_the_data_not_with_the_history(session: Session) -> None:
+    await finished(session, "x = 0\ndata = list(range(1000))")
+    sizes = []
+    for _ in range(10):
+        sizes.append(len((await finished(session, "x += 1\ntmp = x\nprint(x)")).snapshot or b""))
+    assert max(sizes) - min(sizes) < 20
+
+
+async def test_an_unreadable_snapshot_is_a_clear_failure(sandbox: Sandbox) -> None:
+    for snapshot in (b"nonsense", b"cadre-state-1 2.7\n..."):
+        session = await sandbox.open()
+        outcome = await failed(session, "1", snapshot=snapshot)
+        assert (outcome.error, outcome.alive, outcome.snapshot) == ("SnapshotUnreadable", False, snapshot)
+
+
+LOOP = "found = []\nfor q in ('a', 'b', 'c'):\n    found.append(search(q))\nprint(len(found))\nfound"
+FIRST = Exchange([Call("search", {"query": "a"})], [Result(value="A")])
+SECOND = Exchange([Call("search", {"query": "b"})], [Result(error="B failed")])
+
+
+async def test_killed_within_a_block_it_goes_on_elsewhere(sandbox: Sandbox, session: Session) -> None:
+    before = await finished(session, "seen = 41")
+    await yielded(session, "seen += 1\n" + LOOP)
+    os.kill(session.pid, signal.SIGKILL)
+    assert isinstance(await session.resume([Result(value="A")]), Lost)
+    assert not session.alive
+
+    other = await sandbox.open()
+    outcome = await yielded(other, "seen += 1\n" + LOOP, snapshot=before.snapshot, recorded=[FIRST])
+    assert outcome.calls == (Call("search", {"query": "b"}),)
+    await other.close()
+
+    third = await sandbox.open()
+    outcome = await yielded(
+        third,
+        "seen += 1\n" + LOOP,
+        snapshot=before.snapshot,
+        recorded=[FIRST, Exchange(outcome.calls, [Result(value="B")])],
+    )
+    done = await third.resume([Result(value="C")])
+    assert isinstance(done, Finished)
+    assert (done.output, done.logs) == (["A", "B", "C"], "3\n")
+    assert (await finished(third, "seen")).output == 42
+    await third.close()
+
+
+async def test_killed_between_blocks_it_goes_on_elsewhere(sandbox: Sandbox, session: Session) -> None:
+    before = await finished(session, "x = [1]")
+    os.kill(session.pid, signal.SIGKILL)
+    assert isinstance(await run(session, "x.append(2)"), Lost)
+    outcome = await restored(sandbox, before, "x.append(2)\nx")
+    assert isinstance(outcome, Finished)
+    assert outcome.output == [1, 2]
+
+
+async def test_killed_while_it_computes_it_is_lost_at_once(sandbox: Sandbox) -> None:
+    session = await sandbox.open()
+    await yielded(session, "search('a')\nwhile True: pass")
+    going = asyncio.create_task(session.resume([Result()]))
+    await asyncio.sleep(0)
+    os.kill(session.pid, signal.SIGKILL)
+    assert isinstance(await asyncio.wait_for(going, 10), Lost)
+
+
+async def test_a_recorded_error_is_raised_again(session: Session) -> None:
+    outcome = await failed(session, LOOP, recorded=[FIRST, SECOND])
+    assert (outcome.error, outcome.message, outcome.line) == ("CallError", "B failed", 3)
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("search('z')", "call 1 was search(query='a') the first time, and is search(query='z') now"),
+        ("visit('a')", "is visit(url='a') now"),
+        ("gather(search.later('a'), search.later('b'))", "search(query='a') and search(query='b') now"),
+        ("1 + 1", "ended after 0 of the recorded calls"),
+        ("final_answer(1)", "ended after 0 of the recorded calls"),
+        ("try:\n    search('z')\nexcept BaseException:\n    1", "search(query='z') now"),
+        ("import contextlib\nwith contextlib.suppress(BaseException): search('z')", "search(query='z') now"),
+    ],
+)
+async def test_a_replay_that_diverges_says_so(session: Session, code: str, says: str) -> None:
+    outcome = await failed(session, code, recorded=[FIRST], authorized_imports=["*"])
+    assert outcome.error == "ReplayDiverged"
+    assert says in outcome.message
+
+
+CHANCE = """
+import random, uuid, secrets, time, datetime
+def draw():
+    kernel = [str(uuid.uuid4()), secrets.token_hex(8), random.SystemRandom().random(), random.Random().random()]
+    return [random.random(), *kernel, list({'a', 'b', 'c'})]
+a = draw()
+t = [time.time(), datetime.datetime.now().isoformat(), str(datetime.date.today()), time.ctime(), time.strftime("%c")]
+visit('first', a=a, t=t)
+u = [time.time(), datetime.datetime.now(datetime.timezone.utc).isoformat()]
+visit('second', a=draw(), u=u)
+"""
+
+
+async def test_clock_and_chance_are_replayed(sandbox: Sandbox, session: Session) -> None:
+    free = {"authorized_imports": ["*"], "seed": "run-1 step-3"}
+    first = await yielded(session, CHANCE, **free)
+    second = await session.resume([Result()])
+    assert isinstance(second, Yielded)
+    assert len(first.clock) == 5
+    recorded = [
+        Exchange(first.calls, [Result()], first.clock),
+        Exchange(second.calls, [Result()], second.clock),
+    ]
+
+    other = await sandbox.open()
+    done = await run(other, CHANCE, recorded=recorded, **free)
+    assert isinstance(done, Finished), done
+    await other.close()
+
+
+async def test_another_seed_is_another_chance(session: Session) -> None:
+    code = "import random\nrandom.random()"
+    drawn = [(await finished(session, code, seed=seed)).output for seed in ("a", "b", "a")]
+    assert drawn[0] == drawn[2] != drawn[1]
+
+
+async def test_waiting_is_free(session: Session) -> None:
+    limits = Limits(seconds=1.0)
+    code = "import threading, time\nn = 0\ndef work():\n    global n\n    while True: n += 1\n"
+    code += "threading.Thread(target=work, daemon=True).start()\nsearch('a')\nbefore = n\nsearch('b')\n(n - before)"
+    await yielded(session, code, limits=limits, authorized_imports=["*"])
+    await asyncio.sleep(1.2)
+    outcome = await session.resume([Result()])
+    assert isinstance(outcome, Yielded), outcome
+    await asyncio.sleep(1.2)
+    done = await session.resume([Result()])
+    assert isinstance(done, Finished), done
+    assert done.used.cpu_seconds < 1.0, "its threads stood still meanwhile"
