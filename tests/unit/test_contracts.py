@@ -24,6 +24,11 @@ VIOLATIONS = {
         ("shared/cadre/cache.py", "import cadre_gateway.projection"),
         ("shared/cadre/service.py", "import fastapi"),
     ],
+    "jail": [
+        ("services/cadre_sandbox/inside/block.py", "import cadre.errors"),
+        ("services/cadre_sandbox/inside/guard.py", "import cadre_sandbox.session"),
+    ],
+    "pickle": [("services/cadre_sandbox/session.py", "import pickle")],
     "pure": [
         ("shared/cadre/loop/transition.py", "import time"),
         ("shared/cadre/loop/view.py", "import logging"),

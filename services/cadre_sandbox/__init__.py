@@ -1,0 +1,18 @@
+"""The sandbox: runs the Python that a model writes, as a coroutine that yields its tool calls to whoever runs it.
+
+    async with Sandbox() as sandbox:                     # zygote and pool of ready interpreters
+        session = await sandbox.open()                   # one run's interpreter
+        outcome = await session.execute(Request(code=…)) # Yielded | Finished | Failed | Lost
+        while isinstance(outcome, Yielded):
+            outcome = await session.resume([Result(value=…) for call in outcome.calls])
+
+Two sides, two processes, and no trust between them:
+
+- **Outside** (this folder): `contract` has the requests and outcomes, `sandbox` the pool, `session` one run's
+  interpreter, `zygote` the process that forks, `box` one forked process, `frames` what passes between.
+  Nothing here ever evaluates or unpickles what came from a model's code.
+- **Inside** (`inside/`, standard library and cloudpickle only): `zygote` forks, `jail` locks, `interpreter` serves.
+  It is started with an environment of constants and no descriptor but its socket.
+
+What is promised to the code, and against it, is in docs/sandbox.md.
+"""

@@ -1,0 +1,224 @@
+"""One jailed interpreter as a process: its socket, its signals, its limits, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cadre_sandbox.contract import Limits, Tier
+from cadre_sandbox.frames import PREFIX, BrokenFrame, Frame, decode, encode, lengths
+from cadre_sandbox.given import MOST_BYTES
+from cadre_sandbox.inside.jail import OWN_TASKS, Order
+from cadre_sandbox.zygote import Spawned, Zygote
+
+MEGABYTE = 1 << 20
+
+_MOST_HEADER = 8 * MEGABYTE
+_SLACK = MEGABYTE
+_PIECE = MEGABYTE
+_READY_SECONDS = 30.0
+_END_SECONDS = 5.0
+_MOST_FILES = 4096
+
+
+class Refused(Exception):
+    """This tier is not to be had here; the text says what the kernel refused."""
+
+
+class Gone(Exception):
+    """The process has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What all boxes of a sandbox have in common."""
+
+    tier: Tier
+    most: Limits
+    uid: int
+
+
+class Box:
+    def __init__(
+        self, spawned: Spawned, channel: socket.socket, plan: Plan, base: int, scratch: Path | None
+    ) -> None:
+        self._spawned = spawned
+        self._channel = channel
+        self._plan = plan
+        self._base = base
+        self._scratch = scratch
+        self._loop = asyncio.get_running_loop()
+        self._alive = True
+        self._own_users = False
+        self._most_blobs = max(plan.most.snapshot_mb * MEGABYTE, MOST_BYTES) + _SLACK
+        self.tier = plan.tier
+
+    @classmethod
+    async def open(cls, zygote: Zygote, plan: Plan) -> Box:
+        """Raises Refused, SandboxError."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        scratch = _make_scratch(plan) if plan.tier == "landlock" else None
+        order = Order(
+            number=zygote.next_number(),
+            tier=plan.tier,
+            uid=plan.uid,
+            scratch=str(scratch or ""),
+            memory_bytes=zygote.address_space + plan.most.memory_mb * MEGABYTE,
+            file_mb=plan.most.file_mb,
+            threads=plan.most.threads,
+        )
+        try:
+            spawned = await zygote.spawn(order, theirs)
+        except BaseException:
+            ours.close()
+            _remove(scratch)
+            raise
+        finally:
+            theirs.close()
+        box = cls(spawned, ours, plan, zygote.address_space, scratch)
+        try:
+            await box._until_ready()
+        except BaseException:
+            await box.close()
+            raise
+        return box
+
+    async def _until_ready(self) -> None:
+        try:
+            async with asyncio.timeout(_READY_SECONDS):
+                header = (await self.receive()).header
+        except (Gone, BrokenFrame, TimeoutError) as error:
+            raise Refused(f"the interpreter ended before it was ready: {error!r}") from None
+        if header.get("kind") != "ready":
+            raise Refused(str(header.get("why")))
+        self._own_users = bool(header["user_namespace"])
+
+    @property
+    def pid(self) -> int:
+        """Of the interpreter, as seen here."""
+        return self._spawned.pid
+
+    @property
+    def closed(self) -> bool:
+        return not self._alive
+
+    @property
+    def alive(self) -> bool:
+        return self._alive and not self._spawned.ended.done()
+
+    async def send(self, header: dict[str, Any], blobs: Sequence[bytes] = ()) -> None:
+        """Raises Gone."""
+        try:
+            await self._loop.sock_sendall(self._channel, encode(header, blobs))
+        except OSError:
+            raise Gone from None
+
+    async def receive(self) -> Frame:
+        """Raises Gone, BrokenFrame."""
+        text, body = lengths(await self._read(PREFIX.size), _MOST_HEADER, self._most_blobs)
+        return decode(await self._read(text), await self._read(body) if body else b"")
+
+    async def _read(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            try:
+                piece = await self._loop.sock_recv(self._channel, min(_PIECE, size - len(data)))
+            except OSError:
+                piece = b""
+            if not piece:
+                raise Gone
+            data += piece
+        return bytes(data)
+
+    def bounds(self, limits: Limits) -> dict[str, int]:
+        """What the interpreter is to lay upon itself before it runs any code; it cannot take it off again."""
+        bounds = {"AS": self._base + limits.memory_mb * MEGABYTE, "FSIZE": limits.file_mb * MEGABYTE}
+        if self._own_users:
+            bounds["NPROC"] = limits.threads + OWN_TASKS
+        return bounds
+
+    def freeze(self) -> None:
+        """Nothing of the code goes on while nobody waits for it."""
+        self._signal(self._spawned.jailed, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(self._spawned.jailed, signal.SIGCONT)
+
+    def cpu_seconds(self) -> float:
+        """Over all its threads since it was forked; 0 when it is gone."""
+        try:
+            # The clock of another process: its number inverted, and 2 for time of all threads on a CPU.
+            return time.clock_gettime((~self.pid << 3) | 2)
+        except OSError:
+            return 0.0
+
+    def full(self, limits: Limits) -> bool:
+        """Whether its files are more than they may. In tier ns the file system says so itself."""
+        return self._scratch is not None and _too_much(self._scratch, limits.file_mb * MEGABYTE)
+
+    async def ended(self) -> int:
+        """Its exit code, negative for a signal; of tier ns 128 + signal."""
+        async with asyncio.timeout(_END_SECONDS):
+            return await asyncio.shield(self._spawned.ended)
+
+    async def gone(self) -> None:
+        await asyncio.shield(self._spawned.ended)
+
+    def kill(self) -> None:
+        self._signal(self._spawned.jailed, signal.SIGKILL)
+        self._signal(self._spawned.outer, signal.SIGKILL)
+
+    async def close(self) -> None:
+        """Kills it and removes what it wrote."""
+        if not self._alive:
+            return
+        self.kill()
+        self._alive = False
+        self._channel.close()
+        for handle in (self._spawned.outer, self._spawned.jailed):
+            os.close(handle)
+        if self._scratch:
+            await asyncio.to_thread(_remove, self._scratch)
+
+    def _signal(self, handle: int, number: signal.Signals) -> None:
+        if self._alive:
+            try:
+                signal.pidfd_send_signal(handle, number)
+            except ProcessLookupError:
+                return
+
+
+def _make_scratch(plan: Plan) -> Path:
+    scratch = Path(tempfile.mkdtemp(prefix="cadre-sandbox-"))
+    if os.geteuid() == 0:
+        os.chown(scratch, plan.uid, plan.uid)
+    return scratch
+
+
+def _remove(scratch: Path | None) -> None:
+    if scratch:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _too_much(folder: Path, most: int) -> bool:
+    size = files = 0
+    for where, _, names in os.walk(folder):
+        for name in names:
+            try:
+                size += os.lstat(os.path.join(where, name)).st_blocks * 512
+            except FileNotFoundError:
+                continue
+            files += 1
+            if size > most or files > _MOST_FILES:
+                return True
+    return False

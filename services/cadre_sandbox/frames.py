@@ -1,0 +1,53 @@
+"""What passes between the outside and a jailed interpreter: a JSON header and bytes, with lengths before them."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+PREFIX = struct.Struct(">II")
+"""Bytes of the header, bytes of all blobs together."""
+
+
+class BrokenFrame(Exception):
+    """The other side does not speak as agreed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    header: dict[str, Any]
+    blobs: list[bytes]
+
+
+def encode(header: dict[str, Any], blobs: Sequence[bytes] = ()) -> bytes:
+    """Raises TypeError for what is not JSON; NaN and infinities pass, both sides being Python."""
+    text = json.dumps({**header, "blobs": [len(blob) for blob in blobs]}).encode()
+    return b"".join((PREFIX.pack(len(text), sum(map(len, blobs))), text, *blobs))
+
+
+def lengths(prefix: bytes, most_header: int, most_blobs: int) -> tuple[int, int]:
+    header, blobs = PREFIX.unpack(prefix)
+    if header > most_header or blobs > most_blobs:
+        raise BrokenFrame(f"a frame of {header} + {blobs} bytes, allowed are {most_header} + {most_blobs}")
+    return header, blobs
+
+
+def decode(text: bytes, body: bytes) -> Frame:
+    """Raises BrokenFrame for whatever does not parse; the bytes may come from the jail."""
+    try:
+        header = json.loads(text)
+        sizes = header.pop("blobs")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise BrokenFrame(f"unreadable header: {type(error).__name__}") from None
+    if not isinstance(sizes, list) or not all(type(size) is int and size >= 0 for size in sizes):
+        raise BrokenFrame("sizes of blobs are not sizes")
+    if sum(sizes) != len(body):
+        raise BrokenFrame("blobs are not as long as said")
+    blobs, at = [], 0
+    for size in sizes:
+        blobs.append(body[at : at + size])
+        at += size
+    return Frame(header, blobs)

@@ -1,0 +1,90 @@
+"""Values that JSON cannot carry, as bytes with a name for their form; the same on both sides of the wall."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Form: TypeAlias = Literal["bytes", "image", "table", "array"]
+"""bytes: as they are. image: a file that Pillow reads. table: CSV with a header. array: a `.npy` file."""
+
+FORMS: tuple[Form, ...] = ("bytes", "image", "table", "array")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An image, a table, an array or plain bytes. The code sees a Pillow image, a DataFrame, a numpy array where
+    these libraries are installed, else the bytes (a table: a list of dicts)."""
+
+    form: Form
+    data: bytes
+
+
+Value: TypeAlias = bool | int | float | str | Given | Sequence["Value"] | Mapping[str, "Value"] | None
+
+MOST_WEIGHT = 1 << 20
+"""Of one output, of the arguments of one call, `Given`s left out; about bytes."""
+
+MOST_BYTES = 64 << 20
+"""Of all `Given`s of one output, of the calls of one yield."""
+
+MARK = "$given"
+ESCAPE = "$dict"
+
+
+def pack(value: Value, blobs: list[bytes]) -> object:
+    """The value as JSON; the bytes of its `Given`s are appended to `blobs` and stand in it by position."""
+    if isinstance(value, Given):
+        blobs.append(value.data)
+        return {MARK: [value.form, len(blobs) - 1]}
+    if isinstance(value, Mapping):
+        packed = {key: pack(item, blobs) for key, item in value.items()}
+        return {ESCAPE: packed} if MARK in packed or ESCAPE in packed else packed
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [pack(item, blobs) for item in value]
+    return value
+
+
+def unpack(packed: object, blobs: Sequence[bytes]) -> Value:
+    """Raises ValueError for what `pack` would not have made; it may come from the jail."""
+    if isinstance(packed, dict):
+        if set(packed) == {MARK}:
+            return _given(packed[MARK], blobs)
+        escaped = packed[ESCAPE] if set(packed) == {ESCAPE} else None
+        items = escaped if isinstance(escaped, dict) else packed
+        return {encodable(str(key)): unpack(item, blobs) for key, item in items.items()}
+    if isinstance(packed, list):
+        return [unpack(item, blobs) for item in packed]
+    if isinstance(packed, str):
+        return encodable(packed)
+    if packed is None or isinstance(packed, bool | int | float):
+        return packed
+    raise ValueError(f"{type(packed).__name__} is not a value")
+
+
+def weight(value: Value) -> int:
+    """About the bytes of its JSON, `Given`s left out."""
+    if isinstance(value, Given):
+        return 0
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(len(key) + weight(item) for key, item in value.items())
+    if isinstance(value, Sequence):
+        return sum(map(weight, value)) + len(value)
+    return value.bit_length() // 3 if isinstance(value, int) else 8
+
+
+def encodable(text: str) -> str:
+    """The text without the lone surrogates that JSON carries and UTF-8 does not."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
+def _given(place: object, blobs: Sequence[bytes]) -> Given:
+    match place:
+        case [str(form), int(index)] if 0 <= index < len(blobs):
+            for known in FORMS:
+                if form == known:
+                    return Given(known, blobs[index])
+    raise ValueError(f"no such bytes: {place!r}"[:200])

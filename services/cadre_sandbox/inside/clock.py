@@ -1,0 +1,151 @@
+"""Clock and chance of a block: the first is recorded and replayed, the second follows from the block's seed.
+
+Recorded are `time.time`, `time_ns`, `localtime`, `gmtime`, `ctime`, `strftime`, `datetime.now`, `utcnow`, `today` and
+`date.today`, up to a number of readings between two yields; `monotonic`, `perf_counter` and the like stay what they
+are. Seeded are `random`, `os.urandom`, and what builds on them: `uuid`, `secrets`, numpy's generators.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import datetime
+import gc
+import hashlib
+import os
+import random
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+MOST_READINGS = 1000
+"""Between two yields; a loop that watches the clock shall not fill the journal."""
+
+_real_time = time.time
+_real_urandom = os.urandom
+
+
+class Clock:
+    """The readings of one block."""
+
+    def __init__(self) -> None:
+        self._tape: deque[float] = deque()
+        self._read: list[float] = []
+
+    def start(self, tape: Sequence[float]) -> None:
+        self._tape = deque(tape)
+        self._read = []
+
+    def now(self) -> float:
+        if self._tape:
+            return self._tape.popleft()
+        now = _real_time()
+        if len(self._read) < MOST_READINGS:
+            self._read.append(now)
+        return now
+
+    def take(self) -> list[float]:
+        """What was read since the last time, from the real clock."""
+        taken, self._read = self._read, []
+        return taken
+
+
+clock = Clock()
+
+
+def install() -> None:
+    """For the whole process; done once, in the zygote."""
+    time.time = clock.now
+    time.time_ns = lambda: int(clock.now() * 1e9)
+    _of_now("localtime", "gmtime", "ctime")
+    _format_now()
+    _seed_by_stream()
+
+    def now(kind: type[datetime.datetime], tz: datetime.tzinfo | None = None) -> datetime.datetime:
+        return kind.fromtimestamp(clock.now(), tz)
+
+    def utcnow(kind: type[datetime.datetime]) -> datetime.datetime:
+        return kind.fromtimestamp(clock.now(), datetime.UTC).replace(tzinfo=None)
+
+    def today(kind: type[datetime.date]) -> datetime.date:
+        return kind.fromtimestamp(clock.now())
+
+    _replace(datetime.datetime, now=now, utcnow=utcnow, today=today)
+    _replace(datetime.date, today=today)
+
+
+def _of_now(*names: str) -> None:
+    """Functions of a number of seconds that mean now when it is left out."""
+    for name in names:
+        real = getattr(time, name)
+        setattr(time, name, lambda secs=None, /, real=real: real(clock.now() if secs is None else secs))
+
+
+def _format_now() -> None:
+    real = time.strftime
+
+    def strftime(form: str, moment: Any = None, /) -> str:
+        return real(form, time.localtime() if moment is None else moment)
+
+    time.strftime = strftime
+
+
+def _seed_by_stream() -> None:
+    """An unseeded generator takes its seed from the kernel, past os.urandom."""
+    real = random.Random.seed
+
+    def seed(self: random.Random, a: Any = None, version: int = 2) -> None:
+        real(self, os.urandom(32) if a is None else a, version)
+
+    random.Random.seed = seed  # type: ignore[method-assign]
+    random.seed = random._inst.seed
+
+
+def _replace(kind: type, **methods: Callable[..., Any]) -> None:
+    """The classes are immutable from Python; libraries hold them by reference, so others in their place won't do."""
+    (attributes,) = gc.get_referents(kind.__dict__)
+    for name, method in methods.items():
+        attributes[name] = classmethod(method)
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
+
+
+class _Stream:
+    """Bytes that follow from a seed, in place of the kernel's."""
+
+    def __init__(self, seed: bytes) -> None:
+        self._seed = seed
+        self._blocks = 0
+
+    def __call__(self, size: int, /) -> bytes:
+        data = b""
+        while len(data) < size:
+            data += hashlib.blake2b(self._blocks.to_bytes(8), key=self._seed).digest()
+            self._blocks += 1
+        return data[:size]
+
+
+def seed(text: str) -> None:
+    """Everything that chances in the block to come."""
+    digest = hashlib.blake2b(text.encode(), digest_size=32).digest()
+    stream = _Stream(digest)
+    os.urandom = stream
+    random._urandom = stream  # type: ignore[attr-defined]
+    random.seed(digest)
+    if "numpy.random" in sys.modules:
+        seed_numpy(digest)
+
+
+@contextlib.contextmanager
+def true_chance() -> Iterator[None]:
+    """For what must not come out the same in two blocks, such as the ids of what is saved."""
+    seeded, os.urandom = os.urandom, _real_urandom
+    try:
+        yield
+    finally:
+        os.urandom = seeded
+
+
+def seed_numpy(digest: bytes) -> None:
+    sys.modules["numpy.random"].seed(int.from_bytes(digest[:4]))

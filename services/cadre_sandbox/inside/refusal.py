@@ -1,0 +1,83 @@
+"""What code is told when it does what it may not; the words are for a model to act on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class NotAllowed(Exception):
+    """Refused by the guard. The walls are elsewhere: this only says early and in words what would not work."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def authorized(module: str, imports: Sequence[str]) -> bool:
+    return any(
+        allowed == "*" or module == allowed or module.startswith(allowed.removesuffix(".*") + ".")
+        for allowed in imports
+    ) or any(module == allowed.removesuffix(".*") for allowed in imports)
+
+
+def import_message(module: str, imports: Sequence[str]) -> str:
+    names = ", ".join(sorted(imports)) or "none"
+    return f"import of {module} is not authorized. Authorized imports: {names}. Use these, or a tool."
+
+
+BUILTINS = {
+    "__import__": "use the import statement",
+    "breakpoint": "print what you want to see",
+    "compile": "write the code itself into the block",
+    "eval": "write the expression itself, or use ast.literal_eval or json.loads for data",
+    "exec": "write the code itself into the block",
+    "input": "nobody sits at this console; use a tool that asks a person, if you have one",
+    "open": "files are not authorized; use a tool to read or write",
+    "exit": "end the task with final_answer(value)",
+    "quit": "end the task with final_answer(value)",
+}
+"""Refused unless authorized by name, and what to do instead."""
+
+
+def builtin_message(name: str) -> str:
+    return f"{name}() is not available here: {BUILTINS[name]}."
+
+
+ATTRIBUTES = frozenset(
+    {
+        "__base__",
+        "__bases__",
+        "__builtins__",
+        "__closure__",
+        "__code__",
+        "__func__",
+        "__getattribute__",
+        "__globals__",
+        "__import__",
+        "__loader__",
+        "__mro__",
+        "__reduce__",
+        "__reduce_ex__",
+        "__self__",
+        "__spec__",
+        "__subclasses__",
+        "__traceback__",
+        "ag_frame",
+        "co_code",
+        "cr_frame",
+        "f_back",
+        "f_builtins",
+        "f_globals",
+        "f_locals",
+        "gi_code",
+        "gi_frame",
+        "mro",
+        "tb_frame",
+        "tb_next",
+    }
+)
+"""By which one walks from a value into the interpreter."""
+
+
+def attribute_message(name: str) -> str:
+    return f"the attribute {name} is not available here: it leads into the interpreter, not to your data."

@@ -1,0 +1,78 @@
+"""Stops code that computes too long, from within, so that its variables survive; the outside kills what resists."""
+
+from __future__ import annotations
+
+import signal
+import time
+from types import FrameType
+
+_AGAIN = 0.05
+"""Seconds until the exception is raised once more, in code that caught it."""
+
+_APART = 0.03
+"""Seconds between two exceptions: both limits may be over at once, and the second shall not meet us tidying up."""
+
+_LEAST = 0.001
+
+
+class Stopped(BaseException):
+    """Not an Exception: code that catches those shall not catch this."""
+
+    kind = "TimeLimit"
+
+
+class TimeLimit(Stopped):
+    pass
+
+
+class CpuLimit(Stopped):
+    kind = "CpuLimit"
+
+
+class Stopwatch:
+    """Runs while the code computes, rests while it waits for a call."""
+
+    def __init__(self) -> None:
+        self._running = False
+        self._seconds = 0.0
+        self._cpu = 0.0
+        self._since = 0.0
+        self._cpu_since = 0.0
+        self._stopped = 0.0
+
+    def install(self) -> None:
+        signal.signal(signal.SIGALRM, self._on_alarm)
+        signal.signal(signal.SIGPROF, self._on_cpu)
+
+    def reset(self, seconds: float, cpu_seconds: float) -> None:
+        self._seconds, self._cpu = seconds, cpu_seconds
+
+    def extend(self, seconds: float) -> None:
+        """What is left, but at least this."""
+        self._seconds = max(self._seconds, seconds)
+        self._cpu = max(self._cpu, seconds)
+
+    def run(self) -> None:
+        self._since, self._cpu_since = time.monotonic(), time.process_time()
+        self._running = True
+        signal.setitimer(signal.ITIMER_REAL, max(self._seconds, _LEAST), _AGAIN)
+        signal.setitimer(signal.ITIMER_PROF, max(self._cpu, _LEAST), _AGAIN)
+
+    def rest(self) -> None:
+        self._running = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        self._seconds -= time.monotonic() - self._since
+        self._cpu -= time.process_time() - self._cpu_since
+
+    def _on_alarm(self, number: int, frame: FrameType | None) -> None:
+        self._stop(TimeLimit())
+
+    def _on_cpu(self, number: int, frame: FrameType | None) -> None:
+        self._stop(CpuLimit())
+
+    def _stop(self, why: Stopped) -> None:
+        now = time.monotonic()
+        if self._running and now - self._stopped > _APART:
+            self._stopped = now
+            raise why

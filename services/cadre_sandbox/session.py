@@ -1,0 +1,262 @@
+"""One run's interpreter: a block goes in, an outcome comes out, within its time whatever the code does."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from dataclasses import replace
+from typing import Any
+
+from cadre_sandbox.box import Box, Gone
+from cadre_sandbox.contract import Failed, Limits, Lost, Outcome, Request, Result, SandboxError, Used, Yielded
+from cadre_sandbox.exits import NO_MEMORY, NO_TIME
+from cadre_sandbox.frames import BrokenFrame, Frame
+from cadre_sandbox.reading import Saved, logs_of, not_saved, outcome_of, saved_of
+from cadre_sandbox.writing import order_of, results_of
+
+_GRACE = 0.4
+"""Seconds beyond the limit until the interpreter is killed: time to stop by itself, and to save."""
+
+_TICK = 0.2
+"""Seconds between looks at what the code uses."""
+
+_TAKE_SECONDS = 20.0
+"""To take a request, to restore a snapshot."""
+
+_KILL_SIGNALS = (-signal.SIGKILL, 128 + signal.SIGKILL)
+
+
+class Stop(Exception):
+    """The outside ends the block."""
+
+    def __init__(self, error: str, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
+
+
+class Session:
+    """Not for two tasks at once. After an outcome that is not `alive`, or `Lost`, there is no more to be had of it."""
+
+    def __init__(self, box: Box, most: Limits) -> None:
+        self._box = box
+        self._most = most
+        self._number = 0
+        self._fresh = True
+        self._snapshot: bytes | None = None
+        self._limits = most
+        self._used = 0.0
+        self._cpu_before = 0.0
+        self._logs = ""
+        self._waits_for: int | None = None
+        self._offered: set[str] = set()
+
+    @property
+    def alive(self) -> bool:
+        return self._box.alive
+
+    @property
+    def pid(self) -> int:
+        """Of the interpreter."""
+        return self._box.pid
+
+    @property
+    def snapshot(self) -> bytes | None:
+        """The state between blocks; None before the first."""
+        return self._snapshot
+
+    async def execute(self, request: Request) -> Outcome:
+        """Runs the block until its end or its first calls. Raises SandboxError for misuse, ValueError for a
+        signature that is none."""
+        if self._waits_for is not None:
+            raise SandboxError("the block before waits for results: resume it")
+        self._limits = _within(request.limits, self._most)
+        self._number += 1
+        self._used, self._logs = 0.0, ""
+        restore = self._fresh and request.snapshot is not None
+        header, blobs = order_of(request, self._limits, self._number, restore)
+        if self._fresh:
+            self._snapshot = request.snapshot
+            header["bounds"] = self._box.bounds(self._limits)
+        self._fresh = False
+        self._offered = {function.name for function in request.functions}
+        self._cpu_before = self._box.cpu_seconds()
+        return await self._turn(header, blobs, restore)
+
+    async def resume(self, results: list[Result]) -> Outcome:
+        """Goes on where `Yielded` left off. Raises SandboxError for misuse."""
+        if self._waits_for is None:
+            raise SandboxError("no block waits for results")
+        if len(results) != self._waits_for:
+            raise SandboxError(f"the block waits for {self._waits_for} results, not {len(results)}")
+        self._waits_for = None
+        header, blobs = results_of(results)
+        return await self._turn(header, blobs, False)
+
+    async def gone(self) -> None:
+        """Returns when the interpreter has ended, for whatever reason."""
+        await self._box.gone()
+
+    async def close(self) -> None:
+        await self._box.close()
+
+    async def _turn(self, header: dict[str, Any], blobs: list[bytes], restore: bool) -> Outcome:
+        """From a word of the outside to the next of the inside."""
+        if not self._box.alive:
+            return await self._lost()
+        self._box.thaw()
+        try:
+            try:
+                async with asyncio.timeout(_TAKE_SECONDS):
+                    await self._box.send(header, blobs)
+                    if restore and (refused := self._refusal(await self._next())):
+                        return await self._ended(refused)
+            except TimeoutError:
+                late = f"The interpreter did not take what it was sent within {_TAKE_SECONDS:g} s."
+                raise Stop("SnapshotUnreadable" if restore else "Crashed", late) from None
+            return await self._compute()
+        except asyncio.CancelledError:
+            await self._box.close()
+            raise
+        except Stop as stop:
+            return await self._ended(stop)
+        except BrokenFrame as broken:
+            return await self._ended(Stop("Crashed", f"The code broke the interpreter: {broken}."))
+        except Gone:
+            return await self._lost()
+        finally:
+            self._box.freeze()
+
+    def _refusal(self, frame: Frame) -> Stop | None:
+        if frame.header.get("kind") == "restored":
+            return None
+        return Stop(
+            "SnapshotUnreadable", f"The variables could not be restored: {frame.header.get('why')}"[:1000]
+        )
+
+    async def _compute(self) -> Outcome:
+        since = time.monotonic()
+        try:
+            frame = await self._watched(since)
+            if frame.header.get("kind") == "yielded":
+                saved = None
+            else:
+                self._logs = logs_of(frame, self._limits)
+                saved = await self._saved(since)
+        finally:
+            self._used += time.monotonic() - since
+        if self._box.full(self._limits):
+            raise Stop("FileLimit", f"The files were more than {self._limits.file_mb} MB.")
+        return await self._outcome(frame, saved)
+
+    async def _saved(self, since: float) -> Saved:
+        """The block has its outcome; that its variables take too long to save does not change it."""
+        try:
+            return saved_of(await self._watched(since), self._snapshot)
+        except Stop:
+            return not_saved("no time was left", self._snapshot)
+
+    async def _outcome(self, frame: Frame, saved: Saved | None) -> Outcome:
+        """Raises BrokenFrame for what the code forged badly."""
+        outcome = outcome_of(frame, saved, self._box.tier, self._used_now(), self._limits)
+        if isinstance(outcome, Yielded):
+            if not self._offered.issuperset(call.name for call in outcome.calls):
+                raise BrokenFrame("a call of a function that was not offered")
+            self._waits_for = len(outcome.calls)
+            self._logs = outcome.logs
+            return outcome
+        assert saved is not None
+        self._snapshot = saved.snapshot
+        if not saved.kept:
+            await self._box.close()
+        return outcome
+
+    async def _watched(self, since: float) -> Frame:
+        """The next frame. Raises Stop when the code takes more than it may."""
+        reading = asyncio.ensure_future(self._next())
+        deadline = since + self._limits.seconds - self._used + _GRACE
+        try:
+            while True:
+                left = deadline - time.monotonic()
+                done, _ = await asyncio.wait({reading}, timeout=max(0.0, min(left, _TICK)))
+                if done:
+                    return reading.result()
+                self._look(left)
+        finally:
+            reading.cancel()
+            await asyncio.wait({reading})
+
+    async def _next(self) -> Frame:
+        frame = await self._box.receive()
+        if frame.header.get("n") != self._number:
+            raise BrokenFrame("an answer that nobody asked for")
+        return frame
+
+    def _look(self, left: float) -> None:
+        limits = self._limits
+        if left <= 0:
+            raise Stop("TimeLimit", _stopped_after(limits.seconds))
+        cpu = limits.seconds if limits.cpu_seconds is None else limits.cpu_seconds
+        if self._used_now().cpu_seconds > cpu + _GRACE:
+            raise Stop("CpuLimit", f"The code was stopped after {cpu:g} s of computing in all its threads.")
+        if self._box.full(limits):
+            raise Stop("FileLimit", f"The code was stopped: its files are more than {limits.file_mb} MB.")
+
+    def _used_now(self) -> Used:
+        return Used(seconds=self._used, cpu_seconds=max(0.0, self._box.cpu_seconds() - self._cpu_before))
+
+    async def _ended(self, stop: Stop) -> Failed:
+        """The interpreter does not survive it; the variables are those of before the block."""
+        used = self._used_now()
+        await self._box.close()
+        return Failed(
+            error=stop.error,
+            message=f"{stop.message} The variables are as they were before this code.",
+            line=None,
+            source=None,
+            logs=self._logs,
+            snapshot=self._snapshot,
+            notes=(),
+            tier=self._box.tier,
+            used=used,
+            alive=False,
+        )
+
+    async def _lost(self) -> Outcome:
+        """By its own doing, or somebody else's."""
+        try:
+            code = await self._box.ended()
+        except TimeoutError:
+            code = -signal.SIGKILL
+        if code in _KILL_SIGNALS:
+            await self._box.close()
+            return Lost(reason="the interpreter was killed")
+        if code == NO_MEMORY:
+            return await self._ended(Stop("MemoryError", "The memory was full, too full to go on."))
+        if code == NO_TIME:
+            return await self._ended(Stop("TimeLimit", _stopped_after(self._limits.seconds)))
+        said = (
+            f"signal {code - 128 if code > 128 else -code}" if code < 0 or code > 128 else f"exit code {code}"
+        )
+        return await self._ended(Stop("Crashed", f"The code ended the interpreter itself ({said})."))
+
+
+def _stopped_after(seconds: float) -> str:
+    return f"The code was stopped after {seconds:g} s of computing (waiting for functions is not counted)."
+
+
+def _within(asked: Limits, most: Limits) -> Limits:
+    seconds = min(asked.seconds, most.seconds)
+    cpu = min(value for value in (asked.cpu_seconds, most.cpu_seconds, most.seconds * most.threads) if value)
+    return replace(
+        asked,
+        seconds=seconds,
+        cpu_seconds=seconds if asked.cpu_seconds is None else cpu,
+        memory_mb=min(asked.memory_mb, most.memory_mb),
+        threads=min(asked.threads, most.threads),
+        file_mb=min(asked.file_mb, most.file_mb),
+        output_chars=min(asked.output_chars, most.output_chars),
+        print_chars=min(asked.print_chars, most.print_chars),
+        snapshot_mb=min(asked.snapshot_mb, most.snapshot_mb),
+    )
