@@ -9,6 +9,9 @@ import msgspec
 from cadre.loop.events import Entry
 from cadre.messages import (
     Cancel,
+    CodeCall,
+    CodeFinished,
+    CodeYielded,
     Decision,
     Delta,
     EffectClaim,
@@ -61,6 +64,7 @@ PARAMETERS = {
     "call": "Id of the call, `<run>_<step>_<index>`; for a delegation it is the id of the child run too.",
     "agent": "Name of the agent whose inbox it is.",
     "tool": "Name of the tool.",
+    "pool": "Name of the pool of sandboxes.",
     "sender": "Agent or tool that sends, `gateway` for the gateway, `timer` for a timer that went off.",
     "name": "Name of the timer; in the registry, of the agent or tool.",
     "kind": "`agent` or `tool`.",
@@ -93,6 +97,13 @@ CHANNELS = (
         "stream",
         "Calls of a tool. One durable pull consumer per tool and shard, shared by its executors.",
         (ToolCall, Spilled),
+    ),
+    Channel(
+        "code",
+        _address(_topology.code("{pool}", "{tree}", "{run}")),
+        "stream",
+        "Blocks of code. One durable pull consumer per pool and shard, shared by its sandboxes.",
+        (CodeCall, Spilled),
     ),
     Channel(
         "effect",
@@ -136,6 +147,9 @@ OPERATIONS = (
     Operation("agentAppendsEntries", "send", "journal", "An agent service tells what a record made true."),
     Operation("agentCallsTools", "send", "call", "An agent service asks for a tool to be run."),
     Operation(
+        "agentSendsCode", "send", "code", "An agent service has code run, or go on with its calls' results."
+    ),
+    Operation(
         "agentDelegates", "send", "inbox", "An agent service starts a child run, or ends it.", (Task, Cancel)
     ),
     Operation(
@@ -155,6 +169,14 @@ OPERATIONS = (
         "executorClaims", "send", "effect", "A tool service claims a call with effects, and settles it."
     ),
     Operation("executorAnswers", "send", "inbox", "A tool service sends a result.", (ToolResult,)),
+    Operation("sandboxReceivesCode", "receive", "code", "A sandbox takes blocks of code."),
+    Operation(
+        "sandboxAnswers",
+        "send",
+        "inbox",
+        "A sandbox tells what the code calls, and how it ended.",
+        (CodeYielded, CodeFinished),
+    ),
     Operation("replicaAnnounces", "send", "registry", "Every replica keeps its keys alive."),
     Operation("replicaHearsReplicas", "receive", "registry", "Every service keeps a view of who is there."),
     Operation(

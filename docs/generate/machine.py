@@ -6,6 +6,9 @@ import copy
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import msgspec
+
+from cadre.code_exchange import CodeRequest
 from cadre.loop.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
 from cadre.loop.events import AnyEvent, Entry, RecordIgnored, RequestedCall
 from cadre.loop.fold import apply_entry
@@ -13,7 +16,19 @@ from cadre.loop.offer import Offer
 from cadre.loop.run import Phase, Run
 from cadre.loop.timers import waits
 from cadre.loop.transition import transition
-from cadre.messages import AgentCard, Cancel, Decision, Report, Task, TimerFired, ToolCard, ToolResult
+from cadre.messages import (
+    AgentCard,
+    Cancel,
+    CodeFinished,
+    CodeYielded,
+    Decision,
+    ErrorInfo,
+    Report,
+    Task,
+    TimerFired,
+    ToolCard,
+    ToolResult,
+)
 from cadre.specs import AgentSpec, Limits, ModelSpec
 from cadre.subjects import report_id, result_id, task_id, timer_id
 
@@ -29,6 +44,7 @@ SPEC = AgentSpec(
     timeouts={"look": 30},
     model=ModelSpec(retries=2),
 )
+CODER = msgspec.structs.replace(SPEC, kind="code")
 OFFER = Offer(
     tools={
         "look": ToolCard(name="look", description="Looks.", input_schema={"type": "object"}),
@@ -62,13 +78,20 @@ class Explored(NamedTuple):
 
 def explore() -> Explored:
     """Breadth first; two runs are the same state when they differ in counts and ids alone."""
+    found = Explored([], [], [])
+    for spec in (SPEC, CODER):
+        _explore(spec, found)
+    return found
+
+
+def _explore(spec: AgentSpec, found: Explored) -> None:
     start = Run(id=TREE, tree=TREE)
-    found = Explored([], [start], [])
+    found.runs.append(start)
     seen, todo = {_state(start)}, [start]
     while todo:
         run = todo.pop(0)
         for what in _arrivals(run):
-            after, entry = _advance(run, what)
+            after, entry = _advance(run, what, spec)
             if any(isinstance(event, RecordIgnored) for event in entry.events):
                 continue
             found.entries.append(entry)
@@ -79,11 +102,10 @@ def explore() -> Explored:
                 seen.add(_state(after))
                 found.runs.append(after)
                 todo.append(after)
-    return found
 
 
-def _advance(run: Run, what: Any) -> tuple[Run, Entry]:
-    arrival = Arrival(what=what, at=float(run.entries), cause="record", offer=OFFER, spec=SPEC)
+def _advance(run: Run, what: Any, spec: AgentSpec) -> tuple[Run, Entry]:
+    arrival = Arrival(what=what, at=float(run.entries), cause="record", offer=OFFER, spec=spec)
     after = copy.deepcopy(run)
     entry = Entry(
         tree=run.tree,
@@ -107,6 +129,7 @@ def _state(run: Run) -> tuple[object, ...]:
         run.model and run.model.purpose,
         run.deferral and run.deferral.purpose,
         tuple((call.kind, call.hold is not None) for call in run.open_calls()),
+        run.code and (run.code.since > 0, bool(run.code.exchanges)),
         run.cancelled is not None,
         run.result and run.result.state,
     )
@@ -120,6 +143,16 @@ def _arrivals(run: Run) -> Iterator[Any]:
     yield task
     for calls in ([LOOK], [LOOK, ASK], [PAY], [ANSWER], [RequestedCall("nothing", {})], []):
         yield ModelReplied(attempt=attempt, content="", calls=calls)
+    yield ModelReplied(attempt=attempt, content="<code>look()</code>")
+    block, exchange = (run.code.block, len(run.code.exchanges)) if run.code else ("none", 0)
+    about: dict[str, Any] = {"block": block, "exchange": exchange, **head}
+    if exchange == 0:
+        asked = [CodeRequest("look", {}), CodeRequest("member", {"task": "Help."})]
+        yield CodeYielded(id="yielded", calls=asked, **about)
+        yield CodeYielded(id="yielded", calls=[CodeRequest("nothing")], **about)
+    yield CodeFinished(id="finished", text="1", **about)
+    yield CodeFinished(id="finished", error=ErrorInfo("AgentExecutionError", "broken"), **about)
+    yield CodeFinished(id="finished", output=1, is_final_answer=True, **about)
     yield ModelFailed(attempt=attempt, message="busy", rate_limited=True)
     yield ModelFailed(attempt=attempt, message="broken")
     yield ModelFailed(attempt=attempt, message="refused", final=True)

@@ -16,6 +16,7 @@ from cadre.loop.events import AnyEvent, Entry
 MESSAGES: tuple[type[msgspec.Struct], ...] = (
     *get_args(messages.Record),
     messages.ToolCall,
+    messages.CodeCall,
     messages.EffectClaim,
     messages.EffectResult,
     messages.Spilled,

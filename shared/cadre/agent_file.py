@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from cadre.code_exchange import CodeLimits
 from cadre.errors import SpecError
 from cadre.messages import Budget
-from cadre.specs import AgentSpec, Limits, ModelSpec, Price, Selector
+from cadre.specs import AgentSpec, CodeSpec, Limits, ModelSpec, Price, Selector
 from cadre.yaml_file import read_yaml
 
 
@@ -72,12 +73,14 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "spec.model": ModelSpec.__struct_fields__,
     "spec.model.price": Price.__struct_fields__,
     "spec.limits": Limits.__struct_fields__,
+    "spec.code": CodeSpec.__struct_fields__,
+    "spec.code.limits": CodeLimits.__struct_fields__,
     "spec.limits.budget": Budget.__struct_fields__,
 }
 _CHOICES = {
     "apiVersion": "cadre.dev/v1",
     "kind": "Agent",
-    "spec.kind": "tool_calling",
+    "spec.kind": "tool_calling or code",
     "spec.permission": "open or restricted",
     "spec.model.tool_choice": "auto or required",
 }

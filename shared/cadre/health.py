@@ -10,10 +10,13 @@ from typing import Any
 AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
 
 
-def with_health(app: AsgiApp, unready: Callable[[], str | None]) -> AsgiApp:
+def with_health(
+    app: AsgiApp, unready: Callable[[], str | None], about: Callable[[], dict[str, str]] = dict
+) -> AsgiApp:
     """Answers the two probes itself, everything else is `app`'s.
 
-    `/healthz`: 200 as long as the process answers at all. `/readyz`: 200, or 503 with what is missing.
+    `/healthz`: 200 as long as the process answers at all. `/readyz`: 200 with what `about` says, or 503 with what
+    is missing.
     """
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
@@ -23,7 +26,7 @@ def with_health(app: AsgiApp, unready: Callable[[], str | None]) -> AsgiApp:
         elif path == "/readyz":
             missing = unready()
             if missing is None:
-                await _reply(send, 200, {"status": "ready"})
+                await _reply(send, 200, {"status": "ready", **about()})
             else:
                 await _reply(send, 503, {"status": "not ready", "missing": missing})
         else:

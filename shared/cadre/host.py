@@ -23,7 +23,7 @@ from cadre.loop.offer import Offer, offer_of
 from cadre.messages import AgentCard
 from cadre.ports import Model
 from cadre.prices import Prices
-from cadre.prompting import Prompts
+from cadre.prompting import Prompts, prompts_for
 from cadre.runner import Runner, World
 from cadre.service import Platform, run
 from cadre.settings import Settings, read_model_settings, read_settings
@@ -47,7 +47,7 @@ def serve(
             find_nats()
             settings = read_settings()
         agent = spec if isinstance(spec, AgentSpec) else read_agent(Path(spec))
-        prompts = Prompts.load(agent.prompts or agent.kind)
+        prompts = prompts_for(agent)
     except (SetupError, Failure) as error:
         print(f"cadre: {error}", file=sys.stderr)
         raise SystemExit(2) from error

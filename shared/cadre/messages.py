@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from cadre.code_exchange import CodeExchange, CodeFunction, CodeLimits, CodeRequest
+
 SCHEMA_VERSION = 2
 """Of everything stored. `cadre.upcast` reads what has an earlier one."""
 
@@ -186,13 +188,67 @@ class Decision(Message, frozen=True, tag="decision"):
     sender: str = ""
 
 
+class CodeCall(Message, frozen=True, tag="code_call"):
+    """Asks a sandbox to run a block of code, or to go on with it. Its id is `<block>:<exchanges so far>`."""
+
+    agent: str
+    """Whose inbox the answer goes to."""
+    pool: str
+    """Which sandboxes."""
+    block: str
+    code: str
+    exchanges: list[CodeExchange] = []
+    snapshot: str | None = None
+    """`blob:` reference of the variables after the block before."""
+    variables: dict[str, Any] = {}
+    functions: list[CodeFunction] = []
+    authorized_imports: list[str] = []
+    limits: CodeLimits = CodeLimits()
+    deadline: float | None = None
+    trace: str | None = None
+
+
+class CodeYielded(Message, frozen=True, tag="code_yielded"):
+    """The block waits for calls. Its id is `<block>:<exchange>:yielded`."""
+
+    block: str
+    exchange: int
+    """How many exchanges there were before."""
+    calls: list[CodeRequest]
+    clock: list[float] = []
+    logs: str = ""
+    sandbox: str = ""
+    tier: str = ""
+
+
+class CodeFinished(Message, frozen=True, tag="code_finished"):
+    """The block has ended, by itself or by an error. Its id is `<block>:<exchange>:finished`."""
+
+    block: str
+    exchange: int
+    output: Any = None
+    """Value of the last expression, or the final answer."""
+    text: str = ""
+    """The same as a model reads it."""
+    is_final_answer: bool = False
+    logs: str = ""
+    error: ErrorInfo | None = None
+    notes: list[str] = []
+    """For the model: what could not be kept, and why."""
+    snapshot: str | None = None
+    sandbox: str = ""
+    tier: str = ""
+    seconds: float = 0.0
+    """Of its own computing."""
+
+
 class TimerFired(Message, frozen=True, tag="timer"):
     """A message schedule came due."""
 
     name: str
 
 
-Record = Task | ToolResult | Report | Cancel | Decision | TimerFired
+Record = Task | ToolResult | Report | Cancel | Decision | CodeYielded | CodeFinished | TimerFired
 """What may lie in an agent's inbox."""
 
 
@@ -215,7 +271,7 @@ class EffectResult(Message, tag="effect_result", frozen=True):
     result: ToolResult
 
 
-Addressed = Task | ToolResult | Report | Cancel | Decision | ToolCall
+Addressed = Task | ToolResult | Report | Cancel | Decision | CodeYielded | CodeFinished | ToolCall | CodeCall
 """What one service sends to another."""
 
 

@@ -4,47 +4,90 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import msgspec
 from jinja2 import Template
 
+from cadre.code_names import named_in_code
 from cadre.messages import AgentCard, ToolCard
-from cadre.prompt_files import locate, read_templates
-from cadre.tool_texts import to_json, to_tool_calling_prompt
+from cadre.prompt_files import Kind, kind_of, locate, read_templates
+from cadre.specs import BASE_IMPORTS, AgentSpec, CodeSpec
+from cadre.tool_texts import to_code_prompt, to_json, to_tool_calling_prompt
 
-__all__ = ["Prompts", "to_tool_calling_prompt"]
+__all__ = ["CodeTerms", "Prompts", "prompts_for", "to_code_prompt", "to_tool_calling_prompt"]
 
 _SYSTEMS_KEPT = 8
+
+
+class CodeTerms(NamedTuple):
+    """What the model of a code agent is told about the form of its code."""
+
+    imports: tuple[str, ...] = tuple(BASE_IMPORTS)
+    """All that the code may import, the base modules too; with `*` anything."""
+    opening: str = CodeSpec().tags[0]
+    closing: str = CodeSpec().tags[1]
+
+    @classmethod
+    def of(cls, spec: CodeSpec) -> CodeTerms:
+        opening, closing = spec.tags
+        return cls(tuple(dict.fromkeys([*BASE_IMPORTS, *spec.imports])), opening, closing)
+
+
+def prompts_for(spec: AgentSpec) -> Prompts:
+    """The agent's own prompt file, or the shipped one of its kind. Raises PromptError."""
+    kind: Kind = "structured_code" if spec.kind == "code" and spec.code.structured else spec.kind
+    return Prompts.load(spec.prompts or kind, kind)
 
 
 class Prompts:
     """Compiled templates. Build it with `Prompts.load`; rendering does no I/O and cannot miss a variable."""
 
-    def __init__(self, templates: Mapping[str, Template]) -> None:
+    def __init__(self, templates: Mapping[str, Template], kind: Kind = "tool_calling") -> None:
+        self.kind = kind
         self._templates = templates
-        self._systems: list[tuple[tuple[list[ToolCard], list[AgentCard], str], str]] = []
+        self._systems: list[tuple[object, str]] = []
 
     @classmethod
-    def load(cls, kind_or_path: str | Path) -> Prompts:
-        """Reads the file shipped for an agent kind (`tool_calling`), or a file of one's own by its path.
+    def load(cls, kind_or_path: str | Path, kind: Kind | None = None) -> Prompts:
+        """Reads a shipped file (`tool_calling`, `code`, `structured_code`), or one of one's own by its path.
 
+        A file of one's own is checked against what the given kind of prompts needs, without one `tool_calling`.
         Raises PromptError naming the file, the key and the variable that is wrong.
         """
-        return cls(read_templates(locate(kind_or_path)))
+        source = locate(kind_or_path)
+        kind = kind or kind_of(kind_or_path)
+        return cls(read_templates(source, kind), kind)
 
-    def system(self, tools: Sequence[ToolCard], members: Sequence[AgentCard], instructions: str) -> str:
-        """Rendered once per offer: an agent's runs share it until somebody comes or goes."""
-        key = ([*tools], [*members], instructions)
+    def system(
+        self,
+        tools: Sequence[ToolCard],
+        members: Sequence[AgentCard],
+        instructions: str,
+        code: CodeTerms | None = None,
+    ) -> str:
+        """Rendered once per offer: an agent's runs share it until somebody comes or goes.
+
+        `code` is for the kinds that write code; without it they are told the terms of a `CodeSpec()`.
+        """
+        key = ([*tools], [*members], instructions, code)
         for known, text in self._systems:
             if known == key:
                 return text
+        imports, opening, closing = code or CodeTerms()
         text = self._render(
-            "system_prompt", tools=tools, managed_agents=members, custom_instructions=instructions.strip()
+            "system_prompt",
+            **self._offered(tools, members),
+            custom_instructions=instructions.strip(),
+            authorized_imports=list(imports),
+            code_block_opening_tag=opening,
+            code_block_closing_tag=closing,
         )
         self._systems = [(key, text), *self._systems[: _SYSTEMS_KEPT - 1]]
         return text
 
     def initial_plan(self, task: str, tools: Sequence[ToolCard], members: Sequence[AgentCard]) -> str:
-        return self._render("planning.initial_plan", task=task, tools=tools, managed_agents=members)
+        return self._render("planning.initial_plan", task=task, **self._offered(tools, members))
 
     def update_plan_pre(self, task: str) -> str:
         return self._render("planning.update_plan_pre_messages", task=task)
@@ -55,10 +98,22 @@ class Prompts:
         return self._render(
             "planning.update_plan_post_messages",
             task=task,
-            tools=tools,
-            managed_agents=members,
+            **self._offered(tools, members),
             remaining_steps=remaining_steps,
         )
+
+    def _offered(self, tools: Sequence[ToolCard], members: Sequence[AgentCard]) -> dict[str, Any]:
+        """Tools and members as variables of a template; to code, under their names there."""
+        if self.kind == "tool_calling":
+            return {"tools": tools, "managed_agents": members}
+        named = [
+            msgspec.structs.replace(card, name=name)
+            for name, card in named_in_code([*tools, *members]).items()
+        ]
+        return {
+            "tools": [card for card in named if isinstance(card, ToolCard)],
+            "managed_agents": [card for card in named if isinstance(card, AgentCard)],
+        }
 
     # --- delegation
 

@@ -177,7 +177,7 @@ class Runner:
         )
         events = transition(run, arrival)
         ends_timer = ended(run, events, what.name if isinstance(what, TimerFired) else None)
-        at_work = run.model is not None or bool(run.open_calls())
+        at_work = run.model is not None or run.code is not None or bool(run.open_calls())
         entry = Entry(
             tree=run.tree,
             run=run.id,

@@ -16,7 +16,7 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import uvicorn
 
@@ -57,6 +57,13 @@ class Part(Protocol):
     async def drain(self, grace: float) -> None:
         """Stops taking work, finishes or hands back what is in hand within `grace` seconds."""
         ...
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A part that says more of itself at /readyz."""
+
+    def about(self) -> dict[str, str]: ...
 
 
 class Platform(NamedTuple):
@@ -134,7 +141,7 @@ async def _serve(name: str, settings: Settings, start: Start, listener: socket.s
     state = _State(name)
     server = _Server(
         uvicorn.Config(
-            with_health(state.dispatch, state.unready),
+            with_health(state.dispatch, state.unready, state.about),
             log_config=None,
             lifespan="off",
             access_log=False,
@@ -178,6 +185,9 @@ class _State:
         if self.platform is None or not self.platform.nc.is_connected:
             return "not connected to NATS"
         return self.part.unready() if self.part is not None else "starting"
+
+    def about(self) -> dict[str, str]:
+        return self.part.about() if isinstance(self.part, Telling) else {}
 
     async def dispatch(self, scope: Any, receive: Any, send: Any) -> None:
         if self.part is None:

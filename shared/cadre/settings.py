@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,7 +19,25 @@ SYNC_ALWAYS = "always"
 # What also stands for itself as a variable in a server's file, where `2m` would be two million.
 _INTERVAL = re.compile(r"[1-9][0-9]{0,6}(s|ms)")
 
-_LEAST = {"shards": 1, "replicas": 1, "concurrency": 1, "drain_seconds": 0, "keep_days": 0, "max_bytes": 0}
+_LEAST: dict[str, float] = {
+    "shards": 1,
+    "replicas": 1,
+    "concurrency": 1,
+    "drain_seconds": 0,
+    "keep_days": 0,
+    "max_bytes": 0,
+}
+
+_LEAST_OF_SANDBOX: dict[str, float] = {
+    "sessions": 1,
+    "concurrency": 0,
+    "ready": 0,
+    "idle_seconds": 0,
+    "seconds": 0.1,
+    "memory_mb": 16,
+}
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +77,35 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return "".join(c if c.isalnum() or c in "-_" else "-" for c in name)
 
 
+TIERS = ("ns", "landlock")
+"""Of isolation, the best first; what they mean is in docs/sandbox.md."""
+
+
+class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What one `cadre sandbox` is: each field is set by `CADRE_SANDBOX_<FIELD>`."""
+
+    pool: str = "default"
+    """Whose code it runs: that of agents which name this pool."""
+    tier: str = "landlock"
+    """The least isolation; below it no code is run."""
+    sessions: int = 32
+    """Interpreters at once, those at work and those kept warm between the steps of a run."""
+    concurrency: int = 0
+    """Blocks of code at work at once; 0: two per processor."""
+    ready: int = 2
+    """Fresh interpreters that wait for their run."""
+    idle_seconds: float = 600.0
+    """How long an interpreter is kept for a run that does not come back."""
+    seconds: float = 300.0
+    """The most that any block may compute, whatever its agent asks for."""
+    memory_mb: int = 2048
+    """The most that any interpreter may have, whatever its agent asks for."""
+    modules: str = ""
+    """Imported once for all interpreters, separated by commas: numpy,pandas."""
+    python: str = ""
+    """The Python that runs the code, with the packages that code may import; empty: this one."""
+
+
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The model endpoint when an agent's spec names none: `CADRE_MODEL_URL`, `CADRE_MODEL`."""
 
@@ -70,22 +118,7 @@ def read_settings(**options: object) -> Settings:
 
     Raises SettingError with the name of the variable and what it should be.
     """
-    values: dict[str, object] = {}
-    for field in msgspec.structs.fields(Settings):
-        variable = f"CADRE_{field.name.upper()}"
-        text = os.environ.get(variable)
-        given = options.get(field.name)
-        if given is None and text is None:
-            continue
-        try:
-            values[field.name] = msgspec.convert(text if given is None else given, field.type, strict=False)
-        except msgspec.ValidationError as error:
-            wanted = "a whole number" if field.type is int else "a number"
-            raise SettingError(f"{variable}={text or given!r}: must be {wanted}") from error
-    settings = Settings(**values)  # type: ignore[arg-type]
-    for name, low in _LEAST.items():
-        if getattr(settings, name) < low:
-            raise SettingError(f"CADRE_{name.upper()}={getattr(settings, name)}: must be at least {low}")
+    settings = _read(Settings, "CADRE_", options, _LEAST)
     if not 0 <= settings.port <= 65535:
         raise SettingError(f"CADRE_PORT={settings.port}: must be from 0 (any free port) to 65535")
     if settings.log_level not in LOG_LEVELS:
@@ -95,6 +128,38 @@ def read_settings(**options: object) -> Settings:
             f"CADRE_PREFIX={settings.prefix!r}: use 1 to 64 letters, digits, '_' and '-' (it begins NATS subjects)"
         )
     return settings
+
+
+def read_sandbox_settings(**options: object) -> SandboxSettings:
+    """As `read_settings`, of the variables `CADRE_SANDBOX_…`. Raises SettingError."""
+    settings = _read(SandboxSettings, "CADRE_SANDBOX_", options, _LEAST_OF_SANDBOX)
+    if settings.tier not in TIERS:
+        raise SettingError(f"CADRE_SANDBOX_TIER={settings.tier}: must be one of {', '.join(TIERS)}")
+    if not NAME.fullmatch(settings.pool):
+        raise SettingError(
+            f"CADRE_SANDBOX_POOL={settings.pool!r}: use 1 to 64 letters, digits, '_' and '-'"
+            " (it becomes part of NATS subjects)"
+        )
+    return settings
+
+
+def _read(kind: type[S], prefix: str, options: dict[str, object], least: dict[str, float]) -> S:
+    values: dict[str, Any] = {}
+    for field in msgspec.structs.fields(kind):
+        variable = f"{prefix}{field.name.upper()}"
+        text = os.environ.get(variable)
+        given = options.get(field.name)
+        if given is None and text is None:
+            continue
+        try:
+            value = msgspec.convert(text if given is None else given, field.type, strict=False)
+        except msgspec.ValidationError as error:
+            wanted = "a whole number" if field.type is int else "a number"
+            raise SettingError(f"{variable}={text or given!r}: must be {wanted}") from error
+        if field.name in least and not value >= least[field.name]:
+            raise SettingError(f"{variable}={value}: must be at least {least[field.name]:g}")
+        values[field.name] = value
+    return kind(**values)
 
 
 def read_model_settings() -> ModelSettings:

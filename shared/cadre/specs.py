@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from cadre.code_exchange import CodeLimits
 from cadre.errors import SpecError
 from cadre.messages import Budget
 from cadre.policy import check_policy
@@ -81,17 +82,49 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a run and all runs below it may use together."""
 
 
+BASE_IMPORTS = [
+    "collections",
+    "datetime",
+    "itertools",
+    "math",
+    "queue",
+    "random",
+    "re",
+    "stat",
+    "statistics",
+    "time",
+    "unicodedata",
+]
+"""What code may import when its agent says nothing else."""
+
+
+class CodeSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How an agent of kind `code` writes and runs code."""
+
+    imports: list[str] = []
+    """Modules beside the base ones that its code may import: `pandas` means all below it too, `*` any."""
+    tags: tuple[str, str] = ("<code>", "</code>")
+    """What stands before and behind a block of code."""
+    structured: bool = False
+    """The model answers JSON `{thought, code}` under a schema instead of text with a block."""
+    limits: CodeLimits = CodeLimits()
+    pool: str = "default"
+    """Which sandboxes run it (`cadre sandbox --pool`)."""
+
+
 class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One agent. Built from YAML by `read_agent`, or in Python."""
 
     name: str
     description: str
-    kind: Literal["tool_calling"] = "tool_calling"
+    kind: Literal["tool_calling", "code"] = "tool_calling"
     model: ModelSpec = ModelSpec()
     instructions: str = ""
     tools: list[str] = []
     team: list[str | Selector] = []
     limits: Limits = Limits()
+    code: CodeSpec = CodeSpec()
+    """For kind `code`."""
     permission: Literal["open", "restricted"] = "open"
     """`restricted`: a person must agree to every tool call whose tool or agent does not say otherwise."""
     approvals: dict[str, str] = {}
@@ -135,11 +168,16 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             *((f"timeouts.{name}", seconds, 0.001) for name, seconds in self.timeouts.items()),
             *_budget_bounds(self.limits.budget),
             *_price_bounds(self.model.price),
+            ("code.limits.seconds", self.code.limits.seconds, 0.1),
+            ("code.limits.memory_mb", self.code.limits.memory_mb, 16),
+            ("code.limits.print_chars", self.code.limits.print_chars, 1),
+            ("code.limits.output_chars", self.code.limits.output_chars, 1),
         ):
             if value is not None and not least <= value <= MOST:
                 bound = f"at most {MOST:g}" if value > MOST else f"at least {least:g}"
                 raise SpecError(f"agent {self.name}: {key} must be {bound}")
         self._check_policies()
+        self._check_code()
         if "final_answer" in (*self.tools, *self.team):
             raise SpecError(f"agent {self.name}: final_answer is every agent's own; leave it out")
         if self.name in self.team and self.limits.cycles < 1:
@@ -151,6 +189,15 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise SpecError(
                 f"agent {self.name}: {', '.join(sorted(both))} is named as tool and as team member"
             )
+
+    def _check_code(self) -> None:
+        tags = self.code.tags
+        if len(tags) != 2 or not all(tag.strip() for tag in tags):
+            raise SpecError(f"agent {self.name}: code.tags must be two texts, as in ['<code>', '</code>']")
+        check_name("sandbox pool", self.code.pool)
+        reserved = {"final_answer", "print"} & {*self.tools, *(str(member) for member in self.team)}
+        if self.kind == "code" and reserved:
+            raise SpecError(f"agent {self.name}: {min(reserved)} is a function of its code already")
 
     def _check_policies(self) -> None:
         for name, policy in self.approvals.items():
@@ -186,6 +233,7 @@ def _budget_bounds(budget: Budget | None) -> list[tuple[str, float | None, float
 _WRITTEN_AS = {
     "model": ModelSpec,
     "limits": Limits,
+    "code": CodeSpec,
     "tools": list,
     "team": list,
     "labels": dict,

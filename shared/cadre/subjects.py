@@ -106,6 +106,16 @@ class Topology:
     def call_filter(self, shard: int, tool: str) -> str:
         return f"{self.prefix}.call.{shard}.{tool}.>"
 
+    def code(self, pool: str, tree: str, run: str) -> str:
+        return f"{self.prefix}.code.{self.shard(tree)}.{pool}.{tree}.{run}"
+
+    def code_filter(self, shard: int, pool: str) -> str:
+        return f"{self.prefix}.code.{shard}.{pool}.>"
+
+    @staticmethod
+    def code_consumer(pool: str) -> str:
+        return f"code-{pool}"
+
     def effect(self, tree: str, call: str) -> str:
         return f"{self.prefix}.effect.{self.shard(tree)}.{tree}.{call}"
 
@@ -143,8 +153,9 @@ class Topology:
     def presence_key(kind: str, name: str, instance: str) -> str:
         return f"{kind}.{name}.{instance}"
 
-    def parse(self, subject: str) -> tuple[str, str]:
-        """The (tree, run or call) that a journal, inbox, call or effect subject ends in."""
+    @staticmethod
+    def parse(subject: str) -> tuple[str, str]:
+        """The (tree, run or call) that a journal, inbox, call, code or effect subject ends in."""
         tree, leaf = subject.split(".")[-2:]
         return tree, leaf
 
@@ -176,6 +187,16 @@ def parent_of(run: str) -> str | None:
 def call_id(run: str, step: int, index: int) -> str:
     """Id of call `index` (from 0) of step `step` (from 1); also the id of the child run it starts."""
     return f"{run}_{step}_{index}"
+
+
+def block_id(run: str, step: int) -> str:
+    """Id of the block of code of a step."""
+    return f"{run}:code:{step}"
+
+
+def code_call_id(block: str, exchange: int) -> str:
+    """Id of the message that has a sandbox run the block, or go on with it after so many exchanges."""
+    return f"{block}:{exchange}"
 
 
 def task_id(run: str) -> str:

@@ -6,12 +6,19 @@ import json
 from textwrap import indent
 from typing import Any
 
+from cadre.code_names import code_name
+from cadre.code_signature import Parameter, parameters_of, signature_of
 from cadre.messages import AgentCard, ToolCard
+from cadre.python_types import definitions_of, is_told, type_name
 
-MEMBER_INPUTS = {
+__all__ = ["docstring_of", "signature_of", "to_code_prompt", "to_json", "to_tool_calling_prompt"]
+
+MEMBER_INPUTS: dict[str, dict[str, Any]] = {
     "task": {"type": "string", "description": "The whole request, in words."},
     "additional_args": {"type": "object", "description": "Data for it, by name.", "optional": True},
 }
+
+_STEP = "    "
 
 
 def to_tool_calling_prompt(card: ToolCard | AgentCard) -> str:
@@ -24,8 +31,73 @@ def to_tool_calling_prompt(card: ToolCard | AgentCard) -> str:
     return f"{card.name}: {description}\n  Takes inputs: {inputs}\n  Returns an output of type: {output}"
 
 
+def to_code_prompt(card: ToolCard | AgentCard) -> str:
+    """The head of a Python function with its docstring; in prompt files, a filter of this name."""
+    quotes = '"""'
+    doc = docstring_of(card).replace(quotes, "'''")
+    body = indent(f"{quotes}{doc}\n{quotes}", _STEP)
+    return f"def {code_name(card.name)}{signature_of(card)}:\n{body}"
+
+
+def docstring_of(card: ToolCard | AgentCard) -> str:
+    """Description, `Args:` and, where the signature does not say it all, `Returns:`."""
+    if isinstance(card, AgentCard):
+        args = [f"{name}: {about['description']}" for name, about in MEMBER_INPUTS.items()]
+        returns = "The member's report."
+    else:
+        args, returns = _args(card.input_schema), _returns(card.output_schema)
+    sections = [card.description.strip()]
+    if args:
+        sections.append("Args:\n" + "\n".join(indent(arg, 2 * _STEP).removeprefix(_STEP) for arg in args))
+    if returns:
+        sections.append("Returns:\n" + indent(returns, _STEP))
+    return "\n\n".join(sections)
+
+
 def to_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+# --- as code
+
+
+def _args(schema: dict[str, Any]) -> list[str]:
+    definitions = definitions_of(schema)
+    args = [arg for parameter in parameters_of(schema) if (arg := _arg(parameter, definitions))]
+    if any('"$ref"' in arg for arg in args):
+        args.append(f"(The $defs of these schemas: {to_json(definitions)})")
+    return args
+
+
+def _arg(parameter: Parameter, definitions: dict[str, Any]) -> str:
+    """One parameter, with its schema where the type in the signature does not say it all; "" when that does."""
+    said = [str(parameter.schema.get("description", "")).strip()]
+    if not parameter.required and "default" not in parameter.schema:
+        said.append("May be left out.")
+    if not parameter.by_name:
+        said.append(f"To be given as **{{{to_json(parameter.name)}: …}}.")
+    if not is_told(parameter.schema, definitions) or not parameter.by_name:
+        schema = {k: v for k, v in parameter.schema.items() if k not in ("description", "default")}
+        said.append(f"JSON schema: {to_json(schema)}")
+    between = "\n" if "\n" in said[0] else " "
+    text = between.join(filter(None, said))
+    return text and f"{parameter.name}: {text}"
+
+
+def _returns(schema: dict[str, Any] | None) -> str:
+    if schema is None:
+        return ""
+    definitions = definitions_of(schema)
+    name = type_name(schema, definitions)
+    if is_told(schema, definitions) and not any(kind in name for kind in ("list", "dict", "Any")):
+        return ""
+    return (
+        "Structured output: use its parts at once, there is no need to print it first."
+        f" It follows this JSON schema:\n{to_json(schema)}"
+    )
+
+
+# --- as an entry of a list
 
 
 def _inputs(schema: dict[str, Any]) -> dict[str, Any]:
@@ -41,8 +113,12 @@ def _output(schema: dict[str, Any] | None) -> str:
     if schema is None:
         return "any"
     kinds = dict.fromkeys(_kinds(schema, schema.get("$defs", {})))
-    is_structured = bool({"properties", "items", "$ref", "anyOf"} & schema.keys())
-    return " or ".join(kinds) + (f", as this JSON schema says: {to_json(schema)}" if is_structured else "")
+    told = f", as this JSON schema says: {to_json(schema)}" if _is_structured(schema) else ""
+    return " or ".join(kinds) + told
+
+
+def _is_structured(schema: dict[str, Any]) -> bool:
+    return bool({"properties", "items", "$ref", "anyOf"} & schema.keys())
 
 
 def _kinds(schema: dict[str, Any], definitions: dict[str, Any]) -> list[str]:

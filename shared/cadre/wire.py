@@ -8,7 +8,7 @@ import msgspec
 
 from cadre.errors import NewerSchema, SpecError, TooLarge, UnreadableMessage
 from cadre.loop.events import EarlierEntry, Entry
-from cadre.messages import SCHEMA_VERSION, Message, Record, Spilled, ToolCall
+from cadre.messages import SCHEMA_VERSION, CodeCall, Message, Record, Spilled, ToolCall
 from cadre.ports import Blobs
 from cadre.upcast import OLDEST, upcast
 
@@ -120,6 +120,11 @@ async def unpack_record(data: bytes, blobs: Blobs) -> Record:
 
 async def unpack_call(data: bytes, blobs: Blobs) -> ToolCall:
     call: ToolCall = await unpack(data, ToolCall, blobs)
+    return call
+
+
+async def unpack_code_call(data: bytes, blobs: Blobs) -> CodeCall:
+    call: CodeCall = await unpack(data, CodeCall, blobs)
     return call
 
 

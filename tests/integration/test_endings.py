@@ -24,7 +24,8 @@ ENDS_WITHIN = 60.0
 
 SLOW_LIBRARY = """
 import sys, time
-print("importing", flush=True)
+import os
+os.write(1, b"importing\\n")  # no lock to be held while the process ends
 time.sleep(600)
 """
 

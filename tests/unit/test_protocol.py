@@ -11,12 +11,16 @@ import jsonschema_rs
 import msgspec
 import pytest
 
+from cadre.code_exchange import CodeExchange, CodeFunction, CodeReply, CodeRequest
 from cadre.loop.events import Entry, RecordIgnored
 from cadre.loop.owed import owed
 from cadre.loop.run import Phase
 from cadre.messages import (
     AgentCard,
     Cancel,
+    CodeCall,
+    CodeFinished,
+    CodeYielded,
     Decision,
     Delta,
     EffectClaim,
@@ -60,6 +64,20 @@ SAMPLES: list[msgspec.Struct] = [
     ),
     Cancel(id="c", reason="enough", **HEAD),
     Decision(id="d", call="t_1_0", verdict="corrected", arguments={"a": 1}, sender="ann", **HEAD),
+    CodeCall(
+        id="t:code:1:1",
+        agent="coder",
+        pool="default",
+        block="t:code:1",
+        code="look()",
+        exchanges=[CodeExchange(calls=[CodeRequest("look", {})], replies=[CodeReply(value=1)], clock=[1.0])],
+        functions=[CodeFunction(name="look", signature="()")],
+        **HEAD,
+    ),
+    CodeYielded(
+        id="t:code:1:0:yielded", block="t:code:1", exchange=0, calls=[CodeRequest("look", {})], **HEAD
+    ),
+    CodeFinished(id="t:code:1:1:finished", block="t:code:1", exchange=1, text="1", output=1, **HEAD),
     TimerFired(id="t:model-1-1", name="model-1-1", **HEAD),
     CLAIM,
     EffectResult(id="t_1_0:effect", claim=CLAIM, claim_seq=8, result=RESULT, **HEAD),
@@ -150,6 +168,7 @@ class TestAsyncApi:
             topology.journal("t", "t_1_0"),
             topology.inbox("manager", "gateway", "t", "t"),
             topology.call("look", "manager", "t", "t_1_0"),
+            topology.code("default", "t", "t_1_0"),
             topology.effect("t", "t_1_0"),
             topology.timer("t", "t", "model-1-1"),
             topology.delta("t", "t"),
@@ -222,6 +241,7 @@ class TestMachine:
         for run in self.explored.runs:
             if run.phase in (Phase.THINKING, Phase.WAITING, Phase.ACTING):
                 asked = any(call.hold is not None for call in run.open_calls())
+                # Code that waits for calls has asked for them; their answers go on with it.
                 assert owed(run) or asked, f"nothing is owed by {run}"
 
     def test_nothing_leads_out_of_the_end(self) -> None:

@@ -42,13 +42,13 @@ class Tool:
         self.__signature__ = parse(name, signature)
         self._call = call
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         (result,) = self._call([self.later(*args, **kwargs)])
         if isinstance(result, CallError):
             raise result
         return result
 
-    def later(self, *args: Any, **kwargs: Any) -> Later:
+    def later(self, /, *args: Any, **kwargs: Any) -> Later:
         try:
             bound = self.__signature__.bind(*args, **kwargs)
         except TypeError as error:

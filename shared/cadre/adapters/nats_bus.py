@@ -14,6 +14,9 @@ from cadre.errors import Fenced
 from cadre.messages import (
     Addressed,
     Cancel,
+    CodeCall,
+    CodeFinished,
+    CodeYielded,
     Decision,
     Delta,
     EffectClaim,
@@ -43,13 +46,15 @@ class NatsBus:
         self._blobs = blobs
 
     async def send(self, message: Addressed, sender: str, *, to: str | None = None) -> None:
-        """`to` names the agent whose inbox it is for; a Task and a ToolCall know their receiver themselves."""
+        """`to` names the agent whose inbox it is for; Task, ToolCall and CodeCall know their receiver themselves."""
         match message:
             case ToolCall():
                 subject = self._topology.call(message.tool, sender, message.tree, message.id)
+            case CodeCall():
+                subject = self._topology.code(message.pool, message.tree, message.run)
             case Task():
                 subject = self._topology.inbox(message.agent, sender, message.tree, message.run)
-            case ToolResult() | Report() | Cancel() | Decision():
+            case ToolResult() | Report() | Cancel() | Decision() | CodeYielded() | CodeFinished():
                 if to is None:
                     raise ValueError(f"a {type(message).__name__} needs the agent whose inbox it is for")
                 subject = self._topology.inbox(to, sender, message.tree, message.run)

@@ -88,6 +88,9 @@ class OpenAIModel:
         }
         if request.tools:
             body |= {"tools": request.tools, "tool_choice": spec.tool_choice}
+        if request.schema is not None:
+            schema = {"name": "answer", "strict": True, "schema": request.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
         if request.stop and spec.stop:
             body["stop"] = request.stop
         if spec.temperature is not None:

@@ -21,6 +21,7 @@ from cadre.settings import SYNC_ALWAYS, Settings, read_model_settings, read_secr
 Verdict = Literal["ok", "warn", "fail"]
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 OLDEST_PYTHON = (3, 11)
+_CHECK_SECONDS = 60.0
 
 
 class Finding(NamedTuple):
@@ -46,6 +47,7 @@ async def _tell_all(settings: Settings) -> list[Finding]:
 async def _examine(settings: Settings) -> AsyncIterator[Finding]:
     yield python(sys.version_info[:3])
     yield _server_binary()
+    yield await _isolation()
     running = state.read(state.default_data())
     if running is not None and settings.nats_url == Settings().nats_url:
         settings = msgspec.structs.replace(settings, nats_url=running.nats)
@@ -109,6 +111,34 @@ def disk(sync: str) -> Finding:
     return Finding(
         "warn", f"CADRE_NATS_SYNC={sync}: a power cut may take what was acknowledged in the last {sync}"
     )
+
+
+async def _isolation() -> Finding:
+    """Of the code of agents of kind `code`, as the service itself finds it."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "cadre_sandbox",
+        "--check",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(_CHECK_SECONDS):
+            said, complaint = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return isolation("", f"no answer within {_CHECK_SECONDS:g} s")
+    return isolation(said.decode().strip() if process.returncode == 0 else "", complaint.decode())
+
+
+def isolation(reached: str, complaint: str) -> Finding:
+    """What `cadre sandbox --check` says."""
+    if reached:
+        return Finding("ok", f"code of agents can be run here, isolated: {reached}")
+    why = (complaint.strip().splitlines() or ["no reason given"])[-1].removeprefix("cadre: ")
+    return Finding("warn", f"agents of kind `code` cannot run their code here: {why}")
 
 
 async def _streams(settings: Settings) -> list[Finding]:

@@ -148,6 +148,10 @@ class Stack:
         for entry in self.team.tools:
             name = Path(entry.partition(":")[0]).stem if "/" in entry else entry
             services.append(self._python(self._unused(name, services), "cadre_tools", [entry]))
+        for pool in self.team.pools:
+            name = "sandbox" if pool == "default" else f"sandbox-{pool}"
+            argv = ["--pool", pool]
+            services.append(self._python(self._unused(name, services), "cadre_sandbox", argv))
         for name, file in self.team.agents.items():
             services.append(self._python(self._unused(name, services), "cadre_agent", [str(file)]))
         return services

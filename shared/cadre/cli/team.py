@@ -62,6 +62,8 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
     """Agent file by the name of the agent in it."""
     tools: list[str] = []
     """Module names or absolute paths of files, each perhaps with `:NAME` of one tool in it."""
+    pools: list[str] = []
+    """Whose sandboxes its agents of kind `code` need."""
     script: Path | None = None
     """Answers for the scripted model."""
     demo: Demo | None = None
@@ -81,7 +83,7 @@ def read_team(path: Path) -> Team:
     file = (path / TEAM_FILE if path.is_dir() else path).resolve()
     document = _document(file)
     body, demo = document.spec, document.spec.demo
-    agents = _agents(file, body.agents)
+    agents, specs = _agents(file, body.agents)
     if not agents:
         raise SpecError(f"{file}: spec.agents: name at least one agent file")
     if demo is not None and demo.agent not in agents:
@@ -95,6 +97,7 @@ def read_team(path: Path) -> Team:
         file=file,
         agents=agents,
         tools=[_tool(file, f"spec.tools[{i}]", entry) for i, entry in enumerate(body.tools)],
+        pools=sorted({spec.code.pool for spec in specs if spec.kind == "code"}),
         script=None if body.script is None else _existing(file, "spec.script", body.script),
         demo=demo,
     )
@@ -118,17 +121,19 @@ def _explain(error: msgspec.ValidationError) -> str:
     return f"{key}: {what}" if key else what
 
 
-def _agents(file: Path, entries: list[str]) -> dict[str, Path]:
+def _agents(file: Path, entries: list[str]) -> tuple[dict[str, Path], list[AgentSpec]]:
     agents: dict[str, Path] = {}
+    specs: list[AgentSpec] = []
     for i, entry in enumerate(entries):
         path = _existing(file, f"spec.agents[{i}]", entry)
-        spec: AgentSpec = read_agent(path)
+        spec = read_agent(path)
         if spec.name in agents:
             raise SpecError(
                 f"{file}: spec.agents[{i}]: {path} and {agents[spec.name]} both name their agent {spec.name!r}"
             )
         agents[spec.name] = path
-    return agents
+        specs.append(spec)
+    return agents, specs
 
 
 def _tool(file: Path, key: str, entry: str) -> str:

@@ -143,6 +143,14 @@ def _model_deferred(node: Node, event: dict[str, Any], at: float) -> Node:
     return replace(node, state="waiting", doing=doing, writing="")
 
 
+def _code_started(node: Node, event: dict[str, Any], at: float) -> Node:
+    return replace(node, doing="running code")
+
+
+def _code_ended(node: Node, event: dict[str, Any], at: float) -> Node:
+    return replace(node, doing="")
+
+
 def _tool_called(node: Node, event: dict[str, Any], at: float) -> Node:
     return _open(node, event, name=event.get("tool", ""), kind="tool", arguments=event.get("arguments") or {})
 
@@ -305,6 +313,8 @@ _CHANGES = {
     "model.called": _model_called,
     "model.answered": _model_answered,
     "model.deferred": _model_deferred,
+    "code.started": _code_started,
+    "code.finished": _code_ended,
     "approval.requested": _held,
     "approval.decided": _decided,
     "call.timed_out": _timed_out,

@@ -59,8 +59,8 @@ def after_step(
 
 
 def after_call(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
-    """The step goes on until its last open call has been answered, by this very arrival."""
-    if len(run.open_calls()) > 1 or run.current is None:
+    """The step goes on until its last open call has been answered, by this very arrival, or its code has ended."""
+    if len(run.open_calls()) > 1 or run.current is None or run.code is not None:
         return []
     return after_step(run, arrival, run.current.number)
 

@@ -9,8 +9,18 @@ from typing import Any, Literal
 
 import msgspec
 
+from cadre.code_exchange import CodeRequest
 from cadre.loop.run import Purpose, Run, Step
-from cadre.messages import AgentCard, Budget, ErrorInfo, RunState, Task, ToolCard, Usage, Verdict
+from cadre.messages import (
+    AgentCard,
+    Budget,
+    ErrorInfo,
+    RunState,
+    Task,
+    ToolCard,
+    Usage,
+    Verdict,
+)
 from cadre.specs import AgentSpec
 
 
@@ -169,6 +179,42 @@ class DelegateFinished(Event, frozen=True, tag="delegate.finished"):
     steps: int = 0
 
 
+class BlockStarted(Event, frozen=True, tag="code.started"):
+    """A sandbox owes the outcome of this block; its id is the first call id of the step's."""
+
+    block: str
+    code: str
+
+
+class BlockYielded(Event, frozen=True, tag="code.yielded"):
+    """The block waits for calls. What becomes of each follows, as for any call that a model asks for."""
+
+    block: str
+    exchange: int
+    calls: list[CodeRequest]
+    clock: list[float] = []
+    logs: str = ""
+    sandbox: str = ""
+    tier: str = ""
+
+
+class BlockFinished(Event, frozen=True, tag="code.finished"):
+    """The block has ended; the step, or the run, ends with it."""
+
+    block: str
+    exchange: int
+    output: Any = None
+    text: str = ""
+    is_final_answer: bool = False
+    logs: str = ""
+    error: ErrorInfo | None = None
+    notes: list[str] = []
+    snapshot: str | None = None
+    sandbox: str = ""
+    tier: str = ""
+    seconds: float = 0.0
+
+
 class StepFinished(Event, frozen=True, tag="step.finished"):
     """Every call of the step has its observation; `error` when the answer held no call that could be made."""
 
@@ -214,6 +260,9 @@ AnyEvent = (
     | ToolAnswered
     | CallTimedOut
     | DelegateFinished
+    | BlockStarted
+    | BlockYielded
+    | BlockFinished
     | StepFinished
     | CancelRequested
     | RecordIgnored

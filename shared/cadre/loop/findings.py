@@ -16,6 +16,7 @@ def findings_of(run: Run) -> str | None:
                 told.append(f"Plan:\n{step.plan}")
             case ActionStep():
                 told += [f"{call.name}: {call.observation}" for call in step.calls if call.observation]
+                told += [step.observation] if step.observation else []
             case _:
                 pass
     if not told:

@@ -11,6 +11,7 @@ from typing import Any, assert_never
 
 import msgspec
 
+from cadre.code_exchange import CodeReply
 from cadre.loop import events as ev
 from cadre.loop.fold_calls import (
     close_call,
@@ -20,7 +21,9 @@ from cadre.loop.fold_calls import (
     revoke,
     time_out_call,
 )
+from cadre.loop.fold_code import await_calls, end_code, note_reply, start_code
 from cadre.loop.observation import observation_of
+from cadre.loop.reading_code import closed
 from cadre.loop.run import (
     ActionStep,
     AnswerStep,
@@ -73,11 +76,22 @@ def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
             decide_call(run, event, n, at)
         case ev.ToolAnswered():
             close_call(run, event.call, n, at, observation_of(event.output), event.error)
+            error = event.error.message if event.error is not None else None
+            note_reply(run, event.call, CodeReply(value=event.output, error=error, blob=event.blob), n, at)
         case ev.DelegateFinished():
-            close_call(run, event.call, n, at, event.text, failure_of(event))
+            failure = failure_of(event)
+            close_call(run, event.call, n, at, event.text, failure)
+            reply = CodeReply(value=event.text) if failure is None else CodeReply(error=failure.message)
+            note_reply(run, event.call, reply, n, at)
             run.usage += event.usage
         case ev.CallTimedOut():
             time_out_call(run, event, n, at)
+        case ev.BlockStarted():
+            start_code(run, event, n, at)
+        case ev.BlockYielded():
+            await_calls(run, event)
+        case ev.BlockFinished():
+            end_code(run, event)
         case ev.StepFinished():
             _finish_step(run, event, at)
         case ev.RunFinished():
@@ -137,10 +151,17 @@ def _answer(run: Run, event: ev.ModelAnswered) -> None:
     elif event.purpose == "act":
         run.current = ActionStep(
             number=event.step,
-            content=event.content,
+            content=_as_said(run, event.content),
             native=bool(event.calls),
             started_at=started,
         )
+
+
+def _as_said(run: Run, content: str) -> str:
+    """The answer as its model will read it again."""
+    if run.spec is None or run.spec.kind != "code" or run.spec.code.structured:
+        return content
+    return closed(content, run.spec.code)
 
 
 def _defer(run: Run, event: ev.ModelDeferred, n: int, at: float) -> None:
@@ -175,7 +196,7 @@ def _finish(run: Run, event: ev.RunFinished, n: int, at: float) -> None:
         reason = f"{run.agent} ended: {event.error.message if event.error else event.state}"
         for call in run.open_calls():
             revoke(run, call, n, at, reason)
-    run.model, run.deferral = None, None
+    run.model, run.deferral, run.code = None, None, None
     run.phase = Phase.DONE
     run.result = Result(state=event.state, output=event.output, error=event.error, since=n, at=at)
     if event.state in ("success", "max_steps_error"):

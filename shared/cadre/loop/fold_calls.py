@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from cadre.code_exchange import CodeReply
 from cadre.loop import events as ev
+from cadre.loop.fold_code import note_call, note_reply
 from cadre.loop.observation import clip, observation_of
 from cadre.loop.repeats import LOOP, note_outcome
 from cadre.loop.run import CallState, Correction, Hold, Revoked, Run
@@ -42,6 +44,9 @@ def open_call(run: Run, event: Opening, n: int, at: float) -> None:
             break
     else:
         calls.append(call)
+        note_call(run, call.id)
+    if call.error is not None:
+        note_reply(run, call.id, CodeReply(error=call.error.message), n, at)
     if call.is_open and call.hold is None:
         _send_next(run, n, at)
 
@@ -54,10 +59,10 @@ def decide_call(run: Run, event: ev.ApprovalDecided, n: int, at: float) -> None:
         case "rejected":
             text = f"A person was asked and did not allow this call of {call.name!r}."
             said = f" They said: {event.feedback}" if event.feedback else ""
-            close_call(run, call.id, n, at, None, ErrorInfo("Rejected", text + said))
+            refuse_call(run, call.id, n, at, ErrorInfo("Rejected", text + said))
         case "expired":
             text = f"Nobody decided in time whether {call.name!r} may be called, so it was not."
-            close_call(run, call.id, n, at, None, ErrorInfo("Expired", text))
+            refuse_call(run, call.id, n, at, ErrorInfo("Expired", text))
         case "corrected":
             call.correction = Correction(name=call.name, arguments=call.arguments, feedback=event.feedback)
         case "approved":
@@ -78,6 +83,12 @@ def close_call(run: Run, call: str, n: int, at: float, text: str | None, error: 
     _send_next(run, n, at)
 
 
+def refuse_call(run: Run, call: str, n: int, at: float, error: ErrorInfo) -> None:
+    """The call comes to nothing, and whoever asked for it reads why."""
+    close_call(run, call, n, at, None, error)
+    note_reply(run, call, CodeReply(error=error.message), n, at)
+
+
 def time_out_call(run: Run, event: ev.CallTimedOut, n: int, at: float) -> None:
     state = _find(run, event.call)
     if state is None or not state.is_open:
@@ -87,7 +98,7 @@ def time_out_call(run: Run, event: ev.CallTimedOut, n: int, at: float) -> None:
         " effect is unknown."
     )
     revoke(run, state, n, at, f"no answer within {event.seconds:g} s")
-    close_call(run, event.call, n, at, None, ErrorInfo("AgentToolExecutionError", text))
+    refuse_call(run, event.call, n, at, ErrorInfo("AgentToolExecutionError", text))
 
 
 def revoke(run: Run, call: CallState, n: int, at: float, reason: str) -> None:

@@ -6,11 +6,15 @@ from __future__ import annotations
 
 import msgspec
 
+from cadre.code_exchange import CodeFunction
+from cadre.code_names import named_in_code
 from cadre.loop.run import CallState, Phase, Purpose, Revoked, Run
 from cadre.loop.timers import Wait, waits
 from cadre.loop.variables import with_values
 from cadre.messages import (
+    AgentCard,
     Cancel,
+    CodeCall,
     ErrorInfo,
     ReplyTo,
     Report,
@@ -19,7 +23,9 @@ from cadre.messages import (
     ToolCall,
     ToolResult,
 )
-from cadre.subjects import cancel_id, report_id, result_id, task_id, timer_id
+from cadre.specs import BASE_IMPORTS
+from cadre.subjects import cancel_id, code_call_id, report_id, result_id, task_id, timer_id
+from cadre.tool_texts import docstring_of, signature_of
 
 
 class CallModel(msgspec.Struct, frozen=True):
@@ -51,7 +57,7 @@ class Revoke(msgspec.Struct, frozen=True):
 class Send(msgspec.Struct, frozen=True):
     """Send a message; `to` is the agent it goes to where the message does not say."""
 
-    message: Task | ToolCall | Report | Cancel
+    message: Task | ToolCall | CodeCall | Report | Cancel
     to: str | None = None
 
 
@@ -81,7 +87,10 @@ def _in_phase(run: Run, since: int) -> list[Command]:
         case Phase.WAITING:
             return _timer(run, since)
         case Phase.ACTING:
-            return [_for_call(run, call) for call in run.open_calls() if call.opened and call.opened >= since]
+            calls: list[Command] = [
+                _for_call(run, call) for call in run.open_calls() if call.opened and call.opened >= since
+            ]
+            return [*calls, *_code(run, since)]
         case Phase.DONE:
             return _at_the_end(run, since)
 
@@ -124,6 +133,48 @@ def _revoke(run: Run, call: Revoked) -> Command:
             error=ErrorInfo("Cancelled", f"not begun: {call.reason}"),
         )
     )
+
+
+def _code(run: Run, since: int) -> list[Command]:
+    code, task, spec = run.code, run.task, run.spec
+    if code is None or not code.since or code.since < since or task is None or spec is None:
+        return []
+    return [
+        Send(
+            CodeCall(
+                id=code_call_id(code.block, len(code.exchanges)),
+                tree=run.tree,
+                run=run.id,
+                at=code.at,
+                agent=run.agent,
+                pool=spec.code.pool,
+                block=code.block,
+                code=code.code,
+                exchanges=code.exchanges,
+                snapshot=run.snapshot,
+                # Later blocks find them in the snapshot, as the code has left them.
+                variables=task.additional_args if run.snapshot is None else {},
+                functions=_functions(run),
+                authorized_imports=[*BASE_IMPORTS, *spec.code.imports],
+                limits=spec.code.limits,
+                deadline=run.deadline,
+                trace=task.trace,
+            )
+        )
+    ]
+
+
+def _functions(run: Run) -> list[CodeFunction]:
+    """Tools and team members as code calls them."""
+    return [
+        CodeFunction(
+            name=name,
+            signature=signature_of(card),
+            kind="member" if isinstance(card, AgentCard) else "tool",
+            doc=docstring_of(card),
+        )
+        for name, card in named_in_code([*run.tools.values(), *run.members.values()]).items()
+    ]
 
 
 def _for_call(run: Run, call: CallState) -> Send:

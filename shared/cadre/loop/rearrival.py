@@ -16,7 +16,16 @@ from cadre.loop.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, P
 from cadre.loop.offer import Offer
 from cadre.loop.run import Run
 from cadre.loop.trouble import LAST_WORD_FAILED, wait_before
-from cadre.messages import Cancel, Decision, Report, Task, TimerFired, ToolResult
+from cadre.messages import (
+    Cancel,
+    CodeFinished,
+    CodeYielded,
+    Decision,
+    Report,
+    Task,
+    TimerFired,
+    ToolResult,
+)
 from cadre.specs import AgentSpec
 
 What = Any
@@ -135,6 +144,10 @@ def _record(run: Run, entry: ev.Entry, first: ev.AnyEvent | None) -> list[What]:
             return [_copy(ToolResult, first, about, started_at=1.0 if seconds else 0.0)]
         case ev.DelegateFinished():
             return [_copy(Report, first, about, child=first.call, agent=first.member)]
+        case ev.BlockYielded():
+            return [_copy(CodeYielded, first, about)]
+        case ev.BlockFinished():
+            return [_copy(CodeFinished, first, about)]
         case ev.CancelRequested():
             return [_copy(Cancel, first, about)]
         case ev.ApprovalDecided() if first.verdict != "expired":
@@ -174,6 +187,10 @@ def _ignored(entry: ev.Entry, kind: str) -> list[What]:
             return [Cancel(**about)]
         case "Decision":
             return [Decision(call="", verdict="approved", **about)]
+        case "CodeYielded":
+            return [CodeYielded(block="", exchange=0, calls=[], **about)]
+        case "CodeFinished":
+            return [CodeFinished(block="", exchange=0, **about)]
         case "TimerFired":
             return [TimerFired(name=entry.cause.removeprefix(f"{entry.run}:"), **about)]
         case "Poisoned":

@@ -10,7 +10,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from cadre.messages import AgentCard, Budget, ErrorInfo, RunState, Task, ToolCard, Usage
+from cadre.code_exchange import CodeExchange, CodeReply, CodeRequest
+from cadre.messages import (
+    AgentCard,
+    Budget,
+    ErrorInfo,
+    RunState,
+    Task,
+    ToolCard,
+    Usage,
+)
 from cadre.specs import AgentSpec
 
 Purpose = Literal["act", "plan", "final"]
@@ -70,6 +79,24 @@ class CallState(msgspec.Struct, kw_only=True, omit_defaults=True):
         return self.observation is None and self.error is None
 
 
+class CodeInWork(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The block of code of the step in work."""
+
+    block: str
+    code: str
+    since: int = 0
+    """Entry that made the sandbox owe the next outcome; 0 while the block waits for calls."""
+    at: float = 0.0
+    exchanges: list[CodeExchange] = []
+    asked: list[CodeRequest] = []
+    """Calls that it waits for, in their order."""
+    clock: list[float] = []
+    calls: list[str] = []
+    """Ids of those calls."""
+    replies: dict[str, CodeReply] = {}
+    """By id, as far as they have come."""
+
+
 class TaskStep(msgspec.Struct, kw_only=True, tag="task", omit_defaults=True):
     task: str
     images: list[str] = []
@@ -88,6 +115,10 @@ class ActionStep(msgspec.Struct, kw_only=True, tag="action", omit_defaults=True)
     calls: list[CallState] = []
     native: bool = True
     """The model returned tool calls itself; else they were read from its text."""
+    code: str | None = None
+    """The block that the model wrote, for an agent of kind `code`."""
+    observation: str | None = None
+    """What the block printed and gave."""
     error: ErrorInfo | None = None
     started_at: float = 0.0
     ended_at: float = 0.0
@@ -168,6 +199,9 @@ class Run(msgspec.Struct, kw_only=True):
     memory: list[Step] = []
     """Finished steps, the task first."""
     current: ActionStep | None = None
+    code: CodeInWork | None = None
+    snapshot: str | None = None
+    """`blob:` reference of the variables that the code has left."""
     step: int = 0
     """Number of the step in work, from 1."""
     model: ModelInFlight | None = None

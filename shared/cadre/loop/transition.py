@@ -14,13 +14,24 @@ from cadre.loop.answering import act_on_answer, conclude
 from cadre.loop.approval import held_call
 from cadre.loop.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
 from cadre.loop.bounds import gained, out_of_time, within_bounds
+from cadre.loop.coding import is_awaited, on_calls, on_end
 from cadre.loop.course import accepted, begin, begin_model_call, finished
 from cadre.loop.deciding import on_decision, on_expiry
 from cadre.loop.findings import findings_of
 from cadre.loop.run import Phase, Run
 from cadre.loop.timers import DEADLINE, call_of
 from cadre.loop.trouble import on_model_failure
-from cadre.messages import Cancel, Decision, ErrorInfo, Report, Task, TimerFired, ToolResult
+from cadre.messages import (
+    Cancel,
+    CodeFinished,
+    CodeYielded,
+    Decision,
+    ErrorInfo,
+    Report,
+    Task,
+    TimerFired,
+    ToolResult,
+)
 
 
 def transition(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
@@ -69,6 +80,10 @@ def _decide(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
             return on_result(run, result, arrival)
         case Phase.ACTING, Report() as report if _is_open(run, report.child):
             return on_report(run, report, arrival)
+        case Phase.ACTING, CodeYielded() as yielded if is_awaited(run, yielded) and yielded.calls:
+            return on_calls(run, yielded, arrival)
+        case Phase.ACTING, CodeFinished() as ended if is_awaited(run, ended):
+            return on_end(run, ended, arrival)
         case Phase.ACTING, Decision() as decision if held := held_call(run, decision.call):
             return on_decision(run, held, decision, arrival)
         case Phase.ACTING, TimerFired() as timer if (call := call_of(timer.name, "approval")) and (

@@ -13,9 +13,23 @@ from cadre.loop.checking import FINAL_ANSWER, FINAL_ANSWER_SCHEMA, MEMBER_SCHEMA
 from cadre.loop.observation import observation_of
 from cadre.loop.reading import STOP_SEQUENCES
 from cadre.loop.run import ActionStep, AnswerStep, CallState, PlanningStep, Purpose, Run, Step, TaskStep
-from cadre.prompting import Prompts
+from cadre.prompting import CodeTerms, Prompts
+from cadre.specs import CodeSpec
 
 END_PLAN = "<end_plan>"
+
+THOUGHT_AND_CODE: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "thought": {
+            "type": "string",
+            "description": "What you think about the state of the work, and why this code.",
+        },
+        "code": {"type": "string", "description": "Python code that does the next step."},
+    },
+    "required": ["thought", "code"],
+    "additionalProperties": False,
+}
 
 LONGEST_CALL_ID = 40
 """Characters: the OpenAI API refuses a longer id of a tool call."""
@@ -30,6 +44,8 @@ class ModelRequest(msgspec.Struct, kw_only=True):
     messages: list[ChatMessage]
     tools: list[dict[str, Any]] = []
     stop: list[str] = []
+    schema: dict[str, Any] | None = None
+    """JSON Schema that the answer must fit."""
 
 
 class Transcript:
@@ -48,9 +64,10 @@ class Transcript:
         self._catch_up(run)
         match purpose:
             case "act":
-                return ModelRequest(
-                    messages=[self._system, *self._messages], tools=self._tools, stop=STOP_SEQUENCES
-                )
+                messages = [self._system, *self._messages]
+                if run.spec is not None and run.spec.kind == "code":
+                    return _code_request(messages, run.spec.code)
+                return ModelRequest(messages=messages, tools=self._tools, stop=STOP_SEQUENCES)
             case "plan":
                 return ModelRequest(messages=self._planning(run), stop=[END_PLAN])
             case "final":
@@ -85,13 +102,24 @@ class Transcript:
         ]
 
 
+def _code_request(messages: list[ChatMessage], code: CodeSpec) -> ModelRequest:
+    """No functions are offered: code is the one thing that the model may answer with."""
+    if code.structured:
+        return ModelRequest(messages=messages, stop=STOP_SEQUENCES, schema=THOUGHT_AND_CODE)
+    opening, closing = code.tags
+    # Where the opening tag holds the closing one (a fence), the answer would stop before its code.
+    stop = STOP_SEQUENCES if closing in opening else [*STOP_SEQUENCES, closing]
+    return ModelRequest(messages=messages, stop=stop)
+
+
 def task_text(run: Run) -> str:
     return next((step.task for step in reversed(run.memory) if isinstance(step, TaskStep)), "")
 
 
 def system_message(run: Run, prompts: Prompts) -> ChatMessage:
     instructions = run.spec.instructions if run.spec else ""
-    text = prompts.system(list(run.tools.values()), list(run.members.values()), instructions)
+    terms = CodeTerms.of(run.spec.code) if run.spec is not None and run.spec.kind == "code" else None
+    text = prompts.system(list(run.tools.values()), list(run.members.values()), instructions, terms)
     return {"role": "system", "content": text}
 
 
@@ -161,12 +189,21 @@ def _action(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:
             ),
         ]
     said["content"] = step.content or "(empty)"
+    if step.code is not None:
+        return [said, _user(_observed_of_code(step, prompts))]
     if step.error is not None:
         return [said, _user(prompts.error(step.error.message))]
     if not step.calls:
         return [said]
     observations = "\n\n".join(f"{call.name}: {_observed(call, prompts)}" for call in step.calls)
     return [said, _user(f"Observation:\n{observations}")]
+
+
+def _observed_of_code(step: ActionStep, prompts: Prompts) -> str:
+    """What the block printed, even when it failed, and what it gave or why it failed."""
+    told = [f"Observation:\n{step.observation}"] if step.observation else []
+    told += [prompts.error(step.error.message)] if step.error is not None else []
+    return "\n".join(told) or "Observation:\n(nothing was printed)"
 
 
 def _observed(call: CallState, prompts: Prompts) -> str:

@@ -17,7 +17,7 @@ from cadre.loop.fold import fold
 from cadre.loop.offer import Offer
 from cadre.loop.run import Run
 from cadre.loop.view import ModelRequest
-from cadre.messages import Addressed, Delta, Record, Task, TimerFired, ToolCall, ToolResult
+from cadre.messages import Addressed, CodeCall, Delta, Record, Task, TimerFired, ToolCall, ToolResult
 from cadre.ports import Appended, Model, ModelReply, OnText, Stored
 from cadre.prompting import Prompts
 from cadre.runner import Runner, World
@@ -141,6 +141,8 @@ class MemoryBus:
         if isinstance(message, ToolCall):
             self._call(message)
             return
+        if isinstance(message, CodeCall):
+            return  # nobody runs code here: a test answers itself
         agent = message.agent if isinstance(message, Task) else to
         assert agent is not None
         self.arrive(agent, message)

@@ -1,0 +1,52 @@
+"""What a block of code and its run say to each other: functions to call, calls, replies, limits."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+
+class CodeFunction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool or team member that code may call by its name."""
+
+    name: str
+    signature: str
+    """As Python has it: `(query: str, limit: int = 10) -> str`."""
+    kind: Literal["tool", "member"] = "tool"
+    doc: str = ""
+
+
+class CodeRequest(msgspec.Struct, frozen=True):
+    """A call that code waits for; arguments by parameter name."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class CodeReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What such a call came to. With `error` it raises inside the code."""
+
+    value: Any = None
+    error: str | None = None
+    blob: str | None = None
+    """Has the value whole when `value` is a text that was cut."""
+
+
+class CodeExchange(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls that code made at once, and their replies in the same order: what a replay is fed."""
+
+    calls: list[CodeRequest]
+    replies: list[CodeReply]
+    clock: list[float] = []
+    """What the code read from the clock before these calls."""
+
+
+class CodeLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one block of code may use."""
+
+    seconds: float = 30.0
+    """Of its own computing; waiting for calls is free."""
+    memory_mb: int = 512
+    print_chars: int = 50_000
+    output_chars: int = 20_000

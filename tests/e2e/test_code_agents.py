@@ -1,0 +1,191 @@
+"""Agents that write code, over the bus: state between steps, calls out of the code, sandboxes that die."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.people import decide, events_of, waiting
+from harness.stack import Gateway, Stack, eventually
+
+TEAM = Path(__file__).parent / "coding"
+
+
+@pytest.fixture(scope="module")
+def gateway(team: Path, stack: Stack) -> Gateway:
+    for file in ("coder", "adder", "thinker"):
+        stack.agent(team / f"{file}.yaml", start=False)
+    stack.tools(team / "tools.py", start=False)
+    stack.add("sandbox", "cadre_sandbox", start=False)
+    gateway = stack.gateway(start=False)
+    stack.start_all()
+    return gateway
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    return tmp_path / "book"
+
+
+def steps(task: str, *blocks: str) -> str:
+    """A task whose model writes these blocks, one per step."""
+    return "===".join([task, *(f"Thought: next.\n<code>\n{block}\n</code>" for block in blocks)])
+
+
+def lines(file: Path) -> list[str]:
+    return file.read_text().split() if file.exists() else []
+
+
+def observed(gateway: Gateway, run: str) -> str:
+    """What the model read of its code, all steps together."""
+    told = []
+    for step in gateway.run(run, full="true")["memory"]:
+        told += [step.get("observation") or "", (step.get("error") or {}).get("message", "")]
+    return "\n".join(told)
+
+
+def test_what_is_15_multiplied_by_7(gateway: Gateway, stack: Stack) -> None:
+    task = steps("What is 15 multiplied by 7?", "result = 15 * 7\nprint(result)", "final_answer(result)")
+    run = gateway.submit("coder", task)
+    result = gateway.finished(run)
+    assert (result["state"], result["output"]) == ("success", 105), stack.logs()
+    assert [step["type"] for step in result["memory"]] == ["task", "action", "action", "answer"]
+    assert "Execution logs:\n105" in observed(gateway, run)
+
+
+def test_code_calls_tools_and_members(gateway: Gateway, stack: Stack) -> None:
+    code = (
+        "page = web_look(url='x')\n"
+        "one, two = gather(add.later(a=1, b=2), adder.later(task='member adds 30 and 12'))\n"
+        "final_answer([page['title'], one, two])"
+    )
+    run = gateway.submit("coder", steps("Do it.", code))
+    result = gateway.finished(run)
+    assert result["state"] == "success", stack.logs()
+    title, one, two = result["output"]
+    assert (title, one) == ("the page x", 3)
+    assert "42" in two
+    assert [child["agent"] for child in result["children"]] == ["adder"]
+
+
+def test_functions_and_variables_live_on(gateway: Gateway, stack: Stack) -> None:
+    task = steps(
+        "Go on.",
+        "def double(x):\n    return 2 * x\nlimit = given + 1",
+        "numbers = [double(n) for n in range(limit)]",
+        "final_answer(sum(numbers))",
+    )
+    run = gateway.submit("coder", task, additional_args={"given": 3})
+    assert gateway.finished(run)["output"] == 12, stack.logs()
+
+
+def test_errors_are_read_and_repaired(gateway: Gateway, stack: Stack) -> None:
+    task = steps("Try.", "print('before')\n1 / 0", "import os", "final_answer('done')")
+    run = gateway.submit("coder", task)
+    assert gateway.finished(run)["output"] == "done", stack.logs()
+    told = observed(gateway, run)
+    assert "before" in told
+    assert "ZeroDivisionError" in told
+    assert "1 / 0" in told
+    assert "os" in told
+
+
+def test_an_answer_without_code_gets_help(gateway: Gateway, stack: Stack) -> None:
+    run = gateway.submit("coder", "Try.===I think the final answer is 7!===<code>final_answer(7)</code>")
+    assert gateway.finished(run)["output"] == 7, stack.logs()
+    assert "no block of code" in observed(gateway, run)
+
+
+def test_an_endless_loop_is_stopped(gateway: Gateway, stack: Stack) -> None:
+    run = gateway.submit("coder", steps("Loop.", "while True:\n    pass", "final_answer('out')"))
+    assert gateway.finished(run)["output"] == "out", stack.logs()
+    assert "2 s" in observed(gateway, run)
+
+
+def test_structured_answers(gateway: Gateway, stack: Stack) -> None:
+    first = '{"thought": "count", "code": "n = len(\\"abc\\")\\nprint(n)"}'
+    run = gateway.submit("thinker", f'Count.==={first}==={{"thought": "done", "code": "final_answer(n)"}}')
+    assert gateway.finished(run)["output"] == 3, stack.logs()
+
+
+def test_max_steps_apply(gateway: Gateway) -> None:
+    task = steps("Never done.", "x = 1", "x = 2")
+    run = gateway.submit("coder", task, max_steps=2)
+    result = gateway.finished(run)
+    assert (result["state"], result["output"]) == ("max_steps_error", "All that I know is x.")
+
+
+def test_an_approval_in_the_middle_of_a_loop_with_every_sandbox_stopped(
+    gateway: Gateway, stack: Stack, book: Path
+) -> None:
+    code = (
+        f"for amount in (50, 500, 60):\n    print(spend(file='{book}', amount=amount))\nfinal_answer('paid')"
+    )
+    run = gateway.submit("coder", steps("Pay.", code))
+    (call,) = waiting(gateway, run)
+    assert call["arguments"]["amount"] == 500
+    stack.services["sandbox"].kill()
+    assert lines(book) == ["50"]
+    assert decide(gateway, call["call"], "approve").status_code == 200
+    eventually(lambda: lines(book) == ["50", "500"], within=60, what="the approved call was made")
+    stack.services["sandbox"].start()
+    assert gateway.finished(run)["output"] == "paid", stack.logs()
+    assert lines(book) == ["50", "500", "60"], "no call was made again by the replay"
+
+
+def test_a_rejected_call_raises_in_the_code(gateway: Gateway, stack: Stack, book: Path) -> None:
+    code = f"try:\n    spend(file='{book}', amount=500)\nexcept CallError as e:\n    final_answer(str(e))"
+    run = gateway.submit("coder", steps("Pay.", code))
+    (call,) = waiting(gateway, run)
+    decide(gateway, call["call"], "reject", feedback="Not today.")
+    assert "Not today." in gateway.finished(run)["output"], stack.logs()
+    assert lines(book) == []
+
+
+@pytest.mark.parametrize("victim", ["sandbox", "coder", "tools"])
+def test_a_service_killed_while_code_waits_for_a_tool(
+    gateway: Gateway, stack: Stack, book: Path, victim: str
+) -> None:
+    call = "slow" if victim != "tools" else "add"
+    code = (
+        f"spend(file='{book}.spent', amount=1)\nwords = {call}(file='{book}')\nfinal_answer(words)"
+        if call == "slow"
+        else f"spend(file='{book}.spent', amount=1)\nfinal_answer(str(add(a=1, b=1)))"
+    )
+    run = gateway.submit("coder", steps("Work.", "base = [1, 2, 3]", code))
+    if call == "slow":
+        eventually(lambda: lines(book) != [], within=60, what="the tool is at work")
+    stack.services[victim].kill()
+    Path(f"{book}.go").touch()
+    stack.services[victim].start()
+    result = gateway.finished(run)
+    assert result["state"] == "success", stack.logs()
+    assert result["output"] == ("slow is done" if call == "slow" else "2")
+    assert lines(Path(f"{book}.spent")) == ["1"]
+
+
+def test_a_sandbox_killed_between_steps_is_restored_elsewhere(
+    gateway: Gateway, stack: Stack, book: Path
+) -> None:
+    task = steps(
+        "Work.",
+        "class Counter:\n    def __init__(self):\n        self.n = 41\ncounter = Counter()",
+        f"slow(file='{book}')\ncounter.n += 1",
+        "final_answer(counter.n)",
+    )
+    run = gateway.submit("coder", task)
+    eventually(lambda: lines(book) != [], within=60, what="the tool is at work")
+    stack.services["sandbox"].kill()
+    stack.add("sandbox-2", "cadre_sandbox")
+    Path(f"{book}.go").touch()
+    assert gateway.finished(run)["output"] == 42, stack.logs()
+    stack.services["sandbox"].start()
+
+
+def test_cancel_stops_code(gateway: Gateway, stack: Stack) -> None:
+    run = gateway.submit("coder", steps("Wait.", "import time\ntime.sleep(1.8)", "final_answer(1)"))
+    gateway.wait_for(run, "code.started")
+    gateway.request("POST", f"/v1/runs/{run}/cancel", json={})
+    assert gateway.finished(run, within=30)["state"] == "cancelled"
+    assert events_of(gateway, run, "code.finished") == []

@@ -1,0 +1,127 @@
+"""The service's inner part over a real sandbox, with blobs in memory: code calls in, answers out."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from typing import Any
+
+from msgspec.structs import replace
+
+from cadre.clock import SystemClock
+from cadre.code_exchange import CodeExchange, CodeFunction, CodeReply, CodeRequest
+from cadre.errors import BlobMissing
+from cadre.messages import CodeCall, CodeFinished, CodeYielded
+from cadre.specs import BASE_IMPORTS
+from cadre.wire import decode, encode
+from cadre_sandbox.keeping import Keeping
+from cadre_sandbox.places import Answer
+from cadre_sandbox.running import Running
+from cadre_sandbox.sandbox import Sandbox
+from cadre_sandbox.telling import Teller
+
+LOOK = CodeFunction(name="look", signature="(what: str, times: int = 1) -> str")
+
+
+class Blobs:
+    """ports.Blobs in memory; counts what is asked for."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, bytes] = {}
+        self.puts = 0
+        self.gets = 0
+
+    async def put(self, data: bytes) -> str:
+        self.puts += 1
+        ref = f"blob:{hashlib.sha256(data).hexdigest()}"
+        self.held[ref] = data
+        return ref
+
+    async def get(self, ref: str) -> bytes:
+        self.gets += 1
+        if ref not in self.held:
+            raise BlobMissing(ref)
+        return self.held[ref]
+
+
+class Bench:
+    """One process's worth of the service."""
+
+    def __init__(
+        self, sandbox: Sandbox, *, most: int = 8, idle: float = 600.0, blobs: Blobs | None = None
+    ) -> None:
+        self.sandbox = sandbox
+        self.blobs = blobs or Blobs()
+        self.keeping = Keeping(sandbox, most, idle)
+        self.running = Running(
+            self.keeping, self.blobs, Teller(self.blobs, "here", sandbox.tier), SystemClock()
+        )
+
+    async def ask(self, call: CodeCall) -> Answer | None:
+        """As it comes over the bus and goes back over it."""
+        answer = await self.running.answer(decode(encode(call), CodeCall))
+        return decode(encode(answer), CodeYielded | CodeFinished) if answer else None
+
+    async def yielded(self, call: CodeCall) -> CodeYielded:
+        answer = await self.ask(call)
+        assert isinstance(answer, CodeYielded), answer
+        return answer
+
+    async def finished(self, call: CodeCall) -> CodeFinished:
+        answer = await self.ask(call)
+        assert isinstance(answer, CodeFinished), answer
+        return answer
+
+    async def pid(self, run: str) -> int | None:
+        """Of the interpreter that is kept for the run."""
+        async with self.keeping.seat(run) as seat:
+            return seat.session.pid if seat.session else None
+
+
+def block(code: str, *, run: str = "r", step: int = 1, **more: Any) -> CodeCall:
+    more = {"functions": [LOOK], "authorized_imports": BASE_IMPORTS, **more}
+    return CodeCall(
+        id=f"{run}_{step}_0:0",
+        tree=run.partition("_")[0],
+        run=run,
+        at=0.0,
+        agent="coder",
+        pool="default",
+        block=f"{run}_{step}_0",
+        code=code,
+        **more,
+    )
+
+
+def after(call: CodeCall, finished: CodeFinished, code: str, **more: Any) -> CodeCall:
+    """The next block of the run."""
+    step = int(call.block.split("_")[-2]) + 1
+    return block(code, run=call.run, step=step, snapshot=finished.snapshot, **more)
+
+
+def reply(call: CodeCall, yielded: CodeYielded, *values: Any) -> CodeCall:
+    """The same block, with what the calls came to."""
+    return exchange(call, yielded.calls, [CodeReply(value=value) for value in values], yielded.clock)
+
+
+def exchange(
+    call: CodeCall, calls: list[CodeRequest], replies: list[CodeReply], clock: list[float]
+) -> CodeCall:
+    exchanges = [*call.exchanges, CodeExchange(calls=calls, replies=replies, clock=clock)]
+    return replace(call, id=f"{call.block}:{len(exchanges)}", exchanges=exchanges)
+
+
+def death(pid: int) -> asyncio.Future[None]:
+    """Done when the process has ended."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+    handle = os.pidfd_open(pid)
+
+    def tell() -> None:
+        loop.remove_reader(handle)
+        os.close(handle)
+        ended.set_result(None)
+
+    loop.add_reader(handle, tell)
+    return ended

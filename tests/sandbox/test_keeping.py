@@ -1,0 +1,65 @@
+"""Warm interpreters: how many are kept, for how long, and what ends them before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from cadre_sandbox.sandbox import Sandbox
+from sandbox.service_bench import Bench, block, death, reply
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def bench(sandbox: Sandbox) -> AsyncIterator[Bench]:
+    bench = Bench(sandbox)
+    yield bench
+    await bench.keeping.close()
+
+
+@pytest.mark.parametrize("ended", ["t_1_0", "t"])
+async def test_an_interrupt_stops_code_at_work(bench: Bench, ended: str) -> None:
+    asked = asyncio.create_task(bench.ask(block("while True: pass", run="t_1_0")))
+    async with asyncio.timeout(10):
+        while not (pids := [s.session.pid for s in bench.keeping._taken.values() if s.session]):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    ended_itself = death(pids[0])
+    bench.keeping.interrupt(ended)
+    assert await asyncio.wait_for(asked, 5) is None
+    await asyncio.wait_for(ended_itself, 5)
+    assert await bench.ask(block("1", run="t_1_0", step=2)) is None
+
+
+async def test_an_interrupt_ends_what_is_kept_for_the_run_and_those_below(bench: Bench) -> None:
+    for run in ("t_1_0", "t_1_0_2_1", "t_1_1", "t_1_00"):
+        await bench.finished(block("x = 1", run=run))
+    bench.keeping.interrupt("t_1_0")
+    assert bench.keeping.warm == ["t_1_1", "t_1_00"]
+
+
+async def test_the_one_left_longest_makes_room(sandbox: Sandbox) -> None:
+    bench = Bench(sandbox, most=2)
+    for run in ("a", "b"):
+        await bench.finished(block("x = 1", run=run))
+    mid = block("[look(what) for what in 'ab']", run="a", step=2)
+    answer = await bench.yielded(mid)
+    await bench.finished(block("x = 1", run="c"))
+    assert bench.keeping.warm == ["a", "c"]
+    await bench.finished(block("x = 1", run="d"))
+    assert bench.keeping.warm == ["c", "d"]
+    # Put away in the middle of its block, it goes on by replay.
+    assert (await bench.yielded(reply(mid, answer, "A"))).calls[0].arguments == {"what": "b"}
+    await bench.keeping.close()
+
+
+async def test_one_that_nobody_comes_back_to_is_closed(sandbox: Sandbox) -> None:
+    bench = Bench(sandbox, idle=0.3)
+    await bench.finished(block("x = 1", run="a"))
+    pid = await bench.pid("a")
+    assert pid is not None
+    await asyncio.wait_for(death(pid), 10)
+    assert bench.keeping.warm == []

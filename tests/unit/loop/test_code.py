@@ -1,0 +1,363 @@
+"""Agents that write code: a block goes to a sandbox, comes back with calls, and ends the step or the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from cadre.code_exchange import CodeReply, CodeRequest
+from cadre.loop import events as ev
+from cadre.loop.offer import Offer
+from cadre.loop.owed import CallModel, Send, SetTimer
+from cadre.loop.reading import ReadingError
+from cadre.loop.reading_code import closed, read_code
+from cadre.loop.run import Phase
+from cadre.loop.view import Transcript
+from cadre.messages import (
+    CodeCall,
+    CodeFinished,
+    CodeYielded,
+    Decision,
+    ErrorInfo,
+    Task,
+    ToolCall,
+)
+from cadre.prompting import Prompts
+from cadre.specs import CodeSpec, Limits
+from unit.loop.build import LOOK, Course, cancel, kinds, only, report, result, spec, timer
+from unit.loop.test_redecide import replay_of
+
+BLOCK = "r1:code:1"
+SAID = "Thought: add.\n<code>\nprint(add(a=1, b=2))\n"
+
+
+def coder(**fields: Any) -> Course:
+    return Course(spec(kind="code", **fields))
+
+
+def begun(text: str = SAID, **fields: Any) -> Course:
+    course = coder(**fields).begin(additional_args={"limit": 3})
+    course.say(content=text)
+    return course
+
+
+def yielded(*calls: CodeRequest, exchange: int = 0, block: str = BLOCK, **fields: Any) -> CodeYielded:
+    return CodeYielded(
+        id=f"{block}:{exchange}:yielded",
+        tree="r1",
+        run="r1",
+        at=2.0,
+        block=block,
+        exchange=exchange,
+        calls=list(calls),
+        **fields,
+    )
+
+
+def ended(exchange: int = 0, block: str = BLOCK, **fields: Any) -> CodeFinished:
+    return CodeFinished(
+        id=f"{block}:{exchange}:finished",
+        tree="r1",
+        run="r1",
+        at=2.0,
+        block=block,
+        exchange=exchange,
+        **fields,
+    )
+
+
+def asks(name: str, **arguments: Any) -> CodeRequest:
+    return CodeRequest(name, arguments)
+
+
+def code_call(course: Course, since: int = 0) -> CodeCall:
+    (found,) = [
+        debt.message
+        for debt in course.owed(since)
+        if isinstance(debt, Send) and isinstance(debt.message, CodeCall)
+    ]
+    return found
+
+
+def test_a_block_goes_to_the_sandbox_with_all_that_it_needs() -> None:
+    course = begun(code=CodeSpec(imports=["pandas"], pool="big"))
+    call = code_call(course, since=2)
+    assert (call.id, call.block, call.pool, call.agent) == ("r1:code:1:0", BLOCK, "big", "boss")
+    assert call.code == "print(add(a=1, b=2))"
+    assert call.variables == {"limit": 3}
+    assert {"pandas", "math"} <= set(call.authorized_imports)
+    assert {one.name: one.kind for one in call.functions} == {"add": "tool", "look": "tool", "kid": "member"}
+    assert call.exchanges == []
+    assert call.snapshot is None
+
+
+def test_an_example_of_two_steps() -> None:
+    """What is 15 multiplied by 7? The code of the first step prints it, that of the second gives the answer."""
+    course = coder().begin("What is 15 multiplied by 7?")
+    course.say(content="Thought: multiply.\n<code>\nprint(15 * 7)\n")
+    events = course.arrive(ended(logs="105\n", snapshot="blob:aa"))
+    assert kinds(events) == ["BlockFinished", "StepFinished", "ModelCalled"]
+    course.say(content="Thought: done.\n<code>\nfinal_answer(105)\n")
+    assert code_call(course, since=4).snapshot == "blob:aa"
+    events = course.arrive(ended(block="r1:code:2", output=105, text="105", is_final_answer=True))
+    assert kinds(events) == ["BlockFinished", "StepFinished", "RunFinished"]
+    end = only(events, ev.RunFinished)
+    assert (end.state, end.output, end.steps, end.usage.steps) == ("success", 105, 2, 2)
+    assert [type(step).__name__ for step in course.run.memory] == [
+        "TaskStep",
+        "ActionStep",
+        "ActionStep",
+        "AnswerStep",
+    ]
+
+
+def test_variables_are_given_once_and_then_are_the_codes_own() -> None:
+    course = begun()
+    course.arrive(ended(snapshot="blob:aa"))
+    course.say(content=SAID)
+    assert code_call(course).variables == {}
+
+
+def test_calls_of_the_code_go_the_way_of_all_calls() -> None:
+    course = begun()
+    events = course.arrive(yielded(asks("add", a=1, b=2), asks("kid", task="Help."), clock=[1.5]))
+    assert kinds(events) == ["BlockYielded", "ToolCalled", "DelegateStarted"]
+    sent = [debt.message for debt in course.owed() if isinstance(debt, Send)]
+    assert [type(one) for one in sent] == [ToolCall, Task], "the sandbox owes nothing meanwhile"
+    assert [one.id for one in sent] == ["r1_1_0", "r1_1_1:task"]
+    assert kinds(course.arrive(report("r1_1_1", "helped"))) == ["DelegateFinished"]
+    assert kinds(course.arrive(result("r1_1_0", 3))) == ["ToolAnswered"]
+    call = code_call(course, since=5)
+    assert call.id == "r1:code:1:1"
+    (exchange,) = call.exchanges
+    assert exchange.calls == [asks("add", a=1, b=2), asks("kid", task="Help.")]
+    assert exchange.replies == [CodeReply(value=3), CodeReply(value="helped")], "in the order of the calls"
+    assert exchange.clock == [1.5]
+
+
+def test_a_loop_of_calls_adds_an_exchange_each_time() -> None:
+    course = begun(limits=Limits(repeats=0))
+    for n in range(3):
+        course.arrive(yielded(asks("add", a=n, b=1), exchange=n))
+        course.arrive(result(f"r1_1_{n}", n + 1))
+    assert len(code_call(course).exchanges) == 3
+    events = course.arrive(ended(exchange=3, logs="1\n2\n3\n", text="3", output=3))
+    assert kinds(events) == ["BlockFinished", "StepFinished", "ModelCalled"]
+
+
+def test_a_call_that_cannot_be_made_raises_in_the_code() -> None:
+    course = begun()
+    events = course.arrive(yielded(asks("add", a="x", b=2), asks("nothing")))
+    assert kinds(events) == ["BlockYielded", "CallRefused", "CallRefused"]
+    replies = code_call(course).exchanges[0].replies
+    assert "Wrong arguments" in (replies[0].error or "")
+    assert "Unknown tool" in (replies[1].error or "")
+
+
+def test_a_tool_that_fails_raises_in_the_code() -> None:
+    course = begun()
+    course.arrive(yielded(asks("add", a=1, b=2)))
+    course.arrive(result("r1_1_0", error=ErrorInfo("AgentToolExecutionError", "boom")))
+    assert code_call(course).exchanges[0].replies == [CodeReply(error="boom")]
+
+
+def test_a_member_that_fails_raises_in_the_code() -> None:
+    course = begun()
+    course.arrive(yielded(asks("kid", task="x")))
+    course.arrive(report("r1_1_0", state="error", error=ErrorInfo("AgentGenerationError", "no model")))
+    assert "no model" in (code_call(course).exchanges[0].replies[0].error or "")
+
+
+def test_an_approval_in_the_middle_of_a_loop() -> None:
+    course = begun(approvals={"add": "when: a > 10"})
+    events = course.arrive(yielded(asks("add", a=11, b=2)))
+    assert kinds(events) == ["BlockYielded", "ApprovalRequested"]
+    assert course.owed() == [], "nobody works for the run while a person thinks"
+    word = Decision(id="d", tree="r1", run="r1", at=3.0, call="r1_1_0", verdict="approved")
+    assert kinds(course.arrive(word)) == ["ApprovalDecided", "ToolCalled"]
+    course.arrive(result("r1_1_0", 13))
+    assert code_call(course).exchanges[0].replies == [CodeReply(value=13)]
+
+
+def test_a_call_that_a_person_rejects_raises_in_the_code() -> None:
+    course = begun(approvals={"add": "always"})
+    course.arrive(yielded(asks("add", a=1, b=2)))
+    word = Decision(id="d", tree="r1", run="r1", at=3.0, call="r1_1_0", verdict="rejected", feedback="No.")
+    assert kinds(course.arrive(word)) == ["ApprovalDecided"]
+    assert "No." in (code_call(course).exchanges[0].replies[0].error or "")
+
+
+def test_a_call_that_takes_too_long_raises_in_the_code() -> None:
+    course = begun(timeouts={"add": 30})
+    course.arrive(yielded(asks("add", a=1, b=2)))
+    assert any(isinstance(debt, SetTimer) for debt in course.owed())
+    course.at = 131.0
+    assert kinds(course.arrive(timer("call-r1_1_0"))) == ["CallTimedOut"]
+    assert "no answer within 30 s" in (code_call(course).exchanges[0].replies[0].error or "")
+
+
+def test_code_that_fails_is_an_observation_with_what_it_printed() -> None:
+    course = begun()
+    error = ErrorInfo(
+        "AgentExecutionError", "Code execution failed at line '1 / 0' due to: ZeroDivisionError"
+    )
+    events = course.arrive(ended(error=error, logs="so far\n", snapshot="blob:bb"))
+    assert kinds(events) == ["BlockFinished", "StepFinished", "ModelCalled"]
+    step = course.run.memory[-1]
+    assert getattr(step, "error", None) == error
+    assert "so far" in (getattr(step, "observation", "") or "")
+    assert course.run.snapshot == "blob:bb"
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        yielded(asks("add", a=1, b=2), exchange=1),
+        yielded(asks("add", a=1, b=2), block="r1:code:7"),
+        ended(exchange=1),
+        ended(block="r1:code:7"),
+        yielded(),
+    ],
+)
+def test_what_the_sandbox_does_not_owe_changes_nothing(late: CodeYielded | CodeFinished) -> None:
+    course = begun()
+    assert kinds(course.arrive(late)) == ["RecordIgnored"]
+
+
+def test_a_second_sandbox_that_says_otherwise_is_too_late() -> None:
+    course = begun()
+    course.arrive(yielded(asks("add", a=1, b=2)))
+    other = yielded(asks("add", a=5, b=5))
+    assert kinds(course.arrive(msgspec.structs.replace(other, id="other"))) == ["RecordIgnored"]
+    assert kinds(course.arrive(ended(), cause="z")) == ["RecordIgnored"]
+
+
+def test_an_answer_without_code_is_read_with_help() -> None:
+    course = coder().begin()
+    events = course.say(content="The final answer is 42!")
+    assert kinds(events) == ["ModelAnswered", "StepFinished", "ModelCalled"]
+    error = only(events, ev.StepFinished).error
+    assert error.type == "AgentParsingError"
+    assert "final_answer(" in error.message
+    (debt,) = course.owed(since=2)
+    assert isinstance(debt, CallModel)
+
+
+def test_cancelling_ends_the_block_and_its_calls() -> None:
+    course = begun()
+    course.arrive(yielded(asks("add", a=1, b=2)))
+    course.arrive(cancel())
+    assert course.run.phase is Phase.DONE
+    assert course.run.code is None
+    assert len(course.owed()) == 1, "the call is revoked"
+
+
+def test_the_state_can_be_read_back_in_the_middle_of_a_block() -> None:
+    course = begun()
+    course.arrive(yielded(asks("add", a=1, b=2), asks("add", a=2, b=2)))
+    course.arrive(result("r1_1_1", 4))
+    course.run = msgspec.json.decode(msgspec.json.encode(course.run), type=type(course.run))
+    course.arrive(result("r1_1_0", 3))
+    assert code_call(course).exchanges[0].replies == [CodeReply(value=3), CodeReply(value=4)]
+
+
+# --- reading
+
+TAGS = CodeSpec()
+FENCED = CodeSpec(tags=("```python", "```"))
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("Thought\n<code>\nx = 1\n</code>", "x = 1"),
+        ("<code>\nx = 1\n", "x = 1"),
+        ("<code>a = 1</code> and <code>b = 2</code>", "a = 1\n\nb = 2"),
+        ("Look:\n```py\nx = 1\n```\nso", "x = 1"),
+        ("Look:\n```python\nx = 1\n```\n```\ny = 2\n```", "x = 1\n\ny = 2"),
+        ("<code>\n```python\nx = 1\n```\n</code>", "x = 1"),
+        ("x = 1\nprint(x)", "x = 1\nprint(x)"),
+        ("<code>\nif x:\n    y()\n</code>", "if x:\n    y()"),
+    ],
+)
+def test_blocks_are_found(text: str, code: str) -> None:
+    assert read_code(text, TAGS) == code
+
+
+def test_other_tags() -> None:
+    assert read_code("```python\nx = 1\n```", FENCED) == "x = 1"
+    assert closed("<code>\nx", TAGS) == "<code>\nx</code>"
+    assert closed("<code>\nx</code>", TAGS) == "<code>\nx</code>"
+
+
+@pytest.mark.parametrize("text", ["", "no code at all", "<code></code>", "```\n\n```"])
+def test_no_block(text: str) -> None:
+    with pytest.raises(ReadingError, match="no block of code"):
+        read_code(text, TAGS)
+
+
+def test_structured_answers() -> None:
+    structured = CodeSpec(structured=True)
+    assert read_code('{"thought": "add", "code": "x = 1"}', structured) == "x = 1"
+    with pytest.raises(ReadingError, match="not the JSON object"):
+        read_code("<code>x = 1</code>", structured)
+
+
+def test_an_unclosed_fence_is_found() -> None:
+    assert read_code("So:\n```python\nx = 1", FENCED) == "x = 1"
+
+
+def test_names_that_are_none_in_python_are_translated() -> None:
+    card = msgspec.structs.replace(LOOK, name="look-up")
+    course = Course(
+        spec(kind="code", tools=["look-up"], team=[]), Offer(tools={"look-up": card}, members={})
+    ).begin()
+    course.say(content=SAID)
+    assert [one.name for one in code_call(course).functions] == ["look_up"]
+    events = course.arrive(yielded(asks("look_up", at="x")))
+    assert only(events, ev.ToolCalled).tool == "look-up"
+
+
+def test_what_its_model_reads() -> None:
+    prompts = Prompts.load("code")
+    course = begun()
+    request = Transcript(prompts).request(course.run, "act")
+    assert request.tools == []
+    assert "</code>" in request.stop
+    assert "def add(" in request.messages[0]["content"]
+    course.arrive(ended(logs="3\n", text="None", snapshot="blob:aa"))
+    said, observed = Transcript(prompts).request(course.run, "act").messages[-2:]
+    assert said == {"role": "assistant", "content": SAID + "</code>"}
+    assert observed["content"].startswith("Observation:\nExecution logs:\n3\n")
+    course.say(content="Hm.\n<code>\n1 / 0\n</code>")
+    error = ErrorInfo("AgentExecutionError", "Code execution failed at line '1 / 0'")
+    course.arrive(ended(block="r1:code:2", logs="before\n", error=error))
+    failed = Transcript(prompts).request(course.run, "act").messages[-1]["content"]
+    assert failed.index("before") < failed.index("execution failed")
+
+
+def test_structured_mode_asks_for_json() -> None:
+    course = coder(code=CodeSpec(structured=True)).begin()
+    request = Transcript(Prompts.load("structured_code")).request(course.run, "act")
+    assert request.schema is not None
+    assert set(request.schema["properties"]) == {"thought", "code"}
+    events = course.say(content='{"thought": "add", "code": "print(1)"}')
+    assert only(events, ev.BlockStarted).code == "print(1)"
+
+
+def test_a_run_of_code_is_decided_anew_as_it_was() -> None:
+    course = begun(approvals={"look": "always"}, limits=Limits(repeats=0))
+    course.arrive(yielded(asks("add", a=1, b=2), asks("nothing"), clock=[1.0]))
+    course.arrive(result("r1_1_0", 3))
+    course.arrive(yielded(asks("look", at="x"), exchange=1))
+    course.arrive(Decision(id="d", tree="r1", run="r1", at=3.0, call="r1_1_2", verdict="approved"))
+    course.arrive(result("r1_1_2", "seen"))
+    course.arrive(ended(exchange=2, logs="3\n", snapshot="blob:aa"))
+    course.arrive(ended(exchange=2), cause="r1:code:1:2:finished:again")
+    course.say(content="<code>final_answer(3)</code>")
+    course.arrive(ended(block="r1:code:2", output=3, is_final_answer=True))
+    assert course.run.phase is Phase.DONE
+    replay = replay_of(course)
+    assert (replay.divergences, replay.undecided) == ([], [])

@@ -1,0 +1,243 @@
+"""What the model of a code agent is told: terms, functions, examples that run, and own files held to the same."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from cadre.errors import PromptError
+from cadre.loop.reading import STOP_SEQUENCES
+from cadre.messages import AgentCard, ToolCard
+from cadre.prompt_files import Kind
+from cadre.prompting import CodeTerms, Prompts, prompts_for, to_code_prompt
+from cadre.specs import BASE_IMPORTS, AgentSpec, CodeSpec
+from cadre_sandbox.inside import guard
+
+SHIPPED = Path(__file__).parents[2] / "prompts"
+SEARCH = ToolCard(
+    name="web-search",
+    description="Finds pages.",
+    input_schema={"properties": {"query": {"type": "string"}}, "required": ["query"]},
+    output_schema={"type": "array", "items": {"type": "object", "properties": {"url": {"type": "string"}}}},
+)
+ANALYST = AgentCard(name="analyst", description="Calculates.")
+KINDS: list[Kind] = ["code", "structured_code"]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def prompts(request: pytest.FixtureRequest) -> Prompts:
+    return Prompts.load(request.param)
+
+
+@pytest.fixture
+def document() -> dict[str, Any]:
+    data: dict[str, Any] = yaml.safe_load((SHIPPED / "code.yaml").read_text())
+    return data
+
+
+def own(tmp_path: Path, document: object) -> Path:
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def test_the_system_prompt_shows_functions_members_imports_and_instructions(prompts: Prompts) -> None:
+    text = prompts.system([SEARCH], [ANALYST], "You are the manager of it all.\n")
+    assert f"\n{to_code_prompt(SEARCH)}\n" in text
+    assert "def web_search(query: str) -> list[dict]:" in text
+    assert f"\n{to_code_prompt(ANALYST)}\n" in text
+    assert f"\n   {', '.join(BASE_IMPORTS)}.\n" in text
+    assert text.endswith("You are the manager of it all.")
+    for word in ("final_answer(value)", "gather(", ".later", "CallError"):
+        assert word in text
+
+
+def test_the_tags_are_those_of_the_agent() -> None:
+    prompts = Prompts.load("code")
+    own_terms = CodeTerms.of(CodeSpec(tags=("```py", "```"), imports=["pandas", "math"]))
+    text = prompts.system([SEARCH], [], "", own_terms)
+    assert "\n```py\n…\n```\n" in text
+    assert "<code>" not in text
+    assert f"{', '.join([*BASE_IMPORTS, 'pandas'])}." in text
+    assert "\n<code>\n…\n</code>\n" in prompts.system([SEARCH], [], "")
+
+
+def test_imports_without_bounds_and_none(prompts: Prompts) -> None:
+    assert "every module that is installed" in prompts.system([], [], "", CodeTerms(("math", "*")))
+    assert "cannot import anything" in prompts.system([], [], "", CodeTerms(()))
+
+
+def test_it_is_rendered_once_for_the_same_terms(prompts: Prompts) -> None:
+    first = prompts.system([SEARCH], [ANALYST], "", CodeTerms(("re",)))
+    assert prompts.system([SEARCH], [ANALYST], "", CodeTerms(("re",))) is first
+    assert prompts.system([SEARCH], [ANALYST], "", CodeTerms(("json",))) != first
+
+
+def test_an_agent_without_tools_or_team_reads_nothing_about_them(prompts: Prompts) -> None:
+    alone = prompts.system([], [], "")
+    assert "no tools besides Python itself" in alone
+    assert "team" not in alone
+
+
+def test_a_tool_has_one_name_wherever_the_model_reads_it(prompts: Prompts) -> None:
+    twin = msgspec.structs.replace(SEARCH, name="web_search")
+    for text in (
+        prompts.system([SEARCH, twin], [], ""),
+        prompts.initial_plan("T", [SEARCH, twin], []),
+        prompts.update_plan_post("T", [SEARCH, twin], [], 2),
+    ):
+        assert text.count("def web_search_(") == text.count("def web_search(") == 1
+
+
+def blocks_in_text(system: str) -> list[str]:
+    return re.findall(r"^<code>\n(?!…|def )(.*?)\n</code>$", system, re.MULTILINE | re.DOTALL)
+
+
+def blocks_in_json(system: str) -> list[str]:
+    answers = [json.loads(line) for line in system.splitlines() if line.startswith('{"')]
+    assert all(answer.keys() == {"thought", "code"} and answer["thought"] for answer in answers)
+    return [answer["code"] for answer in answers]
+
+
+@pytest.mark.parametrize(
+    ("kind", "blocks_of"), [("code", blocks_in_text), ("structured_code", blocks_in_json)]
+)
+def test_the_examples_are_code_that_the_sandbox_takes(
+    kind: Kind, blocks_of: Callable[[str], list[str]]
+) -> None:
+    blocks = blocks_of(Prompts.load(kind).system([SEARCH], [], ""))
+    assert len(blocks) == 13
+    rules = guard.Rules(BASE_IMPORTS, (), {"final_answer", "gather", "search"})
+    for block in blocks:
+        guard.read(block, "<example>", rules)
+    assert sum("final_answer(" in block for block in blocks) == 6
+
+
+def test_both_kinds_show_the_same_examples() -> None:
+    texts = [Prompts.load(kind).system([], [], "") for kind in KINDS]
+    assert blocks_in_text(texts[0]) == blocks_in_json(texts[1])
+
+
+def test_no_prompt_holds_what_stops_the_model(prompts: Prompts) -> None:
+    assert not [stop for stop in STOP_SEQUENCES if stop in prompts.system([SEARCH], [ANALYST], "x")]
+
+
+def test_plans_ask_for_the_known_headings(prompts: Prompts) -> None:
+    first = prompts.initial_plan("T {{ 1 }}", [SEARCH], [ANALYST])
+    later = prompts.update_plan_post("T", [SEARCH], [ANALYST], 13)
+    for heading in (
+        "1. Facts survey",
+        "1.1. Facts given",
+        "1.2. Facts to look up",
+        "1.3. Facts to derive",
+        "2. Plan",
+    ):
+        assert heading in first
+    for heading in (
+        "1.2. Facts that we have learned",
+        "1.3. Facts still to",
+        "1.4. Facts still to derive",
+        "2. Plan",
+    ):
+        assert heading in later
+    for text in (first, later):
+        assert "<end_plan>" in text
+        assert to_code_prompt(SEARCH) in text
+        assert to_code_prompt(ANALYST) in text
+    assert "T {{ 1 }}" in first
+    assert "13 steps remain" in later
+
+
+def test_a_member_is_asked_for_three_parts(prompts: Prompts) -> None:
+    text = prompts.managed_task("analyst", "Add it up.")
+    for part in (
+        "'analyst'",
+        "1. Task outcome (short",
+        "2. Task outcome (extremely detailed",
+        "3. Additional context",
+    ):
+        assert part in text
+    assert prompts.managed_report("analyst", "Ten").endswith("\nTen")
+
+
+def test_an_error_says_what_still_holds(prompts: Prompts) -> None:
+    assert prompts.error("no column 'x'").startswith("Error: no column 'x'\n")
+    assert "variables are there" in prompts.error("x") or "variables set by then are there" in prompts.error(
+        "x"
+    )
+
+
+# --- files of one's own
+
+
+def agent(**fields: Any) -> AgentSpec:
+    return AgentSpec(name="coder", description="Codes.", **fields)
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind"),
+    [
+        (agent(), "tool_calling"),
+        (agent(kind="code"), "code"),
+        (agent(kind="code", code=CodeSpec(structured=True)), "structured_code"),
+    ],
+)
+def test_an_agent_gets_the_prompts_of_its_kind(spec: AgentSpec, kind: Kind) -> None:
+    assert prompts_for(spec).kind == kind
+    assert prompts_for(spec).system([], [], "") == Prompts.load(kind).system([], [], "")
+
+
+def test_an_own_file_is_that_of_the_agents_kind(tmp_path: Path, document: dict[str, Any]) -> None:
+    del document["memory"]
+    path = str(own(tmp_path, document))
+    mine = prompts_for(agent(kind="code", prompts=path))
+    assert mine.kind == "code"
+    assert mine.error("x") == Prompts.load("code").error("x") != Prompts.load("tool_calling").error("x")
+    with pytest.raises(PromptError, match="system_prompt uses the unknown variable 'authorized_imports'"):
+        prompts_for(agent(prompts=path))
+    with pytest.raises(PromptError, match="system_prompt must show the variable 'authorized_imports'"):
+        prompts_for(agent(kind="code", prompts=str(SHIPPED / "tool_calling.yaml")))
+
+
+@pytest.mark.parametrize(
+    ("kind", "left_out", "complaint"),
+    [
+        ("code", "code_block_opening_tag", "must show the variable 'code_block_opening_tag'"),
+        ("code", "code_block_closing_tag", "must show the variable 'code_block_closing_tag'"),
+        ("code", "authorized_imports", "must show the variable 'authorized_imports'"),
+        ("code", "tools", "must show the variable 'tools'"),
+        ("code", "managed_agents", "must show the variable 'managed_agents'"),
+        ("structured_code", "managed_agents", "must show the variable 'managed_agents'"),
+        ("structured_code", "code_block_opening_tag", None),
+    ],
+)
+def test_what_code_needs_must_be_shown(
+    tmp_path: Path, document: dict[str, Any], kind: Kind, left_out: str, complaint: str | None
+) -> None:
+    variables = [
+        "tools",
+        "managed_agents",
+        "authorized_imports",
+        "custom_instructions",
+        "code_block_opening_tag",
+        "code_block_closing_tag",
+    ]
+    document["system_prompt"] = " ".join(f"{{{{ {name} }}}}" for name in variables if name != left_out)
+    path = own(tmp_path, document)
+    if complaint is None:
+        assert Prompts.load(path, kind).kind == kind
+        return
+    with pytest.raises(PromptError, match=f"system_prompt {complaint}"):
+        Prompts.load(path, kind)
+
+
+def test_terms_of_an_agent() -> None:
+    assert CodeTerms.of(CodeSpec()) == CodeTerms()
+    assert CodeTerms.of(CodeSpec(imports=["*"])).imports == (*BASE_IMPORTS, "*")

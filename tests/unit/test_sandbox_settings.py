@@ -1,0 +1,119 @@
+"""What a sandbox process is told: variables, options, and who starts one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cadre.cli.doctor import Finding, isolation
+from cadre.cli.stack import Stack
+from cadre.cli.team import read_team
+from cadre.errors import SettingError
+from cadre.settings import TIERS, SandboxSettings, read_sandbox_settings
+from cadre_sandbox import contract
+from cadre_sandbox.host import at_work
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "code-agents.md").read_text()
+
+AGENT = """\
+apiVersion: cadre.dev/v1
+kind: Agent
+metadata: {name: NAME}
+spec: {description: does things, KIND}
+"""
+TEAM = """\
+apiVersion: cadre.dev/v1
+kind: Team
+metadata: {name: t}
+spec: {agents: [a.yaml, b.yaml, c.yaml]}
+"""
+
+
+@pytest.mark.parametrize("field", [field.name for field in msgspec.structs.fields(SandboxSettings)])
+def test_every_variable_is_documented_with_its_default(field: str) -> None:
+    [row] = [line for line in PAGE.splitlines() if line.startswith(f"| `CADRE_SANDBOX_{field.upper()}` |")]
+    default = getattr(SandboxSettings(), field)
+    said = f"{default:g}" if isinstance(default, float) else str(default) or "none"
+    assert row.split("|")[2].strip(" `") == said
+
+
+def test_the_tiers_are_those_of_the_sandbox() -> None:
+    assert TIERS == contract.TIERS
+    assert SandboxSettings().tier in TIERS
+
+
+def test_an_option_wins_over_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CADRE_SANDBOX_POOL", "gpu")
+    monkeypatch.setenv("CADRE_SANDBOX_SESSIONS", "7")
+    settings = read_sandbox_settings(pool="cpu", sessions=None)
+    assert (settings.pool, settings.sessions) == ("cpu", 7)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("TIER", "vm", "CADRE_SANDBOX_TIER=vm: must be one of ns, landlock"),
+        ("POOL", "a.b", "CADRE_SANDBOX_POOL='a.b': use 1 to 64 letters"),
+        ("SESSIONS", "0", "CADRE_SANDBOX_SESSIONS=0: must be at least 1"),
+        ("SECONDS", "soon", "CADRE_SANDBOX_SECONDS='soon': must be a number"),
+        ("SECONDS", "nan", "CADRE_SANDBOX_SECONDS=nan: must be at least 0.1"),
+        ("MEMORY_MB", "1.5", "CADRE_SANDBOX_MEMORY_MB='1.5': must be a whole number"),
+    ],
+)
+def test_a_wrong_value_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str, told: str) -> None:
+    monkeypatch.setenv(f"CADRE_SANDBOX_{name}", value)
+    with pytest.raises(SettingError) as caught:
+        read_sandbox_settings()
+    assert told in str(caught.value)
+
+
+def test_no_more_blocks_at_once_than_interpreters() -> None:
+    assert at_work(SandboxSettings(concurrency=9, sessions=3)) == 3
+    assert at_work(SandboxSettings(concurrency=2, sessions=3)) == 2
+    assert at_work(SandboxSettings(sessions=1000)) >= 2
+
+
+def test_a_team_with_code_agents_gets_a_sandbox_per_pool(tmp_path: Path) -> None:
+    kinds = {"a": "kind: code", "b": "kind: tool_calling", "c": "kind: code, code: {pool: heavy}"}
+    for name, kind in kinds.items():
+        (tmp_path / f"{name}.yaml").write_text(AGENT.replace("NAME", name).replace("KIND", kind))
+    (tmp_path / "team.yaml").write_text(TEAM)
+    team = read_team(tmp_path)
+    assert team.pools == ["default", "heavy"]
+    stack = Stack(tmp_path / "data", team, 1, 2, lambda name, line: None)
+    started = {service.name: list(service.argv) for service in stack._services()}
+    for name, pool in (("sandbox", "default"), ("sandbox-heavy", "heavy")):
+        assert started[name][1:] == ["-m", "cadre_sandbox", "--pool", pool]
+
+
+def test_a_team_without_needs_none(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / f"{name}.yaml").write_text(
+            AGENT.replace("NAME", name).replace("KIND", "kind: tool_calling")
+        )
+    (tmp_path / "team.yaml").write_text(TEAM)
+    assert read_team(tmp_path).pools == []
+
+
+def test_the_command_says_which_tier_is_reached_here() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cadre_sandbox", "--check"], capture_output=True, text=True, check=False
+    )
+    if done.returncode == 0:
+        assert done.stdout.removeprefix("tier ").strip() in TIERS
+    else:
+        assert done.returncode == 2
+        assert done.stderr.startswith("cadre: code is refused, no isolation is to be had (")
+
+
+def test_what_the_doctor_makes_of_that() -> None:
+    assert isolation("tier ns", "") == Finding("ok", "code of agents can be run here, isolated: tier ns")
+    refused = isolation("", "warning\ncadre: code is refused, no isolation is to be had (ns: no)\n")
+    assert refused.verdict == "warn"
+    assert refused.text.endswith("here: code is refused, no isolation is to be had (ns: no)")
+    assert isolation("", "").text.endswith("no reason given")
