@@ -9,7 +9,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test lint check bench chaos simulate docs protocol wheel lock clean
+.PHONY: help run up test lint check bench chaos simulate compat docs protocol wheel lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -41,6 +41,11 @@ chaos: .venv/.ready-dev ## Kill, pause and restart a team at work; SECONDS=n (60
 
 simulate: .venv/.ready-dev ## Play simulated teams through crashes and lost messages; SEEDS=n (20000), or SEED=n alone with its trace
 	@PYTHONPATH=tests $(BIN)/python -m simulation.main $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+COMPAT := build/compat-venv
+
+compat: .venv/.ready-dev $(COMPAT)/.ready ## Compare agents with smolagents' own (in an environment of its own); options for pytest go into ARGS
+	@$(BIN)/pytest tests/compat $(ARGS)
 
 docs: .venv/.ready-dev ## Write the generated documents anew: protocol, schemas, state diagram
 	@PYTHONPATH=docs $(BIN)/python -m generate
@@ -93,4 +98,12 @@ INSTALL = install() { \
 
 .venv/.ready-dev: requirements-dev.lock .venv/.ready
 	@set -e; $(INSTALL); install --require-hashes -r requirements-dev.lock
+	@touch $@
+
+$(COMPAT)/.ready: tests/compat/requirements.txt
+	@set -e; $(FIND_PYTHON); mkdir -p build; \
+	echo "make: setting up $(COMPAT) with $$python" >&2; \
+	if command -v uv >/dev/null; then uv venv --quiet --clear --python "$$python" $(COMPAT); \
+		uv pip install --quiet --python $(COMPAT)/bin/python -r $<; \
+	else "$$python" -m venv --clear $(COMPAT); $(COMPAT)/bin/python -m pip install --quiet -r $<; fi
 	@touch $@

@@ -27,7 +27,7 @@ from cadre.loop.owed import CallModel, Command, Revoke, Send, SetTimer, owed
 from cadre.loop.run import ModelInFlight, Phase, Run, Step
 from cadre.loop.timers import ended
 from cadre.loop.transition import transition
-from cadre.messages import Record, Report, Task, TimerFired
+from cadre.messages import Cancel, Record, Report, Task, TimerFired
 from cadre.model_calls import ModelCalls
 from cadre.ports import Bus, Clock, Journal, Model
 from cadre.prices import Prices
@@ -91,6 +91,7 @@ class Runner:
     async def poison(self, what: Poisoned, tree: str, run: str) -> None:
         """Ends the run whose record no worker survives."""
         record_id = what.id
+        reminded = False
         while True:
             held = await self._cache.get(tree, run)
             async with held.lock:
@@ -98,6 +99,10 @@ class Runner:
                 if known and held.run.phase is Phase.DONE:
                     commands = owed(held.run)
                     break
+                if not reminded:
+                    # Somebody else may be handling the record now, and ack it: what the end owes must not hang on it.
+                    await self._bus.send(self._reminder(what, tree, run), self._spec.name, to=self._spec.name)
+                    reminded = True
                 try:
                     # What kills its workers may well be what follows from the record, once it is journaled.
                     cause = f"{record_id}:poisoned" if known else record_id
@@ -106,6 +111,16 @@ class Runner:
                 except Fenced:
                     continue
         await self._pay(commands)
+
+    def _reminder(self, what: Poisoned, tree: str, run: str) -> Cancel:
+        return Cancel(
+            id=f"{what.id}:condemned",
+            tree=tree,
+            run=run,
+            at=self._clock.now(),
+            reason=what.why or "its record could not be handled",
+            sender=self._spec.name,
+        )
 
     def interrupt(self, run: str) -> None:
         """The run has ended: drops the model call that this process may be making for it."""
@@ -153,30 +168,11 @@ class Runner:
         record_id: str,
     ) -> list[Command]:
         """One append, under the lock of the run. Raises Fenced, with the stale state forgotten."""
-        run, at = held.run, self._clock.now()
-        history: list[Step] = []
-        prefix: list[Step] = []
-        problem = ""
-        if isinstance(what, Task) and run.phase is Phase.NEW:
-            if what.continues:
-                history = (await self._run(what.continues)).memory
-            if what.forks is not None:
-                try:
-                    history, prefix = prefix_of(await self._run(what.forks.run), what.forks)
-                except ForkError as error:
-                    problem = str(error)
-        arrival = Arrival(
-            what=what,
-            at=at,
-            cause=record_id,
-            offer=self._offer(),
-            spec=self._spec,
-            history=history,
-            prefix=prefix,
-            problem=problem,
-        )
+        run = held.run
+        arrival = await self._arrival(run, what, record_id)
         events = transition(run, arrival)
         ends_timer = ended(run, events, what.name if isinstance(what, TimerFired) else None)
+        was_over = run.phase is Phase.DONE
         at_work = run.model is not None or run.code is not None or bool(run.open_calls())
         entry = Entry(
             tree=run.tree,
@@ -185,7 +181,7 @@ class Runner:
             parent=_parent(run, what),
             n=run.entries + 1,
             cause=entry_cause,
-            at=at,
+            at=arrival.at,
             events=events,
             prev=held.back_pointers(),
             snapshot=run if held.is_snapshot_due() else None,
@@ -203,7 +199,35 @@ class Runner:
             if at_work and not isinstance(what, ModelReplied | ModelFailed):
                 self.interrupt(run.id)
                 await self._bus.interrupt(run.tree, run.id)
-        return owed(run, since=entry.n)
+        # Whoever ended the run may have died before it paid; a record that comes later reminds of it.
+        return owed(run) if was_over else owed(run, since=entry.n)
+
+    async def _arrival(
+        self, run: Run, what: Record | ModelReplied | ModelFailed | ModelLost | Poisoned, record_id: str
+    ) -> Arrival:
+        """With all that the decision may know, the memory of the run that a task goes on from included."""
+        at = self._clock.now()
+        history: list[Step] = []
+        prefix: list[Step] = []
+        problem = ""
+        if isinstance(what, Task) and run.phase is Phase.NEW:
+            if what.continues:
+                history = (await self._run(what.continues)).memory
+            if what.forks is not None:
+                try:
+                    history, prefix = prefix_of(await self._run(what.forks.run), what.forks)
+                except ForkError as error:
+                    problem = str(error)
+        return Arrival(
+            what=what,
+            at=at,
+            cause=record_id,
+            offer=self._offer(),
+            spec=self._spec,
+            history=history,
+            prefix=prefix,
+            problem=problem,
+        )
 
     async def _run(self, run: str) -> Run:
         """Another run's state."""

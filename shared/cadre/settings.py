@@ -106,6 +106,15 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The Python that runs the code, with the packages that code may import; empty: this one."""
 
 
+class StandardToolsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the standard tools may reach: `CADRE_SEARCH`, `CADRE_VISIT_PRIVATE`."""
+
+    search: str = "folder:documents"
+    """Where `web_search` looks: `folder:PATH` or `searxng:URL`."""
+    visit_private: str = ""
+    """What `visit_webpage` may read beside the public internet: `1` for all, or networks such as 10.1.0.0/16."""
+
+
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The model endpoint when an agent's spec names none: `CADRE_MODEL_URL`, `CADRE_MODEL`."""
 
@@ -164,6 +173,10 @@ def _read(kind: type[S], prefix: str, options: dict[str, object], least: dict[st
 
 def read_model_settings() -> ModelSettings:
     return ModelSettings(url=os.environ.get("CADRE_MODEL_URL", ""), name=os.environ.get("CADRE_MODEL", ""))
+
+
+def read_standard_tools_settings() -> StandardToolsSettings:
+    return _read(StandardToolsSettings, "CADRE_", {}, {})
 
 
 def read_nats_sync() -> str:

@@ -142,6 +142,49 @@ def _define(function: Callable[..., Any], options: ToolOptions) -> Tool[..., Any
         raise ToolDefinitionError(f"@tool decorates functions, not {type(function).__name__} {function!r}")
     code = function.__code__
     where = f"{code.co_filename}:{code.co_firstlineno}: tool {function.__name__}"
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ToolDefinitionError(f"{where}: a generator has no single result: return a list")
+    options = check_options(options, function.__name__, where)
+    signature = read_signature(function, where)
+    card = make_card(
+        ToolCard(
+            name=function.__name__,
+            description=signature.description,
+            input_schema=signature.input_schema,
+            output_schema=signature.output_schema,
+        ),
+        options,
+        where,
+    )
+    return Tool(function, card, signature, options.get("concurrency"))
+
+
+def make_card(plain: ToolCard, options: ToolOptions, where: str) -> ToolCard:
+    """The card of what a tool says about itself, with what its options say over it.
+
+    Raises ToolDefinitionError when a model could not use it.
+    """
+    parameters = list(plain.input_schema.get("properties", ()))
+    _check_approval(options.get("approval"), parameters, where)
+    description = options.get("description", plain.description).strip()
+    if not description:
+        raise ToolDefinitionError(f"{where}: write a docstring: it is what the model knows about the tool")
+    return ToolCard(
+        name=options.get("name", plain.name),
+        description=description,
+        input_schema=plain.input_schema,
+        output_schema=plain.output_schema,
+        read_only=options.get("read_only", False),
+        idempotent=options.get("idempotent", False),
+        timeout=options.get("timeout"),
+        approval=options.get("approval", ""),
+        labels=dict(options.get("labels", {})),
+        version=options.get("version", ""),
+    )
+
+
+def check_options(options: ToolOptions, name: str, where: str) -> ToolOptions:
+    """The options of the tool that calls itself `name`. Raises ToolDefinitionError."""
     unknown = sorted(set(options) - set(ToolOptions.__annotations__))
     if unknown:
         known = ", ".join(ToolOptions.__annotations__)
@@ -150,29 +193,7 @@ def _define(function: Callable[..., Any], options: ToolOptions) -> Tool[..., Any
         options = msgspec.convert(options, ToolOptions)
     except msgspec.ValidationError as error:
         raise ToolDefinitionError(f"{where}: @tool option: {error}") from error
-    _check(function, options, where)
-    signature = read_signature(function, where)
-    _check_approval(options.get("approval"), signature, where)
-    description = options.get("description", signature.description).strip()
-    if not description:
-        raise ToolDefinitionError(f"{where}: write a docstring: it is what the model knows about the tool")
-    card = ToolCard(
-        name=options.get("name", function.__name__),
-        description=description,
-        input_schema=signature.input_schema,
-        output_schema=signature.output_schema,
-        read_only=options.get("read_only", False),
-        idempotent=options.get("idempotent", False),
-        timeout=options.get("timeout"),
-        approval=options.get("approval", ""),
-        labels=dict(options.get("labels", {})),
-        version=options.get("version", ""),
-    )
-    return Tool(function, card, signature, options.get("concurrency"))
-
-
-def _check(function: Callable[..., Any], options: ToolOptions, where: str) -> None:
-    name = options.get("name", function.__name__)
+    name = options.get("name", name)
     if not NAME.fullmatch(name):
         raise ToolDefinitionError(
             f"{where}: name {name!r}: use 1 to 64 of the letters a-z, A-Z, digits, '_' and '-'"
@@ -180,24 +201,22 @@ def _check(function: Callable[..., Any], options: ToolOptions, where: str) -> No
         )
     if name in RESERVED:
         raise ToolDefinitionError(f"{where}: {name!r} is every agent's own way to end: choose another name")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise ToolDefinitionError(f"{where}: a generator has no single result: return a list")
     concurrency = options.get("concurrency")
     if concurrency is not None and concurrency < 1:
         raise ToolDefinitionError(f"{where}: concurrency={concurrency}: give 1 or more, or leave it out")
     timeout = options.get("timeout")
     if timeout is not None and timeout <= 0:
         raise ToolDefinitionError(f"{where}: timeout={timeout:g}: give seconds above 0, or leave it out")
+    return options
 
 
-def _check_approval(policy: str | None, signature: Signature, where: str) -> None:
+def _check_approval(policy: str | None, parameters: list[str], where: str) -> None:
     if policy is None:
         return
     try:
         check_policy(policy)
     except ValueError as error:
         raise ToolDefinitionError(f"{where}: approval={error}") from error
-    parameters = signature.arguments.__struct_fields__
     unknown = sorted(names_in(policy) - set(parameters))
     if unknown:
         raise ToolDefinitionError(

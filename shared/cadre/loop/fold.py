@@ -116,6 +116,13 @@ def _accept(run: Run, event: ev.RunAccepted, n: int, at: float) -> None:
     step.delegated = task.reply_to is not None or (task.forks is not None and task.forks.delegated)
     run.memory = [*event.history, step, *event.prefix]
     run.step = task.forks.at - 1 if task.forks is not None else 0
+    run.snapshot = run.inherited = _variables_left(run)
+
+
+def _variables_left(run: Run) -> str | None:
+    """By the code of the run that this one goes on from."""
+    steps = (step for step in reversed(run.memory) if isinstance(step, ActionStep))
+    return next((step.snapshot for step in steps if step.snapshot is not None), None)
 
 
 def with_arguments(task: str, arguments: dict[str, Any]) -> str:

@@ -51,7 +51,9 @@ def end_code(run: Run, event: ev.BlockFinished) -> None:
     run.snapshot = event.snapshot or run.snapshot
     if run.current is None:
         return
-    told = [f"Execution logs:\n{event.logs}"] if event.logs else []
+    run.current.snapshot = event.snapshot
+    logs = event.logs.rstrip("\n")
+    told = [f"Execution logs:\n{logs}"] if logs else []
     told += event.notes
     if event.error is None:
         told.append(f"Last output from code snippet:\n{event.text or None}")

@@ -153,7 +153,7 @@ def _code(run: Run, since: int) -> list[Command]:
                 exchanges=code.exchanges,
                 snapshot=run.snapshot,
                 # Later blocks find them in the snapshot, as the code has left them.
-                variables=task.additional_args if run.snapshot is None else {},
+                variables=task.additional_args if run.snapshot == run.inherited else {},
                 functions=_functions(run),
                 authorized_imports=[*BASE_IMPORTS, *spec.code.imports],
                 limits=spec.code.limits,

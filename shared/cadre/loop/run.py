@@ -119,6 +119,8 @@ class ActionStep(msgspec.Struct, kw_only=True, tag="action", omit_defaults=True)
     """The block that the model wrote, for an agent of kind `code`."""
     observation: str | None = None
     """What the block printed and gave."""
+    snapshot: str | None = None
+    """`blob:` reference of the variables after it."""
     error: ErrorInfo | None = None
     started_at: float = 0.0
     ended_at: float = 0.0
@@ -202,6 +204,8 @@ class Run(msgspec.Struct, kw_only=True):
     code: CodeInWork | None = None
     snapshot: str | None = None
     """`blob:` reference of the variables that the code has left."""
+    inherited: str | None = None
+    """What `snapshot` was when the run began: that of the run which it goes on from."""
     step: int = 0
     """Number of the step in work, from 1."""
     model: ModelInFlight | None = None

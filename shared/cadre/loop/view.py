@@ -154,8 +154,22 @@ def in_summary(step: Step, rendered: list[ChatMessage]) -> list[ChatMessage]:
         return []
     if isinstance(step, AnswerStep):
         return rendered
-    kept = [{**m, "content": None} if m["role"] == "assistant" else m for m in rendered]
-    return [m for m in kept if m["role"] != "assistant" or m.get("tool_calls")]
+    kept = [{**m, "content": _called(step)} if m["role"] == "assistant" else m for m in rendered]
+    return [m for m in kept if m["role"] != "assistant" or m["content"] or m.get("tool_calls")]
+
+
+def _called(step: Step) -> str | None:
+    """What a step did, when its model wrote that in text: the block of code, or the calls."""
+    if not isinstance(step, ActionStep):
+        return None
+    if step.code is not None:
+        return f"Code that was run:\n```python\n{step.code}\n```"
+    return None if step.native or not step.calls else _written_out([_tool_call(call) for call in step.calls])
+
+
+def _written_out(calls: list[dict[str, Any]]) -> str:
+    listed = "\n".join(f"{c['function']['name']} {c['function']['arguments']}" for c in calls)
+    return f"Calling tools:\n{listed}"
 
 
 def as_text(messages: list[ChatMessage]) -> list[ChatMessage]:
@@ -163,9 +177,8 @@ def as_text(messages: list[ChatMessage]) -> list[ChatMessage]:
     written: list[ChatMessage] = []
     for message in messages:
         if calls := message.get("tool_calls"):
-            listed = "\n".join(f"{c['function']['name']} {c['function']['arguments']}" for c in calls)
             said = f"{message['content']}\n" if message.get("content") else ""
-            message = {"role": "assistant", "content": f"{said}Calling tools:\n{listed}"}
+            message = {"role": "assistant", "content": said + _written_out(calls)}
         elif message["role"] == "tool":
             message = _user(f"Observation:\n{message['content']}")
         last = written[-1] if written else {"role": None, "content": None}
@@ -194,7 +207,8 @@ def _action(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:
     if step.error is not None:
         return [said, _user(prompts.error(step.error.message))]
     if not step.calls:
-        return [said]
+        # The run's last step: its answer follows.
+        return [said] if step.content else []
     observations = "\n\n".join(f"{call.name}: {_observed(call, prompts)}" for call in step.calls)
     return [said, _user(f"Observation:\n{observations}")]
 
@@ -212,11 +226,14 @@ def _observed(call: CallState, prompts: Prompts) -> str:
 
 def _tool_call(call: CallState) -> dict[str, Any]:
     asked = call.correction or call
-    arguments = msgspec.json.encode(asked.arguments).decode()
+    arguments = asked.arguments
+    if call.kind == "member" and not arguments.get("additional_args"):
+        # The journal keeps an empty one for a member that was given none.
+        arguments = {name: value for name, value in arguments.items() if name != "additional_args"}
     return {
         "id": _call_id(call),
         "type": "function",
-        "function": {"name": asked.name, "arguments": arguments},
+        "function": {"name": asked.name, "arguments": msgspec.json.encode(arguments).decode()},
     }
 
 

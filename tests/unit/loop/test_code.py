@@ -26,7 +26,7 @@ from cadre.messages import (
 )
 from cadre.prompting import Prompts
 from cadre.specs import CodeSpec, Limits
-from unit.loop.build import LOOK, Course, cancel, kinds, only, report, result, spec, timer
+from unit.loop.build import LOOK, Course, cancel, kinds, only, report, result, spec, task, timer
 from unit.loop.test_redecide import replay_of
 
 BLOCK = "r1:code:1"
@@ -338,6 +338,17 @@ def test_what_its_model_reads() -> None:
     assert failed.index("before") < failed.index("execution failed")
 
 
+def test_a_later_plan_reads_which_code_was_run() -> None:
+    course = coder(planning_interval=1).begin()
+    course.say(content="1. Print.")
+    course.say(content="Thought: print.\n<code>\nprint(3)\n")
+    course.arrive(ended(logs="3\n", text="None", snapshot="blob:aa"))
+    messages = Transcript(Prompts.load("code")).request(course.run, "plan").messages
+    assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
+    assert messages[2]["content"] == "Code that was run:\n```python\nprint(3)\n```"
+    assert "1. Print." not in str(messages)
+
+
 def test_structured_mode_asks_for_json() -> None:
     course = coder(code=CodeSpec(structured=True)).begin()
     request = Transcript(Prompts.load("structured_code")).request(course.run, "act")
@@ -361,3 +372,19 @@ def test_a_run_of_code_is_decided_anew_as_it_was() -> None:
     assert course.run.phase is Phase.DONE
     replay = replay_of(course)
     assert (replay.divergences, replay.undecided) == ([], [])
+
+
+def test_a_session_goes_on_with_the_variables_of_its_last_run() -> None:
+    first = begun()
+    first.arrive(ended(logs="3\n", snapshot="blob:aa"))
+    first.say(content="<code>final_answer(3)</code>")
+    first.arrive(ended(block="r1:code:2", output=3, is_final_answer=True, snapshot="blob:bb"))
+    second = coder()
+    second.arrive(task(additional_args={"more": 1}), history=first.run.memory)
+    second.say(content=SAID)
+    call = code_call(second)
+    assert call.snapshot == "blob:bb"
+    assert call.variables == {"more": 1}, "its own are new to the code"
+    second.arrive(ended(snapshot="blob:cc"))
+    second.say(content=SAID)
+    assert (code_call(second).snapshot, code_call(second).variables) == ("blob:cc", {})

@@ -182,7 +182,8 @@ async def test_a_poisoned_task_ends_its_run_and_its_manager_is_told() -> None:
     kid = worker(world, ScriptedModel(says(ANSWER)), KID)
     bad = task(run="r1_1_0", parent="r1")
     await kid.poison(Poisoned(id=bad.id, deliveries=6, task=bad), "r1", "r1_1_0")
-    (sent,) = world.bus.sent
+    reminder, sent = world.bus.sent
+    assert (reminder.id, reminder.run) == (f"{bad.id}:condemned", "r1_1_0")
     assert isinstance(sent, Report)
     assert (sent.run, sent.state) == ("r1", "error")
     assert sent.error is not None
@@ -205,12 +206,13 @@ async def test_a_record_is_poison_too_when_what_follows_from_it_kills() -> None:
         Poisoned(id=bad.id, deliveries=6, task=bad), "r1", "r1_1_0"
     )
     assert world.run("r1_1_0").phase is Phase.DONE
-    (sent,) = world.bus.sent
+    _, sent = world.bus.sent
     assert isinstance(sent, Report)
     assert sent.error is not None
     assert sent.error.type == "Poisoned"
     await kid.poison(Poisoned(id=bad.id, deliveries=7, task=bad), "r1", "r1_1_0")
-    assert [message.id for message in world.bus.sent] == [sent.id, sent.id], "paid again, decided once"
+    reports = [message for message in world.bus.sent if isinstance(message, Report)]
+    assert reports == [sent, sent], "paid again, decided once"
     assert world.run("r1_1_0").result == world.run("r1_1_0").result
 
 
@@ -223,5 +225,10 @@ async def test_poison_cancels_what_the_run_had_asked_for() -> None:
     assert ended is not None
     assert ended.error is not None
     assert ended.error == ErrorInfo("Poisoned", ended.error.message)
-    assert [message.id for message in world.bus.sent] == ["r1_1_0:task", "r1_1_1", "r1_1_0:cancel"]
+    assert [message.id for message in world.bus.sent] == [
+        "r1_1_0:task",
+        "r1_1_1",
+        "odd:condemned",
+        "r1_1_0:cancel",
+    ]
     assert isinstance(world.bus.sent[1], ToolCall)

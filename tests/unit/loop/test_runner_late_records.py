@@ -8,7 +8,9 @@ import pytest
 
 from cadre.errors import BusUnavailable, ModelUnavailable
 from cadre.loop import events as ev
+from cadre.loop.arrivals import Poisoned
 from cadre.loop.run import Phase
+from cadre.messages import Addressed
 from unit.loop.build import ANSWER, call, result, task
 from unit.loop.memory_world import MemoryWorld, ScriptedModel
 from unit.loop.workers import count, each_cause_once, says, stuck, worker
@@ -94,3 +96,29 @@ async def test_a_task_published_twice_begins_one_run() -> None:
     await world.drive()
     assert world.run("r1").phase is Phase.DONE
     each_cause_once(world)
+
+
+async def test_what_the_end_of_a_poisoned_run_owes_does_not_hang_on_its_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Somebody else handled the record to its end meanwhile and acked it; then whoever condemned it died."""
+    world = MemoryWorld()
+    runner = worker(world, ScriptedModel(says(call("kid", task="x"))))
+    await runner.handle(task())
+    send = world.bus.send
+
+    async def dies(message: Addressed, sender: str, *, to: str | None = None) -> None:
+        if message.id == "r1_1_0:cancel":
+            raise BusUnavailable("sending", "its sender is dead")
+        await send(message, sender, to=to)
+
+    monkeypatch.setattr(world.bus, "send", dies)
+    with pytest.raises(BusUnavailable):
+        await runner.poison(Poisoned(id=task().id, deliveries=9, task=task()), "r1", "r1")
+    assert world.run("r1").phase is Phase.DONE
+    monkeypatch.undo()
+    worker(world, ScriptedModel(says(ANSWER)))
+    (reminder,) = [one for one in world.bus.inbox if one.record.id == f"{task().id}:condemned"]
+    world.bus.inbox = [reminder]
+    assert await worker(world, ScriptedModel(says(ANSWER))).handle(reminder.record, 1, reminder.seq)
+    assert world.bus.sent[-1].id == "r1_1_0:cancel"

@@ -89,7 +89,7 @@ def test_native_calls_and_their_observations() -> None:
         "content": "Hm.",
         "tool_calls": [
             function("r1_1_0", "add", {"a": 1, "b": 2}),
-            function("r1_1_1", "kid", {"task": "x", "additional_args": {}}),
+            function("r1_1_1", "kid", {"task": "x"}),
             function("r1_1_2", "nope", {"k": 1}),
             function("r1_1_3", "add", {"a": 0, "b": 0}),
         ],
@@ -141,6 +141,33 @@ def test_calls_read_from_text_are_answered_in_text() -> None:
     assert said == {"role": "assistant", "content": text}
     assert observed["role"] == "user"
     assert observed["content"].startswith("Observation:\nadd: 3\n\nnope: ")
+
+
+def test_a_later_plan_reads_calls_from_text_without_the_words_around_them() -> None:
+    course = Course(spec(planning_interval=1)).begin()
+    course.say(content="1. Add.")
+    course.say(content='I add. {"name": "add", "arguments": {"a": 1, "b": 2}}')
+    course.arrive(result("r1_1_0", 3))
+    said = asked(course).messages[2]
+    assert said == {"role": "assistant", "content": 'Calling tools:\nadd {"a":1,"b":2}'}
+
+
+def test_a_members_call_is_shown_as_the_model_made_it() -> None:
+    course = Course().begin()
+    course.say(call("kid", task="Help."), call("kid", task="Help.", additional_args={"n": 1}))
+    course.arrive(report("r1_1_0", "one"))
+    course.arrive(report("r1_1_1", "two"))
+    made = [json.loads(one["function"]["arguments"]) for one in asked(course).messages[2]["tool_calls"]]
+    assert made == [{"task": "Help."}, {"task": "Help.", "additional_args": {"n": 1}}]
+
+
+def test_a_session_reads_an_answer_that_was_given_without_words() -> None:
+    before = Course().begin("First?")
+    before.say(ANSWER)
+    course = Course(run="r2")
+    course.arrive(task("Second?", run="r2"), history=before.run.memory)
+    assert [message["role"] for message in asked(course).messages] == ["system", "user", "assistant", "user"]
+    assert asked(course).messages[2]["content"] == "42"
 
 
 def test_an_empty_answer_leaves_no_empty_message() -> None:

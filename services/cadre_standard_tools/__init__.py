@@ -1,0 +1,9 @@
+"""Tools that most agents can use, ready to be served: `cadre tools cadre_standard_tools`, or one module of it."""
+
+from __future__ import annotations
+
+from cadre_standard_tools.asking import ask_user
+from cadre_standard_tools.searching import web_search
+from cadre_standard_tools.visiting import visit_webpage
+
+__all__ = ["ask_user", "visit_webpage", "web_search"]

@@ -1,0 +1,154 @@
+"""Fetches a page of the web within bounds: of time, of size, and of where it may lie."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from typing import NamedTuple
+
+import httpx2
+
+from cadre_standard_tools.addresses import (
+    Address,
+    AddressRefused,
+    Network,
+    Resolve,
+    checked_addresses,
+    system_resolve,
+)
+from cadre_standard_tools.tls import tls
+
+WITHIN = 20.0
+"""Seconds for a page with all its redirects."""
+
+MOST_BYTES = 2_000_000
+"""Of a page's content, packed as well as unpacked. What lies beyond is not read."""
+
+MOST_REDIRECTS = 10
+
+_TIMEOUT = httpx2.Timeout(None, connect=5.0)
+"""For one address of several; `WITHIN` bounds the whole."""
+
+_HEADERS = {
+    "User-Agent": "Mozilla/5.0 (compatible; Cadre)",
+    "Accept": "text/html, text/plain, application/json;q=0.9, */*;q=0.1",
+    "Accept-Encoding": "gzip",
+}
+
+
+class PageUnavailable(Exception):
+    """There is no page to read. The text says why; the model reads it."""
+
+
+class Page(NamedTuple):
+    """What an address answers."""
+
+    url: str
+    """After all redirects."""
+    content_type: str
+    """Such as `text/html`; without parameters, in small letters."""
+    charset: str | None
+    data: bytes
+    is_whole: bool
+
+
+class Fetcher:
+    """Each address on the way is resolved once, checked, and connected to as it was checked."""
+
+    def __init__(
+        self, allowed: tuple[Network, ...], resolve: Resolve = system_resolve, within: float = WITHIN
+    ) -> None:
+        self._allowed = allowed
+        self._resolve = resolve
+        self._within = within
+
+    async def fetch(self, address: str) -> Page:
+        """Raises PageUnavailable."""
+        try:
+            async with asyncio.timeout(self._within):
+                return await self._follow(httpx2.URL(address.strip()))
+        except TimeoutError as error:
+            raise PageUnavailable(f"{address} did not answer within {self._within:g} s") from error
+        except (httpx2.InvalidURL, AddressRefused) as error:
+            raise PageUnavailable(f"{address} cannot be visited: {error}") from error
+        except httpx2.HTTPError as error:
+            problem = str(error) or type(error).__name__
+            raise PageUnavailable(f"{address} cannot be read: {problem}") from error
+
+    async def _follow(self, url: httpx2.URL) -> Page:
+        for _ in range(MOST_REDIRECTS + 1):
+            answer = await self._hop(url)
+            if isinstance(answer, Page):
+                return answer
+            url = answer
+        raise PageUnavailable(f"{url} is where redirects led: more than {MOST_REDIRECTS} are not followed")
+
+    async def _hop(self, url: httpx2.URL) -> Page | httpx2.URL:
+        """The page, or where to go on."""
+        if url.scheme not in ("http", "https") or not url.host:
+            raise PageUnavailable(
+                f"{str(url)!r} cannot be visited: give a whole address: http://… or https://…"
+            )
+        port = url.port or (443 if url.scheme == "https" else 80)
+        if port > 65535:
+            raise PageUnavailable(f"{url} cannot be visited: there is no port {port}")
+        # In the letters in which it is asked for: there are several ways to write a name in them.
+        host = url.raw_host.decode("ascii")
+        addresses = await checked_addresses(host, port, self._allowed, self._resolve)
+        unreachable: httpx2.TransportError | None = None
+        for address in addresses:
+            try:
+                return await self._ask(url, address)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                unreachable = error
+        assert unreachable is not None
+        raise unreachable
+
+    async def _ask(self, url: httpx2.URL, address: Address) -> Page | httpx2.URL:
+        # The name would be resolved once more, perhaps to something else. It still is what the certificate
+        # must be for, and what the server is asked for. No proxy: it would resolve the name, too.
+        async with (
+            httpx2.AsyncClient(verify=tls(), timeout=_TIMEOUT, trust_env=False) as client,
+            client.stream(
+                "GET",
+                url.copy_with(host=str(address)),
+                headers={**_HEADERS, "Host": url.netloc.decode("ascii")},
+                extensions={"sni_hostname": url.raw_host.decode("ascii")},
+            ) as response,
+        ):
+            if response.has_redirect_location:
+                return url.join(response.headers["location"])
+            if response.status_code >= 400:
+                raise PageUnavailable(
+                    f"{url} answers {response.status_code} {response.reason_phrase}".rstrip()
+                )
+            return await _read(url, response)
+
+
+async def _read(url: httpx2.URL, response: httpx2.Response) -> Page:
+    packed = bytearray()
+    is_whole = True
+    async for part in response.aiter_raw():
+        packed += part
+        if len(packed) > MOST_BYTES:
+            is_whole = False
+            break
+    data, is_all = _unpacked(bytes(packed[:MOST_BYTES]), response.headers.get("content-encoding", ""))
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return Page(str(url), kind, response.charset_encoding, data, is_whole and is_all)
+
+
+def _unpacked(data: bytes, encoding: str) -> tuple[bytes, bool]:
+    """The content, and whether that is all of it: a small answer may unpack to more than fits any memory."""
+    match encoding.strip().lower():
+        case "" | "identity":
+            return data, True
+        case "gzip" | "x-gzip" | "deflate":
+            unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+            try:
+                content = unpacking.decompress(data, MOST_BYTES)
+            except zlib.error as error:
+                raise PageUnavailable(f"the page's content is damaged: {error}") from error
+            return content, not unpacking.unconsumed_tail
+        case other:
+            raise PageUnavailable(f"the page's content is packed as {other!r}, which was not asked for")

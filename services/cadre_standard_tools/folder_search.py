@@ -1,0 +1,151 @@
+"""Searches the text files of a folder, without any network: Okapi BM25 over whole files, best paragraph shown."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from cadre.daemon_thread import run_in_thread
+from cadre_standard_tools.hits import Found, Hit, SearchUnavailable
+
+log = logging.getLogger("cadre.tools")
+
+ENDINGS = frozenset({".md", ".txt", ".rst"})
+MOST_BYTES = 2_000_000
+"""A larger file is left out."""
+
+SNIPPET = 600
+"""Characters."""
+
+# How soon repeating a word stops to count, and how much long files are held back.
+_SATURATION, _LENGTH = 1.2, 0.75
+
+# They say nothing about what a text is about; a query of nothing else is searched by them all the same.
+_COMMON = frozenset(
+    re.findall(
+        r"\w+",
+        """a about an and are as at be but by can did do does for from has have how i in is it its me my of on or so
+        that the their there these they this to was we were what when where which who why will with you""",
+    )
+)
+
+
+class _Document(NamedTuple):
+    path: str
+    title: str
+    paragraphs: list[str]
+    counts: Counter[str]
+    length: int
+
+
+class FolderSearch:
+    """Files are read when they are new or changed. Hidden ones, and links out of the folder, are left out."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, tuple[tuple[int, int], _Document]] = {}
+
+    async def search(self, query: str, limit: int) -> Found:
+        """See `hits.Search`."""
+        return await run_in_thread(lambda: self._find(query, limit), "folder search")
+
+    def _find(self, query: str, limit: int) -> Found:
+        asked = _asked(query)
+        if not asked:
+            return Found([], f"The query {query!r} has no word in it: say in words what to look for.")
+        documents = self._documents()
+        if not documents:
+            return Found([], f"There is nothing to search: the folder holds no {', '.join(sorted(ENDINGS))}.")
+        ranked = _rank(documents, asked)
+        if not ranked:
+            return Found(
+                [], f"None of {len(documents)} documents has any of the words {', '.join(asked)}: try others."
+            )
+        return Found([Hit(one.title, one.path, _snippet(one, asked)) for one in ranked[:limit]])
+
+    def _documents(self) -> list[_Document]:
+        if not self._folder.is_dir():
+            raise SearchUnavailable(
+                f"there is no folder {str(self._folder)!r} to search: whoever runs this tool sets CADRE_SEARCH"
+            )
+        found: dict[Path, tuple[tuple[int, int], _Document]] = {}
+        for path in self._files():
+            try:
+                status = path.stat()
+                version = (status.st_mtime_ns, status.st_size)
+                known = self._read.get(path)
+                if known is None or known[0] != version:
+                    known = (version, _read(path, path.relative_to(self._folder).as_posix()))
+            except OSError as error:
+                log.warning("%s is left out of the search: %s", path, error)
+                continue
+            found[path] = known
+        # Another search may run beside this one: what is remembered is only ever replaced as a whole.
+        self._read = found
+        return [document for _, document in found.values()]
+
+    def _files(self) -> Iterator[Path]:
+        inside = self._folder.resolve()
+        for path in sorted(self._folder.rglob("*")):
+            if path.suffix.lower() not in ENDINGS:
+                continue
+            if any(part.startswith(".") for part in path.relative_to(self._folder).parts):
+                continue
+            if not path.is_file() or not path.resolve().is_relative_to(inside):
+                continue
+            if path.stat().st_size > MOST_BYTES:
+                log.info("%s is left out of the search: it has more than %d bytes", path, MOST_BYTES)
+                continue
+            yield path
+
+
+def _read(path: Path, name: str) -> _Document:
+    text = path.read_text("utf-8", errors="replace")
+    paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part.strip()]
+    first = text.strip().partition("\n")[0].strip("#=* \t")
+    title = first if 0 < len(first) <= 120 else path.stem.replace("-", " ").replace("_", " ")
+    counts = Counter(_words(f"{path.stem} {text}"))
+    return _Document(name, title, paragraphs, counts, counts.total())
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[^\W_]+", text.casefold())
+
+
+def _asked(query: str) -> list[str]:
+    words = list(dict.fromkeys(_words(query)))
+    return [word for word in words if word not in _COMMON] or words
+
+
+def _rank(documents: list[_Document], asked: list[str]) -> list[_Document]:
+    """Those that have a word of the query, the best first. A rare word weighs more than a common one."""
+    average = sum(document.length for document in documents) / len(documents)
+    scores = dict.fromkeys(range(len(documents)), 0.0)
+    for word in asked:
+        holders = sum(word in document.counts for document in documents)
+        weight = math.log(1 + (len(documents) - holders + 0.5) / (holders + 0.5))
+        for place, document in enumerate(documents):
+            times = document.counts[word]
+            if times:
+                norm = _SATURATION * (1 - _LENGTH + _LENGTH * document.length / average)
+                scores[place] += weight * times * (_SATURATION + 1) / (times + norm)
+    best = sorted(scores, key=lambda place: -scores[place])
+    return [documents[place] for place in best if scores[place] > 0]
+
+
+def _snippet(document: _Document, asked: list[str]) -> str:
+    """The paragraph with most of the words, cut so that the first of them is in sight."""
+    if not document.paragraphs:
+        return ""
+    best = max(document.paragraphs, key=lambda paragraph: len(set(asked) & set(_words(paragraph))))
+    if len(best) <= SNIPPET:
+        return best
+    places = [match.start() for word in asked if (match := re.search(re.escape(word), best, re.IGNORECASE))]
+    begin = max(0, min(min(places, default=0) - SNIPPET // 4, len(best) - SNIPPET))
+    cut = best[begin : begin + SNIPPET]
+    return f"{'…' if begin else ''}{cut}{'…' if begin + SNIPPET < len(best) else ''}"

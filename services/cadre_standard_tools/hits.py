@@ -1,0 +1,38 @@
+"""What a search finds, wherever it looks."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A page or document."""
+
+    title: str
+    url: str
+    """Its address; in a folder, its path there."""
+    snippet: str
+    """What it says about the query."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What a search found."""
+
+    results: list[Hit]
+    """The best first."""
+    note: str = ""
+    """Why there are none, and what to do about it."""
+
+
+class SearchUnavailable(Exception):
+    """The search itself does not work. The text says why; the model reads it."""
+
+
+class Search(Protocol):
+    """Somewhere to search."""
+
+    async def search(self, query: str, limit: int) -> Found:
+        """`limit` results at most. Raises SearchUnavailable."""
+        ...

@@ -1,0 +1,64 @@
+"""The tool `visit_webpage`: an address of the web as text; `CADRE_VISIT_PRIVATE` says what else is open to it."""
+
+from __future__ import annotations
+
+import codecs
+
+from cadre.daemon_thread import run_in_thread
+from cadre.settings import read_standard_tools_settings
+from cadre.tool import tool
+from cadre_standard_tools.addresses import read_private
+from cadre_standard_tools.fetching import Fetcher, Page, PageUnavailable
+from cadre_standard_tools.markdown import to_markdown
+
+MOST_CHARACTERS = 40_000
+"""That the model is shown."""
+
+_HTML = ("text/html", "application/xhtml+xml")
+_TEXT = ("application/json", "application/xml", "application/yaml", "application/javascript")
+
+_fetcher = Fetcher(read_private(read_standard_tools_settings().visit_private))
+
+
+@tool(read_only=True, timeout=90)
+async def visit_webpage(url: str) -> str:
+    """Reads a page of the web. HTML comes as Markdown; plain text and JSON as they are.
+
+    Args:
+        url: The page's whole address, beginning with http:// or https://.
+
+    Returns:
+        The page's text, cut when it is very long.
+    """
+    page = await _fetcher.fetch(url)
+    return await run_in_thread(lambda: shown(url, page), "page to text")
+
+
+def shown(asked: str, page: Page) -> str:
+    """A page as the model reads it. Raises PageUnavailable for one that is no text."""
+    if page.content_type in _HTML:
+        text = to_markdown(page.data, page.url, page.charset)
+    elif page.content_type.startswith("text/") or page.content_type in _TEXT or "+json" in page.content_type:
+        text = page.data.decode(_known(page.charset), errors="replace")
+    else:
+        kind = page.content_type or "content of no type"
+        raise PageUnavailable(f"{page.url} is {kind}: only HTML, plain text and JSON can be read")
+    text = text or "[The page is empty.]"
+    missing = len(text) - MOST_CHARACTERS
+    if missing > 0:
+        more = "" if page.is_whole else " at least"
+        text = (
+            f"{text[:MOST_CHARACTERS]}\n\n[The page is longer:{more} {missing} more characters are left out.]"
+        )
+    elif not page.is_whole:
+        text += "\n\n[The page is longer: only its beginning was read.]"
+    if page.url.rstrip("/") != asked.strip().rstrip("/"):
+        text = f"[Redirected to {page.url}]\n\n{text}"
+    return text
+
+
+def _known(charset: str | None) -> str:
+    try:
+        return codecs.lookup(charset or "utf-8").name
+    except LookupError:
+        return "utf-8"

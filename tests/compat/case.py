@@ -1,0 +1,69 @@
+"""A task that both systems get, and what the model answers: the same to both."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+Reply = dict[str, Any]
+
+SMOLAGENTS, CADRE = "smolagents", "cadre"
+"""The systems, by the names of the models that they ask."""
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    agent: str
+    """File in `team/`."""
+    ask: str
+    replies: list[Reply]
+    """What the model answers, request by request."""
+    answer: object
+    """How the run must end in both systems."""
+    member: list[Reply] = field(default_factory=list)
+    """The same for the member of the team."""
+    state: str = "success"
+    then: str = ""
+    """A second task, for which the agent goes on with its memory (`reset=False`)."""
+    fields: dict[str, Any] = field(default_factory=dict)
+    """Further fields of the task: max_steps, additional_args, images."""
+
+    @property
+    def mark(self) -> str:
+        """Stands in the task, so that a request tells which case it belongs to."""
+        return f"[{self.name}]"
+
+    @property
+    def member_mark(self) -> str:
+        return member_mark(self.name)
+
+    @property
+    def task(self) -> str:
+        return f"{self.mark} {self.ask}"
+
+
+def member_mark(name: str) -> str:
+    return f"[{name}: member]"
+
+
+def code(block: str) -> Reply:
+    return {"content": f"Thought: I go on.\n<code>\n{block}\n</code>"}
+
+
+def thought_and_code(thought: str, block: str) -> Reply:
+    return {"content": json.dumps({"thought": thought, "code": block})}
+
+
+def text(words: str) -> Reply:
+    return {"content": words}
+
+
+def calls(*asked: tuple[str, dict[str, Any]], content: str | None = None) -> Reply:
+    made = {"tool_calls": [{"name": name, "arguments": arguments} for name, arguments in asked]}
+    return made if content is None else {"content": content, **made}
+
+
+def answer(value: object) -> Reply:
+    return calls(("final_answer", {"answer": value}))

@@ -1,0 +1,12 @@
+"""What both systems did, played once for all tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from compat.playing import Played, play
+
+
+@pytest.fixture(scope="session")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    return play(tmp_path_factory.mktemp("compat"))

@@ -1,0 +1,89 @@
+"""Plays all cases in both systems, before one scripted model and a recorder that hears what it is asked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from compat.case import CADRE, SMOLAGENTS, Case
+from compat.cases import CASES, script
+from compat.conversations import Conversations, conversations
+from harness.stack import Gateway, Stack
+
+FOLDER = Path(__file__).parent
+TEAM = FOLDER / "team"
+PYTHON = FOLDER.parents[1] / "build" / "compat-venv" / "bin" / "python"
+"""The environment that smolagents is installed in; `make compat` makes it."""
+
+Result = dict[str, Any]
+"""`{state, output, error}`"""
+
+
+@dataclass(frozen=True)
+class Played:
+    conversations: Conversations
+    results: dict[tuple[str, str], Result]
+    """By system and name of the case."""
+
+
+def play(folder: Path) -> Played:
+    assert PYTHON.exists(), "smolagents is not installed: run `make compat`"
+    with Stack(folder) as stack:
+        recorder = _recorder(stack, folder)
+        results = {
+            **_by_smolagents(f"{recorder}/v1"),
+            **_by_cadre(stack),
+        }
+        return Played(conversations(recorder, folder / "cassettes"), results)
+
+
+def _recorder(stack: Stack, folder: Path) -> str:
+    """Starts the scripted model and the recorder before it, which all agents ask; returns its address."""
+    file = folder / "script.yaml"
+    file.write_text(json.dumps(script()))
+    player = stack.model(file)
+    recorder = stack.add(
+        "recorder",
+        "cadre_scripted_model",
+        *("--mode", "record", "--upstream", f"{player.url}/v1", "--cassette", folder / "cassettes"),
+        start=False,
+    )
+    recorder._arguments += ["--port", str(recorder.port)]
+    recorder.start()
+    stack.environment["CADRE_MODEL_URL"] = f"{recorder.url}/v1"
+    stack.environment["CADRE_MODEL"] = CADRE
+    return recorder.url
+
+
+def _by_smolagents(url: str) -> dict[tuple[str, str], Result]:
+    tasks = json.dumps(
+        [{"agent": case.agent, "task": case.task, "then": case.then, **case.fields} for case in CASES]
+    )
+    command = [str(PYTHON), "-W", "ignore", str(FOLDER / "smolagents_runner.py"), url, str(TEAM)]
+    done = subprocess.run(command, input=tasks, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout)
+    return {(SMOLAGENTS, case.name): result for case, result in zip(CASES, results, strict=True)}
+
+
+def _by_cadre(stack: Stack) -> dict[tuple[str, str], Result]:
+    for file in sorted(TEAM.glob("*.yaml")):
+        stack.agent(file, start=False)
+    stack.tools(TEAM / "tools.py", start=False)
+    stack.add("sandbox", "cadre_sandbox", start=False)
+    gateway = stack.gateway(start=False)
+    stack.start_all()
+    runs = {
+        case.name: gateway.submit(case.agent, case.task, session=case.name, **case.fields) for case in CASES
+    }
+    return {(CADRE, case.name): _end(gateway, case, runs[case.name]) for case in CASES}
+
+
+def _end(gateway: Gateway, case: Case, run: str) -> Result:
+    result = gateway.finished(run)
+    if case.then:
+        result = gateway.finished(gateway.submit(case.agent, case.then, session=case.name, reset=False))
+    return result

@@ -1,0 +1,98 @@
+"""Runs tasks with smolagents' own agents, built from the team's files; a child process in an environment of its own.
+
+Usage: `python smolagents_runner.py MODEL_URL TEAM_FOLDER < tasks.json > results.json`. A task is
+`{agent, task, then, max_steps?, additional_args?, images?}`, a result `{state, output, error}`.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import importlib.util
+import io
+import json
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import smolagents
+import yaml
+from PIL import Image
+
+MODEL = "smolagents"
+"""Tells the requests from those of the other system."""
+
+
+class Team:
+    """Builds a fresh agent for each task, as `smolagents` users do."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self._model = smolagents.OpenAIServerModel(model_id=MODEL, api_base=url, api_key="none")
+        self._folder = folder
+        self._tools = _tools_of(folder / "tools.py")
+
+    def agent(self, name: str) -> Any:
+        document = yaml.safe_load((self._folder / f"{name}.yaml").read_text())
+        spec = document["spec"]
+        options: dict[str, Any] = {
+            "name": document["metadata"]["name"],
+            "description": spec["description"],
+            "tools": [self._tools[tool] for tool in spec.get("tools", [])],
+            "managed_agents": [self.agent(member) for member in spec.get("team", [])],
+            "planning_interval": spec.get("planning_interval"),
+            "max_steps": spec.get("limits", {}).get("max_steps", 20),
+            "model": self._model,
+            "verbosity_level": smolagents.LogLevel.OFF,
+        }
+        if spec.get("kind") != "code":
+            return smolagents.ToolCallingAgent(**options)
+        structured = spec.get("code", {}).get("structured", False)
+        return smolagents.CodeAgent(use_structured_outputs_internally=structured, **options)
+
+    def run(self, task: dict[str, Any]) -> dict[str, Any]:
+        agent = self.agent(task["agent"])
+        images = [_image(url) for url in task.get("images", [])]
+        try:
+            result = agent.run(
+                task["task"],
+                max_steps=task.get("max_steps"),
+                additional_args=task.get("additional_args"),
+                images=images or None,
+                return_full_result=True,
+            )
+            if task["then"]:
+                result = agent.run(task["then"], reset=False, return_full_result=True)
+        except smolagents.AgentError as error:
+            return {"state": "error", "output": None, "error": str(error)}
+        return {"state": result.state, "output": result.output, "error": None}
+
+
+def _tools_of(file: Path) -> dict[str, Any]:
+    """The functions of a file of Cadre tools, made tools by smolagents' decorator."""
+    stand_in = types.ModuleType("cadre")
+    stand_in.tool = smolagents.tool  # type: ignore[attr-defined]
+    sys.modules["cadre"] = stand_in
+    spec = importlib.util.spec_from_file_location("team_tools", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return {value.name: value for value in vars(module).values() if isinstance(value, smolagents.Tool)}
+
+
+def _image(url: str) -> Image.Image:
+    return Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2])))
+
+
+def main() -> None:
+    url, folder = sys.argv[1:]
+    # What an agent prints in spite of all is no part of the results.
+    with contextlib.redirect_stdout(sys.stderr):
+        team = Team(url, Path(folder))
+        results = [team.run(task) for task in json.load(sys.stdin)]
+    json.dump(results, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
