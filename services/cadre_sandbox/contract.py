@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from cadre.specs import BASE_IMPORTS
 from cadre_sandbox.given import Value
 
 Tier: TypeAlias = Literal["ns", "landlock"]
@@ -15,21 +16,6 @@ out of reach, though not out of sight. Both with seccomp allow-list and resource
 
 TIERS: tuple[Tier, ...] = ("ns", "landlock")
 """Best first. Below the last one code is refused."""
-
-BASE_IMPORTS = (
-    "collections",
-    "datetime",
-    "itertools",
-    "math",
-    "queue",
-    "random",
-    "re",
-    "stat",
-    "statistics",
-    "time",
-    "unicodedata",
-)
-"""What code may import when its agent says nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +95,7 @@ class Request:
     recorded: Sequence[Exchange] = ()
     variables: Mapping[str, Value] = field(default_factory=dict)
     functions: Sequence[Function] = ()
-    authorized_imports: Sequence[str] = BASE_IMPORTS
+    authorized_imports: Sequence[str] = tuple(BASE_IMPORTS)
     """`pandas` means it and all below it, `os.path` that and below; `*` means any."""
 
     authorized_builtins: Sequence[str] = ()
