@@ -60,9 +60,9 @@ COMPILE = uv pip compile pyproject.toml --quiet --universal --python-version 3.1
 	--no-annotate --no-header --no-emit-index-url $(UPGRADE)
 
 lock: ## Write the requirement files anew from pyproject.toml (needs uv); UPGRADE=--upgrade for newer versions
-	$(COMPILE) --all-extras -o requirements.lock
+	$(COMPILE) --extra all -o requirements.lock
 	$(COMPILE:pyproject.toml=) --group build -o requirements-build.lock
-	$(COMPILE) --all-extras --group build --group dev -c requirements.lock -c requirements-build.lock \
+	$(COMPILE) --extra all --group build --group dev -c requirements.lock -c requirements-build.lock \
 		-o requirements-dev.lock
 
 clean: ## Remove the environment, builds and caches; journals in .cadre stay

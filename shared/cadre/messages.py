@@ -101,6 +101,24 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The other run's task came from a manager, and its model reads it like that."""
 
 
+MemoryScope = Literal["run", "session", "agent", "team", "user"]
+"""Who shares a memory: the runs of one tree, of one session, of one agent, of one team, or of one person."""
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """For whom something is done: what decides which memories a call may see, and who will share what it keeps."""
+
+    user: str | None = None
+    """The person that the tree of runs works for."""
+    session: str | None = None
+    """The session of the tree's root."""
+    team: str | None = None
+    reads: tuple[MemoryScope, ...] = ()
+    """Scopes that the caller recalls from."""
+    writes: MemoryScope = "run"
+    """Scope of what it has remembered."""
+
+
 class Task(Message, frozen=True, tag="task"):
     """Starts a run of an agent. Its id is `<run>:task`."""
 
@@ -121,6 +139,8 @@ class Task(Message, frozen=True, tag="task"):
     deadline: float | None = None
     """Unix seconds at which the run ends, with what it has found until then."""
     budget: Budget | None = None
+    origin: Origin | None = None
+    """Whose tree it is: `user` and `session`, handed down to every run below."""
     trace: str | None = None
     """W3C traceparent."""
 
@@ -134,6 +154,10 @@ class ToolCall(Message, frozen=True, tag="tool_call"):
     arguments: dict[str, Any]
     deadline: float | None = None
     """Unix seconds after which nobody reads the result: the call is not begun any more."""
+    origin: Origin | None = None
+    """For tools of the memory service: whose memories these are."""
+    reply: bool = True
+    """Whether the run waits for the result; else none is sent."""
     trace: str | None = None
 
 

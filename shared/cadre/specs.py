@@ -9,7 +9,7 @@ import msgspec
 
 from cadre.code_exchange import CodeLimits
 from cadre.errors import SpecError
-from cadre.messages import Budget
+from cadre.messages import Budget, MemoryScope
 from cadre.policy import check_policy
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -112,6 +112,23 @@ class CodeSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which sandboxes run it (`cadre sandbox --pool`)."""
 
 
+class MemorySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an agent keeps beyond its runs, by the memory service (`cadre memory`)."""
+
+    recall: int = 0
+    """Memories put before the model when a run begins, the likeliest to help first; 0: none."""
+    remember: Literal["nothing", "answers", "steps"] = "nothing"
+    """What is kept of each run: its task and answer, or every finished step as well."""
+    scope: MemoryScope = "agent"
+    """Who shares what is kept. In a run without a session or person, those two mean the run's own tree."""
+    reads: tuple[MemoryScope, ...] = ("run", "session", "agent", "team", "user")
+    """Scopes that memories are recalled from, as far as the run has them."""
+    team: str = ""
+    """Name that the agents of a team share: needed for the scope `team`."""
+    seconds: float = 10.0
+    """How long a run waits for its memories before it begins without them."""
+
+
 class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One agent. Built from YAML by `read_agent`, or in Python."""
 
@@ -125,6 +142,7 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     limits: Limits = Limits()
     code: CodeSpec = CodeSpec()
     """For kind `code`."""
+    memory: MemorySpec = MemorySpec()
     permission: Literal["open", "restricted"] = "open"
     """`restricted`: a person must agree to every tool call whose tool or agent does not say otherwise."""
     approvals: dict[str, str] = {}
@@ -163,6 +181,8 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             ("limits.parallel", self.limits.parallel, 1),
             ("limits.repeats", self.limits.repeats, 0),
             ("limits.seconds", self.limits.seconds, 0.001),
+            ("memory.recall", self.memory.recall, 0),
+            ("memory.seconds", self.memory.seconds, 0.001),
             ("approval_seconds", self.approval_seconds, 1),
             ("planning_interval", self.planning_interval, 1),
             *((f"timeouts.{name}", seconds, 0.001) for name, seconds in self.timeouts.items()),
@@ -234,6 +254,7 @@ _WRITTEN_AS = {
     "model": ModelSpec,
     "limits": Limits,
     "code": CodeSpec,
+    "memory": MemorySpec,
     "tools": list,
     "team": list,
     "labels": dict,
