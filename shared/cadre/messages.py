@@ -113,7 +113,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     session: str | None = None
     """The session of the tree's root."""
     team: str | None = None
-    reads: tuple[MemoryScope, ...] = ()
+    reads: list[MemoryScope] = []
     """Scopes that the caller recalls from."""
     writes: MemoryScope = "run"
     """Scope of what it has remembered."""
