@@ -1,0 +1,1 @@
+"""The memory service: what agents keep beyond their runs, in Qdrant."""

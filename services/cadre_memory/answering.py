@@ -1,0 +1,177 @@
+"""Answers people's requests: search, list, show, forget, export, stats, within the selection that each names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cadre.adapters.nats_memory import Answer
+from cadre.errors import MemoryRefused
+from cadre.memory_api import (
+    MOST_HITS,
+    ForgetRequest,
+    Found,
+    Listed,
+    ListRequest,
+    Narrowing,
+    Receipt,
+    Remembered,
+    SearchRequest,
+    ShowRequest,
+    Stats,
+    StatsRequest,
+)
+from cadre.ports import Clock
+from cadre_memory import scoping
+from cadre_memory.embedder import Embedder
+from cadre_memory.embedding import NO_EMBEDDINGS
+from cadre_memory.index import Chunk, Clause, Index, Where, Within
+from cadre_memory.moving import Mover
+from cadre_memory.scoping import SCOPES
+from cadre_memory.searching import Searcher
+from cadre_memory.sweeping import Sweeper
+
+_MOST_BYTES = 700_000
+"""Of a page: a message of the bus holds a megabyte."""
+
+
+class Answers:
+    """Everything raises MemoryRefused for a request that says too little or too much, and what the index raises."""
+
+    def __init__(
+        self,
+        index: Index,
+        searcher: Searcher,
+        embedder: Embedder | None,
+        workers: tuple[Mover, Sweeper | None],
+        clock: Clock,
+    ) -> None:
+        self._index = index
+        self._searcher = searcher
+        self._embedder = embedder
+        self._mover, self._sweeper = workers
+        self._clock = clock
+
+    def by_verb(self) -> dict[str, Answer]:
+        return {
+            "search": self.search,
+            "list": self.list,
+            "show": self.show,
+            "forget": self.forget,
+            "export": self.export,
+            "stats": self.stats,
+        }
+
+    async def search(self, asked: SearchRequest) -> Found:
+        within = scoping.selected(asked.selection, self._clock.now())
+        if not asked.query.strip():
+            raise MemoryRefused("the query is empty: say what to look for")
+        k = _bounded("k", asked.k)
+        found = await self._searcher.search(asked.query, within, _where(asked), k, asked.min_score)
+        hits = [told(hit.chunk, hit.score) for hit in found.hits]
+        return Found(hits=hits, degraded=found.degraded, why=found.why)
+
+    async def list(self, asked: ListRequest) -> Listed:
+        return await self._page(asked, scoping.selected(asked.selection, self._clock.now()))
+
+    async def export(self, asked: ListRequest) -> Listed:
+        return await self._page(asked, scoping.selected(asked.selection))
+
+    async def show(self, asked: ShowRequest) -> Listed:
+        """All chunks of one memory, in order."""
+        within = scoping.everything(self._clock.now())
+        chunks: list[Chunk] = []
+        after: str | None = None
+        while True:
+            page = await self._index.scroll(
+                within=within, where=_memory(asked.memory), limit=MOST_HITS, after=after
+            )
+            chunks += page.chunks
+            after = page.next
+            if after is None or _size(chunks) > _MOST_BYTES:
+                break
+        if not chunks:
+            raise MemoryRefused(f"there is no memory {asked.memory!r} (any more)", not_found=True)
+        chunks.sort(key=lambda chunk: chunk.index)
+        return Listed(memories=[told(chunk) for chunk in chunks], next=None)
+
+    async def forget(self, asked: ForgetRequest) -> Receipt:
+        """Nothing is removed unless it is confirmed; what has expired goes as well."""
+        if (asked.memory is None) == (asked.selection is None):
+            raise MemoryRefused("name one memory, or give a selection")
+        within, where = scoping.everything(), Where()
+        if asked.selection is not None:
+            within = scoping.selected(asked.selection)
+        elif asked.memory is not None:
+            where = _memory(asked.memory)
+        matched = await self._index.count(within=within, where=where)
+        if asked.memory is not None and not matched:
+            raise MemoryRefused(f"there is no memory {asked.memory!r} (any more)", not_found=True)
+        forgotten = 0
+        if asked.confirm:
+            forgotten = await self._index.delete(within=within, where=where)
+        left = await self._index.count(within=within, where=where)
+        return Receipt(
+            confirmed=asked.confirm, matched=matched, forgotten=forgotten, left=left, at=self._clock.now()
+        )
+
+    async def stats(self, _: StatsRequest) -> Stats:
+        condition = await self._index.condition()
+        chunks: dict[str, int] = {
+            scope: await self._index.count(within=Within(any_of=[Clause({"scope": scope})]), where=Where())
+            for scope in SCOPES
+        }
+        why = self.degraded()
+        return Stats(
+            chunks=chunks,
+            pending=bool(await self._index.pending(1)),
+            index=f"{condition.backend}: {condition.collection}",
+            embeddings=str(self._embedder.fingerprint) if self._embedder is not None else "none",
+            degraded=bool(why),
+            why=why,
+        )
+
+    def degraded(self) -> str:
+        """Why only words are compared at this moment; empty when meanings are too."""
+        if self._embedder is None or self._sweeper is None:
+            return NO_EMBEDDINGS
+        return self._mover.trouble or self._sweeper.trouble or ""
+
+    async def _page(self, asked: ListRequest, within: Within) -> Listed:
+        limit = _bounded("limit", asked.limit)
+        while True:
+            page = await self._index.scroll(
+                within=within, where=_where(asked), limit=limit, after=asked.after
+            )
+            if limit == 1 or _size(page.chunks) <= _MOST_BYTES:
+                return Listed(memories=[told(chunk) for chunk in page.chunks], next=page.next)
+            limit = max(1, limit // 2)
+
+
+def told(chunk: Chunk, score: float | None = None) -> Remembered:
+    """The chunk as it is shown to people."""
+    same: dict[str, Any] = {
+        field: getattr(chunk, field) for field in Remembered.__struct_fields__ if hasattr(chunk, field)
+    }
+    return Remembered(**same, at=chunk.created_at, embedded=chunk.embed_state == "done", score=score)
+
+
+def _where(asked: Narrowing) -> Where:
+    return Where(kinds=asked.kinds, since=asked.since, until=asked.until)
+
+
+def _memory(memory: str) -> Where:
+    if not memory:
+        raise MemoryRefused("the memory's id is empty")
+    return Where(memory=memory)
+
+
+def _bounded(what: str, number: int) -> int:
+    if not 1 <= number <= MOST_HITS:
+        raise MemoryRefused(f"{what}={number}: must be from 1 to {MOST_HITS}")
+    return number
+
+
+def _size(chunks: list[Chunk]) -> int:
+    return len(msgspec.json.encode(chunks))

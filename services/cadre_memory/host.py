@@ -1,0 +1,177 @@
+"""One process of the memory service: its tools on the bus, people's requests, and what it does by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from cadre.adapters.nats_figures import queue_samples
+from cadre.adapters.nats_marks import NatsMarks
+from cadre.adapters.nats_memory import MemoryServer
+from cadre.adapters.nats_queue import Queue
+from cadre.clock import SystemClock
+from cadre.health import AsgiApp
+from cadre.metrics.meters import Sample
+from cadre.patience import patiently
+from cadre.service import Platform
+from cadre.settings import MemorySettings, read_secret
+from cadre.slots import Slots
+from cadre_memory.answering import Answers
+from cadre_memory.cards import CARDS
+from cadre_memory.embedder import Embedder
+from cadre_memory.embedding import open_embedder
+from cadre_memory.expiring import Mourning, reap
+from cadre_memory.memories import Memories, Workers
+from cadre_memory.memory_index import MemoryIndex
+from cadre_memory.moving import Mover
+from cadre_memory.opening import open_index
+from cadre_memory.schema import Schema
+from cadre_memory.searching import Searcher
+from cadre_memory.serving import Serving
+from cadre_memory.storing import Writer
+from cadre_memory.sweeping import Sweeper
+
+log = logging.getLogger("cadre.memory")
+
+_DAY = 86400.0
+
+
+class MemoryHost:
+    """The service's part of its process (`cadre.service.Part`)."""
+
+    app: AsgiApp | None = None
+    """No HTTP but the frame's health endpoints."""
+
+    def __init__(self, platform: Platform, settings: MemorySettings) -> None:
+        self._platform = platform
+        self._settings = settings
+        self._clock = SystemClock()
+        self._embedder: Embedder | None = None
+        self._index: MemoryIndex | None = None
+        self._backend = ""
+        self._answers: Answers | None = None
+        self._server: MemoryServer | None = None
+        self._queues: list[Queue] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._failed: str | None = None
+
+    async def start(self) -> None:
+        """Opens the index and begins to work. Raises BusUnavailable, SetupError, IndexUnavailable."""
+        platform, settings = self._platform, self._settings
+        self._embedder = embedder = await open_embedder(settings)
+        # A server may be slow to come, and an engine that was killed slow to let go of its files.
+        self._index = index = await patiently(self._clock, lambda _: _opened(settings, embedder))
+        self._backend = (await index.condition()).backend
+        sweeper = Sweeper(index, embedder, settings.embeddings_batch) if embedder is not None else None
+        mover = Mover(index, embedder)
+        searcher = Searcher(
+            *(index, embedder, settings.embeddings_seconds),
+            trouble=lambda: mover.trouble,
+            answered=sweeper.encourage if sweeper is not None else _nothing,
+        )
+        writer, mourning = Writer(index), Mourning(index, self._clock)
+        self._answers = Answers(index, searcher, embedder, (mover, sweeper), self._clock)
+        serving = Serving(
+            Memories(index, Workers(writer, searcher, sweeper, mourning), settings.keep_days * _DAY),
+            platform.bus,
+            platform.blobs,
+            NatsMarks(platform.nc, platform.topology),
+            platform.settings.instance_name(),
+        )
+        serving.meters = platform.meters
+        self._spawn("writer", writer.run())
+        self._spawn("reaper", reap(index, self._clock))
+        self._spawn("mover", mover.run())
+        if sweeper is not None:
+            self._spawn("sweeper", sweeper.run())
+        await self._listen(serving, mourning)
+        self._server = MemoryServer(platform.nc, platform.topology, self._answers.by_verb())
+        await self._server.start()
+        await platform.registry.announce([platform.presence(tool=card) for card in CARDS])
+        log.info("index: %s; %s", self._backend, self._meanings())
+
+    def unready(self) -> str | None:
+        return self._failed or ("starting" if self._server is None else None)
+
+    def about(self) -> dict[str, str]:
+        return {"index": self._backend, "embeddings": self._meanings()}
+
+    async def samples(self) -> list[Sample]:
+        return queue_samples(self._queues)
+
+    async def drain(self, grace: float) -> None:
+        """Takes no more calls; those at work have `grace` seconds, the rest goes back to the queues."""
+        await asyncio.gather(*(queue.drain(grace) for queue in self._queues))
+        if self._server is not None:
+            await self._server.drain(grace)
+        for task in self._tasks:
+            task.cancel()
+        if self._index is not None:
+            await self._index.close()
+        if self._embedder is not None:
+            await self._embedder.close()
+
+    async def _listen(self, serving: Serving, mourning: Mourning) -> None:
+        topology = self._platform.topology
+        slots = Slots(self._platform.settings.concurrency)
+        for card in CARDS:
+            own = Slots(slots.size, queues=topology.shards, within=slots)
+            for shard in range(topology.shards):
+                consumer, subjects = topology.tool_consumer(card.name), topology.call_filter(shard, card.name)
+                await self._queue(shard, consumer, subjects, serving.handle, own)
+        one = Slots(1, queues=topology.shards)
+        for shard in range(topology.shards):
+            consumer = topology.fates_consumer("memory")
+            await self._queue(shard, consumer, topology.fates_filter(shard), mourning.handle, one)
+
+    async def _queue(self, shard: int, consumer: str, subjects: str, handle: Any, credit: Slots) -> None:
+        platform = self._platform
+        stream = platform.topology.stream(shard)
+        queue = Queue(platform.nc, stream, consumer, subjects, handle, credit=credit)
+        await queue.start()
+        self._queues.append(queue)
+
+    def _meanings(self) -> str:
+        """What is searched by, in words."""
+        why = self._answers.degraded() if self._answers is not None else "starting"
+        if self._embedder is None:
+            return why
+        model = str(self._embedder.fingerprint)
+        return f"{model}; at this moment by words only: {why}" if why else model
+
+    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(functools.partial(self._ended, name))
+        self._tasks.append(task)
+
+    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()):
+            self._failed = f"the {name} has stopped: this process must be started again"
+            log.critical("%s", self._failed, exc_info=error)
+
+
+async def _opened(settings: MemorySettings, embedder: Embedder | None) -> MemoryIndex:
+    return await open_index(
+        schema_of(embedder),
+        qdrant_url=settings.qdrant_url,
+        api_key=read_secret("QDRANT_API_KEY"),
+        directory=Path(settings.directory),
+        prefix=settings.collections,
+    )
+
+
+def schema_of(embedder: Embedder | None) -> Schema:
+    """Where this embedder's vectors belong: two models never share a collection."""
+    if embedder is None:
+        return Schema()
+    made = embedder.fingerprint
+    text = f"{made.name} {made.dim} {made.window} {made.weights}"
+    return Schema(model=made.name, fingerprint=text, dim=made.dim)
+
+
+def _nothing() -> None:
+    """Nobody waits for embeddings."""

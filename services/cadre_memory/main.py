@@ -1,0 +1,71 @@
+"""The command `memory`: serves what agents remember; its subcommands look into it through the gateway."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from cadre.cli.remembered import export_all, forget, list_memories, search, show
+from cadre.errors import SetupError
+from cadre.settings import EMBEDDINGS, MemorySettings, Settings, read_memory_settings, read_settings
+
+
+@click.group("memory", invoke_without_command=True)
+@click.option(
+    "--directory", metavar="DIR", help="Of the embedded index.  [CADRE_MEMORY_DIRECTORY, .cadre/memory]"
+)
+@click.option(
+    "--keep-days",
+    type=click.FloatRange(min=0),
+    help="Then it is removed; 0: never.  [CADRE_MEMORY_KEEP_DAYS]",
+)
+@click.option(
+    "--embeddings", type=click.Choice(EMBEDDINGS), help="Where vectors are from.  [CADRE_MEMORY_EMBEDDINGS]"
+)
+@click.option("--port", type=int, help="Port of /healthz and /readyz; 0 takes a free one.  [CADRE_PORT]")
+@click.option("--check", is_flag=True, help="Say what memories would be kept and compared with, and stop.")
+@click.pass_context
+def command(ctx: click.Context, /, port: int | None, check: bool, **options: object) -> None:
+    """Serve the memory of agents: the tools recall, remember and forget_memory.
+
+    With a subcommand: look into the memory of a running service, through the gateway.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    try:
+        settings, own = read_settings(port=port), read_memory_settings(**options)
+    except SetupError as error:
+        click.echo(f"cadre: {error}", err=True)
+        sys.exit(2)
+    if check:
+        sys.exit(_check(own))
+    sys.exit(_serve(settings, own))
+
+
+for _subcommand in (search, list_memories, show, forget, export_all):
+    command.add_command(_subcommand)
+
+
+def _serve(settings: Settings, own: MemorySettings) -> int:
+    # Here, so that the subcommands need none of the service's libraries.
+    from cadre import service
+    from cadre_memory.host import MemoryHost
+
+    async def start(platform: service.Platform) -> MemoryHost:
+        host = MemoryHost(platform, own)
+        await host.start()
+        return host
+
+    return service.run("memory", settings, start)
+
+
+def _check(own: MemorySettings) -> int:
+    """Two lines: the index, and the embeddings; exit code 3 when only words would be compared."""
+    import cadre_memory.host  # noqa: F401 - whether all that it needs is installed
+    from cadre_memory.embedding import describe
+
+    embeddings, meanings = describe(own)
+    click.echo(f"index {own.qdrant_url or own.directory}")
+    click.echo(f"embeddings {embeddings}")
+    return 0 if meanings else 3

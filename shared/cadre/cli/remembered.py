@@ -1,0 +1,212 @@
+"""`cadre memory search|list|show|forget|export`: what agents remember, looked into through the gateway."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, get_args
+
+import click
+
+from cadre.cli.answer import tell
+from cadre.cli.exits import Code, Failure
+from cadre.cli.gateway import Gateway
+from cadre.cli.table import brief, table
+from cadre.messages import MemoryScope
+
+MEMORY = "/v1/memory"
+
+_PAGE = 50
+
+Command = Callable[..., Any]
+
+
+def _selection(command: Command) -> Command:
+    """The options that say whose memories are meant."""
+    options = [
+        click.option("--scope", type=click.Choice(get_args(MemoryScope)), help="Only of this scope."),
+        click.option("--agent", metavar="NAME", help="Remembered by this agent."),
+        click.option("--team", metavar="NAME", help="Of this team."),
+        click.option("--user", metavar="NAME", help="Of this person, in whatever scope."),
+        click.option("--session", metavar="NAME", help="Of this conversation."),
+        click.option("--run", metavar="ID", help="Of this run; a root run stands for its whole tree."),
+        click.option("--all", "everybody", is_flag=True, help="Everybody's."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+_output = click.option(
+    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
+)
+_kind = click.option(
+    "--kind", "kinds", multiple=True, metavar="KIND", help="note, step or answer; repeatable."
+)
+
+
+@click.command("search")
+@click.argument("query")
+@_selection
+@_kind
+@click.option("-k", type=click.IntRange(1, _PAGE), default=5, show_default=True, help="Memories at most.")
+@_output
+def search(query: str, kinds: tuple[str, ...], k: int, output: str, **whose: Any) -> int:
+    """Find memories that fit QUERY, the best first."""
+    asked = {"query": query, "k": k, "kinds": list(kinds), "selection": _whose(whose)}
+    with Gateway() as gateway:
+        found = gateway.post(f"{MEMORY}/search", asked)
+    if output == "json":
+        click.echo(json.dumps(found, ensure_ascii=False))
+        return Code.OK
+    _show_rows(found["hits"])
+    if found["degraded"]:
+        click.echo(f"cadre: {found['why']}", err=True)
+    return Code.OK
+
+
+@click.command("list")
+@_selection
+@_kind
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
+@_output
+def list_memories(kinds: tuple[str, ...], limit: int, output: str, **whose: Any) -> int:
+    """List memories."""
+    rows: list[dict[str, Any]] = []
+    with Gateway() as gateway:
+        for row in _pages(gateway, {**_flat(_whose(whose)), "kind": list(kinds)}, min(limit, _PAGE)):
+            rows.append(row)
+            if len(rows) == limit:
+                break
+    if output == "json":
+        click.echo(json.dumps(rows, ensure_ascii=False))
+    else:
+        _show_rows(rows)
+    return Code.OK
+
+
+@click.command("show")
+@click.argument("memory")
+@_output
+def show(memory: str, output: str) -> int:
+    """Show one memory whole: its text, and where it comes from."""
+    with Gateway() as gateway:
+        chunks = gateway.get(f"{MEMORY}/{memory}")["memories"]
+    if output == "json":
+        click.echo(json.dumps(chunks, ensure_ascii=False))
+        return Code.OK
+    first = chunks[0]
+    for field in ("memory", "scope", "kind", "agent", "user", "team", "session", "run", "step"):
+        if first.get(field):
+            click.echo(f"{field:<8}  {brief(first[field], 200)}")
+    click.echo(f"{'at':<8}  {_when(first['at'])}")
+    if first.get("expires_at"):
+        click.echo(f"{'expires':<8}  {_when(first['expires_at'])}")
+    for chunk in chunks:
+        tell(f"\n{chunk['text']}")
+    return Code.OK
+
+
+@click.command("forget")
+@click.argument("memory", required=False)
+@_selection
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def forget(memory: str | None, yes: bool, **whose: Any) -> int:
+    """Remove one MEMORY, or all of a selection, for good; says first how much that is."""
+    given = _given(whose)
+    if (memory is None) == (not given):
+        raise click.UsageError("name one MEMORY, or say whose: --user, --agent, …, --all")
+    with Gateway() as gateway:
+        if memory is not None:
+            receipt = gateway.delete(f"{MEMORY}/{memory}")
+        else:
+            params = _flat(_whose(whose))
+            matched = gateway.delete(MEMORY, **params)["matched"]
+            if matched and not yes:
+                _confirm(matched)
+            receipt = gateway.delete(MEMORY, **params, confirm="true")
+    click.echo(f"forgotten: {receipt['forgotten']}, left: {receipt['left']}")
+    return Code.OK if receipt["left"] == 0 else Code.FAILED
+
+
+@click.command("export")
+@_selection
+@_kind
+@click.option("--to", "target", type=click.File("wb"), default="-", help="File to write.  [default: stdout]")
+def export_all(kinds: tuple[str, ...], target: Any, **whose: Any) -> int:
+    """Write memories as JSON lines, expired ones that are not removed yet among them."""
+    query = [f"{key}={_quoted(value)}" for key, value in _flat(_whose(whose)).items()]
+    query += [f"kind={_quoted(kind)}" for kind in kinds]
+    with Gateway() as gateway:
+        gateway.download(f"{MEMORY}/export?{'&'.join(query)}", target)
+    target.flush()
+    return Code.OK
+
+
+def _pages(gateway: Gateway, params: dict[str, Any], limit: int) -> Iterator[dict[str, Any]]:
+    after: str | None = None
+    while True:
+        page = gateway.get(MEMORY, **params, limit=limit, after=after)
+        yield from page["memories"]
+        after = page.get("next")
+        if after is None:
+            return
+
+
+def _given(whose: dict[str, Any]) -> dict[str, Any]:
+    named = {"all" if key == "everybody" else key: value for key, value in whose.items()}
+    return {key: value for key, value in named.items() if value}
+
+
+def _whose(whose: dict[str, Any]) -> dict[str, Any]:
+    given = _given(whose)
+    if not set(given) - {"scope"}:
+        raise click.UsageError("whose memories? Say --user, --agent, --team, --session or --run, or --all")
+    return given
+
+
+def _flat(selection: dict[str, Any]) -> dict[str, str]:
+    return {key: "true" if value is True else str(value) for key, value in selection.items()}
+
+
+def _quoted(text: str) -> str:
+    from urllib.parse import quote
+
+    return quote(text, safe="")
+
+
+def _confirm(matched: int) -> None:
+    if not sys.stdin.isatty():
+        raise Failure(f"{matched} chunks would be removed for good: say --yes", Code.USAGE)
+    click.confirm(f"remove {matched} chunks for good?", abort=True, err=True)
+
+
+def _show_rows(rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        click.echo("no memories fit", err=True)
+        return
+    click.echo(
+        table(["MEMORY", "SCOPE", "OWNER", "AGENT", "KIND", "AT", "TEXT"], [_row(row) for row in rows])
+    )
+
+
+def _row(row: dict[str, Any]) -> list[str]:
+    scope = str(row["scope"])
+    owner = row["tree"] if scope == "run" else row.get(scope) or row["agent"]
+    count = row.get("count", 1)
+    part = f" ({row.get('index', 0) + 1}/{count})" if count > 1 else ""
+    return [
+        f"{row['memory']}{part}",
+        scope,
+        brief(owner, 60),
+        row["agent"],
+        row["kind"],
+        _when(row["at"]),
+        brief(row["text"], 200),
+    ]
+
+
+def _when(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))

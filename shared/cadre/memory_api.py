@@ -1,0 +1,188 @@
+"""What is asked of the memory service by people and their tools, and what it answers: JSON over core NATS.
+
+Agents do not come this way: they call the tools `recall` and `remember`. Whoever may ask here sees everything that
+is selected, so every request says whose memories it means, and one that does not is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from cadre.messages import MemoryScope
+
+RECALL, REMEMBER, FORGET = "recall", "remember", "forget_memory"
+
+MEMORY_TOOLS = (RECALL, REMEMBER, FORGET)
+"""The tools that the memory service executes."""
+
+MOST_HITS = 50
+"""Of one search, and of one page of a list."""
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Whose memories are meant: those that fit everything that is given here. Something must be."""
+
+    scope: MemoryScope | None = None
+    agent: str | None = None
+    team: str | None = None
+    user: str | None = None
+    session: str | None = None
+    run: str | None = None
+    """A root run stands for its whole tree."""
+    all: bool = False
+    """Everybody's; beside it nothing else is given but `scope`."""
+
+
+class Narrowing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is asked for besides."""
+
+    kinds: list[str] = []
+    since: float | None = None
+    """Remembered at or after, Unix seconds."""
+    until: float | None = None
+
+
+class SearchRequest(Narrowing, frozen=True, kw_only=True, omit_defaults=True):
+    selection: Selection
+    query: str
+    k: int = 5
+    min_score: float | None = None
+    """Hits below it are left out. Scores compare within one answer: they are ranks fused, not probabilities."""
+
+
+class ListRequest(Narrowing, frozen=True, kw_only=True, omit_defaults=True):
+    """Of the verbs `list` and `export`; the latter tells of expired ones too."""
+
+    selection: Selection
+    limit: int = 20
+    after: str | None = None
+    """The `next` of the page before."""
+
+
+class ShowRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    memory: str
+
+
+class ForgetRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Either `memory`, or everything of a selection."""
+
+    memory: str | None = None
+    selection: Selection | None = None
+    confirm: bool = False
+    """Else nothing is removed, and the receipt tells how much would be."""
+
+
+class StatsRequest(msgspec.Struct, frozen=True):
+    pass
+
+
+class Remembered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One chunk of a memory, with where it comes from."""
+
+    id: str
+    memory: str
+    """Id of the memory that it is a piece of."""
+    text: str
+    index: int = 0
+    """Of the chunk within its memory, from 0."""
+    count: int = 1
+    scope: MemoryScope
+    tree: str
+    run: str
+    step: int = 0
+    agent: str
+    session: str = ""
+    team: str = ""
+    user: str = ""
+    kind: str
+    at: float
+    """When it was remembered, Unix seconds."""
+    expires_at: float | None = None
+    embedded: bool = False
+    """Whether it can be found by its meaning; otherwise by its words only (for now, or for good)."""
+    score: float | None = None
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    hits: list[Remembered]
+    degraded: bool
+    """Only words were compared, not meanings."""
+    why: str
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    memories: list[Remembered]
+    next: str | None
+    """`after` of the next page."""
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request to forget came to, in chunks."""
+
+    confirmed: bool
+    matched: int
+    forgotten: int
+    left: int
+    """Counted after the removal; 0, or the request failed."""
+    at: float
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    chunks: dict[str, int]
+    """By scope, expired ones included."""
+    pending: bool
+    """Some chunks wait for their dense vectors."""
+    index: str
+    embeddings: str
+    degraded: bool
+    why: str
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """`invalid`: ask otherwise; `not-found`; `unavailable`: ask again later."""
+
+    code: Literal["invalid", "not-found", "unavailable"]
+    message: str
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """`error`, or else what the verb answers."""
+
+    ok: msgspec.Raw = msgspec.Raw(b"null")
+    error: Refused | None = None
+
+
+VERBS: dict[str, tuple[type[Any], type[Any]]] = {
+    "search": (SearchRequest, Found),
+    "list": (ListRequest, Listed),
+    "show": (ShowRequest, Listed),
+    "forget": (ForgetRequest, Receipt),
+    "export": (ListRequest, Listed),
+    "stats": (StatsRequest, Stats),
+}
+"""What each verb is asked with, and answers."""
+
+
+class RecalledHit(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory as an agent recalls it."""
+
+    id: str
+    memory: str
+    text: str
+    score: float
+    scope: MemoryScope
+    agent: str
+    run: str
+    step: int
+    kind: str
+    at: float
+
+
+class Recalled(msgspec.Struct, frozen=True, kw_only=True):
+    """The output of the tool `recall`."""
+
+    hits: list[RecalledHit]
+    degraded: bool
+    why: str

@@ -1,0 +1,286 @@
+"""A bench for the memory service: real processes, callers that hear their inboxes, people who ask."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx2
+from nats.aio.client import Client
+
+from cadre.adapters import jetstream
+from cadre.adapters.nats_blobs import NatsBlobs
+from cadre.adapters.nats_bus import NatsBus
+from cadre.adapters.nats_connection import connect
+from cadre.adapters.nats_dead import DeadLetter, NatsDeadLetters
+from cadre.adapters.nats_memory import NatsMemory
+from cadre.adapters.nats_streams import provision
+from cadre.memory_api import MEMORY_TOOLS, ListRequest, Remembered, Selection
+from cadre.messages import MemoryScope, Origin, ToolCall, ToolResult
+from cadre.settings import Settings
+from cadre.subjects import Topology
+from cadre.wire import encode, unpack_record
+from harness.nats_server import free_port
+from harness.stack import eventually as until_so
+from integration.executor_bench import eventually
+
+PATIENCE = 60.0
+"""Seconds."""
+
+EVERY: list[MemoryScope] = ["run", "session", "agent", "team", "user"]
+
+
+class Service:
+    """One process of the service."""
+
+    def __init__(self, name: str, port: int, process: asyncio.subprocess.Process) -> None:
+        self.name = name
+        self.port = port
+        self.process = process
+        self.lines: list[str] = []
+        self._reading: asyncio.Task[None] | None = None
+
+    async def ready(self) -> None:
+        assert self.process.stderr is not None
+        async with asyncio.timeout(PATIENCE):
+            while ": ready" not in (line := (await self.process.stderr.readline()).decode()):
+                self.lines.append(line)
+                assert line, "".join(self.lines)
+        # Read on, or the pipe fills up.
+        self._reading = asyncio.create_task(self._read_on())
+
+    async def _read_on(self) -> None:
+        assert self.process.stderr is not None
+        async for line in self.process.stderr:
+            self.lines.append(line.decode())
+
+    async def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+        await self.process.wait()
+        if self._reading is not None:
+            await self._reading
+
+    async def readiness(self) -> tuple[int, dict[str, str]]:
+        async with httpx2.AsyncClient(trust_env=False) as client:
+            answer = await client.get(f"http://127.0.0.1:{self.port}/readyz")
+        return answer.status_code, answer.json()
+
+
+class Bench:
+    """Calls the tools as agents would and asks as people would; starts and kills services."""
+
+    def __init__(self, settings: Settings, folder: Path, nc: Client, topology: Topology) -> None:
+        self.settings = settings
+        self.folder = folder
+        self.nc = nc
+        self.topology = topology
+        self.blobs = NatsBlobs(nc, topology)
+        self.bus = NatsBus(nc, topology, self.blobs)
+        self.people = NatsMemory(nc, topology)
+        self._mark = uuid4().hex[:8]
+        self.agent = self.own("boss")
+        self.services: list[Service] = []
+        self._answers: dict[str, asyncio.Queue[ToolResult]] = {}
+
+    def own(self, name: str) -> str:
+        """A name that no other test of the deployment has."""
+        return f"{name}-{self._mark}"
+
+    # --- calls
+
+    def call(
+        self,
+        tool: str,
+        *,
+        agent: str = "",
+        tree: str = "",
+        origin: Origin | None = None,
+        place: str = "1_0",
+        **arguments: Any,
+    ) -> ToolCall:
+        tree = tree or uuid4().hex
+        return ToolCall(
+            id=f"{tree}_{place}",
+            tree=tree,
+            run=tree,
+            at=time.time(),
+            agent=agent or self.agent,
+            tool=tool,
+            arguments=arguments,
+            origin=origin,
+        )
+
+    async def publish(self, call: ToolCall, *, sender: str = "", message_id: str | None = None) -> None:
+        """Past the adapter: as whoever `sender` is, and stored however often it is published."""
+        subject = self.topology.call(call.tool, sender or call.agent, call.tree, call.id)
+        await jetstream.append(self.nc, subject, encode(call), message_id=message_id)
+
+    async def ask(self, call: ToolCall) -> ToolResult:
+        await self.bus.send(call, call.agent)
+        return await self.answer(call)
+
+    async def answer(self, call: ToolCall) -> ToolResult:
+        return await asyncio.wait_for(self._inbox(call.id).get(), PATIENCE)
+
+    def unread(self, call: ToolCall) -> int:
+        return self._inbox(call.id).qsize()
+
+    async def remember(self, text: str, **about: Any) -> str:
+        """Returns the memory's id."""
+        result = await self.ask(self.call("remember", text=text, **about))
+        assert result.error is None, result.error
+        memory: str = result.output["memory"]
+        return memory
+
+    async def recall(self, query: str, k: int = 5, **about: Any) -> dict[str, Any]:
+        result = await self.ask(self.call("recall", query=query, k=k, **about))
+        assert result.error is None, result.error
+        found: dict[str, Any] = result.output
+        return found
+
+    async def texts(self, query: str, **about: Any) -> list[str]:
+        return [hit["text"] for hit in (await self.recall(query, **about))["hits"]]
+
+    async def hear(self) -> None:
+        async def on_message(message: Any) -> None:
+            record = await unpack_record(message.data, self.blobs)
+            assert isinstance(record, ToolResult)
+            assert self.topology.sender(message.subject) == record.tool
+            self._inbox(record.call).put_nowait(record)
+
+        await self.nc.subscribe(f"{self.topology.prefix}.in.>", cb=on_message)
+        await self.nc.flush()
+
+    def _inbox(self, call: str) -> asyncio.Queue[ToolResult]:
+        return self._answers.setdefault(call, asyncio.Queue())
+
+    # --- what there is
+
+    async def everything(self, selection: Selection | None = None) -> list[Remembered]:
+        """Of a selection, or of all that the bench's own agent has remembered."""
+        selection = selection or Selection(agent=self.agent)
+        found: list[Remembered] = []
+        after: str | None = None
+        while True:
+            page = await self.people.export(ListRequest(selection=selection, limit=50, after=after))
+            found += page.memories
+            after = page.next
+            if after is None:
+                return found
+
+    async def all_embedded(self) -> None:
+        async def none_pending() -> bool:
+            return not (await self.people.stats()).pending
+
+        await eventually(none_pending)
+
+    async def all_acked(self) -> bool:
+        """No call of the service's tools waits for delivery or an ack."""
+        for tool in MEMORY_TOOLS:
+            for shard in range(self.topology.shards):
+                name = f"CONSUMER.INFO.{self.topology.stream(shard)}.{self.topology.tool_consumer(tool)}"
+                info = await jetstream.api(self.nc, name)
+                if info["num_pending"] or info["num_ack_pending"]:
+                    return False
+        return True
+
+    async def dead_letter(self, tree: str) -> DeadLetter:
+        """The only one about a message of this tree."""
+        letters = NatsDeadLetters(self.nc, self.topology)
+        found: list[DeadLetter] = []
+
+        async def is_there() -> bool:
+            found[:] = [
+                one
+                for one in await letters.newest(100)
+                if one.message is not None and Topology.tree_at(one.message.subject) == tree
+            ]
+            return bool(found)
+
+        await eventually(is_there)
+        [letter] = found
+        return letter
+
+    # --- processes
+
+    async def launch(self, **variables: str) -> Service:
+        """On the bench's own folder; by words only unless told otherwise."""
+        name, port = f"memory-{len(self.services)}", free_port()
+        environment = environment_of(self.settings, self.folder, name, port) | variables
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND, env=environment, stderr=asyncio.subprocess.PIPE
+        )
+        self.services.append(Service(name, port, process))
+        return self.services[-1]
+
+    async def start(self, **variables: str) -> Service:
+        service = await self.launch(**variables)
+        await service.ready()
+        return service
+
+    async def close(self) -> None:
+        for service in self.services:
+            await service.kill()
+        await self.nc.close()
+
+
+@contextlib.asynccontextmanager
+async def open_bench(settings: Settings, folder: Path) -> AsyncIterator[Bench]:
+    nc = await connect(settings, "test")
+    bench = Bench(settings, folder, nc, await provision(nc, settings))
+    await bench.hear()
+    try:
+        yield bench
+    finally:
+        await bench.close()
+
+
+COMMAND = (sys.executable, "-m", "cadre_memory")
+
+
+def environment_of(settings: Settings, folder: Path, name: str, port: int) -> dict[str, str]:
+    """Of a service's process."""
+    return {
+        **os.environ,
+        "CADRE_NATS_URL": settings.nats_url,
+        "CADRE_PREFIX": settings.prefix,
+        "CADRE_SHARDS": str(settings.shards),
+        "CADRE_INSTANCE": name,
+        "CADRE_PORT": str(port),
+        "CADRE_MEMORY_DIRECTORY": str(folder / "memory"),
+        "CADRE_MEMORY_EMBEDDINGS": "none",
+    }
+
+
+@contextlib.contextmanager
+def running_service(settings: Settings, folder: Path, **variables: str) -> Iterator[str]:
+    """A service for the tests of a module; gives its base URL."""
+    port = free_port()
+    log = folder / "memory.log"
+    with log.open("ab") as said:
+        process = subprocess.Popen(
+            COMMAND, env=environment_of(settings, folder, "memory", port) | variables, stderr=said
+        )
+    url = f"http://127.0.0.1:{port}"
+
+    def ready() -> bool:
+        assert process.poll() is None, log.read_text()
+        with contextlib.suppress(httpx2.HTTPError):
+            return httpx2.get(f"{url}/readyz", timeout=2).status_code == 200
+        return False
+
+    try:
+        until_so(ready, within=PATIENCE, what="the memory service is ready")
+        yield url
+    finally:
+        process.terminate()
+        assert process.wait(timeout=30) == 0, log.read_text()

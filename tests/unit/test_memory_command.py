@@ -1,0 +1,99 @@
+"""When `cadre up` starts a memory service, what `cadre doctor` says of it, and that its command serves or looks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cadre.cli.doctor import memory
+from cadre.cli.stack import Stack
+from cadre.cli.team import read_team
+
+AGENT = """\
+apiVersion: cadre.dev/v1
+kind: Agent
+metadata: {name: NAME}
+spec:
+  description: Works.
+"""
+
+TEAM = """\
+apiVersion: cadre.dev/v1
+kind: Team
+metadata: {name: t}
+spec: {agents: [a.yaml, b.yaml]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "remembers"),
+    [
+        ("", False),
+        ("  tools: [look]\n", False),
+        ("  tools: [recall]\n", True),
+        ("  tools: [look, forget_memory]\n", True),
+        ("  memory: {recall: 3}\n", True),
+        ("  memory: {remember: steps, scope: user}\n", True),
+    ],
+)
+def test_a_team_that_remembers_gets_a_memory_service(tmp_path: Path, more: str, remembers: bool) -> None:
+    (tmp_path / "a.yaml").write_text(AGENT.replace("NAME", "a"))
+    (tmp_path / "b.yaml").write_text(AGENT.replace("NAME", "b") + more)
+    (tmp_path / "team.yaml").write_text(TEAM)
+    team = read_team(tmp_path)
+    assert team.remembers == remembers
+    stack = Stack(tmp_path / "data", team, 1, 2, lambda name, line: None)
+    started = {service.name: service for service in stack._services()}
+    assert ("memory" in started) == remembers
+    if remembers:
+        service = started["memory"]
+        assert list(service.argv)[1:] == ["-m", "cadre_memory"]
+        assert service.environment["CADRE_MEMORY_DIRECTORY"] == str(tmp_path / "data" / "memory")
+
+
+def cadre_memory(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("CADRE_")}
+    return subprocess.run(
+        [sys.executable, "-m", "cadre_memory", *arguments],
+        env={**environment, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_it_says_what_it_would_compare() -> None:
+    words = cadre_memory("--check", "--embeddings", "none")
+    assert (words.returncode, words.stderr) == (3, "")
+    assert words.stdout.startswith("index .cadre/memory\nembeddings no embeddings are configured")
+    verdict, text = memory(words.returncode, words.stdout, words.stderr)
+    assert (verdict, "words are compared and not meanings" in text) == ("warn", True)
+    variables = {
+        "CADRE_MEMORY_EMBEDDINGS_URL": "http://key@127.0.0.1:1/v1",
+        "CADRE_MEMORY_EMBEDDINGS_MODEL": "m-1",
+    }
+    endpoint = cadre_memory("--check", **variables)
+    assert endpoint.returncode == 0
+    assert "embeddings m-1 at the embeddings endpoint http://127.0.0.1:1/v1" in endpoint.stdout
+    assert memory(endpoint.returncode, endpoint.stdout, "")[0] == "ok"
+
+
+def test_wrong_settings_end_it_with_one_line() -> None:
+    wrong = cadre_memory(CADRE_MEMORY_EMBEDDINGS="openai")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr == "cadre: CADRE_MEMORY_EMBEDDINGS=openai needs CADRE_MEMORY_EMBEDDINGS_URL\n"
+    verdict, text = memory(wrong.returncode, wrong.stdout, wrong.stderr)
+    assert (verdict, "needs CADRE_MEMORY_EMBEDDINGS_URL" in text) == ("warn", True)
+
+
+def test_looking_needs_none_of_the_services_libraries() -> None:
+    code = (
+        "import sys; from cadre_memory.main import command;"
+        "print([m for m in ('qdrant_client', 'qdrant_edge', 'semantic_text_splitter', 'nats') if m in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.strip() == "[]"
