@@ -1,0 +1,5 @@
+"""Lets `python -m cadre_tracer` start the service."""
+
+from cadre_tracer.main import command
+
+command()

@@ -1,0 +1,163 @@
+"""Spans in batches to the receiver: whoever hands some in learns when they have arrived."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, Protocol
+
+from cadre.adapters.otlp_spans import Sent
+from cadre.subjects import tree_of
+from cadre.tracing.spans import SpanRecord
+
+log = logging.getLogger("cadre.tracer")
+
+BATCH = 256
+"""Spans per request."""
+
+BATCH_WITH_CONTENT = 64
+"""The same when they hold what people and models wrote: receivers take some megabytes at once."""
+
+LINGER = 0.1
+"""Seconds that a batch waits for more."""
+
+STALE = 5.0
+"""Seconds after which spans that wait are not sent without a look at their tree."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 10.0
+
+
+class Sender(Protocol):
+    async def send(self, spans: list[SpanRecord]) -> Sent: ...
+
+    @property
+    def trouble(self) -> str: ...
+
+    def close(self) -> None: ...
+
+
+class _Item(NamedTuple):
+    """Spans that end with one entry: they are sent together or not at all."""
+
+    spans: list[SpanRecord]
+    arrived: asyncio.Future[None]
+    since: float
+    """When they were handed in, by the monotonic clock."""
+
+    @property
+    def tree(self) -> str:
+        return tree_of(self.spans[0].run)
+
+
+class Exporter:
+    """Sends one batch after the other; one that does not arrive is sent again, for ever."""
+
+    def __init__(self, sender: Sender, batch: int, is_erased: Callable[[str], Awaitable[bool]]) -> None:
+        """`is_erased` says whether a tree has been removed meanwhile: of that nothing more is sent."""
+        self._sender = sender
+        self._is_erased = is_erased
+        self._batch = batch
+        self._waiting: deque[_Item] = deque()
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.exported = 0
+        """Spans that have arrived."""
+        self.refused = 0
+        """Spans that the receiver would not have."""
+        self.failing = False
+        """The last batch did not arrive."""
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="exporter")
+        self._task.add_done_callback(_tell_of_failure)
+
+    async def export(self, spans: list[SpanRecord]) -> None:
+        """Returns when the receiver has the spans, or has refused them for good."""
+        if not spans:
+            return
+        item = _Item(spans, asyncio.get_running_loop().create_future(), time.monotonic())
+        self._waiting.append(item)
+        self._news.set()
+        await item.arrived
+
+    @property
+    def is_running(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    async def stop(self) -> None:
+        self._sender.close()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            await asyncio.sleep(LINGER)
+            while self._waiting:
+                await self._deliver(self._next())
+
+    def _next(self) -> list[_Item]:
+        """As many items as make a batch; whoever handed one in may have gone away meanwhile."""
+        items: list[_Item] = []
+        spans = 0
+        while self._waiting and (not items or spans + len(self._waiting[0].spans) <= self._batch):
+            item = self._waiting.popleft()
+            if not item.arrived.cancelled():
+                items.append(item)
+                spans += len(item.spans)
+        return items
+
+    async def _deliver(self, items: list[_Item]) -> None:
+        pause = _FIRST_PAUSE
+        while items := await self._still_wanted(items):
+            sent = await self._sender.send([span for item in items for span in item.spans])
+            if sent is Sent.LATER:
+                if not self.failing:
+                    log.warning(
+                        "the receiver of traces has a problem (%s): trying again", self._sender.trouble
+                    )
+                self.failing = True
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                continue
+            if self.failing:
+                log.info("the receiver of traces answers again")
+            self.failing = False
+            if sent is Sent.REFUSED and len(items) > 1:
+                for item in items:
+                    await self._deliver([item])
+                return
+            self._settle(items, refused=sent is Sent.REFUSED)
+            return
+
+    async def _still_wanted(self, items: list[_Item]) -> list[_Item]:
+        """Without those whose handlers have gone, or whose tree was erased while they waited for the receiver."""
+        stale = time.monotonic() - STALE
+        old = {item.tree for item in items if item.since < stale}
+        erased = {tree for tree in old if await self._is_erased(tree)}
+        for item in items:
+            if item.tree in erased and not item.arrived.done():
+                item.arrived.set_result(None)
+        return [item for item in items if not item.arrived.done()]
+
+    def _settle(self, items: list[_Item], *, refused: bool) -> None:
+        count = sum(len(item.spans) for item in items)
+        if refused:
+            self.refused += count
+            named = items[0].spans[0]
+            log.error("%d spans of run %s are lost: the receiver refuses them", count, named.run)
+        else:
+            self.exported += count
+        for item in items:
+            if not item.arrived.done():
+                item.arrived.set_result(None)
+
+
+def _tell_of_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()):
+        log.critical("exporting has stopped: this process must be started again", exc_info=error)

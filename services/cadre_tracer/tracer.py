@@ -1,0 +1,171 @@
+"""The tracer's part of its process: follows the journals of every shard and acks what has been exported."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from cadre.adapters.nats_erasure import NatsErasure
+from cadre.adapters.nats_figures import queue_samples
+from cadre.adapters.nats_history import History
+from cadre.adapters.nats_queue import Delivery, Queue
+from cadre.adapters.otlp_spans import SpanSender
+from cadre.errors import BlobMissing, BusUnavailable, NewerSchema, RetryableError, UnreadableMessage
+from cadre.health import AsgiApp
+from cadre.messages import Erased, Fate
+from cadre.metrics import names
+from cadre.metrics.meters import Sample
+from cadre.ports import Stored
+from cadre.service import Platform
+from cadre.settings import TracingSettings
+from cadre.slots import Slots
+from cadre.tracing.spans import SpanRecord
+from cadre.wire import decode, unpack_entry
+from cadre_tracer.exporting import BATCH, BATCH_WITH_CONTENT, Exporter
+from cadre_tracer.projecting import Projections
+
+log = logging.getLogger("cadre.tracer")
+
+AT_ONCE = 256
+"""Entries in hand: what cannot be exported at the moment waits in its stream, not here."""
+
+PATIENCE = 20
+"""Deliveries after which an entry is taken without those before it that nobody can read."""
+
+
+NEWER_PAUSE = 10.0
+"""Seconds before what only a newer tracer can read is delivered again."""
+
+
+class JournalQueue(Queue):
+    """Entries of journals: none of them is ever a dead letter, which somebody might send into its journal again."""
+
+    most_deliveries = -1
+    rests = 0.9
+
+
+class Tracer:
+    """service.Part. Runs do not know of it and never wait for it."""
+
+    app: AsgiApp | None = None
+
+    def __init__(self, platform: Platform, settings: TracingSettings, *, imported: bool) -> None:
+        self._platform = platform
+        self._settings = settings
+        self._imported = imported
+        history = History(platform.nc, platform.topology, platform.blobs)
+        self._projections = Projections(history, content=settings.content)
+        self._erasure = NatsErasure(platform.nc, platform.topology, platform.blobs)
+        batch = BATCH_WITH_CONTENT if settings.content else BATCH
+        self._exporter = Exporter(SpanSender(settings), batch, self._was_erased)
+        self._queues: list[Queue] = []
+
+    async def start(self) -> None:
+        """Raises BusUnavailable, SetupError."""
+        self._exporter.start()
+        platform, topology = self._platform, self._platform.topology
+        slots = Slots(AT_ONCE, queues=topology.shards)
+        for shard in range(topology.shards):
+            queue = JournalQueue(
+                platform.nc,
+                topology.stream(shard),
+                topology.tracer_consumer(),
+                topology.journals_of_shard(shard),
+                self.handle,
+                credit=slots,
+            )
+            await queue.start()
+            self._queues.append(queue)
+        log.info("traces go to %s", self._settings.endpoint)
+
+    def unready(self) -> str | None:
+        if not self._exporter.is_running:
+            return "exporting has stopped"
+        return None if len(self._queues) == self._platform.topology.shards else "starting"
+
+    def about(self) -> dict[str, str]:
+        return {
+            "exported": str(self._exporter.exported),
+            "refused": str(self._exporter.refused),
+            "receiver": "does not take spans at the moment" if self._exporter.failing else "well",
+        }
+
+    async def samples(self) -> list[Sample]:
+        spans = {"exported": self._exporter.exported, "refused": self._exporter.refused}
+        return [
+            *queue_samples(self._queues),
+            *(Sample(names.TRACER_SPANS, n, {names.OUTCOME: outcome}) for outcome, n in spans.items()),
+            Sample(names.TRACER_FAILING, int(self._exporter.failing)),
+        ]
+
+    async def drain(self, grace: float) -> None:
+        """Takes no more entries. What the receiver does not take in time goes back to the streams; with one that
+        is known to be down there is nothing to wait for."""
+        within = 0.0 if self._exporter.failing else grace
+        await asyncio.gather(*(queue.drain(within) for queue in self._queues))
+        await self._exporter.stop()
+
+    async def handle(self, delivery: Delivery) -> None:
+        """Acks once the receiver has the spans that end with the entry. Raises RetryableError: deliver again."""
+        if self._platform.topology.is_fate(delivery.subject):
+            self._hear_fate(delivery)
+        elif self._imported or not delivery.imported:
+            stored = await self._read(delivery)
+            spans = await self._spans(stored, delivery) if stored is not None else []
+            await self._exporter.export(spans)
+        if not delivery.settled:
+            await delivery.ack()
+
+    async def _read(self, delivery: Delivery) -> Stored | None:
+        """None for an entry that cannot be read; the delivery is settled when a newer tracer can."""
+        try:
+            entry = await unpack_entry(delivery.data, self._platform.blobs)
+        except NewerSchema as newer:
+            await _leave_to_newer(delivery, newer)
+            return None
+        except BlobMissing:
+            return None  # its tree is being erased, blobs first
+        except UnreadableMessage as error:
+            log.error("entry %d on %s has no spans: %s", delivery.seq, delivery.subject, error)
+            return None
+        return Stored(delivery.seq, entry, len(delivery.data))
+
+    async def _spans(self, stored: Stored, delivery: Delivery) -> list[SpanRecord]:
+        try:
+            return await self._projections.spans(stored, patient=delivery.deliveries < PATIENCE)
+        except NewerSchema as newer:
+            await _leave_to_newer(delivery, newer)
+            return []
+        except BusUnavailable:
+            if await self._is_erased(stored):
+                return []
+            raise
+
+    async def _is_erased(self, stored: Stored) -> bool:
+        """Whether the entries before this one are gone because their tree is."""
+        fate = await self._erasure.fate(stored.entry.tree)
+        return fate is not None and isinstance(fate[1], Erased) and fate[0] > stored.seq
+
+    async def _was_erased(self, tree: str) -> bool:
+        """As far as can be told at the moment."""
+        try:
+            fate = await self._erasure.fate(tree)
+        except RetryableError as error:
+            log.debug("whether tree %s was erased is not known: %s", tree, error)
+            return False
+        return fate is not None and isinstance(fate[1], Erased)
+
+    def _hear_fate(self, delivery: Delivery) -> None:
+        try:
+            fate: Fate = decode(delivery.data, Fate)
+        except UnreadableMessage as error:
+            log.error("message %d on %s left out: %s", delivery.seq, delivery.subject, error)
+            return
+        if isinstance(fate, Erased):
+            self._projections.forget_tree(fate.tree)
+
+
+async def _leave_to_newer(delivery: Delivery, newer: NewerSchema) -> None:
+    """Another replica may be newer already, or this one will be soon."""
+    log.warning("%s is left to a newer tracer: %s", delivery.subject, newer)
+    await delivery.nak(NEWER_PAUSE)

@@ -1,0 +1,120 @@
+"""Span records to a receiver, by OpenTelemetry's own exporter for OTLP over HTTP."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+from cadre.daemon_thread import run_in_thread
+from cadre.settings import TracingSettings
+from cadre.tracing import names
+from cadre.tracing.otlp_json import resource_of
+from cadre.tracing.spans import SpanRecord
+
+_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+_SCOPE = InstrumentationScope(names.SCOPE, schema_url=names.SCHEMA_URL)
+_COMPRESSION = {"none": Compression.NoCompression, "gzip": Compression.Gzip, "deflate": Compression.Deflate}
+_MOST_RESOURCES = 4096
+_REFUSALS = (400, 413, 422)
+"""What a receiver answers about the spans themselves. Anything else may pass, a wrong key or path included."""
+
+
+class Sent(enum.Enum):
+    DONE = "done"
+    LATER = "later"
+    """Nobody has them: the same spans are to be sent again."""
+    REFUSED = "refused"
+    """The receiver will not have these spans, ever."""
+
+
+class SpanSender:
+    """One connection to a receiver."""
+
+    def __init__(self, settings: TracingSettings) -> None:
+        self._attributes = settings.attributes
+        self._status: int | None = None
+        self._exporter = exporter_of(settings, self._note)
+        self._resources: dict[tuple[str, str], Resource] = {}
+
+    async def send(self, spans: Sequence[SpanRecord]) -> Sent:
+        """All of them or none; within the settings' timeout. Not to be called twice at once."""
+        batch = [readable(span, self._resource(span)) for span in spans]
+        self._status = None
+        result = await run_in_thread(lambda: self._exporter.export(batch), "otlp")
+        if result is SpanExportResult.SUCCESS:
+            return Sent.DONE
+        return Sent.REFUSED if self._status in _REFUSALS else Sent.LATER
+
+    @property
+    def trouble(self) -> str:
+        """What the last failure was."""
+        return f"it answers {self._status}" if self._status is not None else "it does not answer"
+
+    def close(self) -> None:
+        """Ends a `send` that waits to try again."""
+        self._exporter.shutdown()  # type: ignore[no-untyped-call]
+
+    def _note(self, response: requests.Response, *_: Any, **__: Any) -> None:
+        self._status = response.status_code
+
+    def _resource(self, span: SpanRecord) -> Resource:
+        key = (span.service, span.instance)
+        resource = self._resources.get(key)
+        if resource is None:
+            if len(self._resources) >= _MOST_RESOURCES:
+                self._resources.clear()
+            resource = Resource({**self._attributes, **resource_of(*key)})
+            self._resources[key] = resource
+        return resource
+
+
+def readable(span: SpanRecord, resource: Resource) -> ReadableSpan:
+    """The record as the SDK's exporters take it."""
+    return ReadableSpan(
+        name=span.name,
+        context=_context(span.trace, span.span, remote=False),
+        parent=_context(span.trace, span.parent) if span.parent is not None else None,
+        resource=resource,
+        attributes=span.attributes,
+        events=[Event(moment.name, moment.attributes, moment.at) for moment in span.moments],
+        links=[Link(_context(link.trace, link.span)) for link in span.links],
+        kind=SpanKind[span.kind],
+        instrumentation_scope=_SCOPE,
+        status=Status(StatusCode[span.status], span.message or None),
+        start_time=span.start,
+        end_time=span.end,
+    )
+
+
+def exporter_of(settings: TracingSettings, note: Any = None) -> OTLPSpanExporter:
+    """The exporter that the settings describe; `note` hears of every response."""
+    session = requests.Session()
+    # The environment's proxy is not asked for this machine's own addresses.
+    session.trust_env = urlsplit(settings.endpoint).hostname not in ("127.0.0.1", "localhost", "::1")
+    if note is not None:
+        session.hooks["response"].append(note)
+    return OTLPSpanExporter(
+        endpoint=settings.endpoint,
+        certificate_file=settings.certificate,
+        client_key_file=settings.client_key,
+        client_certificate_file=settings.client_certificate,
+        headers=settings.headers,
+        timeout=settings.timeout,
+        compression=_COMPRESSION[settings.compression],
+        session=session,
+    )
+
+
+def _context(trace: str, span: str, *, remote: bool = True) -> SpanContext:
+    return SpanContext(int(trace, 16), int(span, 16), remote, _SAMPLED)

@@ -1,0 +1,94 @@
+"""`cadre trace`: where the time and the tokens of a run went."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+from rich.tree import Tree as Drawing
+
+from cadre.cli.exits import Code
+from cadre.cli.gateway import Gateway
+from cadre.cli.table import brief, number, seconds
+from cadre.tracing import names
+
+_WAITS = (names.WAIT_APPROVAL, names.WAIT_MODEL)
+
+
+@click.command("trace")
+@click.argument("run")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["tree", "otlp", "html", "json"]),
+    default="tree",
+    show_default=True,
+    help="otlp: a file for any backend of OpenTelemetry; html: one page for a browser.",
+)
+def command(run: str, output: str) -> int:
+    """Show the trace of RUN and of all runs below it: an id, a unique beginning of one, or @last.
+
+    It is read from the journals and needs no backend. What has not ended yet is marked as such.
+    """
+    with Gateway() as gateway:
+        path = f"/v1/runs/{gateway.run_id(run)}/trace"
+        if output == "html":
+            page = BytesIO()
+            gateway.download(f"{path}?format=html", page)
+            click.echo(page.getvalue().decode())
+            return Code.OK
+        found = gateway.get(path, format="otlp" if output == "otlp" else None)
+    if output == "tree":
+        console = Console(highlight=False)
+        for drawing in drawings(found["spans"]):
+            console.print(drawing)
+    else:
+        click.echo(json.dumps(found, ensure_ascii=False))
+    return Code.OK
+
+
+def drawings(spans: list[dict[str, Any]]) -> list[Drawing]:
+    """A tree for each span that has no other above it; `spans` come parents first, with their depth."""
+    roots: list[Drawing] = []
+    above: list[Drawing] = []
+    for span in spans:
+        del above[span["depth"] :]
+        head = _head(span)
+        if above:
+            above.append(above[-1].add(head))
+        else:
+            roots.append(Drawing(head, guide_style="bright_black"))
+            above.append(roots[-1])
+    return roots
+
+
+def _head(span: dict[str, Any]) -> Text:
+    attributes = span.get("attributes", {})
+    failed, is_open = span.get("status") == "ERROR", span.get("open", False)
+    waits = span["name"].split()[0] in _WAITS
+    style = "red" if failed else "magenta" if waits else "yellow" if is_open else ""
+    text = Text(brief(span["name"], 80), style=style, no_wrap=True, overflow="ellipsis")
+    facts = [seconds((span["end"] - span["start"]) / 1e9) + (" so far" if is_open else "")]
+    if names.INPUT_TOKENS in attributes:
+        given, made = attributes[names.INPUT_TOKENS], attributes.get(names.OUTPUT_TOKENS, 0)
+        facts.append(f"{number(given)} + {number(made)} tokens")
+    elif names.ALL_INPUT_TOKENS in attributes:
+        facts.append(
+            f"{number(attributes[names.ALL_INPUT_TOKENS] + attributes[names.ALL_OUTPUT_TOKENS])} tokens"
+        )
+    if names.COST in attributes:
+        facts.append(f"cost {attributes[names.COST]:.4g}")
+    if attributes.get(names.ATTEMPT, 1) > 1:
+        facts.append(f"attempt {attributes[names.ATTEMPT]}")
+    if span["name"].startswith(names.PROCESS) and span.get("instance"):
+        facts.append(f"by {span['instance']}")
+    text.append("  " + ", ".join(facts), style="bright_black")
+    if names.APPROVAL_OUTCOME in attributes:
+        text.append(f"  {attributes[names.APPROVAL_OUTCOME]}", style="magenta")
+    if failed:
+        text.append(f"  {brief(span.get('message') or 'failed', 120)}", style="red")
+    return text

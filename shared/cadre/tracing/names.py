@@ -1,0 +1,109 @@
+"""Every name that a span of Cadre can bear: OpenTelemetry's GenAI conventions, a thin OpenInference mirror, our own.
+
+The GenAI conventions are still in development and will move: they are written here and nowhere else.
+"""
+
+from __future__ import annotations
+
+SCOPE = "cadre"
+"""Of the instrumentation."""
+
+SCHEMA_URL = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
+
+# --- operations: the first word of a span's name, and the value of OPERATION where it is one of the conventions'
+
+INVOKE_WORKFLOW = "invoke_workflow"
+INVOKE_AGENT = "invoke_agent"
+PLAN = "plan"
+STEP = "step"
+CHAT = "chat"
+EXECUTE_TOOL = "execute_tool"
+PROCESS = "process"
+WAIT_APPROVAL = "wait_approval"
+WAIT_MODEL = "wait_model"
+SEARCH_MEMORY = "search_memory"
+UPSERT_MEMORY = "upsert_memory"
+DELETE_MEMORY = "delete_memory"
+
+MEMORY_TOOLS = {"recall": SEARCH_MEMORY, "remember": UPSERT_MEMORY, "forget_memory": DELETE_MEMORY}
+"""Tools of the memory service, and the operation that a call of each is."""
+
+# --- GenAI
+
+OPERATION = "gen_ai.operation.name"
+PROVIDER = "gen_ai.provider.name"
+CONVERSATION = "gen_ai.conversation.id"
+WORKFLOW = "gen_ai.workflow.name"
+AGENT = "gen_ai.agent.name"
+AGENT_VERSION = "gen_ai.agent.version"
+REQUEST_MODEL = "gen_ai.request.model"
+REQUEST_TEMPERATURE = "gen_ai.request.temperature"
+REQUEST_MAX_TOKENS = "gen_ai.request.max_tokens"
+RESPONSE_MODEL = "gen_ai.response.model"
+FINISH_REASONS = "gen_ai.response.finish_reasons"
+INPUT_TOKENS = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+ALL_INPUT_TOKENS = "gen_ai.aggregated_usage.input_tokens"
+ALL_OUTPUT_TOKENS = "gen_ai.aggregated_usage.output_tokens"
+"""Of a run with all runs below it: `gen_ai.usage.…` there would be counted twice by whoever adds up."""
+TOOL = "gen_ai.tool.name"
+TOOL_CALL = "gen_ai.tool.call.id"
+TOOL_TYPE = "gen_ai.tool.type"
+OUTPUT_MESSAGES = "gen_ai.output.messages"
+TOOL_ARGUMENTS = "gen_ai.tool.call.arguments"
+TOOL_RESULT = "gen_ai.tool.call.result"
+TOP_K = "gen_ai.retrieval.top_k"
+QUERY_TEXT = "gen_ai.retrieval.query.text"
+MEMORY_COUNT = "gen_ai.memory.record.count"
+DECISION_EVENT = "gen_ai.tool.call.decision"
+DECISION = "gen_ai.tool.call.decision.outcome"
+
+# --- what is no matter of models
+
+ERROR_TYPE = "error.type"
+MESSAGING_SYSTEM = "messaging.system"
+MESSAGING_OPERATION = "messaging.operation.name"
+MESSAGING_OPERATION_TYPE = "messaging.operation.type"
+DESTINATION_TEMPLATE = "messaging.destination.template"
+MESSAGE_ID = "messaging.message.id"
+PROCESS_EXECUTABLE = "process.executable.name"
+USER = "user.id"
+SESSION = "session.id"
+SERVICE = "service.name"
+SERVICE_NAMESPACE = "service.namespace"
+SERVICE_INSTANCE = "service.instance.id"
+
+# --- OpenInference
+
+KIND = "openinference.span.kind"
+INPUT_VALUE = "input.value"
+OUTPUT_VALUE = "output.value"
+LLM_MODEL = "llm.model_name"
+LLM_PROMPT_TOKENS = "llm.token_count.prompt"
+LLM_COMPLETION_TOKENS = "llm.token_count.completion"
+LLM_TOTAL_TOKENS = "llm.token_count.total"
+OI_TOOL = "tool.name"
+OI_AGENT = "agent.name"
+
+# --- Cadre's own
+
+RUN = "app.run.id"
+RUN_STATUS = "app.run.status"
+RUN_STEPS = "app.run.steps"
+AGENT_PATH = "app.agent.path"
+STEP_NUMBER = "app.step.number"
+PURPOSE = "app.model.purpose"
+ATTEMPT = "app.attempt"
+COST = "app.cost"
+STATUS_CODE = "app.model.status_code"
+WAIT_REASON = "app.wait.reason"
+APPROVAL_OUTCOME = "app.approval.outcome"
+CALL_STATE = "app.call.state"
+CHILD_RUN = "app.child.run.id"
+SANDBOX_TIER = "app.sandbox.tier"
+SANDBOX_EXCHANGE = "app.sandbox.exchange"
+CANCEL_EVENT = "app.cancel_requested"
+FINAL_ANSWER_EVENT = "app.final_answer"
+
+WORKER_LOST = "worker_lost"
+"""ERROR_TYPE of a model call whose worker died: the next attempt has taken its place."""

@@ -1,0 +1,245 @@
+"""One trace per tree of runs, whoever is killed while it grows: over a real team, a real receiver, kill -9."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nats.aio.client import Client
+
+from cadre.adapters.nats_blobs import NatsBlobs
+from cadre.adapters.nats_history import History
+from cadre.loop.events import AnyEvent
+from cadre.settings import Settings
+from cadre.subjects import Topology
+from cadre.tracing import names
+from cadre.tracing.ids import root_span, trace_id
+from harness.command import commands_of
+from harness.otlp_receiver import OtlpReceiver, Span
+from harness.people import decide, waiting
+from harness.stack import Gateway, Stack, eventually
+from harness.trace_verdict import duplicates, violations
+from integration.tracer_world import with_bus
+
+TEAM = Path(__file__).parent / "traced"
+WITHIN = 90.0
+CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[OtlpReceiver]:
+    with OtlpReceiver() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def stack(team: Path, receiver: OtlpReceiver, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Every service knows the receiver, and a tracer is among them."""
+    with Stack(tmp_path_factory.mktemp("stack")) as stack:
+        stack.environment |= {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_EXPORTER_OTLP_TIMEOUT": "2"}
+        stack.model(team / "script.yaml")
+        stack.add("tracer", "cadre_tracer", start=False)
+        yield stack
+
+
+@pytest.fixture
+def marks(tmp_path: Path) -> Path:
+    return tmp_path / "marks"
+
+
+def events_of(stack: Stack, tree: str) -> dict[str, list[AnyEvent]]:
+    """What the journals of the tree say, by run."""
+
+    async def read(nc: Client, topology: Topology) -> dict[str, list[AnyEvent]]:
+        history = History(nc, topology, NatsBlobs(nc, topology))
+        found: dict[str, list[AnyEvent]] = {}
+        for stored in await history.read_tree(tree):
+            found.setdefault(stored.entry.run, []).extend(stored.entry.events)
+        return found
+
+    return with_bus(Settings(nats_url=stack.nats.url), read)
+
+
+def sound(stack: Stack, receiver: OtlpReceiver, run: str) -> list[Span]:
+    """The run's spans, once its root has come, judged against its journals."""
+    trace = trace_id(run)
+    receiver.until(
+        lambda: any(not span.parent for span in receiver.of_trace(trace)), WITHIN, f"the root of {run}"
+    )
+    journals = events_of(stack, run)
+    # The root's entry may be exported before that of a child in another batch.
+    problems: list[str] = []
+
+    def settled() -> bool:
+        problems[:] = violations(_durable(receiver.of_trace(trace)), journals)
+        return not problems
+
+    eventually(settled, within=30, what="the trace is whole", state=lambda: problems)
+    return receiver.of_trace(trace)
+
+
+def _durable(spans: list[Span]) -> list[Span]:
+    """Those that a journal tells of; what a tool records by itself dies with it."""
+    return [span for span in spans if names.RUN in span.attributes]
+
+
+def finished(gateway: Gateway, stack: Stack, run: str) -> dict[str, Any]:
+    result = gateway.finished(run)
+    assert result["state"] == "success", stack.logs()
+    return result
+
+
+def of(spans: list[Span], name: str) -> list[Span]:
+    return [span for span in spans if span.name == name]
+
+
+# --- nobody dies
+
+
+def test_a_team_at_work_is_one_trace(
+    stack: Stack, gateway: Gateway, receiver: OtlpReceiver, marks: Path
+) -> None:
+    answer = gateway.request(
+        "POST",
+        "/v1/runs",
+        json={"agent": "boss", "task": f"delegate: use keyed {marks} 0.1"},
+        headers={"traceparent": CALLER},
+    )
+    run = answer.json()["id"]
+    assert answer.headers["x-trace-id"] == trace_id(run)
+    assert answer.headers["traceparent"] == f"00-{trace_id(run)}-{root_span(run)}-01"
+    finished(gateway, stack, run)
+    spans = sound(stack, receiver, run)
+    by_id = {span.span: span for span in spans}
+    (root,) = of(spans, "invoke_workflow boss")
+    assert {span.service for span in spans} >= {"boss", "worker", "helper", "keyed"}
+    assert duplicates(spans) == 0
+    for member in ("worker", "helper"):
+        calling, called = sorted(
+            of(spans, f"invoke_agent {member}"), key=lambda span: span.kind, reverse=True
+        )
+        assert (called.parent, by_id[calling.parent].name) == (calling.span, "step 1")
+    assert by_id[of(spans, "plan boss")[0].parent].name == "invoke_agent boss"
+    # What the request did, linked both ways.
+    receiver.until(
+        lambda: any(span.name == "POST /v1/runs" for span in receiver.of_trace(CALLER[3:35])),
+        WITHIN,
+        "the request's own span",
+    )
+    (http,) = of(receiver.of_trace(CALLER[3:35]), "POST /v1/runs")
+    assert (http.parent, http.service) == (CALLER[36:52], "gateway")
+    assert http.links == [(trace_id(run), root_span(run))]
+    assert root.links == [(http.trace, http.span)]
+
+
+def test_spans_of_a_tool_hang_below_its_call(
+    stack: Stack, gateway: Gateway, receiver: OtlpReceiver, marks: Path
+) -> None:
+    run = gateway.submit("worker", f"use keyed {marks} 0.1")
+    finished(gateway, stack, run)
+    spans = sound(stack, receiver, run)
+    (own,), (call,) = of(spans, "my own work"), of(spans, "execute_tool keyed")
+    assert (own.parent, own.service) == (call.span, "tools of mine")
+    assert marks.read_text().split()[2] == f"00-{call.trace}-{call.span}-01", "and the tool can tell others"
+
+
+# --- somebody dies
+
+
+@pytest.mark.parametrize(
+    ("victim", "task"),
+    [
+        ("worker", "think 3"),
+        ("tools", "use keyed {marks} 1.5"),
+        ("tools", "use effect {marks} 1.5"),
+        ("tracer", "use keyed {marks} 1.5"),
+        ("boss", "think 3"),
+        ("gateway", "use keyed {marks} 1.5"),
+    ],
+)
+def test_killed_in_the_middle(
+    stack: Stack, gateway: Gateway, receiver: OtlpReceiver, marks: Path, victim: str, task: str
+) -> None:
+    run = gateway.submit("boss", f"delegate: {task.format(marks=marks)}")
+    if "use" in task:
+        eventually(marks.exists, within=60, what="the tool has begun")
+    else:
+        gateway.wait_for(run, "model.called", agent="worker")
+    stack.services[victim].kill()
+    stack.services[victim].start()
+    finished(gateway, stack, run)
+    spans = sound(stack, receiver, run)
+    if victim == "worker":
+        lost = [span for span in spans if span.attributes.get(names.ERROR_TYPE) == names.WORKER_LOST]
+        assert len(lost) == 1, "the attempt that died is seen"
+    if victim == "tools" and "effect" in task:
+        (call,) = of(spans, "execute_tool effect")
+        assert (call.status, call.attributes[names.ERROR_TYPE]) == (2, "Interrupted")
+
+
+def test_a_run_that_slept_and_woke_elsewhere_is_one_tree(
+    stack: Stack, gateway: Gateway, receiver: OtlpReceiver, marks: Path
+) -> None:
+    """It waits for a person; everybody dies, and the receiver is away; others go on with it."""
+    run = gateway.submit("boss", f"delegate: use refund {marks} 0")
+    (held,) = waiting(gateway, run)
+    receiver.stop()
+    for name in ("worker", "boss", "tools", "tracer"):
+        stack.services[name].kill()
+    stack.start_all()
+    assert decide(gateway, held["call"], "approve").status_code in (200, 202)
+    finished(gateway, stack, run)
+    receiver.start()
+    spans = sound(stack, receiver, run)
+    (wait,) = of(spans, "wait_approval refund")
+    (call,) = of(spans, "execute_tool refund")
+    assert wait.attributes[names.APPROVAL_OUTCOME] == "approved"
+    assert wait.parent == call.parent
+    assert call.start >= wait.end
+
+
+# --- without any backend
+
+
+def test_a_trace_without_a_backend(stack: Stack, gateway: Gateway, marks: Path) -> None:
+    run = gateway.submit("boss", f"delegate: use refund {marks} 0")
+    (held,) = waiting(gateway, run)
+    going = gateway.request("GET", f"/v1/runs/{run}/trace").json()
+    still = {span["name"] for span in going["spans"] if span.get("open")}
+    assert {"invoke_workflow boss", "wait_approval refund"} <= still
+    assert decide(gateway, held["call"], "approve").status_code == 200
+    finished(gateway, stack, run)
+    found = gateway.request("GET", f"/v1/runs/{run}/trace").json()
+    assert (found["trace"], found["spans"][0]["name"]) == (trace_id(run), "invoke_workflow boss")
+    assert not any(span.get("open") for span in found["spans"])
+    otlp = gateway.request("GET", f"/v1/runs/{run}/trace", params={"format": "otlp"}).json()
+    spans = [s for r in otlp["resourceSpans"] for scope in r["scopeSpans"] for s in scope["spans"]]
+    assert len(spans) == len(found["spans"])
+    page = gateway.request("GET", f"/v1/runs/{run}/trace", params={"format": "html"})
+    assert page.headers["content-type"].startswith("text/html")
+    assert "<script" not in page.text
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    child = gateway.request("GET", f"/v1/runs/{run}_1_0/trace").json()
+    assert child["spans"][0]["name"] == "invoke_agent worker"
+    wrong = gateway.request("GET", f"/v1/runs/{run}/trace", params={"format": "gif"})
+    assert wrong.status_code == 422
+    assert gateway.request("GET", "/v1/runs/nobody/trace").status_code == 404
+
+
+def test_the_command_shows_it(stack: Stack, gateway: Gateway, marks: Path, tmp_path: Path) -> None:
+    run = gateway.submit("boss", f"delegate: use keyed {marks} 0")
+    finished(gateway, stack, run)
+    cadre = commands_of(stack, tmp_path)
+    shown = cadre("trace", run)
+    assert shown.returncode == 0, shown.stderr
+    assert re.search(r"invoke_workflow boss  \S+, \S+ tokens", shown.stdout)
+    assert re.search(r"chat scripted  \S+, \S+ \+ \S+ tokens", shown.stdout)
+    assert "execute_tool keyed" in shown.stdout
+    assert json.loads(cadre("trace", run, "-o", "otlp").stdout)["resourceSpans"]
+    assert cadre("trace", run, "-o", "html").stdout.startswith("<!doctype html>")
+    missing = cadre("trace", "nobody")
+    assert missing.returncode == 4

@@ -1,0 +1,288 @@
+"""From entries to spans: where each hangs, when it ends, what it says, and that it comes out the same every time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pytest
+
+from cadre.loop.events import Entry
+from cadre.messages import Decision, ErrorInfo, Task, Usage
+from cadre.specs import ModelSpec
+from cadre.tracing import names
+from cadre.tracing.ids import agent_span, call_span, root_span, trace_id
+from cadre.tracing.projection import Projection
+from cadre.tracing.spans import SpanRecord
+from cadre.tracing.whole import trace_of
+from journals import kept
+from unit.loop.build import ANSWER, Course, call, cancel, report, result, spec
+from unit.loop.test_code import BLOCK, SAID, asks, coder, ended, yielded
+
+KEPT = [(version, name) for version in kept.VERSIONS for name in kept.names(version)]
+
+
+class Clocked(Course):
+    """Every entry a second after the one before."""
+
+    def arrive(self, *arguments: Any, **options: Any) -> Any:
+        self.at += 1.0
+        return super().arrive(*arguments, **options)
+
+
+def spans_of(course: Course) -> dict[str, SpanRecord]:
+    """By name; of several with one name the last."""
+    return {span.name: span for span in trace_of(course.journal(), now=course.at) if not span.open}
+
+
+def seconds(span: SpanRecord) -> tuple[float, float]:
+    return span.start / 1e9, span.end / 1e9
+
+
+def simple() -> Clocked:
+    course = Clocked(spec(model=ModelSpec(name="gpt", temperature=0.5)))
+    course.begin(trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", session="s1")
+    course.say(call("add", a=1, b=2), usage=Usage(input_tokens=10, output_tokens=2, cost=0.5))
+    course.arrive(result(course.id(0), 3, executor="here-7", started_at=1.75))
+    course.say(ANSWER)
+    return course
+
+
+def test_a_run_with_one_call() -> None:
+    found = spans_of(simple())
+    root, agent, step = found["invoke_workflow boss"], found["invoke_agent boss"], found["step 1"]
+    tool, work = found["execute_tool add"], found["process cadre.call.add"]
+    assert (root.span, root.parent, root.trace) == (root_span("r1"), None, trace_id("r1"))
+    assert (agent.parent, step.parent, tool.parent, work.parent) == (
+        root.span,
+        agent.span,
+        step.span,
+        tool.span,
+    )
+    assert seconds(root) == seconds(agent) == (101.0, 104.0)
+    assert seconds(step) == (101.0, 103.0)
+    assert seconds(tool) == (102.0, 103.0)
+    assert seconds(work) == (102.75, 103.0), "it took a quarter of a second, to the arrival of its result"
+    assert (root.status, tool.status, root.attributes[names.RUN_STATUS]) == ("OK", "UNSET", "success")
+    assert [(link.trace, link.span) for link in root.links] == [
+        ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
+    ]
+    assert (work.service, work.instance, tool.service) == ("add", "here-7", "boss")
+    assert {span.attributes[names.SESSION] for span in found.values()} == {"s1"}
+    assert {span.attributes[names.RUN] for span in found.values()} == {"r1"}
+
+
+def test_a_model_call_has_its_tokens_and_a_run_those_of_all_below() -> None:
+    course = simple()
+    chats = [span for span in trace_of(course.journal(), now=0.0) if span.name == "chat gpt"]
+    first = chats[0].attributes
+    assert (first[names.INPUT_TOKENS], first[names.OUTPUT_TOKENS], first[names.COST]) == (10, 2, 0.5)
+    assert first[names.LLM_TOTAL_TOKENS] == 12
+    assert (first[names.REQUEST_TEMPERATURE], first[names.KIND]) == (0.5, "LLM")
+    for name in ("invoke_workflow boss", "invoke_agent boss"):
+        whole = spans_of(course)[name].attributes
+        assert (whole[names.ALL_INPUT_TOKENS], whole[names.ALL_OUTPUT_TOKENS]) == (20, 3)
+        assert names.INPUT_TOKENS not in whole, "whoever adds up would count them twice"
+
+
+def test_an_attempt_whose_worker_died_is_an_error_and_the_next_one_names_it() -> None:
+    course = Clocked().begin()
+    course.lose()
+    course.say(ANSWER)
+    lost, taken = [span for span in trace_of(course.journal(), now=0.0) if span.name.startswith("chat")]
+    assert (lost.status, lost.attributes[names.ERROR_TYPE], seconds(lost)) == (
+        "ERROR",
+        "worker_lost",
+        (101.0, 102.0),
+    )
+    assert (taken.attributes[names.ATTEMPT], seconds(taken)) == (2, (102.0, 103.0))
+    assert [link.span for link in taken.links] == [lost.span]
+    assert lost.parent == taken.parent
+
+
+def test_a_wait_for_the_endpoint_lies_between_two_attempts() -> None:
+    course = Clocked().begin()
+    course.fail("slow down, said the secret", status=429, rate_limited=True, retry_after=30.0)
+    course.wake()
+    course.say(ANSWER)
+    failed, wait, *_ = trace_of(course.journal(), now=0.0)
+    assert (failed.status, failed.attributes[names.ERROR_TYPE], failed.message) == ("ERROR", "429", "429")
+    assert (wait.name, wait.attributes[names.WAIT_REASON], seconds(wait)) == (
+        "wait_model",
+        "rate_limited",
+        (102.0, 133.0),
+    )
+    assert wait.parent == failed.parent
+
+
+def test_parallel_branches_hang_below_their_own_calls() -> None:
+    course = Clocked().begin()
+    course.say(call("kid", task="one"), call("kid", task="two"), call("add", a=1, b=2))
+    children = []
+    for place in (1, 0):
+        child = Clocked(spec(name="kid", team=[], tools=[]), run=course.id(place))
+        child.arrive(
+            Task(id=f"{child.run.id}:task", tree="r1", run=child.run.id, at=1.0, agent="kid", task="x")
+        )
+        child.say(ANSWER)
+        children.append(child)
+    course.arrive(result(course.id(2), 3))
+    course.arrive(report(course.id(1), "two"))
+    course.arrive(report(course.id(0), "one"))
+    course.say(ANSWER)
+    entries = [entry for one in (course, *children) for entry in one.journal()]
+    spans = {span.span: span for span in trace_of(entries, now=0.0)}
+    for run in ("r1_1_0", "r1_1_1"):
+        agent, calling = spans[agent_span(run)], spans[call_span(run)]
+        assert agent.parent == calling.span
+        assert (agent.name, agent.kind, agent.attributes[names.KIND]) == (
+            "invoke_agent kid",
+            "INTERNAL",
+            "AGENT",
+        )
+        assert (calling.name, calling.kind, calling.run) == ("invoke_agent kid", "CLIENT", "r1")
+        assert spans[str(calling.parent)].name == "step 1"
+
+
+def decided(course: Course, verdict: Any) -> None:
+    course.arrive(
+        Decision(id="d1", tree="r1", run="r1", at=3.0, call="r1_1_0", verdict=verdict, sender="ann")
+    )
+
+
+@pytest.mark.parametrize("verdict", ["approved", "rejected"])
+def test_a_person_is_waited_for_before_the_call(verdict: str) -> None:
+    course = Clocked(spec(approvals={"add": "always"})).begin()
+    course.say(call("add", a=11, b=1))
+    course.at += 3600
+    decided(course, verdict)
+    if verdict == "approved":
+        course.arrive(result("r1_1_0", 12))
+    course.say(ANSWER)
+    found = spans_of(course)
+    wait = found["wait_approval add"]
+    assert seconds(wait) == (102.0, 3703.0)
+    assert wait.attributes[names.APPROVAL_OUTCOME] == verdict
+    assert [moment.attributes for moment in wait.moments] == [
+        {names.DECISION: "allow" if verdict == "approved" else "deny"}
+    ]
+    assert ("execute_tool add" in found) == (verdict == "approved")
+    assert wait.parent == found["step 1"].span
+
+
+def test_a_refused_call_has_a_span_without_a_length() -> None:
+    course = Clocked().begin()
+    course.say(call("nothing", a=1))
+    course.say(ANSWER)
+    refused = spans_of(course)["execute_tool nothing"]
+    assert (refused.start, refused.status) == (refused.end, "ERROR")
+    assert refused.attributes[names.CALL_STATE] == "refused"
+
+
+def test_what_is_at_work_when_a_run_is_cancelled_ends_with_it() -> None:
+    course = Clocked(spec(approvals={"look": "always"})).begin()
+    course.say(call("add", a=1, b=2), call("kid", task="help"), call("look", at="x"))
+    course.arrive(cancel())
+    spans = trace_of(course.journal(), now=0.0)
+    assert {span.name for span in spans if span.status == "ERROR"} == {
+        "invoke_workflow boss",
+        "invoke_agent boss",
+        "step 1",
+        "execute_tool add",
+        "invoke_agent kid",
+        "wait_approval look",
+    }
+    assert [span for span in spans if span.open] == []
+    assert spans_of(course)["invoke_agent boss"].moments[0].name == names.CANCEL_EVENT
+
+
+def test_a_block_of_code_and_the_calls_that_it_made() -> None:
+    course = coder().begin()
+    course.at += 1
+    course.say(content=SAID)
+    course.at += 1
+    course.arrive(yielded(asks("add", a=1, b=2), sandbox="box-1", tier="ns"))
+    course.at += 5
+    course.arrive(result("r1_1_0", 3, executor="here-7", started_at=1.0))
+    course.at += 1
+    course.arrive(
+        ended(1, error=ErrorInfo("AgentExecutionError", "it broke"), sandbox="box-2", snapshot="blob:aa")
+    )
+    spans = trace_of(course.journal(), now=0.0)
+    block = next(span for span in spans if span.name == "execute_tool python")
+    turns = [span for span in spans if span.service == "sandbox"]
+    assert (seconds(block), block.status) == ((101.0, 108.0), "ERROR")
+    assert [(seconds(turn), turn.instance) for turn in turns] == [
+        ((101.0, 102.0), "box-1"),
+        ((107.0, 108.0), "box-2"),
+    ], "what the sandbox did, without its wait for the call"
+    tool = next(span for span in spans if span.name == "execute_tool add")
+    assert tool.parent == block.span
+    assert {turn.parent for turn in turns} == {block.span}
+    assert block.attributes[names.TOOL_CALL] == BLOCK
+
+
+def test_an_error_says_its_kind_and_not_what_somebody_wrote() -> None:
+    course = Clocked().begin()
+    course.say(call("add", a=1, b=2))
+    course.arrive(result(course.id(0), error=ErrorInfo("AgentToolExecutionError", "the secret")))
+    course.say(ANSWER)
+    tool = spans_of(course)["execute_tool add"]
+    assert (tool.attributes[names.ERROR_TYPE], tool.message) == ("AgentToolExecutionError",) * 2
+
+
+def test_a_span_never_ends_before_it_begins() -> None:
+    """Two workers, two clocks."""
+    course = Clocked().begin()
+    course.at -= 50
+    course.say(ANSWER)
+    assert all(span.end >= span.start for span in trace_of(course.journal(), now=0.0))
+
+
+def test_an_open_run_shows_what_is_open() -> None:
+    course = Clocked().begin()
+    course.say(call("add", a=1, b=2))
+    spans = trace_of(course.journal(), now=500.0)
+    assert {span.name for span in spans if span.open} == {
+        "invoke_workflow boss",
+        "invoke_agent boss",
+        "step 1",
+        "execute_tool add",
+    }
+    assert {span.end / 1e9 for span in spans if span.open} == {500.0}
+
+
+def entries_of(version: str, name: str) -> list[list[Entry]]:
+    return [[one.entry for one in journal] for journal in kept.journals(version, name)]
+
+
+@pytest.mark.parametrize(("version", "name"), KEPT)
+def test_kept_journals_are_whole_traces(version: str, name: str) -> None:
+    """One root, no orphan, no span twice, nothing left open: of everything that earlier versions have stored."""
+    journals = entries_of(version, name)
+    spans = [
+        span for journal in journals for span in trace_of(sorted(journal, key=lambda entry: entry.n), now=0.0)
+    ]
+    known = {span.span for span in spans}
+    assert [span.name for span in spans if span.open] == []
+    assert [span for span, times in Counter(span.span for span in spans).items() if times > 1] == []
+    trees = {entry.tree for journal in journals for entry in journal}
+    assert len([span for span in spans if span.parent is None]) == len(trees)
+    assert [span.name for span in spans if span.parent is not None and span.parent not in known] == []
+
+
+@pytest.mark.parametrize(("version", "name"), KEPT)
+def test_it_comes_out_byte_for_byte_the_same(version: str, name: str) -> None:
+    """Also when the entries were folded by several processes, each from the beginning up to its own."""
+    for journal in entries_of(version, name):
+        if len(journal) > 40:
+            journal = journal[:40]
+        first = Projection(journal[0].tree, journal[0].run)
+        at_once = [msgspec.json.encode(first.apply(entry)) for entry in journal]
+        for place, entry in enumerate(journal):
+            again = Projection(entry.tree, entry.run)
+            for earlier in journal[:place]:
+                again.apply(earlier)
+            assert msgspec.json.encode(again.apply(entry)) == at_once[place]
+            assert again.apply(entry) == [], "an entry is taken once"

@@ -1,0 +1,73 @@
+"""What people, models and tools wrote is in no span, unless somebody asked for it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from cadre.code_exchange import CodeRequest
+from cadre.messages import Decision, ErrorInfo, Usage
+from cadre.tracing import names
+from cadre.tracing.content import MOST_CHARS
+from cadre.tracing.whole import trace_of
+from unit.loop.build import Course, call, report, result, spec
+from unit.loop.test_code import coder, ended, yielded
+
+CANARY = "canary-7c1e"
+
+
+def telling() -> Course:
+    """Every place where somebody can write something holds the canary."""
+    course = Course(spec(approvals={"look": "always"}, instructions=CANARY, description=CANARY))
+    course.begin(CANARY, additional_args={"it": CANARY})
+    course.fail(CANARY, status=503)
+    course.wake()
+    usage = Usage(input_tokens=1)
+    course.say(
+        call("look", at=CANARY), call("kid", task=CANARY), call("add", a=1, b=2), content=CANARY, usage=usage
+    )
+    course.arrive(
+        Decision(id="d", tree="r1", run="r1", at=1.0, call="r1_1_0", verdict="rejected", feedback=CANARY)
+    )
+    course.arrive(report("r1_1_1", CANARY, state="error", error=ErrorInfo("Failed", CANARY)))
+    course.arrive(result("r1_1_2", CANARY, error=ErrorInfo("Failed", CANARY), executor="e"))
+    course.say(call(CANARY, x=1))
+    course.say(call("final_answer", answer=CANARY))
+    return course
+
+
+def coding() -> Course:
+    course = coder().begin(CANARY)
+    course.say(content=f"Thought.\n<code>\nprint('{CANARY}')\n")
+    course.arrive(yielded(CodeRequest("look", {"at": CANARY}), logs=CANARY))
+    course.arrive(result("r1_1_0", CANARY))
+    course.arrive(ended(1, logs=CANARY, text=CANARY, output=CANARY, is_final_answer=True))
+    return course
+
+
+@pytest.mark.parametrize("course", [telling(), coding()], ids=["calls", "code"])
+def test_nothing_that_somebody_wrote_is_in_a_span(course: Course) -> None:
+    for span in trace_of(course.journal(), now=0.0):
+        text = msgspec.json.encode(span).decode()
+        # A model may name what it calls as it likes: the name of a call is what it is about.
+        assert CANARY not in text.replace(f"execute_tool {CANARY}", "").replace(
+            f'"{names.TOOL}":"{CANARY}"', ""
+        ).replace(f'"{names.OI_TOOL}":"{CANARY}"', "")
+
+
+@pytest.mark.parametrize("course", [telling(), coding()], ids=["calls", "code"])
+def test_it_is_there_for_those_who_ask(course: Course) -> None:
+    spans = trace_of(course.journal(), now=0.0, content=True)
+    held = {key for span in spans for key, value in span.attributes.items() if CANARY in str(value)}
+    assert {names.INPUT_VALUE, names.OUTPUT_VALUE, names.OUTPUT_MESSAGES} <= held
+    assert {names.TOOL_ARGUMENTS, names.TOOL_RESULT} <= held
+    root = next(span for span in spans if span.parent is None)
+    assert (root.attributes[names.INPUT_VALUE], root.attributes[names.OUTPUT_VALUE]) == (CANARY, CANARY)
+
+
+def test_long_content_is_cut() -> None:
+    course = Course().begin("x" * (2 * MOST_CHARS))
+    course.say(call("final_answer", answer="y" * (2 * MOST_CHARS)))
+    spans = trace_of(course.journal(), now=0.0, content=True)
+    sizes = [len(str(value)) for span in spans for value in span.attributes.values()]
+    assert max(sizes) == MOST_CHARS

@@ -1,0 +1,59 @@
+"""Ids of spans: derived, spread evenly, and those that travel in headers are those of the journal's trace."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
+
+from cadre.loop.owed import Send
+from cadre.messages import Task
+from cadre.tracing.ids import call_span, root_span, span_id, trace_id, traceparent_of, traceparent_of_run
+from cadre.tracing.spans import link_to
+from cadre.tracing.whole import trace_of
+from unit.loop.build import Course, call, report, result
+
+
+def test_ids_are_the_same_for_ever() -> None:
+    """Exported traces, and links to them, outlive the version that made them."""
+    assert trace_id("a1") == "eb6105039eda999e371252577a9b56f3"
+    assert root_span("a1") == "427d079a4eeb9a88"
+    assert span_id("a1", "step", 1) == "5ca8ef818c3cac98"
+
+
+def test_places_do_not_run_into_each_other() -> None:
+    assert span_id("a1", "step", 11) != span_id("a1", "step1", 1)
+    assert len({trace_id(f"{n:x}") for n in range(1000)}) == 1000
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+def test_sampling_by_ratio_takes_its_share_of_trees(rate: float) -> None:
+    """The id of a tree itself would not do: the bits that are asked for are the same in every UUID."""
+    sampler = TraceIdRatioBased(rate)
+    ids = [int(trace_id(uuid.UUID(int=n, version=4).hex), 16) for n in range(4000)]
+    taken = sum(sampler.should_sample(None, one, "x").decision is Decision.RECORD_AND_SAMPLE for one in ids)
+    assert abs(taken / len(ids) - rate) < 0.03
+
+
+def test_what_travels_in_headers_is_a_span_of_the_journal() -> None:
+    """Whoever hangs spans of its own below a header must find its parent in the trace, whatever became of the call."""
+    course = Course().begin()
+    course.say(call("add", a=1, b=2), call("kid", task="help"))
+    sent = [debt.message for debt in course.owed() if isinstance(debt, Send)]
+    course.arrive(result(course.id(0), 3))
+    course.arrive(report(course.id(1), "done"))
+    course.say(call("final_answer", answer="42"))
+    known = {span.span for span in trace_of(course.journal(), now=0.0)}
+    assert len(sent) == 2
+    for message in sent:
+        (link,) = link_to(traceparent_of(message))
+        assert link.trace == trace_id("r1")
+        assert link.span in known
+    (root,) = link_to(traceparent_of_run("r1"))
+    assert root.span in known
+
+
+def test_the_task_of_a_child_is_sent_from_its_call() -> None:
+    task = Task(id="r1_1_0:task", tree="r1", run="r1_1_0", at=1.0, agent="kid", task="help")
+    assert call_span("r1_1_0") in traceparent_of(task)

@@ -1,0 +1,20 @@
+"""`cadre up` starts a tracer for those who have a receiver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cadre.cli.stack import Stack
+from harness.nats_server import free_port
+
+
+@pytest.mark.parametrize(("endpoint", "started"), [("http://127.0.0.1:4318", True), ("", False)])
+def test_a_tracer_is_started_where_there_is_a_receiver(
+    endpoint: str, started: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", raising=False)
+    stack = Stack(tmp_path, None, free_port(), free_port(), lambda name, line: None)
+    assert ("tracer" in [service.name for service in stack._services()]) is started
