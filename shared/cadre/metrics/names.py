@@ -1,0 +1,231 @@
+"""Every metric of Cadre, with its unit and attributes: those of OpenTelemetry's GenAI conventions, and our own.
+
+The GenAI conventions are still in development and will move: these names are written here and nowhere else. No
+attribute is ever the id of a run, a session or a call: each new value would be a time series for ever.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+Kind = Literal["histogram", "counter", "seen counter", "seen gauge"]
+"""Recorded as it happens (the first two), or read off when somebody asks."""
+
+# --- attributes
+
+AGENT = "gen_ai.agent.name"
+OPERATION = "gen_ai.operation.name"
+PROVIDER = "gen_ai.provider.name"
+MODEL = "gen_ai.request.model"
+TOKEN_TYPE = "gen_ai.token.type"
+TOOL = "gen_ai.tool.name"
+ERROR_TYPE = "error.type"
+STATE = "cadre.run.state"
+WAITING_FOR = "cadre.waiting_for"
+PURPOSE = "cadre.model.purpose"
+DECISION = "cadre.approval.decision"
+QUEUE_KIND = "cadre.queue.kind"
+QUEUE_NAME = "cadre.queue.name"
+SHARD = "cadre.shard"
+SESSION_STATE = "cadre.sandbox.state"
+HOW = "cadre.sandbox.how"
+OUTCOME = "cadre.outcome"
+
+
+class Metric(NamedTuple):
+    name: str
+    kind: Kind
+    unit: str
+    about: str
+    attributes: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = ()
+    """Of a histogram's buckets."""
+
+
+# The conventions' own bounds.
+_SECONDS = tuple(0.01 * 2**power for power in range(14))
+_TOKENS = tuple(float(4**power) for power in range(14))
+_COUNTS = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+_LONG = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0, 604800.0)
+"""Runs and people may take days."""
+
+# --- GenAI
+
+OPERATION_DURATION = Metric(
+    "gen_ai.client.operation.duration",
+    "histogram",
+    "s",
+    "How long model calls took, failed ones included.",
+    (OPERATION, PROVIDER, MODEL, AGENT, PURPOSE, ERROR_TYPE),
+    _SECONDS,
+)
+TOKEN_USAGE = Metric(
+    "gen_ai.client.token.usage",
+    "histogram",
+    "{token}",
+    "Tokens per model call.",
+    (OPERATION, PROVIDER, MODEL, AGENT, TOKEN_TYPE),
+    _TOKENS,
+)
+TOOL_DURATION = Metric(
+    "gen_ai.execute_tool.duration",
+    "histogram",
+    "s",
+    "How long tools worked, as their executors say; blocks of code are the tool `python`.",
+    (OPERATION, TOOL, AGENT, ERROR_TYPE),
+    _SECONDS,
+)
+AGENT_DURATION = Metric(
+    "gen_ai.invoke_agent.duration",
+    "histogram",
+    "s",
+    "How long runs took from their acceptance to their end, all waits included.",
+    (OPERATION, AGENT, ERROR_TYPE),
+    _LONG,
+)
+INFERENCE_CALLS = Metric(
+    "gen_ai.invoke_agent.inference_calls",
+    "histogram",
+    "{call}",
+    "Model answers per run that its steps and plans are made of.",
+    (OPERATION, AGENT),
+    _COUNTS,
+)
+TOOL_CALLS = Metric(
+    "gen_ai.invoke_agent.tool_calls",
+    "histogram",
+    "{call}",
+    "Tool calls per run that its model asked for.",
+    (OPERATION, AGENT),
+    _COUNTS,
+)
+
+# --- Cadre's own, of agents
+
+RUNS_FINISHED = Metric(
+    "cadre.runs.finished", "counter", "{run}", "Runs that have ended, by how.", (AGENT, STATE)
+)
+STEPS = Metric("cadre.steps", "counter", "{step}", "Finished steps.", (AGENT,))
+COST = Metric(
+    "cadre.cost", "counter", "{unit}", "Price of model calls, in the price table's currency.", (AGENT, MODEL)
+)
+ATTEMPTS_LOST = Metric(
+    "cadre.model.attempts_lost",
+    "counter",
+    "{call}",
+    "Model calls whose worker died and which another worker has taken over.",
+    (AGENT,),
+)
+FENCE_LOSSES = Metric(
+    "cadre.fence.losses",
+    "counter",
+    "{entry}",
+    "Entries that another worker had written before this one could: work done twice, kept once.",
+    (AGENT,),
+)
+APPROVAL_WAIT = Metric(
+    "cadre.approval.wait.duration",
+    "histogram",
+    "s",
+    "How long calls waited for a person's word.",
+    (AGENT, DECISION),
+    _LONG,
+)
+
+# --- of every service that works at records
+
+IN_FLIGHT = Metric(
+    "cadre.records.in_flight",
+    "seen gauge",
+    "{record}",
+    "Records that this process is handling.",
+    (QUEUE_KIND, QUEUE_NAME),
+)
+REDELIVERIES = Metric(
+    "cadre.records.redelivered",
+    "seen counter",
+    "{record}",
+    "Records that this process got and some process had got before.",
+    (QUEUE_KIND, QUEUE_NAME),
+)
+
+# --- of gateways: each tells the same about the whole deployment
+
+QUEUE_LAG = Metric(
+    "cadre.queue.lag",
+    "seen gauge",
+    "{record}",
+    "Records that wait in a queue or are handed out and not acknowledged.",
+    (QUEUE_KIND, QUEUE_NAME, SHARD),
+)
+RUNS = Metric(
+    "cadre.runs",
+    "seen gauge",
+    "{run}",
+    "Runs that have not ended; `waiting` runs wait for a person or for their model endpoint.",
+    (AGENT, STATE, WAITING_FOR),
+)
+APPROVALS = Metric("cadre.approvals.waiting", "seen gauge", "{call}", "Calls that wait for a person.")
+APPROVALS_OLDEST = Metric(
+    "cadre.approvals.oldest.age", "seen gauge", "s", "How long the oldest of them has waited."
+)
+DEAD_LETTERS = Metric("cadre.dead_letters", "seen gauge", "{message}", "Messages that were given up.")
+
+# --- of the other services
+
+SANDBOX_SESSIONS = Metric(
+    "cadre.sandbox.sessions",
+    "seen gauge",
+    "{interpreter}",
+    "Interpreters that are at work (`busy`) or wait for their run to come back (`warm`).",
+    (SESSION_STATE,),
+)
+SANDBOX_CALLS = Metric(
+    "cadre.sandbox.calls",
+    "seen counter",
+    "{call}",
+    "Blocks of code and their continuations, by what they met: a `warm` interpreter, a `fresh` one, …",
+    (HOW,),
+)
+MEMORY_DURATION = Metric(
+    "cadre.memory.call.duration",
+    "histogram",
+    "s",
+    "Calls of the memory service that it has answered.",
+    (TOOL, ERROR_TYPE),
+    _SECONDS,
+)
+TRACER_SPANS = Metric(
+    "cadre.tracer.spans",
+    "seen counter",
+    "{span}",
+    "Spans that the receiver has taken, or refused for good.",
+    (OUTCOME,),
+)
+TRACER_FAILING = Metric(
+    "cadre.tracer.failing", "seen gauge", "1", "1 while the receiver of traces does not take them."
+)
+EXPORT_FAILURES = Metric(
+    "cadre.metrics.export.failures", "seen counter", "{export}", "Exports of metrics that did not arrive."
+)
+
+METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
+"""All of them, in this order."""
+
+_UNITS = {"s": "seconds", "1": ""}
+
+
+def prometheus_name(metric: Metric) -> str:
+    """Of the family: a histogram's series have `_bucket`, `_sum`, `_count` behind it."""
+    unit = "" if metric.unit.startswith("{") else _UNITS[metric.unit]
+    base = "_".join(part for part in (_plain(metric.name), unit) if part)
+    return f"{base}_total" if metric.kind.endswith("counter") else base
+
+
+def prometheus_label(attribute: str) -> str:
+    return _plain(attribute)
+
+
+def _plain(name: str) -> str:
+    return re.sub("[^a-zA-Z0-9:]+", "_", name)

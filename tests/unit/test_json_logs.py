@@ -1,0 +1,80 @@
+"""Lines of a log as objects: what each says, and of which run."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from cadre.errors import SettingError
+from cadre.logs import HANDLED, JsonLines
+from cadre.settings import read_settings
+from cadre.subjects import Topology
+from cadre.tracing.ids import agent_span, call_span, root_span, trace_id
+
+TOPOLOGY = Topology(2)
+LINES = JsonLines("agent boss", "boss-1")
+
+
+def line(message: str, *arguments: object, about: str | None = None, exc: Any = None) -> dict[str, Any]:
+    token = HANDLED.set(about)
+    try:
+        record = logging.LogRecord("cadre.agent", logging.WARNING, __file__, 1, message, arguments, exc)
+        text = LINES.format(record)
+    finally:
+        HANDLED.reset(token)
+    assert "\n" not in text
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def test_what_a_line_says() -> None:
+    found = line("%s is\nlate", "it")
+    assert found.pop("time").endswith("+00:00")
+    assert found == {
+        "level": "WARNING",
+        "logger": "cadre.agent",
+        "message": "it is\nlate",
+        "service": "agent boss",
+        "instance": "boss-1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("subject", "place"),
+    [
+        (TOPOLOGY.inbox("boss", "gateway", "r1", "r1"), {"run": "r1", "span_id": root_span("r1")}),
+        (TOPOLOGY.inbox("kid", "boss", "r1", "r1_1_0"), {"run": "r1_1_0", "span_id": agent_span("r1_1_0")}),
+        (
+            TOPOLOGY.call("add", "boss", "r1", "r1_2_0"),
+            {"run": "r1", "call": "r1_2_0", "span_id": call_span("r1_2_0")},
+        ),
+        (TOPOLOGY.code("default", "r1", "r1"), {"run": "r1", "span_id": root_span("r1")}),
+        (TOPOLOGY.journal("r1", "r1_1_0"), {"run": "r1_1_0", "span_id": agent_span("r1_1_0")}),
+    ],
+)
+def test_where_a_line_belongs(subject: str, place: dict[str, str]) -> None:
+    found = line("hm", about=subject)
+    assert {"tree": "r1", "trace_id": trace_id("r1"), **place}.items() <= found.items()
+
+
+def test_the_fate_of_a_tree_is_no_run() -> None:
+    assert "run" not in line("hm", about=TOPOLOGY.fate("r1"))
+
+
+def test_an_exception_is_a_field() -> None:
+    try:
+        raise ValueError("no good")
+    except ValueError as error:
+        found = line("failed", exc=(ValueError, error, error.__traceback__))
+    assert (found["exception"]["type"], found["exception"]["message"]) == ("ValueError", "no good")
+    assert found["exception"]["stack"][0].endswith("test_an_exception_is_a_field")
+
+
+def test_the_form_is_one_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read_settings().log_format == "text"
+    monkeypatch.setenv("CADRE_LOG_FORMAT", "xml")
+    with pytest.raises(SettingError, match="CADRE_LOG_FORMAT=xml: must be one of text, json"):
+        read_settings()

@@ -1,0 +1,99 @@
+"""The names of all metrics, as dashboards and alerts of other people rely on them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cadre.adapters.otel_metrics import OtelForm
+from cadre.metrics.meters import MOST_SERIES, Meters, Sample
+from cadre.metrics.names import COST, METRICS, TOKEN_USAGE, Metric, prometheus_label, prometheus_name
+from harness.exposition import families, labels_of, series_of, total
+
+SNAPSHOT = Path(__file__).parent / "metrics.json"
+
+
+def test_no_name_changes_unnoticed() -> None:
+    """To change one is to break dashboards: then write the snapshot anew and say so in the changelog."""
+    now = {m.name: [m.kind, m.unit, prometheus_name(m), list(m.attributes)] for m in METRICS}
+    assert now == json.loads(SNAPSHOT.read_text())
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_a_metric_is_exposed_under_the_name_that_we_say(metric: Metric) -> None:
+    meters = Meters()
+    form = OtelForm(meters, "service", "one", {})
+    about = dict.fromkeys(metric.attributes, "x")
+    seen = metric.kind.startswith("seen")
+    if not seen:
+        meters.record(metric, 1, about)
+    text = form.text([Sample(metric, 1, about)] if seen else []).decode()
+    assert set(families(text)) == {"target_info", prometheus_name(metric)}
+    assert labels_of(text, prometheus_name(metric)) == {prometheus_label(name) for name in metric.attributes}
+
+
+def test_no_attribute_is_an_id() -> None:
+    """Each value would be a time series for ever."""
+    for metric in METRICS:
+        for name in metric.attributes:
+            assert name.rpartition(".")[2] not in ("id", "run", "tree", "session", "call", "user", "instance")
+
+
+def test_both_forms_tell_the_same() -> None:
+    meters = Meters()
+    form = OtelForm(meters, "service", "one", {"deployment.environment": "test"})
+    meters.record(COST, 2, {"gen_ai.agent.name": "a", "gen_ai.request.model": "m"})
+    meters.record(COST, 0.5, {"gen_ai.request.model": "m", "gen_ai.agent.name": "a"})
+    for _ in range(2):
+        text = form.text([]).decode()
+        assert 'cadre_cost_total{gen_ai_agent_name="a",gen_ai_request_model="m"} 2.5' in text
+        assert text.count("\ncadre_cost_total{") == 1
+        (resource,) = form.data([]).resource_metrics
+        assert resource.resource.attributes["service.instance.id"] == "one"
+        (point,) = resource.scope_metrics[0].metrics[0].data.data_points
+        assert getattr(point, "value", None) == 2.5
+
+
+def test_a_histogram_adds_up_as_prometheus_wants_it() -> None:
+    """A value that is just a bound belongs below it."""
+    meters = Meters()
+    for tokens in (1, 4, 5, 1e12):
+        meters.record(TOKEN_USAGE, tokens, {"gen_ai.token.type": "input"})
+    found = series_of(OtelForm(meters, "service", "one", {}).text([]).decode())
+    name = "gen_ai_client_token_usage"
+    below = {
+        float(dict(labels)["le"]): value
+        for (what, labels), value in found.items()
+        if what == f"{name}_bucket"
+    }
+    assert (below[1], below[4], below[16], below[float("inf")]) == (1, 2, 3, 4)
+    assert total(found, f"{name}_count") == 4
+    assert total(found, f"{name}_sum") == 1e12 + 10
+
+
+def test_series_have_an_end() -> None:
+    """Whatever gives an attribute too many values, the process stays small and nothing is lost from the sum."""
+    meters = Meters()
+    for n in range(MOST_SERIES + 50):
+        meters.record(COST, 1, {"gen_ai.agent.name": str(n)})
+    assert len(list(meters)) == MOST_SERIES + 1
+    (rest,) = [series for series in meters if series.attributes == {"otel.metric.overflow": "true"}]
+    assert rest.sum == 50
+
+
+def test_what_is_off_is_not_counted() -> None:
+    meters = Meters(on=False)
+    meters.record(COST, 1)
+    assert not list(meters)
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_a_metric_is_on_the_page(metric: Metric) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "observability.md").read_text()
+    (row,) = [line for line in page.splitlines() if line.startswith(f"| `{metric.name}` |")]
+    _, _, prometheus, kind, about, attributes, _ = row.split("|")
+    assert (prometheus.strip(), about.strip()) == (f"`{prometheus_name(metric)}`", metric.about)
+    assert kind.strip() == metric.kind.removeprefix("seen ")
+    assert attributes.strip() == ", ".join(f"`{name}`" for name in metric.attributes)

@@ -1,0 +1,45 @@
+"""What a gateway tells of the runs in its list."""
+
+from __future__ import annotations
+
+from cadre.metrics import names
+from cadre_gateway.figures import of_runs
+from cadre_gateway.projection import Index
+from unit.loop.build import ANSWER, Course, call, spec
+
+HELD = spec(approvals={"add": "always"})
+
+
+def index_of(*courses: Course) -> Index:
+    index = Index()
+    entries = [entry for course in courses for entry in course.journal()]
+    for seq, entry in enumerate(entries, 1):
+        index.apply(seq, entry)
+    return index
+
+
+def values(index: Index, now: float) -> dict[str, list[tuple[float, dict[str, str]]]]:
+    found: dict[str, list[tuple[float, dict[str, str]]]] = {}
+    for sample in of_runs(index, now):
+        assert set(sample.attributes) <= set(sample.metric.attributes)
+        found.setdefault(sample.metric.name, []).append((sample.value, dict(sample.attributes)))
+    return found
+
+
+def test_a_run_that_waits_for_a_person() -> None:
+    course = Course(HELD).begin()
+    course.say(call("add", a=1, b=2))
+    found = values(index_of(course), now=course.at + 40)
+    assert found[names.RUNS.name] == [
+        (1, {names.AGENT: "boss", names.STATE: "waiting", names.WAITING_FOR: "approval"})
+    ]
+    assert found[names.APPROVALS.name] == [(1, {})]
+    assert found[names.APPROVALS_OLDEST.name] == [(40, {})]
+
+
+def test_runs_that_have_ended_are_not_told() -> None:
+    course = Course().begin()
+    course.say(ANSWER)
+    found = values(index_of(course), now=course.at)
+    assert names.RUNS.name not in found
+    assert found[names.APPROVALS.name] == found[names.APPROVALS_OLDEST.name] == [(0, {})]
