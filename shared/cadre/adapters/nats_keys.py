@@ -1,0 +1,115 @@
+"""Keys of NATS users: made, read from their files, and turned into the options of a connection.
+
+A file holds the seed that `nats --nkey` reads as well, and above it, as a comment, whose it is: the server knows a
+user by its public key alone, and the client must know its name for the inboxes that it may listen to.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+from pathlib import Path
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import nkeys
+from nats.aio.client import Client
+
+from cadre.errors import SettingError
+from cadre.permissions import asks_leader, inbox_of, provisions
+from cadre.settings import Settings
+
+_USER = re.compile(r"^#\s*user:\s*([a-zA-Z0-9_-]+)\s*$", re.MULTILINE)
+_SEED = re.compile(r"^\s*(SU[A-Z2-7]{56})\s*$", re.MULTILINE)
+
+_users: WeakKeyDictionary[Client, str] = WeakKeyDictionary()
+
+
+class Key(NamedTuple):
+    user: str
+    """Empty when the file does not say: then the user is taken to have all rights."""
+    seed: str
+
+    @property
+    def public(self) -> str:
+        return public_key(self.seed)
+
+
+def new_key(user: str) -> Key:
+    seed: bytes = nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)
+    return Key(user, seed.decode())
+
+
+def public_key(seed: str) -> str:
+    key: bytes = nkeys.from_seed(bytearray(seed.encode())).public_key
+    return key.decode()
+
+
+def text_of(key: Key) -> str:
+    return (
+        f"# The key of a NATS user, made by `cadre auth init`: who has it is that service.\n"
+        f"# user: {key.user}\n{key.seed}\n"
+    )
+
+
+def read_key(file: Path) -> Key:
+    """Raises SettingError that says what to do."""
+    advice = "make it with `cadre auth init` and name it in CADRE_NATS_CREDENTIALS"
+    try:
+        text = file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no text"
+        raise SettingError(f"the NATS key {file} cannot be read ({why}): {advice}") from error
+    seed, user = _SEED.search(text), _USER.search(text)
+    if seed is None:
+        raise SettingError(f"{file} holds no key of a NATS user (a line that begins with SU): {advice}")
+    return Key(user[1] if user else "", seed[1])
+
+
+def options(nc: Client, settings: Settings) -> dict[str, Any]:
+    """What `nc` is to connect with, by key and certificates. Raises SettingError."""
+    given: dict[str, Any] = {}
+    if settings.nats_credentials:
+        key = read_key(Path(settings.nats_credentials))
+        _users[nc] = key.user
+        given["nkeys_seed_str"] = key.seed
+        if key.user:
+            given["inbox_prefix"] = inbox_of(key.user).encode()
+    if (context := _tls(settings)) is not None:
+        given["tls"] = context
+    return given
+
+
+def user_of(nc: Client) -> str:
+    """Empty when the connection has no user, or one that is not of Cadre's making."""
+    return _users.get(nc, "")
+
+
+def may_provision(nc: Client) -> bool:
+    return provisions(user_of(nc))
+
+
+def may_ask_leader(nc: Client, stream: str) -> bool:
+    """Blobs are open to every service: nothing finer can be said of them."""
+    return stream.startswith("OBJ_") or asks_leader(user_of(nc))
+
+
+def _tls(settings: Settings) -> ssl.SSLContext | None:
+    ca, cert, key = settings.nats_tls_ca, settings.nats_tls_cert, settings.nats_tls_key
+    if bool(cert) != bool(key):
+        raise SettingError("CADRE_NATS_TLS_CERT and CADRE_NATS_TLS_KEY go together: set both, or neither")
+    if not (ca or cert or settings.nats_url.startswith("tls://")):
+        return None
+    try:
+        context = ssl.create_default_context(cafile=ca or None)
+    except (OSError, ssl.SSLError) as error:
+        raise SettingError(f"CADRE_NATS_TLS_CA={ca}: no certificate can be read there ({error})") from error
+    if cert:
+        try:
+            context.load_cert_chain(cert, key)
+        except (OSError, ssl.SSLError) as error:
+            raise SettingError(
+                f"CADRE_NATS_TLS_CERT={cert} and CADRE_NATS_TLS_KEY={key}: no pair can be read there ({error})"
+            ) from error
+    return context

@@ -1,0 +1,112 @@
+"""`cadre auth`: a NATS user for every service, with the rights that it needs and no more."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cadre.cli import state
+from cadre.cli.exits import Failure
+from cadre.settings import NAME, read_settings
+from cadre.subjects import Topology
+
+
+@click.group("auth")
+def command() -> None:
+    """The NATS users of a deployment."""
+
+
+@command.command("init")
+@click.option("--team", type=click.Path(path_type=Path), help="Users for all services of this team.")
+@click.option("--agent", "agents", multiple=True, metavar="NAME", help="A user for one agent more.")
+@click.option(
+    "--tools", multiple=True, metavar="NAME=TOOL,TOOL", help="A user for one more service of these tools."
+)
+@click.option("--pool", "pools", multiple=True, metavar="NAME", help="A user for one sandbox pool more.")
+@click.option("--memory", is_flag=True, help="A user for the memory service.")
+@click.option(
+    "-o", "--output", "folder", type=click.Path(path_type=Path), help="Folder.  [default: .cadre/auth]"
+)
+@click.option("--rotate", is_flag=True, help="New keys for all users, or for those of --user.")
+@click.option("--remove", is_flag=True, help="Take the users of --user away.")
+@click.option("--user", "users", multiple=True, metavar="USER", help="Whom --rotate or --remove is about.")
+@click.option(
+    "--apart", is_flag=True, help="Each key in a folder of its own, USER/nats.nk: a volume for each."
+)
+@click.option("--secrets", is_flag=True, help="Print the keys, and the server's file, as Kubernetes Secrets.")
+@click.option("--namespace", default="cadre", show_default=True, help="Of the Secrets.")
+def init(folder: Path | None, **options: Any) -> None:
+    """Make the users, their keys, and the file that the NATS server includes.
+
+    What is there is kept: called again, it adds what is new. The server must then read its file again.
+    """
+    from cadre.cli import auth_files  # the bus's weight is not the help's
+
+    folder = folder or state.default_data() / "auth"
+    users, rotate, remove = options["users"], options["rotate"], options["remove"]
+    apart = options["apart"]
+    if rotate and remove:
+        raise click.UsageError("--rotate or --remove, not both")
+    if remove and not users:
+        raise click.UsageError("--remove needs --user: name whom to take away")
+    if users and not (rotate or remove):
+        raise click.UsageError("--user goes with --rotate or --remove")
+    settings = read_settings()
+    known = auth_files.known_roles(folder, apart=apart)
+    roles = _roles(options, known=bool(known))
+    rotated = (users or [role.user for role in known]) if rotate else []
+    made = auth_files.make(
+        folder,
+        roles,
+        Topology(settings.shards, settings.prefix),
+        rotate=rotated,
+        remove=users if remove else [],
+        apart=apart,
+    )
+    for what, names in (("new", made.new), ("kept", made.kept), ("gone", made.gone)):
+        if names:
+            click.echo(f"{what:5}{', '.join(names)}", err=True)
+    click.echo(
+        f"cadre: the server includes {auth_files.server_folder(folder, apart=apart) / auth_files.SERVER_FILE} and must"
+        " read it again; each service gets its file as CADRE_NATS_CREDENTIALS, as in"
+        f" {auth_files.key_file(folder, 'gateway', apart=apart)}",
+        err=True,
+    )
+    if options["secrets"]:
+        sys.stdout.write(auth_files.secrets(folder, options["namespace"], apart=apart))
+
+
+def _roles(options: dict[str, Any], *, known: bool) -> list[Any]:
+    from cadre.cli.bus_roles import roles_of
+    from cadre.cli.team import read_team
+    from cadre.permissions import team_roles
+
+    tools = [_tools(text) for text in options["tools"]]
+    for name in (*options["agents"], *options["pools"]):
+        _check(name)
+    asked = team_roles(options["agents"], tools, options["pools"], memory=options["memory"])
+    if options["team"] is not None:
+        return [*roles_of(read_team(options["team"])), *asked]
+    if not known and len(asked) == len(team_roles([], [], [], memory=False)):
+        raise click.UsageError("name a team with --team, or single services with --agent, --tools, --pool")
+    return asked
+
+
+def _tools(text: str) -> tuple[str, tuple[str, ...]]:
+    name, mark, rest = text.partition("=")
+    tools = tuple(tool.strip() for tool in rest.split(",") if tool.strip())
+    if not mark or not tools:
+        raise click.UsageError(f"--tools {text!r}: write NAME=TOOL,TOOL")
+    for one in (name, *tools):
+        _check(one)
+    return name, tools
+
+
+def _check(name: str) -> None:
+    if not NAME.fullmatch(name):
+        raise Failure(
+            f"{name!r}: use 1 to 64 letters, digits, '_' and '-' (it becomes part of NATS subjects)"
+        )

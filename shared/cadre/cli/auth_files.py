@@ -1,0 +1,169 @@
+"""The folder of `cadre auth init`: a key per service, the roles, and what the server is told of them.
+
+With `apart` each of them lies in a folder below it, so that every service can be handed its own and no other:
+`USER/nats.nk`, and `server/` with what is no secret.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from cadre.adapters.nats_keys import Key, new_key, read_key, text_of
+from cadre.bus_users import server_file
+from cadre.cli.exits import Failure
+from cadre.errors import SettingError
+from cadre.k8s.pieces import object_name
+from cadre.permissions import Role
+from cadre.subjects import Topology
+
+SERVER_FILE = "auth.conf"
+ROLES_FILE = "roles.json"
+KEY_FILE = "nats.nk"
+"""In a folder of its own, and in a Secret."""
+
+SERVER_SECRET = "cadre-nats-server"
+"""Name of the Secret that has the server's file."""
+
+_SERVER_FOLDER = "server"
+_HIDDEN, _OPEN = 0o600, 0o644
+
+
+class Made(NamedTuple):
+    """What became of the users, by name."""
+
+    kept: list[str]
+    new: list[str]
+    gone: list[str]
+
+
+def key_file(folder: Path, user: str, *, apart: bool = False) -> Path:
+    return folder / user / KEY_FILE if apart else folder / f"{user}.nk"
+
+
+def server_folder(folder: Path, *, apart: bool = False) -> Path:
+    """Where SERVER_FILE lies, and ROLES_FILE."""
+    return folder / _SERVER_FOLDER if apart else folder
+
+
+def known_roles(folder: Path, *, apart: bool = False) -> list[Role]:
+    """Of earlier calls. Raises Failure."""
+    file = server_folder(folder, apart=apart) / ROLES_FILE
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=list[Role])
+    except FileNotFoundError:
+        return []
+    except (OSError, msgspec.DecodeError) as error:
+        raise Failure(f"{file} cannot be read ({error}): remove it, and name all services anew") from error
+
+
+def make(
+    folder: Path,
+    roles: Iterable[Role],
+    topology: Topology,
+    *,
+    rotate: Iterable[str] = (),
+    remove: Iterable[str] = (),
+    apart: bool = False,
+) -> Made:
+    """Brings the folder up to date: keys are kept unless their user is in `rotate`, those of `remove` go.
+
+    Keys can be read by their owner alone. Raises Failure.
+    """
+    known = known_roles(folder, apart=apart)
+    wanted = {role.user: role for role in [*known, *roles]}
+    unknown = {*rotate, *remove} - {*wanted}
+    if unknown:
+        raise Failure(
+            f"there is no user {', '.join(sorted(unknown))} in {folder}; there are: {', '.join(wanted)}"
+        )
+    gone = sorted({*remove})
+    for user in gone:
+        del wanted[user]
+    try:
+        keys, new = _keys(folder, wanted, {*rotate}, apart=apart)
+        public = server_folder(folder, apart=apart)
+        _enter(public, 0o755 if apart else 0o700)
+        _write(public / ROLES_FILE, msgspec.json.format(msgspec.json.encode([*wanted.values()])).decode())
+        text = server_file(SERVER_FILE, wanted.values(), _public(keys), topology)
+        _write(public / SERVER_FILE, text)
+        for user in gone:
+            key_file(folder, user, apart=apart).unlink(missing_ok=True)
+    except OSError as error:
+        raise Failure(
+            f"{error.filename or folder}: cannot be written: {error.strerror}; choose another folder with -o"
+        ) from error
+    except SettingError as error:
+        raise Failure(f"{error}; or make a new one with --rotate") from error
+    return Made([user for user in wanted if user not in new], new, gone)
+
+
+def _keys(
+    folder: Path, users: Iterable[str], rotated: set[str], *, apart: bool
+) -> tuple[dict[str, Key], list[str]]:
+    """By user, and whose are new."""
+    keys, new = {}, []
+    for user in users:
+        file = key_file(folder, user, apart=apart)
+        _enter(file.parent, 0o700)
+        if file.exists() and user not in rotated:
+            keys[user] = read_key(file)
+            file.chmod(_HIDDEN)
+            continue
+        keys[user] = new_key(user)
+        new.append(user)
+        _write(file, text_of(keys[user]), _HIDDEN)
+    return keys, new
+
+
+def secrets(folder: Path, namespace: str, *, apart: bool = False) -> str:
+    """The keys as Kubernetes Secrets, one per service, and the server's file as one more: to be applied, not kept."""
+    public = server_folder(folder, apart=apart) / SERVER_FILE
+    keys = {
+        secret_name(role): key_file(folder, role.user, apart=apart)
+        for role in known_roles(folder, apart=apart)
+    }
+    return "---\n".join(
+        [
+            *(_secret(name, namespace, KEY_FILE, file.read_text()) for name, file in keys.items()),
+            _secret(SERVER_SECRET, namespace, SERVER_FILE, public.read_text()),
+        ]
+    )
+
+
+def _secret(name: str, namespace: str, key: str, text: str) -> str:
+    lines = "".join(f"    {line}\n" if line else "\n" for line in text.splitlines())
+    return (
+        "apiVersion: v1\nkind: Secret\n"
+        f"metadata:\n  name: {name}\n  namespace: {namespace}\n"
+        "  labels: {app.kubernetes.io/part-of: cadre}\n"
+        f"stringData:\n  {key}: |\n{lines}"
+    )
+
+
+def secret_name(role: Role) -> str:
+    """What rendered manifests refer to: `nats.credentials` of their values."""
+    return f"cadre-nats-{object_name('provision' if role.kind == 'operator' else role.kind, role.name)}"
+
+
+def _public(keys: dict[str, Key]) -> dict[str, str]:
+    return {user: key.public for user, key in keys.items()}
+
+
+def _enter(folder: Path, mode: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(mode)
+
+
+def _write(file: Path, text: str, mode: int = _OPEN) -> None:
+    """In one move, and never for a moment open to more than `mode` says."""
+    fresh = file.with_name(f".{file.name}.new")
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as opened:
+        opened.write(text)
+    fresh.chmod(mode)
+    fresh.replace(file)

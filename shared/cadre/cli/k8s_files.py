@@ -1,0 +1,78 @@
+"""Manifests in files: a folder that kustomize takes, and any file or folder that is to be checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import yaml
+
+from cadre.cli.exits import Code, Failure
+from cadre.errors import SpecError
+from cadre.k8s.manifest import Manifest
+from cadre.k8s.writing import MARK, as_yaml, kustomization
+
+_KUSTOMIZATION = "kustomization.yaml"
+
+
+def as_one(files: Mapping[str, Sequence[Manifest]]) -> str:
+    return as_yaml(manifest for manifests in files.values() for manifest in manifests)
+
+
+def write_folder(folder: Path, files: Mapping[str, Sequence[Manifest]], *, replace: bool) -> None:
+    """A file each, and a kustomization of all that were written there. With `replace` earlier ones go.
+
+    Files that a person put there are neither read nor touched. Raises Failure.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if (folder / _KUSTOMIZATION).exists() and not _is_ours(folder / _KUSTOMIZATION):
+            raise Failure(f"{folder / _KUSTOMIZATION} is not by `cadre k8s render`: choose another folder")
+        for path in folder.glob("*.yaml"):
+            if replace and _is_ours(path):
+                path.unlink()
+        for name, manifests in files.items():
+            (folder / f"{name}.yaml").write_text(as_yaml(manifests), "utf-8")
+        ours = [p.stem for p in folder.glob("*.yaml") if p.name != _KUSTOMIZATION and _is_ours(p)]
+        (folder / _KUSTOMIZATION).write_text(kustomization(ours), "utf-8")
+    except OSError as error:
+        raise Failure(f"{folder}: cannot be written: {error.strerror}") from error
+
+
+def read_manifests(place: Path, standard_input: TextIO) -> list[Manifest]:
+    """Of a file, of a folder's files without its subfolders, or of `-`. Raises Failure, SpecError."""
+    if str(place) == "-":
+        return _parsed("standard input", standard_input.read())
+    if not place.exists():
+        raise Failure(f"there is no {place}", Code.NOT_FOUND)
+    files = sorted(place.glob("*.y*ml")) if place.is_dir() else [place]
+    return [manifest for file in files for manifest in _read(file)]
+
+
+def _read(file: Path) -> list[Manifest]:
+    try:
+        return _parsed(str(file), file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{file}: cannot be read: {error}") from error
+
+
+def _parsed(where: str, text: str) -> list[Manifest]:
+    try:
+        documents: list[Any] = list(yaml.safe_load_all(text))
+    except yaml.YAMLError as error:
+        raise SpecError(f"{where}: not YAML: {' '.join(str(error).split())}") from error
+    found: list[Manifest] = []
+    for document in documents:
+        if isinstance(document, dict) and document.get("kind") == "List":
+            found += document.get("items") or []
+        elif isinstance(document, dict) and document.get("kind") != "Kustomization":
+            found.append(document)
+        elif document is not None and not isinstance(document, dict):
+            raise SpecError(f"{where}: holds something that is no manifest")
+    return found
+
+
+def _is_ours(file: Path) -> bool:
+    with file.open(encoding="utf-8") as lines:
+        return lines.readline().rstrip("\n") == MARK

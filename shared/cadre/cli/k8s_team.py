@@ -1,0 +1,121 @@
+"""A team as the pieces that a cluster runs: its files are read here, and its tools' names looked up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from cadre.agent_file import read_agent
+from cadre.cli.team import Team
+from cadre.errors import SetupError, SpecError
+from cadre.k8s.pieces import Files, Piece, object_name
+from cadre.k8s.values import Values
+from cadre.specs import AgentSpec, MemorySpec
+from cadre.subjects import Topology
+from cadre.tool_loading import load_tools
+
+VALUES_FILE = "kubernetes.yaml"
+
+_AGENT_FOLDER = "/etc/cadre"
+_TEAM_FOLDER = "/etc/cadre/team"
+_LEFT_OUT = (".pyc", ".pyo")
+
+
+def pieces_of(team: Team, values: Values) -> list[Piece]:
+    """The gateway, sandboxes and memory first, then tools and agents. Raises SetupError."""
+    agents = {name: read_agent(file) for name, file in team.agents.items()}
+    remembers = any(spec.memory != MemorySpec() for spec in agents.values())
+    pieces = [Piece("gateway", "", ["gateway"])]
+    for pool in sorted({*team.pools, *values.pools}):
+        consumers = [Topology.code_consumer(pool)]
+        pieces.append(Piece("sandbox", pool, ["sandbox", "--pool", pool], consumers, ["--pool", pool]))
+    if remembers if values.memory is None else values.memory:
+        pieces.append(Piece("memory", "", ["memory"], provides=["--service", "memory"]))
+    if values.telemetry.url:
+        pieces.append(Piece("tracer", "", ["tracer"], provides=["--service", "tracer"]))
+    pieces += _tools(team, values)
+    pieces += [_agent(spec, team.agents[name]) for name, spec in agents.items()]
+    return pieces
+
+
+def _agent(spec: AgentSpec, file: Path) -> Piece:
+    prompts = [] if spec.prompts is None else [Path(spec.prompts)]
+    paths = [file.resolve(), *prompts]
+    root = Path(os.path.commonpath([path.parent for path in paths]))
+    contents = {path.relative_to(root).as_posix(): _read(path) for path in paths}
+    return Piece(
+        "agent",
+        spec.name,
+        ["agent", f"{_AGENT_FOLDER}/{next(iter(contents))}"],
+        [Topology.agent_consumer(spec.name)],
+        ["--agent", spec.name],
+        key_variables=[spec.model.key_env],
+        model_urls=[spec.model.url] if spec.model.url else [],
+        files=Files(object_name("agent", spec.name), _AGENT_FOLDER, contents),
+    )
+
+
+def _tools(team: Team, values: Values) -> Iterator[Piece]:
+    files = None if values.files else Files(object_name("team", team.name), _TEAM_FOLDER, _files_of(team))
+    taken: set[str] = set()
+    for entry in team.tools:
+        source, _, function = entry.partition(":")
+        is_file = "/" in source
+        stem = (Path(source).stem if is_file else source.rpartition(".")[2]) + (function and f"-{function}")
+        name = next(n for n in (stem, *(f"{stem}-{i}" for i in range(2, 1000))) if n not in taken)
+        taken.add(name)
+        offered = values.workload(f"tools/{name}").tools or _offered(entry, name)
+        yield Piece(
+            "tools",
+            name,
+            ["tools", _inside(team, entry, values.files or _TEAM_FOLDER) if is_file else entry],
+            [Topology.tool_consumer(tool) for tool in offered],
+            [option for tool in offered for option in ("--tool", tool)],
+            files=files if is_file else None,
+        )
+
+
+def _offered(entry: str, name: str) -> list[str]:
+    """As the service will find them; what it has installed may be missing here."""
+    try:
+        return [tool.name for tool in load_tools(entry)]
+    except SetupError as error:
+        raise SpecError(
+            f"{error}: if it can only be imported in its image, name its tools in the values:"
+            f" workloads: {{tools/{name}: {{tools: [NAME, …]}}}}"
+        ) from error
+
+
+def _inside(team: Team, entry: str, folder: str) -> str:
+    source, mark, function = entry.partition(":")
+    try:
+        relative = Path(source).relative_to(team.folder).as_posix()
+    except ValueError as error:
+        raise SpecError(
+            f"{source}: lies outside the team's folder {team.folder}: move it there, or install it in the image"
+            " and name it as a module"
+        ) from error
+    return f"{folder}/{relative}{mark}{function}"
+
+
+def _files_of(team: Team) -> dict[str, bytes]:
+    """All that tools may read: the team's folder without what belongs to others."""
+    others = {team.file, team.folder / VALUES_FILE, team.script, *(f.resolve() for f in team.agents.values())}
+    return {
+        path.relative_to(team.folder).as_posix(): _read(path)
+        for path in sorted(team.folder.rglob("*"))
+        if path.is_file() and path not in others and not _is_left_out(path.relative_to(team.folder).parts)
+    }
+
+
+def _is_left_out(parts: Sequence[str]) -> bool:
+    hidden = any(part.startswith(".") or part == "__pycache__" for part in parts)
+    return hidden or parts[-1].endswith(_LEFT_OUT)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read: {error.strerror}") from error

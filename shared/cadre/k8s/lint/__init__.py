@@ -1,0 +1,1 @@
+"""What is wrong with manifests that no schema sees: references, names, quantities, times, walls."""

@@ -1,0 +1,38 @@
+"""Lays one tree of values over another, as a person who writes an override means it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_IDENTITIES = ("name", "mountPath")
+"""What tells the items of a list apart: containers, volumes, variables; mounts (one volume may be mounted twice)."""
+
+
+def merged(base: Any, over: Any) -> Any:
+    """`over` on `base`: mappings key by key, lists of named items item by item, all else replaced.
+
+    None takes a key away. Neither argument is changed.
+    """
+    if isinstance(base, dict) and isinstance(over, dict):
+        both = {key: merged(base.get(key), value) for key, value in over.items() if value is not None}
+        return {key: value for key, value in {**base, **both}.items() if over.get(key, value) is not None}
+    if isinstance(over, dict):
+        return {key: merged(None, value) for key, value in over.items() if value is not None}
+    if isinstance(base, list) and isinstance(over, list) and (key := _identity(base, over)):
+        return _by_identity(base, over, key)
+    return over
+
+
+def _identity(base: list[Any], over: list[Any]) -> str | None:
+    """The mount path where items have both: `name` there is the volume's."""
+    for key in reversed(_IDENTITIES):
+        if base and over and all(isinstance(item, dict) and key in item for item in (*base, *over)):
+            return key
+    return None
+
+
+def _by_identity(base: list[Any], over: list[Any], key: str) -> list[Any]:
+    found = {item[key]: item for item in base}
+    for item in over:
+        found[item[key]] = merged(found.get(item[key]), item)
+    return list(found.values())

@@ -1,0 +1,281 @@
+"""Who may say and hear what on the bus: one NATS user per service, its permissions derived from the topology.
+
+Pure. A permission speaks of subjects alone: what it cannot say, and what is done about that, is in docs/security.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from cadre.memory_api import MEMORY_TOOLS
+from cadre.specs import INTERPRETER_TOOL
+from cadre.subjects import Topology
+
+Kind = Literal["operator", "gateway", "agent", "tools", "sandbox", "memory", "tracer"]
+
+OPERATOR = "operator"
+"""The user that makes streams and consumers, and takes them away; no service is it."""
+
+SANDBOX_SENDER = "sandbox"
+GATEWAY_SENDER = "gateway"
+"""What stands for them in the subject of what they send to an inbox."""
+
+_ASK_THE_LEADER = ("operator", "gateway", "agent", "tracer")
+
+
+class Role(msgspec.Struct, frozen=True, kw_only=True):
+    """One service of a deployment; all its replicas are the same NATS user."""
+
+    kind: Kind
+    name: str = ""
+    """Of the agent, of the tools' module, of the pool."""
+    tools: tuple[str, ...] = ()
+    """Names of the tools that a service of kind `tools` answers for."""
+
+    @property
+    def user(self) -> str:
+        return f"{self.kind}-{self.name}" if self.name else self.kind
+
+
+class Queue(NamedTuple):
+    """A durable consumer that a service needs on every shard."""
+
+    consumer: str
+    filter: str
+    """With the shard's number as `{shard}`."""
+    endless: bool = False
+    """Its messages are delivered until somebody acks them: none is ever a dead letter."""
+
+    def on(self, shard: int) -> str:
+        return self.filter.format(shard=shard)
+
+
+class Permissions(NamedTuple):
+    """Subjects; wildcards allowed."""
+
+    publish: list[str]
+    subscribe: list[str]
+    never: list[str] = []  # noqa: RUF012  # of a tuple, and nobody adds to it
+    """Publishes that are refused although `publish` has them."""
+    answers: bool = False
+    """May answer whoever asks on the subjects it hears."""
+
+
+def team_roles(
+    agents: Iterable[str],
+    tools: Iterable[tuple[str, tuple[str, ...]]],
+    pools: Iterable[str],
+    *,
+    memory: bool,
+) -> list[Role]:
+    """Of a whole deployment: the names of its agents, its tool modules with their tools, its pools."""
+    return [
+        Role(kind="operator"),
+        Role(kind="gateway"),
+        *(Role(kind="agent", name=name) for name in agents),
+        *(Role(kind="tools", name=name, tools=names) for name, names in tools),
+        *(Role(kind="sandbox", name=pool) for pool in pools),
+        *([Role(kind="memory")] if memory else []),
+        Role(kind="tracer"),
+    ]
+
+
+def inbox_of(user: str) -> str:
+    """What begins the subjects that the server answers this user on."""
+    return f"_INBOX_{user}"
+
+
+def provisions(user: str) -> bool:
+    """Whether the user makes the streams and consumers that are missing; one without a name may do everything."""
+    return user in ("", OPERATOR)
+
+
+def asks_leader(user: str) -> bool:
+    """Whether it may read any message of a stream, as only a stream's leader has it for certain."""
+    return not user or user.partition("-")[0] in _ASK_THE_LEADER
+
+
+def interpreter(pool: str) -> str:
+    """The pool's interpreters as a tool."""
+    return INTERPRETER_TOOL if pool == "default" else f"{INTERPRETER_TOOL}_{pool}"[:64]
+
+
+def queues(role: Role, topology: Topology) -> list[Queue]:
+    """What lies waiting for the role."""
+    prefix = topology.prefix
+    match role.kind:
+        case "agent":
+            return [Queue(topology.agent_consumer(role.name), f"{prefix}.in.{{shard}}.{role.name}.>")]
+        case "tools" | "memory":
+            fates = Queue(topology.fates_consumer("memory"), f"{prefix}.run.{{shard}}._fate.>")
+            own = [_calls(topology, tool) for tool in tools_of(role)]
+            return [*own, fates] if role.kind == "memory" else own
+        case "sandbox":
+            code = Queue(topology.code_consumer(role.name), f"{prefix}.code.{{shard}}.{role.name}.>")
+            return [code, *(_calls(topology, tool) for tool in tools_of(role))]
+        case "tracer":
+            return [Queue(topology.tracer_consumer(), f"{prefix}.run.{{shard}}.>", endless=True)]
+        case _:
+            return []
+
+
+def tools_of(role: Role) -> tuple[str, ...]:
+    """Names of the tools that the role answers for."""
+    if role.kind == "sandbox":
+        return (interpreter(role.name),)
+    return MEMORY_TOOLS if role.kind == "memory" else role.tools
+
+
+def permissions(role: Role, topology: Topology) -> Permissions:
+    """Exactly what the service needs."""
+    if role.kind == "operator":
+        return Permissions([">"], [">"])
+    bus = _Bus(topology)
+    publish = [*bus.infos(), *bus.pulls(role), f"$JS.API.DIRECT.GET.KV_{topology.registry_bucket}"]
+    publish += bus.presences(role)
+    subscribe = [f"{inbox_of(role.user)}.>", f"$KV.{topology.registry_bucket}.>"]
+    never: list[str] = []
+    prefix = topology.prefix
+    match role.kind:
+        case "agent":
+            publish += [*bus.journal_reads(), *bus.blobs(), *bus.marks(), *bus.as_agent(role.name)]
+            subscribe += [topology.interrupts]
+            never += [f"{prefix}.run.*._fate.>"]
+        case "tools":
+            publish += [*bus.answers(role), *bus.blobs(), *bus.marks(), *bus.effects(), *bus.files()]
+            subscribe += [topology.interrupts]
+        case "sandbox":
+            publish += [*bus.answers(role), *bus.blobs(), *bus.marks(), f"{prefix}.warm.{role.name}.>"]
+            publish += [f"{prefix}.in.*.*.{SANDBOX_SENDER}.>"]
+            subscribe += [topology.interrupts, f"{prefix}.warm.{role.name}.>"]
+        case "memory":
+            publish += [*bus.answers(role), *bus.blobs(), *bus.marks()]
+            subscribe += [f"{prefix}.memory.*"]
+        case "tracer":
+            publish += [*bus.journal_reads(), *bus.blob_reads()]
+        case "gateway":
+            publish += [*bus.journal_reads(), *bus.blobs(), *bus.as_gateway()]
+            subscribe += [f"{prefix}.delta.>"]
+    return Permissions(publish, subscribe, never, answers=role.kind in ("memory", "sandbox"))
+
+
+def _calls(topology: Topology, tool: str) -> Queue:
+    return Queue(topology.tool_consumer(tool), f"{topology.prefix}.call.{{shard}}.{tool}.>")
+
+
+class _Bus:
+    """The permissions that several roles share, by what they are for."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._prefix = topology.prefix
+        self._shards = [topology.stream(shard) for shard in range(topology.shards)]
+        self._blob_bucket = topology.blob_bucket
+        self._object = f"OBJ_{topology.blob_bucket}"
+        self._buckets = [
+            f"KV_{topology.registry_bucket}",
+            f"KV_{topology.sessions_bucket}",
+            self._object,
+        ]
+
+    def infos(self) -> list[str]:
+        """Whether all streams are there."""
+        streams = [*self._shards, self._topology.dead_stream, *self._buckets]
+        return ["$JS.API.INFO", *(f"$JS.API.STREAM.INFO.{stream}" for stream in streams)]
+
+    def pulls(self, role: Role) -> list[str]:
+        """The role's own queues, on every shard: no other consumer has their names."""
+        names = [queue.consumer for queue in queues(role, self._topology)]
+        return [
+            f"{what}.{name}{rest}"
+            for name in names
+            for what, rest in (
+                ("$JS.API.CONSUMER.INFO.*", ""),
+                ("$JS.API.CONSUMER.MSG.NEXT.*", ""),
+                ("$JS.ACK.*", ".>"),
+            )
+        ]
+
+    def presences(self, role: Role) -> list[str]:
+        """Its own signs of life."""
+        keys = [f"tool.{tool}.*" for tool in tools_of(role)]
+        if role.kind in ("agent", "sandbox"):
+            keys.append(f"{role.kind}.{role.name}.*")
+        return [f"$KV.{self._topology.registry_bucket}.{key}" for key in keys]
+
+    def journal_reads(self) -> list[str]:
+        """Whole shards: neither form can be narrowed to a subject."""
+        return [
+            f"$JS.API.{how}.{shard}" for how in ("STREAM.MSG.GET", "DIRECT.GET") for shard in self._shards
+        ]
+
+    def blob_reads(self) -> list[str]:
+        return [f"$JS.API.STREAM.MSG.GET.{self._object}", f"$JS.API.DIRECT.GET.{self._object}"]
+
+    def blobs(self) -> list[str]:
+        return [*self.blob_reads(), f"$O.{self._blob_bucket}.>"]
+
+    def marks(self) -> list[str]:
+        """What is held against messages that kill their workers."""
+        return self._kept(f"{self._prefix}.effect.*.*._trial.*")
+
+    def effects(self) -> list[str]:
+        return self._kept(f"{self._prefix}.effect.*.*.*")
+
+    def files(self) -> list[str]:
+        return self._kept(f"{self._prefix}.effect.*.*._file.*")
+
+    def answers(self, role: Role) -> list[str]:
+        """To any run, and in the name of these tools only."""
+        return [f"{self._prefix}.in.*.*.{tool}.>" for tool in tools_of(role)]
+
+    def as_agent(self, name: str) -> list[str]:
+        prefix = self._prefix
+        return [
+            f"{prefix}.run.*.>",
+            f"{prefix}.in.*.*.{name}.>",
+            f"{prefix}.call.*.*.{name}.>",
+            f"{prefix}.code.*.*.*.*",
+            f"{prefix}.timer.*.*.*.>",
+            f"{prefix}.effect.*.*.*",
+            f"{prefix}.delta.*.*",
+            self._topology.interrupts,
+        ]
+
+    def as_gateway(self) -> list[str]:
+        """It starts, imports and erases runs, and reads everything; it makes and removes no stream."""
+        prefix, sessions, dead = self._prefix, self._topology.sessions_bucket, self._topology.dead_stream
+        kinds = ("run", "in", "call", "code", "effect", "timer")
+        readers = [
+            f"$JS.API.CONSUMER.{what}.{shard}.*"
+            for what in ("CREATE", "DELETE", "MSG.NEXT")
+            for shard in self._shards
+        ]
+        removals = [f"$JS.API.STREAM.MSG.DELETE.{stream}" for stream in (*self._shards, dead)]
+        purges = [*self._shards, f"KV_{sessions}", self._object]
+        return [
+            *(f"{prefix}.{kind}.>" for kind in kinds),
+            f"{prefix}.memory.*",
+            self._topology.interrupts,
+            *readers,
+            *removals,
+            *(f"$JS.API.CONSUMER.LIST.{shard}" for shard in self._shards),
+            *(f"$JS.API.STREAM.PURGE.{stream}" for stream in purges),
+            *(f"$JS.API.{how}.{dead}" for how in ("STREAM.MSG.GET", "DIRECT.GET")),
+            f"$JS.API.STREAM.MSG.GET.KV_{sessions}",
+            f"$KV.{sessions}.>",
+            # nats-py reads an object with a consumer of its own, on the stream that it finds by its subjects.
+            "$JS.API.STREAM.NAMES",
+            f"$JS.API.CONSUMER.CREATE.{self._object}",
+            f"$JS.API.CONSUMER.CREATE.{self._object}.>",
+            f"$JS.API.CONSUMER.INFO.{self._object}.*",
+            f"$JS.API.CONSUMER.DELETE.{self._object}.*",
+            f"$JS.FC.{self._object}.>",
+        ]
+
+    def _kept(self, subject: str) -> list[str]:
+        """To write to these subjects, and to read the last message of each."""
+        return [subject, *(f"$JS.API.DIRECT.GET.{shard}.{subject}" for shard in self._shards)]

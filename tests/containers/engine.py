@@ -1,0 +1,64 @@
+"""A container engine and the compose project that is tried on it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PROJECT = "cadre-compose-test"
+MINUTES = 15
+
+
+class NoEngine(Exception):
+    """There is nothing to try it on; says what is missing."""
+
+
+class Compose:
+    """`docker compose` on the shipped file, under a project name and a host port of its own."""
+
+    def __init__(self, overrides: Sequence[Path], environment: dict[str, str]) -> None:
+        files = [ROOT / "docker-compose.yml", *overrides]
+        self._argv = ["docker", "compose", "-p", PROJECT, *(part for f in files for part in ("-f", str(f)))]
+        self._environment = environment
+
+    def __call__(self, *arguments: str) -> str:
+        return _output([*self._argv, *arguments], self._environment)
+
+    def services(self) -> list[str]:
+        return self("config", "--services").split()
+
+    def inside(self, service: str, program: str) -> Any:
+        """What a Python program prints, as JSON, when it is run in the service's container."""
+        return json.loads(self("exec", "-T", service, "python", "-c", program))
+
+    def exit_code(self, service: str) -> int:
+        container = self("ps", "--all", "--quiet", service).strip()
+        return int(_output(["docker", "inspect", "-f", "{{.State.ExitCode}}", container], self._environment))
+
+
+def find_engine(environment: dict[str, str]) -> str:
+    """The engine's version. Raises NoEngine."""
+    for argv in (["docker", "compose", "version"], ["docker", "version", "-f", "{{.Server.Version}}"]):
+        try:
+            done = subprocess.run(
+                argv, env=environment, capture_output=True, text=True, timeout=60, check=False
+            )
+        except FileNotFoundError as error:
+            raise NoEngine("there is no `docker` on the PATH") from error
+        if done.returncode:
+            why = " ".join((done.stderr or done.stdout).split())
+            raise NoEngine(f"`{' '.join(argv)}` says: {why}")
+    return done.stdout.strip()
+
+
+def _output(argv: Sequence[str], environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        argv, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, timeout=60 * MINUTES, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"compose-test: `{' '.join(argv)}` ended with {done.returncode}")
+    return done.stdout

@@ -1,0 +1,281 @@
+"""Every container of the rendered manifests, started here as a process: it answers its probes and drains in its grace.
+
+The manifests are taken at their word: arguments, environment and files are those of the pod, the keys of its NATS user
+among them, only that addresses are this machine's and folders are below one of the test's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import yaml
+
+from cadre.adapters import jetstream
+from cadre.adapters.nats_connection import connect
+from cadre.cli import auth_files
+from cadre.cli.bus_roles import roles_of
+from cadre.cli.k8s_team import pieces_of
+from cadre.cli.team import read_team
+from cadre.k8s.manifest import Manifest
+from cadre.k8s.rendering import render
+from cadre.k8s.values import read_values
+from cadre.settings import Settings
+from cadre.subjects import Topology
+from harness.command import Commands
+from harness.stack import Service, Stack, eventually
+
+TEAM = Path(__file__).parents[2] / "teams" / "apollo"
+HEALTHY_WITHIN = 120.0
+"""Seconds; the startup probe's own patience."""
+
+Pod = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def manifests(tmp_path_factory: pytest.TempPathFactory) -> list[Manifest]:
+    nobody = "http://127.0.0.1:9"
+    values = read_values(
+        {
+            "memory": True,
+            "nats": {"shards": 2},
+            "model": {"url": f"{nobody}/v1"},
+            "telemetry": {"url": nobody},
+        }
+    )
+    files = render(pieces_of(read_team(TEAM), values), values)
+    rendered = [manifest for found in files.values() for manifest in found]
+    return [*rendered, *secrets(tmp_path_factory.mktemp("auth"))]
+
+
+def secrets(folder: Path) -> list[Manifest]:
+    """As `cadre auth init --secrets` prints them."""
+    auth_files.make(folder, roles_of(read_team(TEAM), memory=True), Topology(2))
+    return list(yaml.safe_load_all(auth_files.secrets(folder, "cadre")))
+
+
+def secret(manifests: list[Manifest], name: str) -> dict[str, str]:
+    [found] = [m["stringData"] for m in manifests if m["kind"] == "Secret" and m["metadata"]["name"] == name]
+    data: dict[str, str] = found
+    return data
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory, manifests: list[Manifest]) -> Iterator[Stack]:
+    """Its server lets nobody in who is no user of the Secret that it is given."""
+    folder = tmp_path_factory.mktemp("pods")
+    (folder / "auth.conf").write_text(secret(manifests, auth_files.SERVER_SECRET)["auth.conf"])
+    with Stack(folder, nats='include "auth.conf"\n') as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def operator(tmp_path_factory: pytest.TempPathFactory, manifests: list[Manifest]) -> Path:
+    file = tmp_path_factory.mktemp("operator") / "nats.nk"
+    file.write_text(secret(manifests, "cadre-nats-provision")["nats.nk"])
+    return file
+
+
+class Place:
+    """What a node makes of a pod: its files where it says, its variables."""
+
+    def __init__(self, root: Path, manifests: list[Manifest], stack: Stack) -> None:
+        self._root = root
+        self._manifests = manifests
+        self._stack = stack
+
+    def arguments(self, name: str, pod: Pod) -> list[str]:
+        """Its volumes are filled."""
+        for mount in self._mounts(pod):
+            [volume] = [v for v in pod["volumes"] if v["name"] == mount["name"]]
+            for path, text in self._contents(volume).items():
+                file = self._here(name, mount) / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text)
+        return [self._translated(name, pod, argument) for argument in pod["containers"][0]["args"]]
+
+    def _contents(self, volume: dict[str, Any]) -> dict[str, str]:
+        """Texts by path."""
+        if "secret" in volume:
+            return secret(self._manifests, volume["secret"]["secretName"])
+        source = volume["configMap"]
+        [data] = [
+            m["data"]
+            for m in self._manifests
+            if m["kind"] == "ConfigMap" and m["metadata"]["name"] == source["name"]
+        ]
+        return {item["path"]: data[item["key"]] for item in source["items"]}
+
+    def _mounts(self, pod: Pod) -> list[dict[str, Any]]:
+        return [mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] != "tmp"]
+
+    def _here(self, name: str, mount: dict[str, Any]) -> Path:
+        return self._root / name / str(mount["name"])
+
+    def _translated(self, name: str, pod: Pod, text: str) -> str:
+        """A path of the container as one of this machine."""
+        for mount in self._mounts(pod):
+            text = text.replace(mount["mountPath"], str(self._here(name, mount)))
+        return text
+
+    def environment(self, name: str, pod: Pod) -> dict[str, str]:
+        given = {
+            v["name"]: self._translated(name, pod, v.get("value", "from elsewhere"))
+            for v in pod["containers"][0]["env"]
+        }
+        here = {
+            "CADRE_NATS_URL": self._stack.nats.url,
+            "CADRE_HOST": "127.0.0.1",
+            "CADRE_INSTANCE": f"{name}-0",
+            "CADRE_MEMORY_DIRECTORY": str(self._root / "memory"),
+        }
+        # No Qdrant server is here: the memory service keeps its index itself.
+        return {key: value for key, value in {**given, **here}.items() if key != "QDRANT_URL"}
+
+
+@pytest.fixture(scope="module")
+def deployments(manifests: list[Manifest]) -> dict[str, Pod]:
+    return {
+        m["metadata"]["name"]: m["spec"]["template"]["spec"] for m in manifests if m["kind"] == "Deployment"
+    }
+
+
+@pytest.fixture(scope="module")
+def provisioned(
+    stack: Stack, manifests: list[Manifest], tmp_path_factory: pytest.TempPathFactory
+) -> list[str]:
+    """Runs the Job first, as a deployment does; the consumers that the ScaledObjects ask for."""
+    job = next(m for m in manifests if m["kind"] == "Job")["spec"]["template"]["spec"]
+    place = Place(tmp_path_factory.mktemp("job"), manifests, stack)
+    arguments = place.arguments("provision", job)
+    run = Commands(stack.folder, {**stack.environment, **place.environment("provision", job)})
+    done = run(*arguments)
+    assert done.returncode == 0, done.stderr
+    triggers = [
+        t["metadata"] for m in manifests if m["kind"] == "ScaledObject" for t in m["spec"]["triggers"]
+    ]
+    return sorted({f"{t['stream']} {t['consumer']}" for t in triggers})
+
+
+@pytest.fixture(scope="module")
+def services(
+    stack: Stack,
+    deployments: dict[str, Pod],
+    manifests: list[Manifest],
+    provisioned: list[str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, Service]:
+    """All of them, alive by their own startup probes."""
+    place = Place(tmp_path_factory.mktemp("files"), manifests, stack)
+    for name, pod in deployments.items():
+        arguments = ["cadre.cli.main", *place.arguments(name, pod)]
+        stack.add(name, *arguments, start=False, **place.environment(name, pod))
+    for service in stack.services.values():
+        service.start(wait=False)
+    for name, service in stack.services.items():
+        probe = deployments[name]["containers"][0]["startupProbe"]
+        eventually(
+            partial(answers, service, probe),
+            within=HEALTHY_WITHIN,
+            what=f"{name} is alive",
+            state=service.log.read_text,
+        )
+    return stack.services
+
+
+def answers(service: Service, probe: dict[str, Any]) -> bool:
+    assert service.is_running, service.log.read_text()
+    try:
+        return httpx2.get(f"{service.url}{probe['httpGet']['path']}", timeout=5).status_code == 200
+    except httpx2.HTTPError:
+        return False
+
+
+def test_the_job_makes_every_consumer_that_is_asked_for(
+    stack: Stack, provisioned: list[str], operator: Path
+) -> None:
+    async def found() -> list[str]:
+        nc = await connect(Settings(nats_url=stack.nats.url, nats_credentials=str(operator)), "test")
+        try:
+            names = []
+            for consumer in provisioned:
+                stream, _, name = consumer.partition(" ")
+                answer = await jetstream.api(nc, f"CONSUMER.INFO.{stream}.{name}")
+                assert "error" not in answer, (consumer, answer)
+                names.append(f"{answer['stream_name']} {answer['name']}")
+            return names
+        finally:
+            await nc.close()
+
+    assert asyncio.run(found()) == provisioned
+
+
+def test_the_whole_team_can_be_provisioned_by_its_folder(
+    stack: Stack, provisioned: list[str], operator: Path
+) -> None:
+    run = Commands(stack.folder, {**stack.environment, "CADRE_NATS_CREDENTIALS": str(operator)})
+    done = run("provision", TEAM)
+    assert done.returncode == 0, done.stderr
+    # As many as the Job has made, on each of two shards.
+    queues = len({consumer.partition(" ")[2] for consumer in provisioned})
+    assert f"2 shards with {queues} queues each" in done.stderr
+
+
+def test_every_container_starts_and_answers_its_probes(
+    services: dict[str, Service], deployments: dict[str, Pod]
+) -> None:
+    assert set(services) == set(deployments)
+    assert {"gateway", "memory", "tracer", "sandbox-default", "tools-tables", "agent-manager"} <= set(
+        services
+    )
+    for name, service in services.items():
+        main = deployments[name]["containers"][0]
+        for probe in ("livenessProbe", "readinessProbe"):
+            eventually(
+                partial(answers, service, main[probe]),
+                within=HEALTHY_WITHIN,
+                what=f"{name} answers its {probe}",
+                state=service.log.read_text,
+            )
+
+
+def test_the_gateway_sees_the_whole_team(services: dict[str, Service]) -> None:
+    def seen() -> set[str]:
+        agents = httpx2.get(f"{services['gateway'].url}/v1/agents", timeout=30).json()["agents"]
+        return {agent["name"] for agent in agents}
+
+    wanted = set(read_team(TEAM).agents)
+    eventually(lambda: seen() == wanted, within=30, what="all agents are live", state=seen)
+
+
+def test_every_container_drains_within_its_grace(
+    services: dict[str, Service], deployments: dict[str, Pod]
+) -> None:
+    told = time.monotonic()
+    for service in services.values():
+        service.signal(15)
+    for name, service in services.items():
+        grace = deployments[name]["terminationGracePeriodSeconds"]
+        assert service.process is not None
+        left = told + grace - time.monotonic()
+        assert service.process.wait(timeout=max(left, 0)) == 0, service.log.read_text()
+
+
+def test_nobody_tried_what_its_user_may_not_do(stack: Stack, services: dict[str, Service]) -> None:
+    """From the first start to the last drain."""
+    assert not any(service.is_running for service in services.values())
+    assert not refusals(stack)
+    nobody = Commands(stack.folder, stack.environment)("provision", TEAM)
+    assert nobody.returncode != 0
+    assert refusals(stack), "the log tells nothing"
+
+
+def refusals(stack: Stack) -> list[str]:
+    log = (stack.folder / "nats.log").read_text()
+    return [line for line in log.splitlines() if "Violation" in line or "authentication error" in line]

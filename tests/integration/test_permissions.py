@@ -1,0 +1,379 @@
+"""What each service's NATS user must not do, tried on a real server by somebody who has its key."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cadre.adapters import jetstream
+from cadre.adapters.nats_blobs import NatsBlobs
+from cadre.adapters.nats_connection import connect
+from cadre.adapters.nats_dead import NatsDeadLetters
+from cadre.adapters.nats_effects import NatsEffects
+from cadre.adapters.nats_erasure import NatsErasure
+from cadre.adapters.nats_images import NatsImages
+from cadre.adapters.nats_marks import NatsMarks
+from cadre.adapters.nats_queue import Queue
+from cadre.adapters.nats_streams import provision
+from cadre.adapters.nats_workspace import NatsFileIndex
+from cadre.errors import NotPermitted, SettingError, SetupError
+from cadre.file_records import WorkspaceFile
+from cadre.messages import EffectClaim, Erased
+from cadre.ports import Mark
+from cadre.settings import Settings
+from cadre.slots import Slots
+from integration.secured_world import TOPOLOGY, Secured, secured
+
+T = TOPOLOGY
+TREE, RUN, CALL = "t1", "t1", "t1_1_0"
+JOURNAL = T.journal(TREE, RUN)
+BOSS = "cadre.in.0.boss.{}.t1.t1"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    with secured(tmp_path_factory.mktemp("secured")) as one:
+        asyncio.run(_fill(one))
+        yield one
+
+
+async def _fill(world: Secured) -> None:
+    """Something to steal."""
+    async with world.intruder("operator") as operator:
+        await operator.ask(JOURNAL, b"what the boss knows")
+        await operator.ask(T.call("dig", "digger", TREE, CALL), b"a call")
+        await operator.ask(T.inbox("digger", "boss", TREE, RUN), b"a task")
+
+
+CONSUMER = json.dumps({"stream_name": "CADRE-0", "config": {"name": "spy", "ack_policy": "none"}}).encode()
+DURABLE = json.dumps(
+    {"stream_name": "CADRE-0", "config": {"durable_name": "tool-dig", "ack_policy": "none"}}
+).encode()
+BY_SUBJECT = json.dumps({"last_by_subj": JOURNAL}).encode()
+
+# Who, what for, the subject, the payload.
+PUBLISHES = [
+    # An executor and the journals: every way that JetStream has of reading.
+    ("tools-desk", "reads a journal of the leader", "$JS.API.STREAM.MSG.GET.CADRE-0", BY_SUBJECT),
+    ("tools-desk", "reads a journal of a replica", "$JS.API.DIRECT.GET.CADRE-0", BY_SUBJECT),
+    ("tools-desk", "reads a journal by its subject", f"$JS.API.DIRECT.GET.CADRE-0.{JOURNAL}", b""),
+    ("tools-desk", "reads the shard's last message", "$JS.API.DIRECT.GET.CADRE-0.>", b""),
+    ("tools-desk", "reads any kind's last message", f"$JS.API.DIRECT.GET.CADRE-0.cadre.*.0.{TREE}.>", b""),
+    ("tools-desk", "makes a consumer", "$JS.API.CONSUMER.CREATE.CADRE-0.spy", CONSUMER),
+    ("tools-desk", "makes a filtered one", "$JS.API.CONSUMER.CREATE.CADRE-0.spy.cadre.run.0.>", CONSUMER),
+    ("tools-desk", "makes a durable one", "$JS.API.CONSUMER.DURABLE.CREATE.CADRE-0.spy", CONSUMER),
+    ("tools-desk", "pulls the tracer's journals", "$JS.API.CONSUMER.MSG.NEXT.CADRE-0.tracer", b"1"),
+    ("tools-desk", "takes a snapshot", "$JS.API.STREAM.SNAPSHOT.CADRE-0", b"{}"),
+    ("tools-desk", "lists the consumers", "$JS.API.CONSUMER.LIST.CADRE-0", b"{}"),
+    # An executor and the work of others.
+    ("tools-desk", "pulls another tool's calls", "$JS.API.CONSUMER.MSG.NEXT.CADRE-0.tool-dig", b"1"),
+    (
+        "tools-desk",
+        "acks another tool's call",
+        "$JS.ACK.CADRE-0.tool-dig.1.2.1.1700000000000000000.0",
+        b"+ACK",
+    ),
+    ("tools-desk", "changes another tool's queue", "$JS.API.CONSUMER.CREATE.CADRE-0.tool-dig", DURABLE),
+    ("tools-desk", "answers for another tool", BOSS.format("dig"), b"{}"),
+    ("tools-desk", "answers as an agent", BOSS.format("digger"), b"{}"),
+    ("tools-desk", "answers as the sandbox", BOSS.format("sandbox"), b"{}"),
+    ("tools-desk", "decides as a person", BOSS.format("gateway"), b"{}"),
+    ("tools-desk", "fires a timer", BOSS.format("timer"), b"{}"),
+    ("tools-desk", "calls a tool", T.call("dig", "look_up", TREE, CALL), b"{}"),
+    ("tools-desk", "writes a journal", JOURNAL, b"{}"),
+    ("tools-desk", "erases a tree", T.fate(TREE), b"{}"),
+    ("tools-desk", "sets a timer", T.timer(TREE, RUN, "x"), b"{}"),
+    ("tools-desk", "poses as another tool", "$KV.cadre-registry.tool.dig.here", b"{}"),
+    ("tools-desk", "poses as an agent", "$KV.cadre-registry.agent.boss.here", b"{}"),
+    ("tools-desk", "moves a session", "$KV.cadre-sessions.boss.s", b"{}"),
+    ("tools-desk", "writes an answer of the server", "_INBOX_agent-boss.x.1", b"{}"),
+    ("tools-desk", "asks the memory service", T.memory("export"), b"{}"),
+    ("tools-desk", "interrupts a run", T.interrupt(TREE), b"t1"),
+    # A sandbox.
+    ("sandbox-default", "publishes a task as an agent", BOSS.format("digger"), b"{}"),
+    ("sandbox-default", "publishes a task as the gateway", BOSS.format("gateway"), b"{}"),
+    ("sandbox-default", "calls a tool", T.call("dig", "sandbox", TREE, CALL), b"{}"),
+    ("sandbox-default", "hands out code", T.code("default", TREE, RUN), b"{}"),
+    ("sandbox-default", "settles a call", T.effect(TREE, CALL), b"{}"),
+    ("sandbox-default", "writes a file of a workspace", T.file(TREE, "a.txt"), b"{}"),
+    ("sandbox-default", "reads a journal", "$JS.API.STREAM.MSG.GET.CADRE-0", BY_SUBJECT),
+    ("sandbox-default", "reads an effect", f"$JS.API.DIRECT.GET.CADRE-0.{T.effect(TREE, CALL)}", b""),
+    ("sandbox-default", "pulls an agent's inbox", "$JS.API.CONSUMER.MSG.NEXT.CADRE-0.agent-boss", b"1"),
+    # An agent.
+    ("agent-boss", "pulls another agent's inbox", "$JS.API.CONSUMER.MSG.NEXT.CADRE-0.agent-digger", b"1"),
+    ("agent-boss", "acks it", "$JS.ACK.CADRE-0.agent-digger.1.3.1.1700000000000000000.0", b"+ACK"),
+    ("agent-boss", "makes a consumer of the journals", "$JS.API.CONSUMER.CREATE.CADRE-0.spy", CONSUMER),
+    ("agent-boss", "sends as another agent", T.inbox("digger", "digger", TREE, RUN), b"{}"),
+    ("agent-boss", "approves its own call", BOSS.format("gateway"), b"{}"),
+    ("agent-boss", "calls a tool as another", T.call("dig", "digger", TREE, CALL), b"{}"),
+    ("agent-boss", "erases a tree", T.fate(TREE), b"{}"),
+    ("agent-boss", "purges the journals", "$JS.API.STREAM.PURGE.CADRE-0", b"{}"),
+    ("agent-boss", "removes a message", "$JS.API.STREAM.MSG.DELETE.CADRE-0", b'{"seq":1}'),
+    ("agent-boss", "reads the sessions", "$JS.API.STREAM.MSG.GET.KV_cadre-sessions", b'{"seq":1}'),
+    # The rest.
+    ("memory", "reads a journal", "$JS.API.STREAM.MSG.GET.CADRE-0", BY_SUBJECT),
+    ("memory", "answers for a tool", BOSS.format("dig"), b"{}"),
+    ("tracer", "writes a journal", JOURNAL, b"{}"),
+    ("tracer", "stores a blob", "$O.cadre-blobs.C.x", b"{}"),
+    ("tracer", "pulls a tool's calls", "$JS.API.CONSUMER.MSG.NEXT.CADRE-0.tool-dig", b"1"),
+    ("gateway", "deletes a stream", "$JS.API.STREAM.DELETE.CADRE-0", b"{}"),
+    ("gateway", "changes a stream", "$JS.API.STREAM.UPDATE.CADRE-0", b"{}"),
+    ("gateway", "makes a stream", "$JS.API.STREAM.CREATE.MINE", b'{"name":"MINE","subjects":["mine"]}'),
+    ("gateway", "poses as an agent", "$KV.cadre-registry.agent.boss.here", b"{}"),
+]
+
+
+@pytest.mark.parametrize(
+    ("user", "does", "subject", "data"), PUBLISHES, ids=[f"{p[0]} {p[1]}" for p in PUBLISHES]
+)
+async def test_it_is_refused(world: Secured, user: str, does: str, subject: str, data: bytes) -> None:
+    async with world.intruder(user) as one:
+        refusal = await one.publish(subject, data)
+    assert refusal == f'nats: permissions violation for publish to "{subject.lower()}"'
+
+
+EARS = [
+    ("tools-desk", ">"),
+    ("tools-desk", "cadre.>"),
+    ("tools-desk", "cadre.run.>"),
+    ("tools-desk", "cadre.in.>"),
+    ("tools-desk", "cadre.delta.>"),
+    ("tools-desk", "_INBOX_agent-boss.>"),
+    ("tools-desk", "_INBOX.>"),
+    ("tools-desk", "$KV.cadre-sessions.>"),
+    ("tools-desk", "$O.cadre-blobs.>"),
+    ("tools-desk", "$JS.>"),
+    ("sandbox-default", "cadre.call.>"),
+    ("sandbox-default", "cadre.warm.other.>"),
+    ("sandbox-default", "cadre.memory.*"),
+    ("agent-boss", "cadre.in.0.digger.>"),
+    ("agent-boss", "_INBOX_agent-digger.>"),
+    ("memory", "cadre.call.0.dig.>"),
+    ("gateway", ">"),
+]
+
+
+@pytest.mark.parametrize(("user", "subject"), EARS)
+async def test_it_hears_nothing_of_it(world: Secured, user: str, subject: str) -> None:
+    async with world.intruder(user) as one:
+        refusal = await one.listen(subject)
+    assert refusal.startswith(f'nats: permissions violation for subscription to "{subject.lower()}"')
+
+
+@pytest.mark.parametrize(
+    "user", ["gateway", "agent-boss", "tools-desk", "sandbox-default", "memory", "tracer"]
+)
+async def test_nobody_but_the_operator_removes_a_stream(world: Secured, user: str) -> None:
+    streams = ("CADRE-0", "CADRE-DEAD", "KV_cadre-registry", "KV_cadre-sessions", "OBJ_cadre-blobs")
+    async with world.intruder(user) as one:
+        for stream in streams:
+            refusal = await one.publish(f"$JS.API.STREAM.DELETE.{stream}", b"{}")
+            assert refusal.startswith("nats: permissions violation")
+    nc = await connect(world.settings("operator"), "test")
+    for stream in streams:
+        assert "error" not in await jetstream.api(nc, f"STREAM.INFO.{stream}")
+    await nc.close()
+
+
+# --- what they may do, they can
+
+
+async def test_an_executor_claims_marks_and_keeps_files_without_reading_anything_else(world: Secured) -> None:
+    nc = await connect(world.settings("tools-desk"), "test")
+    effects, marks, files = NatsEffects(nc, T), NatsMarks(nc, T), NatsFileIndex(nc, T)
+    claim = EffectClaim(id="c:claim", tree="t2", run="t2", at=0.0, call="c", executor="here", call_seq=1)
+    assert await effects.read("t2", "c") is None
+    seq = await effects.claim(claim)
+    found = await effects.read("t2", "c")
+    assert found is not None
+    assert (found.claim, found.seq) == (claim, seq)
+
+    fence = await marks.write("t2", Mark(seq=9, together=True), 0)
+    assert await marks.read("t2", 9) == (Mark(seq=9, together=True), fence)
+    await marks.clear("t2", 9)
+    cleared = await marks.read("t2", 9)
+    assert cleared is None or cleared[0] == Mark(seq=9)
+    assert await marks.write("t2", Mark(seq=9, alone=1), cleared[1] if cleared else 0)
+
+    assert await files.all("t2") == []
+    record = WorkspaceFile(
+        id="t2:file:a.txt:1", tree="t2", run="t2", at=0.0, path="a.txt", version=1, ref="blob:x"
+    )
+    await files.write(record, 0)
+    assert await files.all("t2") == [record]
+
+    with pytest.raises(NotPermitted, match=r"may not publish to \$JS\.API\.STREAM\.MSG\.GET\.CADRE-0"):
+        await jetstream.read(nc, "CADRE-0", 1)
+    await nc.close()
+
+
+async def test_blobs_of_any_size_can_be_kept_and_read_by_an_executor(world: Secured) -> None:
+    nc = await connect(world.settings("tools-desk"), "test")
+    blobs = NatsBlobs(nc, T)
+    data = bytes(range(256)) * 2048
+    ref = await blobs.put(data)
+    assert await NatsBlobs(nc, T).get(ref) == data
+    assert await blobs.put(data) == ref
+    await nc.close()
+
+
+async def test_the_gateway_keeps_its_list_and_erases_a_tree(world: Secured) -> None:
+    nc = await connect(world.settings("gateway"), "test")
+    images = NatsImages(nc, T)
+    assert await images.load("list") is None
+    for data in (b"x" * 300_000, b"y" * 10):
+        await images.save("list", data)
+        assert await images.load("list") == data
+    await NatsImages(nc, T).save("list", b"")
+
+    operator = await connect(world.settings("operator"), "test")
+    journal = T.journal("t9", "t9")
+    await jetstream.append(operator, journal, b"{}")
+    erasure = NatsErasure(nc, T, NatsBlobs(nc, T))
+    fate = await erasure.record(Erased(id="t9:fate", tree="t9", run="t9", at=0.0), 0)
+    await erasure.awaited("t9")
+    await erasure.purge("t9", fate)
+    assert await jetstream.last(operator, T.stream(0), journal) is None
+    assert await NatsDeadLetters(nc, T).newest(5) == []
+    await nc.close()
+    await operator.close()
+
+
+async def test_a_refused_request_is_answered_at_once_and_named(world: Secured) -> None:
+    nc = await connect(world.settings("agent-boss"), "test")
+    async with asyncio.timeout(jetstream.ANSWER_WITHIN - 1):
+        with pytest.raises(NotPermitted, match="the key of its own service"):
+            await jetstream.append(nc, T.inbox("digger", "digger", TREE, RUN), b"{}")
+    await nc.close()
+
+
+async def test_services_find_what_the_operator_made(world: Secured) -> None:
+    nc = await connect(world.settings("tools-yard"), "test")
+    assert (await provision(nc, world.settings("tools-yard"))).shards == 1
+    arrived: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def handle(delivery: object) -> None:
+        arrived.set_result(delivery.data)  # type: ignore[attr-defined]
+        await delivery.ack()  # type: ignore[attr-defined]
+
+    queue = Queue(nc, "CADRE-0", "tool-dig", T.call_filter(0, "dig"), handle, credit=Slots(1))
+    await queue.start()
+    assert await asyncio.wait_for(arrived, 30) == b"a call"
+    await queue.drain(5)
+    await nc.close()
+
+
+async def test_what_is_missing_is_said_with_what_to_do(world: Secured) -> None:
+    nc = await connect(world.settings("tools-desk"), "test")
+    with pytest.raises(NotPermitted):
+        await provision(nc, Settings(nats_url=world.server.url, prefix="other", shards=1))
+
+    async def handle(_: object) -> None: ...
+
+    # A user whose queue nobody has made: the permission is there, the consumer is not.
+    operator = await connect(world.settings("operator"), "test")
+    assert (await jetstream.api(operator, "CONSUMER.DELETE.CADRE-0.tool-look_up"))["success"]
+    queue = Queue(nc, "CADRE-0", "tool-look_up", T.call_filter(0, "look_up"), handle, credit=Slots(1))
+    with pytest.raises(SetupError, match=r"consumer tool-look_up on CADRE-0 does not exist.*cadre provision"):
+        await queue.start()
+    await nc.close()
+    await operator.close()
+
+
+# --- what permissions cannot say: docs/security.md lists it, and this is where the list is kept true
+
+
+async def test_headers_reach_further_than_subjects(tmp_path: Path) -> None:
+    """Who may publish to a shard can, by a header, have the server write elsewhere in it, or empty it."""
+    one = Secured(tmp_path)
+    one.server.start()
+    nc = await connect(one.settings("operator"), "test")
+    await provision(nc, one.settings("operator"))
+    await jetstream.append(nc, JOURNAL, b"what the boss knows")
+    async with one.intruder("tools-desk") as executor:
+        own = BOSS.format("look_up")
+        forged = {"Nats-Schedule": "@at 2020-01-01T00:00:00Z", "Nats-Schedule-Target": BOSS.format("dig")}
+        arrived = asyncio.Event()
+
+        async def handle(delivery: object) -> None:
+            arrived.set()
+
+        queue = Queue(nc, "CADRE-0", "witness", BOSS.format("dig"), handle, credit=Slots(1))
+        await queue.start()
+        assert "error" not in json.loads(await executor.ask(own, b"{}", **forged))
+        await asyncio.wait_for(arrived.wait(), 20)
+        await queue.drain(1)
+        await executor.ask(own, b"{}", **{"Nats-Rollup": "all"})
+    assert await jetstream.last(nc, T.stream(0), JOURNAL) is None
+    await nc.close()
+    one.server.stop()
+
+
+# --- wrong and missing keys
+
+
+class Listening(logging.Handler):
+    """Tells when something was logged that has these words in it."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__()
+        self._words = words
+        self.heard = asyncio.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._words in record.getMessage():
+            self.heard.set()
+
+
+async def test_a_new_key_ends_what_had_the_old_one(tmp_path: Path) -> None:
+    one = Secured(tmp_path)
+    one.server.start()
+    ear = Listening("does not know the key")
+    logging.getLogger("cadre.nats").addHandler(ear)
+    try:
+        old = await connect(one.settings("tools-desk"), "test")
+        one.rotate("tools-desk")
+        await asyncio.wait_for(ear.heard.wait(), 30)
+        assert not old.is_connected
+        new = await connect(one.settings("tools-desk"), "test")
+        assert new.is_connected
+        await new.close()
+        await old.close()
+    finally:
+        logging.getLogger("cadre.nats").removeHandler(ear)
+        one.server.stop()
+
+
+async def test_without_a_key_it_says_what_to_do(world: Secured) -> None:
+    with pytest.raises(SettingError, match="asks for a user: name the file of this service's key"):
+        await asyncio.wait_for(connect(Settings(nats_url=world.server.url), "test"), 30)
+
+
+async def test_with_a_key_that_the_server_does_not_know(world: Secured, tmp_path: Path) -> None:
+    other = Secured(tmp_path)
+    key = other.settings("gateway").nats_credentials
+    with pytest.raises(SettingError, match=r"does not know the key in .*gateway\.nk"):
+        await asyncio.wait_for(connect(Settings(nats_url=world.server.url, nats_credentials=key), "test"), 30)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "cannot be read .No such file"),
+        ("", "holds no key of a NATS user"),
+        ("# user: gateway\nSUCUTSHORT\n", "holds no key of a NATS user"),
+    ],
+)
+async def test_with_a_file_that_holds_no_key(
+    world: Secured, tmp_path: Path, text: str | None, said: str
+) -> None:
+    file = tmp_path / "key.nk"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(SettingError, match=f"{said}.*cadre auth init"):
+        await connect(Settings(nats_url=world.server.url, nats_credentials=str(file)), "test")

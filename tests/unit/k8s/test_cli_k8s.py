@@ -1,0 +1,150 @@
+"""`cadre k8s` on files: a kustomize base that is written anew, overlays that build on it, faults as exit codes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from cadre.cli.main import group
+from cadre.k8s.lint.linting import lint
+from unit.k8s.shipped import GIVEN, ROOT, TEAM, pick
+
+DEPLOY = ROOT / "deploy" / "k8s"
+ELSEWHERE = ["NetworkPolicy/nats", "NetworkPolicy/qdrant"]
+"""In `prod`: the pods that they select are the charts'."""
+GIVEN_OPTIONS = [option for name in GIVEN for option in ("--given", name)]
+
+
+def cadre(*arguments: object, text: str | None = None) -> Result:
+    return CliRunner().invoke(group, [str(a) for a in arguments], input=text, standalone_mode=False)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    folder = tmp_path / "base"
+    done = cadre("k8s", "render", TEAM, "-f", DEPLOY / "values.yaml", "-o", folder)
+    assert done.exception is None, done.exception
+    return folder
+
+
+def test_a_folder_is_a_kustomize_base_of_all_files_in_it(base: Path) -> None:
+    listed = yaml.safe_load((base / "kustomization.yaml").read_text())["resources"]
+    assert sorted(listed) == sorted(f.name for f in base.iterdir() if f.name != "kustomization.yaml")
+    assert {"cadre.yaml", "gateway.yaml", "agent-manager.yaml", "memory.yaml"} <= set(listed)
+    done = cadre("k8s", "lint", base, *GIVEN_OPTIONS)
+    assert (done.return_value, done.output) == (0, "")
+
+
+def test_rendering_again_removes_what_is_gone_and_leaves_what_people_wrote(base: Path) -> None:
+    (base / "own.yaml").write_text("kind: ConfigMap\n")
+    (base / "agent-manager.yaml").rename(base / "agent-former.yaml")
+    cadre("k8s", "render", TEAM, "-f", DEPLOY / "values.yaml", "-o", base)
+    assert not (base / "agent-former.yaml").exists()
+    assert (base / "own.yaml").exists()
+    listed = yaml.safe_load((base / "kustomization.yaml").read_text())["resources"]
+    assert "agent-manager.yaml" in listed
+    assert "own.yaml" not in listed
+
+
+def test_one_service_is_added_to_a_folder(base: Path) -> None:
+    before = (base / "gateway.yaml").read_text()
+    cadre("k8s", "render", TEAM, "--only", "agent/manager", "-o", base, "--set", "image=cadre:2")
+    assert "image: cadre:2" in (base / "agent-manager.yaml").read_text()
+    assert (base / "gateway.yaml").read_text() == before
+    assert "gateway.yaml" in yaml.safe_load((base / "kustomization.yaml").read_text())["resources"]
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "kustomization.yaml").write_text("resources: []\n")
+    done = cadre("k8s", "render", TEAM, "-o", tmp_path)
+    assert "is not by `cadre k8s render`" in str(done.exception)
+    assert [f.name for f in tmp_path.iterdir()] == ["kustomization.yaml"]
+
+
+def test_values_lie_over_each_other(tmp_path: Path) -> None:
+    for name, text in (("one", "image: a\nnamespace: one\n"), ("two", "image: b\n")):
+        (tmp_path / f"{name}.yaml").write_text(text)
+    files = ["-f", tmp_path / "one.yaml", "-f", tmp_path / "two.yaml"]
+    done = cadre("k8s", "render", TEAM, *files, "--set", "keda=false", "--only", "gateway")
+    gateway = pick(list(yaml.safe_load_all(done.output)), "Deployment/gateway")
+    assert gateway["metadata"]["namespace"] == "one"
+    assert gateway["spec"]["template"]["spec"]["containers"][0]["image"] == "b"
+
+
+def test_a_teams_own_values_come_first(tmp_path: Path) -> None:
+    team = shutil.copytree(TEAM, tmp_path / "apollo")
+    (team / "kubernetes.yaml").write_text("image: own\nnamespace: own\n")
+    done = cadre("k8s", "render", team, "--only", "gateway", "--set", "namespace=over")
+    gateway = pick(list(yaml.safe_load_all(done.output)), "Deployment/gateway")
+    assert gateway["metadata"]["namespace"] == "over"
+    assert gateway["spec"]["template"]["spec"]["containers"][0]["image"] == "own"
+    whole = list(yaml.safe_load_all(cadre("k8s", "render", team).output))
+    assert "kubernetes.yaml" not in pick(whole, "ConfigMap/team-apollo")["data"]
+
+
+def test_the_linters_exit_code_says_whether_something_is_wrong() -> None:
+    rendered = cadre("k8s", "render", TEAM).output
+    assert cadre("k8s", "lint", "-", *GIVEN_OPTIONS, text=rendered).return_value == 0
+    done = cadre("k8s", "lint", "-", text=rendered.replace("path: /readyz", "path: readyz"))
+    assert done.return_value == 1
+    assert "readinessProbe: the path 'readyz' must begin with '/'" in done.output
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("gone.yaml", "there is no"),
+        ("bad.yaml", "not YAML"),
+        ("text.yaml", "no manifest"),
+        ("none.yaml", "no manifests in"),
+    ],
+)
+def test_what_cannot_be_checked_is_one_line(tmp_path: Path, place: str, said: str) -> None:
+    (tmp_path / "bad.yaml").write_text("a: [")
+    (tmp_path / "text.yaml").write_text("just words")
+    (tmp_path / "none.yaml").write_text("")
+    assert said in str(cadre("k8s", "lint", tmp_path / place).exception)
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+@pytest.mark.parametrize("overlay", ["dev", "prod"])
+def test_an_overlay_builds_and_has_no_fault(overlay: str, tmp_path: Path) -> None:
+    for name in ("dev", "prod"):
+        shutil.copytree(DEPLOY / name, tmp_path / name)
+    assert (
+        cadre("k8s", "render", TEAM, "-f", DEPLOY / "values.yaml", "-o", tmp_path / "base").exception is None
+    )
+    built = subprocess.run(
+        ["kubectl", "kustomize", str(tmp_path / overlay)], capture_output=True, text=True, check=True
+    ).stdout
+    manifests = list(yaml.safe_load_all(built))
+    assert lint(manifests, [*GIVEN, *(ELSEWHERE if overlay == "prod" else [])]) == []
+    for manifest in manifests:
+        if manifest["kind"] != "ScaledObject":
+            kubernetes_validate.validate(manifest, "1.37", strict=True)
+    scaled = any(m["kind"] == "ScaledObject" for m in manifests)
+    assert scaled is (overlay == "prod")
+    if overlay == "prod":
+        copies = [
+            v["value"]
+            for m in manifests
+            if m["kind"] in ("Deployment", "Job")
+            for v in m["spec"]["template"]["spec"]["containers"][0]["env"]
+            if v["name"] == "CADRE_REPLICAS"
+        ]
+        assert set(copies) == {"3"}
+
+
+def test_the_help_imports_nothing_of_it() -> None:
+    code = (
+        "import sys, cadre.cli.main as m; m.group(['--help'], standalone_mode=False);"
+        " assert 'cadre.k8s' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

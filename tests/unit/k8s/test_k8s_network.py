@@ -1,0 +1,164 @@
+"""Who may reach whom in the shipped manifests, by the rules of NetworkPolicies."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+import yaml
+
+from cadre.k8s.manifest import Manifest
+from cadre.k8s.reach import End, may_connect
+from unit.k8s.shipped import ROOT, pick, rendered
+
+NATS = End({"app.kubernetes.io/name": "nats"}, "cadre", "10.244.0.10")
+QDRANT = End({"app.kubernetes.io/name": "qdrant"}, "cadre", "10.244.0.11")
+DNS = End({"k8s-app": "kube-dns"}, "kube-system", "10.96.0.10")
+INTERNET = End(None, address="93.184.215.14")
+MACHINE = End(None, address="169.254.169.254")
+KEDA = End({"app": "keda-operator"}, "keda", "10.244.0.12")
+STRANGER = End({"app": "x"}, "elsewhere", "10.244.0.13")
+
+
+def end(manifests: list[Manifest], deployment: str) -> End:
+    template = pick(manifests, f"Deployment/{deployment}")["spec"]["template"]
+    return End(template["metadata"]["labels"], "cadre", "10.244.0.20")
+
+
+@cache
+def shipped() -> list[Manifest]:
+    dev = [
+        manifest
+        for name in ("nats.yaml", "qdrant.yaml")
+        for manifest in yaml.safe_load_all((ROOT / "deploy/k8s/dev" / name).read_text())
+    ]
+    return [*rendered(), *dev]
+
+
+ALLOWED = [
+    ("sandbox-default", NATS, 4222),
+    ("agent-manager", NATS, 4222),
+    ("agent-manager", INTERNET, 443),
+    ("agent-manager", DNS, 53),
+    ("tools-tables", NATS, 4222),
+    ("gateway", NATS, 4222),
+    ("memory", NATS, 4222),
+    ("memory", QDRANT, 6333),
+]
+FORBIDDEN = [
+    ("sandbox-default", INTERNET, 443),
+    ("sandbox-default", QDRANT, 6333),
+    ("sandbox-default", MACHINE, 80),
+    ("sandbox-default", NATS, 8222),
+    ("agent-manager", MACHINE, 80),
+    ("agent-manager", MACHINE, 443),
+    ("agent-manager", QDRANT, 6333),
+    ("agent-manager", INTERNET, 25),
+    ("tools-tables", INTERNET, 443),
+    ("tools-tables", QDRANT, 6333),
+    ("gateway", QDRANT, 6333),
+    ("gateway", INTERNET, 443),
+    ("memory", INTERNET, 443),
+]
+
+
+@pytest.mark.parametrize(("source", "target", "port"), ALLOWED)
+def test_a_service_reaches_what_it_needs(source: str, target: End, port: int) -> None:
+    assert may_connect(shipped(), end(shipped(), source), target, port)
+
+
+@pytest.mark.parametrize(("source", "target", "port"), FORBIDDEN)
+def test_a_service_reaches_nothing_else(source: str, target: End, port: int) -> None:
+    assert not may_connect(shipped(), end(shipped(), source), target, port)
+
+
+def test_who_may_come_in() -> None:
+    manifests = shipped()
+    assert may_connect(manifests, STRANGER, end(manifests, "gateway"), 8080)
+    assert not may_connect(manifests, STRANGER, end(manifests, "agent-manager"), 8080)
+    assert not may_connect(
+        manifests, end(manifests, "sandbox-default"), end(manifests, "agent-manager"), 8080
+    )
+    assert may_connect(manifests, KEDA, NATS, 8222)
+    assert not may_connect(manifests, STRANGER, NATS, 8222)
+    assert not may_connect(manifests, STRANGER, NATS, 4222)
+    assert not may_connect(manifests, STRANGER, QDRANT, 6333)
+
+
+def test_a_wall_that_is_taken_down_shows() -> None:
+    manifests = [m for m in shipped() if m["metadata"]["name"] not in ("cadre-default-deny", "cadre-bus")]
+    assert may_connect(manifests, end(manifests, "sandbox-default"), INTERNET, 443)
+
+
+def test_a_bus_given_by_its_address_needs_no_name_server() -> None:
+    manifests = rendered({"nats": {"url": "nats://10.96.7.7:4222"}})
+    assert not may_connect(manifests, end(manifests, "sandbox-default"), DNS, 53)
+    assert may_connect(manifests, end(manifests, "sandbox-default"), NATS, 4222)
+
+
+def test_the_model_endpoints_port_is_open_to_agents_alone() -> None:
+    manifests = rendered({"model": {"url": "http://models.example:8000/v1"}})
+    assert may_connect(manifests, end(manifests, "agent-manager"), INTERNET, 8000)
+    assert not may_connect(manifests, end(manifests, "sandbox-default"), INTERNET, 8000)
+
+
+def test_a_tool_service_may_be_let_out() -> None:
+    manifests = rendered({"workloads": {"tools/tables": {"internet": True}}})
+    assert may_connect(manifests, end(manifests, "tools-tables"), INTERNET, 443)
+    assert not may_connect(manifests, end(manifests, "tools-documents"), INTERNET, 443)
+
+
+def test_a_collector_and_a_scraper_are_let_through() -> None:
+    manifests = rendered({"telemetry": {"url": "http://otel:4318", "scraper": "monitoring"}})
+    collector = End({"app.kubernetes.io/name": "opentelemetry-collector"}, "cadre", "10.244.0.30")
+    assert may_connect(manifests, end(manifests, "agent-manager"), collector, 4318)
+    assert may_connect(manifests, end(manifests, "tracer"), collector, 4318)
+    assert not may_connect(manifests, end(manifests, "sandbox-default"), collector, 4318)
+    prometheus = End({"app": "prometheus"}, "monitoring", "10.244.0.31")
+    assert may_connect(manifests, prometheus, end(manifests, "agent-manager"), 8080)
+    assert not may_connect(manifests, STRANGER, end(manifests, "agent-manager"), 8080)
+
+
+def test_a_bus_in_another_namespace() -> None:
+    manifests = rendered({"nats": {"url": "nats://nats.bus:4222", "namespace": "bus"}})
+    agent = end(manifests, "agent-manager")
+    assert may_connect(manifests, agent, NATS._replace(namespace="bus"), 4222)
+    assert not may_connect(manifests, agent, NATS, 4222)
+
+
+@pytest.mark.parametrize(
+    ("rule", "port", "allowed"),
+    [
+        ({}, 7, True),
+        ({"ports": [{"port": 5, "endPort": 9}]}, 7, True),
+        ({"ports": [{"port": 5, "endPort": 6}]}, 7, False),
+        ({"ports": [{"port": 7, "protocol": "UDP"}]}, 7, False),
+        ({"ports": [{"port": "http"}]}, 7, True),
+        ({"to": [{"podSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}]}, 7, True),
+        (
+            {
+                "to": [
+                    {
+                        "podSelector": {
+                            "matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["b"]}]
+                        }
+                    }
+                ]
+            },
+            7,
+            False,
+        ),
+        ({"to": [{"namespaceSelector": {}}]}, 7, True),
+        ({"to": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}]}, 7, False),
+        ({"to": [{"ipBlock": {"cidr": "10.1.2.0/24"}}]}, 7, True),
+    ],
+)
+def test_the_rules_of_a_policy(rule: dict[str, Any], port: int, allowed: bool) -> None:
+    policy = {
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "p", "namespace": "n"},
+        "spec": {"podSelector": {}, "policyTypes": ["Egress"], "egress": [rule]},
+    }
+    target = End({"a": "b"}, "n", "10.1.2.3")
+    assert may_connect([policy], End({}, "n"), target, port) is allowed

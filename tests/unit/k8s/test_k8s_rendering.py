@@ -1,0 +1,332 @@
+"""A team becomes the manifests that a cluster needs, valid for every Kubernetes in use, and every choice shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from cadre.agent_file import read_agent
+from cadre.cli.k8s_team import pieces_of
+from cadre.cli.team import read_team
+from cadre.errors import SpecError
+from cadre.k8s.lint.linting import lint
+from cadre.k8s.merging import merged
+from cadre.k8s.pieces import object_name
+from cadre.k8s.rendering import render
+from cadre.k8s.values import read_values, setting
+from cadre.k8s.writing import as_yaml
+from unit.k8s.shipped import GIVEN, TEAM, env_of, main_of, pick, pod_of, rendered
+
+MINORS = ["1.27", "1.30", "1.37"]
+AGENTS = sorted(read_team(TEAM).agents)
+WORKLOADS = [*(f"agent-{name}" for name in AGENTS), "tools-documents", "tools-tables"]
+WORKLOADS += ["gateway", "memory", "sandbox-default"]
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_every_manifest_is_strictly_valid(minor: str) -> None:
+    validated = 0
+    for manifest in rendered({"telemetry": {"url": "http://otel:4318"}, "nats": {"credentials": "n-{role}"}}):
+        if manifest["kind"] == "ScaledObject":  # KEDA's own, which no schema of Kubernetes has
+            continue
+        kubernetes_validate.validate(manifest, minor, strict=True)
+        validated += 1
+    assert validated > 40
+
+
+def test_a_schema_would_tell() -> None:
+    manifest = pick(rendered(), "Deployment/gateway")
+    manifest["spec"]["template"]["spec"]["terminationGracePeriod"] = 5
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(manifest, MINORS[-1], strict=True)
+
+
+def test_what_is_rendered_has_no_fault_that_the_linter_knows() -> None:
+    assert lint(rendered(), GIVEN) == []
+
+
+def test_each_service_is_a_deployment_with_a_disruption_budget() -> None:
+    manifests = rendered()
+    for kind in ("Deployment", "PodDisruptionBudget"):
+        assert sorted(m["metadata"]["name"] for m in manifests if m["kind"] == kind) == sorted(WORKLOADS)
+    for name in WORKLOADS:
+        budget = pick(manifests, f"PodDisruptionBudget/{name}")["spec"]
+        assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_pod_is_confined_probed_and_given_time(name: str) -> None:
+    manifests = rendered()
+    pod, main = pod_of(manifests, f"Deployment/{name}"), main_of(manifests, f"Deployment/{name}")
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["enableServiceLinks"] is False
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert main["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "runAsNonRoot": True,
+        "runAsUser": 10001,
+        "runAsGroup": 10001,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert main["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
+    assert main["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
+    drain = int(env_of(manifests, f"Deployment/{name}")["CADRE_DRAIN_SECONDS"])
+    linger = 5 if name == "gateway" else 0
+    assert pod["terminationGracePeriodSeconds"] == drain + 10 + linger
+    tmp = next(volume for volume in pod["volumes"] if volume["name"] == "tmp")
+    assert tmp["emptyDir"]["medium"] == "Memory"
+    assert "sizeLimit" in tmp["emptyDir"]
+
+
+def test_an_agents_file_comes_as_it_is_and_only_its_change_rolls_it(tmp_path: Path) -> None:
+    manifests = rendered()
+    file = tmp_path / "manager.yaml"
+    file.write_text(pick(manifests, "ConfigMap/agent-manager")["data"]["manager.yaml"])
+    assert read_agent(file) == read_agent(TEAM / "manager.yaml")
+
+    def hashes(team: Path) -> dict[str, str]:
+        values = read_values()
+        found = [m for ms in render(pieces_of(read_team(team), values), values).values() for m in ms]
+        return {
+            m["metadata"]["name"]: m["spec"]["template"]["metadata"]["annotations"]["cadre.dev/spec-hash"]
+            for m in found
+            if m["kind"] == "Deployment" and m["metadata"]["name"].startswith("agent-")
+        }
+
+    team = small_team(tmp_path / "team")
+    before = hashes(team)
+    (team / "b.yaml").write_text((team / "b.yaml").read_text().replace("Second.", "Second, changed."))
+    after = hashes(team)
+    assert {name for name in before if before[name] != after[name]} == {"agent-b"}
+
+
+def test_secrets_are_named_and_never_shown() -> None:
+    manifests = rendered({"nats": {"credentials": "cadre-nats-{role}"}, "qdrant": {"secret": "vectors"}})
+    assert not [m for m in manifests if m["kind"] == "Secret"]
+    key = {"secretKeyRef": {"name": "cadre-model", "key": "CADRE_MODEL_KEY"}}
+    for name in WORKLOADS:
+        variables = env_of(manifests, f"Deployment/{name}")
+        assert variables.get("CADRE_MODEL_KEY") == (key if name.startswith("agent-") else None)
+        role = name.partition("-")[0]
+        volume = next(v for v in pod_of(manifests, f"Deployment/{name}")["volumes"] if v["name"] == "nats")
+        assert volume["secret"] == {"secretName": f"cadre-nats-{role}", "defaultMode": 0o440}
+    assert env_of(manifests, "Deployment/memory")["QDRANT_API_KEY"]["secretKeyRef"]["name"] == "vectors"
+    assert not [
+        v
+        for v in env_of(manifests, "Deployment/sandbox-default").values()
+        if isinstance(v, dict) and "secretKeyRef" in v
+    ]
+
+
+def test_replicas_follow_the_lag_of_each_durable_on_each_shard() -> None:
+    manifests = rendered(
+        {"nats": {"shards": 3}, "workloads": {"agent/manager": {"scale": {"min": 0, "max": 5, "lag": 30}}}}
+    )
+    spec = pick(manifests, "ScaledObject/agent-manager")["spec"]
+    assert (spec["minReplicaCount"], spec["maxReplicaCount"], spec["fallback"]["replicas"]) == (0, 5, 1)
+    down = spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"]
+    assert down["policies"] == [{"type": "Pods", "value": 1, "periodSeconds": 60}]
+    asked = [
+        (t["metadata"]["stream"], t["metadata"]["consumer"], t["metadata"]["lagThreshold"])
+        for t in spec["triggers"]
+    ]
+    assert asked == [(f"CADRE-{shard}", "agent-manager", "10") for shard in range(3)]
+    assert all(isinstance(v, str) for t in spec["triggers"] for v in t["metadata"].values())
+    tables = pick(manifests, "ScaledObject/tools-tables")["spec"]["triggers"]
+    assert {t["metadata"]["consumer"] for t in tables} > {"tool-list_tables", "tool-aggregate"}
+    assert {
+        t["metadata"]["consumer"] for t in pick(manifests, "ScaledObject/sandbox-default")["spec"]["triggers"]
+    } == {"code-default"}
+    assert "replicas" not in pick(manifests, "Deployment/agent-manager")["spec"]
+
+
+def test_without_keda_there_are_as_many_as_are_asked_for() -> None:
+    manifests = rendered(
+        {"keda": False, "workloads": {"agent/*": {"replicas": 2}, "agent/checker": {"replicas": 3}}}
+    )
+    assert not [m for m in manifests if m["kind"] == "ScaledObject"]
+    assert pick(manifests, "Deployment/agent-manager")["spec"]["replicas"] == 2
+    assert pick(manifests, "Deployment/agent-checker")["spec"]["replicas"] == 3
+    assert pick(manifests, "Deployment/tools-tables")["spec"]["replicas"] == 1
+
+
+def test_a_job_makes_every_queue_that_is_scaled_by() -> None:
+    manifests = rendered()
+    job = pick(manifests, "Job/cadre-provision-*")
+    arguments = job["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert arguments[0] == "provision"
+    made = {
+        f"{a.removeprefix('--').replace('pool', 'code')}-{b}"
+        for a, b in zip(arguments[1::2], arguments[2::2], strict=True)
+    }
+    asked = {
+        t["metadata"]["consumer"]
+        for m in manifests
+        if m["kind"] == "ScaledObject"
+        for t in m["spec"]["triggers"]
+    }
+    assert asked <= made
+    other = pick(rendered({"image": "cadre:0.2.0"}), "Job/cadre-provision-*")
+    assert other["metadata"]["name"] != job["metadata"]["name"]
+
+
+def test_any_field_of_any_pod_can_be_set() -> None:
+    manifests = rendered(
+        {
+            "workloads": {
+                "*": {"pod": {"imagePullSecrets": [{"name": "registry"}], "tolerations": [{"key": "a"}]}},
+                "agent/*": {"pod": {"tolerations": [{"key": "b"}]}},
+                "agent/manager": {
+                    "drain": 30,
+                    "env": {"CADRE_LOG_LEVEL": "DEBUG"},
+                    "secrets": {"OTHER_KEY": "keys/other"},
+                    "pod": {
+                        "terminationGracePeriodSeconds": 300,
+                        "containers": [
+                            {"name": "main", "resources": {"limits": {"memory": "1Gi"}}},
+                            {"name": "side", "image": "x"},
+                        ],
+                    },
+                },
+                "sandbox/*": {"pod": {"runtimeClassName": "gvisor"}},
+            }
+        }
+    )
+    manager, checker = (
+        pod_of(manifests, "Deployment/agent-manager"),
+        pod_of(manifests, "Deployment/agent-checker"),
+    )
+    assert manager["imagePullSecrets"] == [{"name": "registry"}]
+    assert checker["tolerations"] == [{"key": "b"}]
+    assert pod_of(manifests, "Deployment/gateway")["tolerations"] == [{"key": "a"}]
+    assert manager["terminationGracePeriodSeconds"] == 300
+    main, side = manager["containers"]
+    assert main["resources"] == {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}
+    assert main["args"] == ["agent", "/etc/cadre/manager.yaml"]
+    assert side == {"name": "side", "image": "x"}
+    variables = env_of(manifests, "Deployment/agent-manager")
+    assert (variables["CADRE_DRAIN_SECONDS"], variables["CADRE_LOG_LEVEL"]) == ("30", "DEBUG")
+    assert variables["OTHER_KEY"] == {"secretKeyRef": {"name": "keys", "key": "other"}}
+    assert pod_of(manifests, "Deployment/sandbox-default")["runtimeClassName"] == "gvisor"
+
+
+def test_one_service_alone_brings_what_it_needs_and_nothing_of_others() -> None:
+    manifests = rendered(only="agent/checker")
+    kinds = ["ConfigMap", "Deployment", "Job", "PodDisruptionBudget", "ScaledObject"]
+    assert sorted(m["kind"] for m in manifests) == kinds
+    assert pick(manifests, "Job/*")["spec"]["template"]["spec"]["containers"][0]["args"] == [
+        "provision",
+        "--agent",
+        "checker",
+    ]
+
+
+def test_the_tracer_is_there_where_traces_go_somewhere() -> None:
+    manifests = rendered({"telemetry": {"url": "http://otel:4318"}})
+    assert main_of(manifests, "Deployment/tracer")["args"] == ["tracer"]
+    assert env_of(manifests, "Deployment/tracer")["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://otel:4318"
+
+
+def test_yaml_reads_back_as_it_was() -> None:
+    manifests = rendered()
+    assert list(yaml.safe_load_all(as_yaml(manifests))) == manifests
+    assert "&id" not in as_yaml(manifests)
+
+
+def small_team(folder: Path, tool: str = "", **agent: str) -> Path:
+    folder.mkdir()
+    lines = {"a": "First.", "b": "Second."}
+    for name, text in lines.items():
+        more = "".join(f"\n  {key}: {value}" for key, value in agent.items())
+        (folder / f"{name}.yaml").write_text(
+            f"apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {{name: {name}}}\nspec:\n  description: {text}{more}\n"
+        )
+    tools = "\n  tools: [tools.py]" if tool else ""
+    if tool:
+        (folder / "tools.py").write_text(tool)
+    (folder / "team.yaml").write_text(
+        f"apiVersion: cadre.dev/v1\nkind: Team\nmetadata: {{name: small}}\nspec:\n  agents: [a.yaml, b.yaml]{tools}\n"
+    )
+    return folder
+
+
+def test_a_prompt_file_travels_with_its_agent(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text("system: {}\n")
+    team = small_team(tmp_path / "team", prompts="../own.yaml")
+    piece = next(p for p in pieces_of(read_team(team), read_values()) if p.key == "agent/a")
+    assert piece.files is not None
+    assert sorted(piece.files.contents) == ["own.yaml", "team/a.yaml"]
+    assert piece.arguments == ["agent", "/etc/cadre/team/a.yaml"]
+
+
+def test_tools_that_cannot_be_imported_here_are_named_in_the_values(tmp_path: Path) -> None:
+    team = small_team(tmp_path / "team", tool="import a_library_of_the_image_only\n")
+    with pytest.raises(SpecError, match=r"tools/tools: \{tools"):
+        pieces_of(read_team(team), read_values())
+    values = read_values({"workloads": {"tools/tools": {"tools": ["dig"]}}})
+    piece = next(p for p in pieces_of(read_team(team), values) if p.key == "tools/tools")
+    assert piece.consumers == ["tool-dig"]
+
+
+def test_a_folder_too_large_for_a_config_map_says_what_to_do(tmp_path: Path) -> None:
+    team = small_team(
+        tmp_path / "team",
+        tool="from cadre import tool\n\n@tool\ndef dig() -> str:\n    '''Dig.'''\n    return ''\n",
+    )
+    (team / "data.bin").write_bytes(bytes(range(256)) * 5000)
+    values = read_values()
+    with pytest.raises(SpecError, match="--set files="):
+        render(pieces_of(read_team(team), values), values)
+    values = read_values(setting("files=/teams/small"))
+    manifests = [m for ms in render(pieces_of(read_team(team), values), values).values() for m in ms]
+    assert main_of(manifests, "Deployment/tools-tools")["args"] == ["tools", "/teams/small/tools.py"]
+
+
+@pytest.mark.parametrize(
+    ("assignment", "said"),
+    [
+        ("nats.shrds=3", "nats: .*`shrds`"),
+        ("nats.shards=0", "nats.shards: must be at least 1"),
+        ("nats.url=nats", "no URL with a host"),
+        ("workloads.agent/manger.replicas=2", "there is no 'agent/manger'"),
+        ("workloads.agent/manager.scale.max=0", "scale: 0 <= min <= max"),
+        ("workloads.agent/manager.drain=-1", "must be at least 0"),
+        ("workloads.agent/manager.secrets.KEY=alone", "write SECRET/KEY"),
+        ("image", "write KEY=VALUE"),
+    ],
+)
+def test_wrong_values_are_one_line_that_names_them(assignment: str, said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        rendered(setting(assignment))
+
+
+@pytest.mark.parametrize(
+    ("name", "becomes"),
+    [
+        ("manager", "agent-manager"),
+        ("Data_Analyst", r"agent-data-analyst-[0-9a-f]{8}"),
+        ("x" * 64, r"agent-x{37}-[0-9a-f]{8}"),
+    ],
+)
+def test_names_become_labels_and_stay_apart(name: str, becomes: str) -> None:
+    import re
+
+    assert re.fullmatch(becomes, object_name("agent", name))
+    assert len(object_name("agent", name)) <= 52
+    assert object_name("agent", "a_b") != object_name("agent", "a-b")
+
+
+def test_an_override_replaces_adds_and_takes_away() -> None:
+    base = {"a": {"x": 1, "y": 2}, "list": [1, 2], "named": [{"name": "m", "v": 1}, {"name": "n"}]}
+    over = {"a": {"x": None, "z": 3}, "list": [3], "named": [{"name": "m", "v": 2}, {"name": "o"}]}
+    assert merged(base, over) == {
+        "a": {"y": 2, "z": 3},
+        "list": [3],
+        "named": [{"name": "m", "v": 2}, {"name": "n"}, {"name": "o"}],
+    }
+    assert base["a"] == {"x": 1, "y": 2}

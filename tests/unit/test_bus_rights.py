@@ -1,0 +1,172 @@
+"""What every NATS user may say and hear, as subjects; the server's own word on it is in integration/."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cadre.messages import CodeFinished, Decision, ReplyTo, Report, Task, TimerFired, ToolCall, ToolResult
+from cadre.permissions import Permissions, asks_leader, permissions, provisions, queues, team_roles
+from cadre.senders import forged, forged_call
+from cadre.subjects import Topology
+
+DOCS = Path(__file__).parents[2] / "docs" / "security.md"
+TOPOLOGY = Topology(2)
+TREE, RUN = "T", "T_1_0"
+
+ROLES = {
+    role.user: role
+    for role in team_roles(
+        ["boss", "digger"], [("desk", ("look_up", "file_away"))], ["default", "big"], memory=True
+    )
+}
+
+
+def matches(pattern: str, subject: str) -> bool:
+    """As the server does: `*` is one token, `>` all that follow."""
+    for i, token in enumerate(pattern.split(".")):
+        rest = subject.split(".")[i:]
+        if token == ">":
+            return bool(rest)
+        if not rest or token not in ("*", rest[0]):
+            return False
+    return len(pattern.split(".")) == len(subject.split("."))
+
+
+def may_publish(user: str, subject: str) -> bool:
+    allowed = permissions(ROLES[user], TOPOLOGY)
+    is_denied = any(matches(pattern, subject) for pattern in allowed.never)
+    return not is_denied and any(matches(pattern, subject) for pattern in allowed.publish)
+
+
+def may_hear(user: str, subject: str) -> bool:
+    return any(matches(pattern, subject) for pattern in permissions(ROLES[user], TOPOLOGY).subscribe)
+
+
+INBOX = TOPOLOGY.inbox("boss", "{}", TREE, RUN)
+
+
+@pytest.mark.parametrize(
+    ("user", "subject"),
+    [
+        ("gateway", INBOX.format("gateway")),
+        ("agent-boss", TOPOLOGY.inbox("digger", "boss", TREE, RUN)),
+        ("agent-boss", TOPOLOGY.call("look_up", "boss", TREE, "c")),
+        ("agent-boss", TOPOLOGY.journal(TREE, RUN)),
+        ("agent-boss", TOPOLOGY.timer(TREE, RUN, "deadline")),
+        ("agent-boss", TOPOLOGY.code("default", TREE, RUN)),
+        ("tools-desk", INBOX.format("look_up")),
+        ("tools-desk", TOPOLOGY.effect(TREE, "c")),
+        ("tools-desk", TOPOLOGY.file(TREE, "a/b.txt")),
+        ("tools-desk", f"$JS.API.DIRECT.GET.CADRE-1.{TOPOLOGY.effect(TREE, 'c')}"),
+        ("sandbox-big", INBOX.format("sandbox")),
+        ("sandbox-big", INBOX.format("python_interpreter_big")),
+        ("sandbox-big", TOPOLOGY.trial(TREE, 7)),
+        ("memory", INBOX.format("recall")),
+    ],
+)
+def test_a_service_may_do_its_work(user: str, subject: str) -> None:
+    assert may_publish(user, subject)
+
+
+@pytest.mark.parametrize(
+    ("user", "subject"),
+    [
+        ("agent-boss", INBOX.format("digger")),
+        ("agent-boss", TOPOLOGY.call("look_up", "digger", TREE, "c")),
+        ("agent-boss", TOPOLOGY.fate(TREE)),
+        ("tools-desk", INBOX.format("erase")),
+        ("tools-desk", TOPOLOGY.journal(TREE, RUN)),
+        ("tools-desk", TOPOLOGY.fate(TREE)),
+        ("sandbox-big", INBOX.format("boss")),
+        ("sandbox-big", INBOX.format("python_interpreter")),
+        ("sandbox-big", TOPOLOGY.effect(TREE, "c")),
+        ("sandbox-big", TOPOLOGY.file(TREE, "a/b.txt")),
+        ("memory", TOPOLOGY.effect(TREE, "c")),
+        ("tracer", TOPOLOGY.journal(TREE, RUN)),
+        ("tracer", INBOX.format("tracer")),
+    ],
+)
+def test_no_service_may_speak_for_another(user: str, subject: str) -> None:
+    assert not may_publish(user, subject)
+
+
+def test_only_the_operator_makes_and_removes_streams_and_durable_queues() -> None:
+    for user in ROLES:
+        for call in ("STREAM.CREATE", "STREAM.DELETE", "STREAM.UPDATE", "STREAM.RESTORE"):
+            assert may_publish(user, f"$JS.API.{call}.CADRE-0") is provisions(user), (user, call)
+    assert [user for user in ROLES if provisions(user)] == ["operator"]
+
+
+def test_who_may_read_any_message_is_who_asks_the_leader() -> None:
+    for user in ROLES:
+        assert may_publish(user, "$JS.API.STREAM.MSG.GET.CADRE-0") is asks_leader(user), user
+        assert may_publish(user, "$JS.API.DIRECT.GET.CADRE-0") is asks_leader(user), user
+
+
+def test_everybody_pulls_and_acks_what_lies_waiting_for_them_and_nothing_else() -> None:
+    owned = {user: {queue.consumer for queue in queues(role, TOPOLOGY)} for user, role in ROLES.items()}
+    for user in {*ROLES} - {"operator", "gateway"}:
+        for consumer in set().union(*owned.values()):
+            is_own = consumer in owned[user]
+            assert may_publish(user, f"$JS.API.CONSUMER.MSG.NEXT.CADRE-0.{consumer}") is is_own
+            assert may_publish(user, f"$JS.ACK.CADRE-0.{consumer}.1.2.3.4.5") is is_own
+
+
+def test_nobody_hears_what_another_is_answered() -> None:
+    for user in {*ROLES} - {"operator"}:
+        for other in ROLES:
+            assert may_hear(user, f"_INBOX_{other}.abc.1") is (user == other)
+
+
+def test_no_user_that_is_no_operator_has_a_right_to_everything() -> None:
+    for user, role in ROLES.items():
+        if user != "operator":
+            allowed = permissions(role, TOPOLOGY)
+            assert not {">", "*", "$JS.>", "$JS.API.>", "cadre.>"} & {*allowed.publish, *allowed.subscribe}
+
+
+def test_another_prefix_is_another_deployment() -> None:
+    theirs: Permissions = permissions(ROLES["tools-desk"], Topology(2, "other"))
+    assert not any("cadre" in subject.lower() for subject in [*theirs.publish, *theirs.subscribe])
+
+
+MESSAGE = {"id": "x", "tree": TREE, "run": RUN, "at": 0.0}
+
+
+def test_a_record_is_from_whom_its_kind_says() -> None:
+    result = ToolResult(**MESSAGE, call="c", tool="look_up")  # type: ignore[arg-type]
+    assert forged(result, "look_up") is None
+    assert "ToolResult of 'look_up' was sent by 'erase'" in str(forged(result, "erase"))
+    report = Report(**MESSAGE, child="c", agent="digger", state="success")  # type: ignore[arg-type]
+    assert forged(report, "digger") is None
+    assert forged(report, "look_up")
+    decision = Decision(**MESSAGE, call="c", verdict="approved")  # type: ignore[arg-type]
+    assert forged(decision, "gateway") is None
+    assert forged(decision, "boss"), "an agent must not approve its own calls"
+    task = Task(**MESSAGE, agent="boss", task="do it")  # type: ignore[arg-type]
+    assert forged(task, "gateway") is None
+    assert forged(task, "boss") is None
+    assert forged(task, "sandbox")
+    child = Task(**MESSAGE, agent="digger", task="do it", reply_to=ReplyTo("boss", "T"))  # type: ignore[arg-type]
+    assert forged(child, "boss") is None
+    assert forged(child, "look_up"), "a tool must not delegate in an agent's name"
+    done = CodeFinished(**MESSAGE, block="b", exchange=0)  # type: ignore[arg-type]
+    assert forged(done, "sandbox") is None
+    assert forged(done, "look_up")
+    timer = TimerFired(**MESSAGE, name="deadline")  # type: ignore[arg-type]
+    assert forged(timer, "timer") is None
+    assert forged(timer, "boss")
+
+
+def test_a_call_is_from_the_agent_that_it_names() -> None:
+    call = ToolCall(**MESSAGE, agent="boss", tool="look_up", arguments={})  # type: ignore[arg-type]
+    assert forged_call(call, "boss") is None
+    assert "sent by 'digger'" in str(forged_call(call, "digger"))
+
+
+def test_the_documentation_names_every_role() -> None:
+    table = re.findall(r"^\| `([a-z]+)(?:-<[a-z]+>)?` \|", DOCS.read_text(), re.MULTILINE)
+    assert sorted(table) == sorted({role.kind for role in ROLES.values()})
