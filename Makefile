@@ -9,14 +9,17 @@ export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test lint check bench chaos simulate compat docs protocol wheel lock clean
+.PHONY: help run run-memory up test lint check bench chaos simulate compat observe observe-test manifests compose-test docs protocol wheel lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 run: .venv/.ready ## Run the shipped team's demo task and check its answer; fails when the demo does
 	@$(BIN)/cadre up teams/apollo --run
+
+run-memory: .venv/.ready ## Run the team that remembers its guests over several visits, and forgets one who asks for it
+	@$(BIN)/cadre up teams/concierge --run
 
 up: .venv/.ready ## Start NATS and the shipped team's services, until Ctrl-C
 	@$(BIN)/cadre up teams/apollo
@@ -47,6 +50,23 @@ COMPAT := build/compat-venv
 compat: .venv/.ready-dev $(COMPAT)/.ready ## Compare agents with smolagents' own (in an environment of its own); options for pytest go into ARGS
 	@$(BIN)/pytest tests/compat $(ARGS)
 
+PHOENIX := build/phoenix-venv
+
+observe: $(PHOENIX)/.ready ## Look at traces in Phoenix on this machine (in an environment of its own), until Ctrl-C
+	@$(PHOENIX)/bin/python deploy/phoenix/serve.py
+
+observe-test: .venv/.ready-dev $(PHOENIX)/.ready ## Trace the shipped team's demo into Phoenix and find it there with Chromium
+	@$(BIN)/pytest tests/observe $(ARGS)
+
+TEAM ?= teams/apollo
+
+manifests: .venv/.ready ## Write the Kubernetes manifests of a team into deploy/k8s/base; TEAM=folder (teams/apollo)
+	@$(BIN)/cadre k8s render $(TEAM) -f deploy/k8s/values.yaml -o deploy/k8s/base $(ARGS)
+	@$(BIN)/cadre k8s lint deploy/k8s/base --given Secret/cadre-model --given 'Secret/cadre-nats-*'
+
+compose-test: .venv/.ready-dev ## Build the image, bring docker-compose.yml up, give it a task, stop it (needs a container engine)
+	@PYTHONPATH=tests $(BIN)/python -m containers.main $(ARGS)
+
 docs: .venv/.ready-dev ## Write the generated documents anew: protocol, schemas, state diagram
 	@PYTHONPATH=docs $(BIN)/python -m generate
 
@@ -62,6 +82,7 @@ COMPILE = uv pip compile pyproject.toml --quiet --universal --python-version 3.1
 lock: ## Write the requirement files anew from pyproject.toml (needs uv); UPGRADE=--upgrade for newer versions
 	$(COMPILE) --extra all -o requirements.lock
 	$(COMPILE:pyproject.toml=) --group build -o requirements-build.lock
+	$(COMPILE:pyproject.toml=) --group image -o requirements-image.lock
 	$(COMPILE) --extra all --group build --group dev -c requirements.lock -c requirements-build.lock \
 		-o requirements-dev.lock
 
@@ -106,4 +127,12 @@ $(COMPAT)/.ready: tests/compat/requirements.txt
 	if command -v uv >/dev/null; then uv venv --quiet --clear --python "$$python" $(COMPAT); \
 		uv pip install --quiet --python $(COMPAT)/bin/python -r $<; \
 	else "$$python" -m venv --clear $(COMPAT); $(COMPAT)/bin/python -m pip install --quiet -r $<; fi
+	@touch $@
+
+$(PHOENIX)/.ready: deploy/phoenix/requirements.txt
+	@set -e; $(FIND_PYTHON); mkdir -p build; \
+	echo "make: setting up $(PHOENIX) with $$python (some 600 MB)" >&2; \
+	if command -v uv >/dev/null; then uv venv --quiet --clear --python "$$python" $(PHOENIX); \
+		uv pip install --quiet --python $(PHOENIX)/bin/python -r $<; \
+	else "$$python" -m venv --clear $(PHOENIX); $(PHOENIX)/bin/python -m pip install --quiet -r $<; fi
 	@touch $@

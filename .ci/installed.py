@@ -13,12 +13,15 @@ from cadre.prompting import Prompts
 
 HOME = Path(cadre.__file__).parent
 
+OF_AN_EXTRA = {"cadre_memory.local_graph"}
+"""Modules whose packages `all` leaves out: they want the extra `local-embeddings`."""
+
 services = {entry.value.split(".")[0] for entry in entry_points(group="cadre.services")}
 modules = [
     module.name
     for package in ("cadre", *sorted(services))
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}.")
-    if not module.name.endswith("__main__")
+    if not module.name.endswith("__main__") and module.name not in OF_AN_EXTRA
 ]
 for name in modules:
     importlib.import_module(name)

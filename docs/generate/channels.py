@@ -6,6 +6,8 @@ from typing import NamedTuple, get_args
 
 import msgspec
 
+from cadre.cards import Presence
+from cadre.file_records import WorkspaceFile
 from cadre.loop.events import Entry
 from cadre.messages import (
     Cancel,
@@ -16,7 +18,6 @@ from cadre.messages import (
     Delta,
     EffectClaim,
     EffectResult,
-    Presence,
     Record,
     Report,
     Spilled,
@@ -62,12 +63,14 @@ PARAMETERS = {
     "tree": "Id of the root run: the part of a run's id before its first underscore.",
     "run": "Id of the run.",
     "call": "Id of the call, `<run>_<step>_<index>`; for a delegation it is the id of the child run too.",
+    "path": "BLAKE2b digest (16 bytes, in hex) of a file's path.",
     "agent": "Name of the agent whose inbox it is.",
     "tool": "Name of the tool.",
     "pool": "Name of the pool of sandboxes.",
     "sender": "Agent or tool that sends, `gateway` for the gateway, `timer` for a timer that went off.",
-    "name": "Name of the timer; in the registry, of the agent or tool.",
-    "kind": "`agent` or `tool`.",
+    "verb": "`search`, `list`, `show`, `forget`, `export` or `stats`.",
+    "name": "Name of the timer; in the registry, of the agent, tool or sandbox pool.",
+    "kind": "`agent`, `tool` or `sandbox`.",
     "instance": "Name of the replica.",
 }
 
@@ -106,11 +109,27 @@ CHANNELS = (
         (CodeCall, Spilled),
     ),
     Channel(
+        "warm",
+        _topology.warm("{pool}", "{tree}", "{run}"),
+        "core",
+        "Whether a sandbox keeps the run's interpreter: a request with the bytes of a delivered CodeCall, the reply"
+        " subject of that delivery in the header `Cadre-Ack`, its own in `Cadre-Subject`. `+`: the delivery has"
+        " been taken over, ack included. May be lost.",
+        (CodeCall, Spilled),
+    ),
+    Channel(
         "effect",
         _address(_topology.effect("{tree}", "{call}")),
         "stream",
         "Who runs a call that may change the world, then what came of it: a claim with fence 0, a result fenced by it.",
         (EffectClaim, EffectResult),
+    ),
+    Channel(
+        "file",
+        _address(_topology.effect("{tree}", "_file.{path}")),
+        "stream",
+        "What a path of a tree's workspace holds; each version takes the place of the last, fenced by it.",
+        (WorkspaceFile,),
     ),
     Channel(
         "timer",
@@ -134,10 +153,17 @@ CHANNELS = (
         (),
     ),
     Channel(
+        "memory",
+        _topology.memory("{verb}"),
+        "core",
+        "What people ask of the memory service: a request, one reply. Its bodies are in `cadre.memory_api`.",
+        (),
+    ),
+    Channel(
         "registry",
         f"$KV.{_topology.registry_bucket}.{_topology.presence_key('{kind}', '{name}', '{instance}')}",
         "bucket",
-        "One key per live replica of an agent or tool, renewed every few seconds, gone by itself soon after the last.",
+        "One key per live replica of an agent, tool or sandbox, renewed every few seconds, gone soon after the last.",
         (Presence,),
     ),
 )
@@ -168,8 +194,21 @@ OPERATIONS = (
     Operation(
         "executorClaims", "send", "effect", "A tool service claims a call with effects, and settles it."
     ),
+    Operation("executorWritesFiles", "send", "file", "A tool writes a file of its run's workspace."),
+    Operation(
+        "gatewayReadsFiles", "receive", "file", "The gateway knows which files and blobs belong to a run."
+    ),
+    Operation(
+        "gatewayWritesFiles", "send", "file", "The gateway passes on the files that people give a run."
+    ),
     Operation("executorAnswers", "send", "inbox", "A tool service sends a result.", (ToolResult,)),
     Operation("sandboxReceivesCode", "receive", "code", "A sandbox takes blocks of code."),
+    Operation(
+        "sandboxHandsCodeOver", "send", "warm", "A sandbox offers code to the one that keeps the interpreter."
+    ),
+    Operation(
+        "sandboxTakesCodeOver", "receive", "warm", "A sandbox goes on with code that another was delivered."
+    ),
     Operation(
         "sandboxAnswers",
         "send",
@@ -177,6 +216,8 @@ OPERATIONS = (
         "A sandbox tells what the code calls, and how it ended.",
         (CodeYielded, CodeFinished),
     ),
+    Operation("gatewayAsksMemory", "send", "memory", "The gateway passes on what people ask of memories."),
+    Operation("memoryAnswers", "receive", "memory", "A memory service answers people's requests."),
     Operation("replicaAnnounces", "send", "registry", "Every replica keeps its keys alive."),
     Operation("replicaHearsReplicas", "receive", "registry", "Every service keeps a view of who is there."),
     Operation(
@@ -187,5 +228,8 @@ OPERATIONS = (
         (Task, Cancel, Decision),
     ),
     Operation("gatewayReadsJournals", "receive", "journal", "The gateway lists, shows and streams runs."),
+    Operation(
+        "tracerFollowsJournals", "receive", "journal", "A tracer exports the spans that an entry ends."
+    ),
     Operation("gatewayHearsDeltas", "receive", "delta", "The gateway passes deltas on to whoever looks on."),
 )

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from cadre.cards import AgentCard, ToolCard
 from cadre.code_exchange import CodeRequest
 from cadre.loop.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
 from cadre.loop.events import AnyEvent, Entry, RecordIgnored, RequestedCall
@@ -17,7 +18,6 @@ from cadre.loop.run import Phase, Run
 from cadre.loop.timers import waits
 from cadre.loop.transition import transition
 from cadre.messages import (
-    AgentCard,
     Cancel,
     CodeFinished,
     CodeYielded,
@@ -26,10 +26,9 @@ from cadre.messages import (
     Report,
     Task,
     TimerFired,
-    ToolCard,
     ToolResult,
 )
-from cadre.specs import AgentSpec, Limits, ModelSpec
+from cadre.specs import AgentSpec, Limits, MemorySpec, ModelSpec
 from cadre.subjects import report_id, result_id, task_id, timer_id
 
 TREE = "t"
@@ -45,6 +44,16 @@ SPEC = AgentSpec(
     model=ModelSpec(retries=2),
 )
 CODER = msgspec.structs.replace(SPEC, kind="code")
+CROWDED = AgentSpec(
+    name="manager",
+    description="Explores.",
+    tools=["look"],
+    limits=Limits(max_steps=2),
+    model=ModelSpec(retries=1, context=1_000),
+    memory=MemorySpec(recall=1),
+    checks=["prove"],
+)
+"""With hardly any room for what its tools say, and a tool that looks at its answers."""
 OFFER = Offer(
     tools={
         "look": ToolCard(name="look", description="Looks.", input_schema={"type": "object"}),
@@ -79,7 +88,7 @@ class Explored(NamedTuple):
 def explore() -> Explored:
     """Breadth first; two runs are the same state when they differ in counts and ids alone."""
     found = Explored([], [], [])
-    for spec in (SPEC, CODER):
+    for spec in (SPEC, CODER, CROWDED):
         _explore(spec, found)
     return found
 
@@ -127,6 +136,8 @@ def _state(run: Run) -> tuple[object, ...]:
         run.step,
         run.failures,
         run.model and run.model.purpose,
+        run.summary is not None,
+        run.proposal is not None,
         run.deferral and run.deferral.purpose,
         tuple((call.kind, call.hold is not None) for call in run.open_calls()),
         run.code and (run.code.since > 0, bool(run.code.exchanges)),
@@ -156,6 +167,8 @@ def _arrivals(run: Run) -> Iterator[Any]:
     yield ModelFailed(attempt=attempt, message="busy", rate_limited=True)
     yield ModelFailed(attempt=attempt, message="broken")
     yield ModelFailed(attempt=attempt, message="refused", final=True)
+    if run.spec is not None and run.spec.memory.recall:
+        yield ModelFailed(attempt=attempt, message="too long", final=True, too_long=True)
     yield ModelLost(attempt=attempt)
     for timer in [wait.name for wait in waits(run)] + [run.deferral.timer if run.deferral else "none"]:
         yield TimerFired(id=timer_id(run.id, timer), name=timer, **head)
@@ -164,7 +177,10 @@ def _arrivals(run: Run) -> Iterator[Any]:
     yield Decision(id="refusal", call=held, verdict="rejected", **head)
     opened = {call.kind: call.id for call in run.open_calls() if call.hold is None}
     call, child = opened.get("tool", "t_0_0"), opened.get("member", "t_0_1")
-    yield ToolResult(id=result_id(call), call=call, tool="look", output=1, **head)
+    output: Any = "much to tell " * 100
+    if run.recalling is not None:
+        call, output = run.recalling.call, {"hits": [{"text": "It is known."}]}
+    yield ToolResult(id=result_id(call), call=call, tool="look", output=output, **head)
     yield Report(id=report_id(child), child=child, agent="member", state="success", output=1, **head)
     yield Cancel(id="cancel", **head)
     yield Poisoned(id="poison", deliveries=6, task=task if run.phase is Phase.NEW else None)

@@ -10,7 +10,8 @@ from typing import Any, get_args
 
 import msgspec
 
-from cadre import messages
+from cadre import cards, messages
+from cadre.file_records import WorkspaceFile
 from cadre.loop.events import AnyEvent, Entry
 
 MESSAGES: tuple[type[msgspec.Struct], ...] = (
@@ -19,9 +20,10 @@ MESSAGES: tuple[type[msgspec.Struct], ...] = (
     messages.CodeCall,
     messages.EffectClaim,
     messages.EffectResult,
+    WorkspaceFile,
     messages.Spilled,
     messages.Delta,
-    messages.Presence,
+    cards.Presence,
     Entry,
 )
 """Everything that stands alone in a payload."""

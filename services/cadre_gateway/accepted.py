@@ -6,10 +6,12 @@ import msgspec
 from fastapi.responses import Response
 
 from cadre_gateway.projection import RunSummary
+from cadre_gateway.tracing_routes import trace_headers
 
 
 def accepted(run: RunSummary) -> Response:
     here = f"/v1/runs/{run.id}"
     links = {"self": here, "events": f"{here}/events", "cancel": f"{here}/cancel"}
     told = {"id": run.id, "agent": run.agent, "state": run.state, "links": links}
-    return Response(msgspec.json.encode(told), 202, {"Location": here}, media_type="application/json")
+    headers = {"Location": here, **trace_headers(run.id)}
+    return Response(msgspec.json.encode(told), 202, headers, media_type="application/json")

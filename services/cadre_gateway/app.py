@@ -15,10 +15,13 @@ from cadre_gateway import (
     body,
     dead_routes,
     directory,
+    file_routes,
+    memory_routes,
     openapi,
     problems,
     runs,
     time_travel_routes,
+    tracing_routes,
 )
 from cadre_gateway.accepted import accepted
 from cadre_gateway.desk import ANSWER_WITHIN, Desk
@@ -33,7 +36,19 @@ LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
 
 def build(desk: Desk) -> FastAPI:
     # No HTML pages: FastAPI's load their scripts from a public CDN.
-    app = FastAPI(title="Cadre gateway", version="1", docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="Cadre gateway",
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+        telemetry={
+            "tracing": desk.provider is not None,
+            "tracer_provider": desk.provider,
+            "operation_spans": False,
+            "logs": False,
+            "exclude": tracing_routes.is_untraced,
+        },
+    )
     problems.install(app)
     for router in (
         _runs(desk),
@@ -42,6 +57,9 @@ def build(desk: Desk) -> FastAPI:
         dead_routes.router(desk),
         time_travel_routes.router(desk),
         archive_routes.router(desk),
+        file_routes.router(desk),
+        memory_routes.router(desk),
+        tracing_routes.router(desk),
     ):
         app.include_router(router, dependencies=[Depends(desk.check), Depends(known_parameters)])
     openapi.describe(app)
@@ -63,12 +81,16 @@ def _runs(desk: Desk) -> APIRouter:
         wanted = body.submission(await body.read(request))
         async with asyncio.timeout(ANSWER_WITHIN):
             run = await submit(desk, wanted, idempotency_key, traceparent)
-        if wanted.stream:
-            return EventStream(stream(desk, run.id, 0))
         seconds = wait_seconds(prefer)
-        if seconds and await runs.wait_for_end(desk, run.id, seconds):
-            return _json(await runs.result(desk, run.id, wanted.return_full_result))
-        return accepted(run)
+        answer: Response
+        if wanted.stream:
+            answer = EventStream(stream(desk, run.id, 0))
+        elif seconds and await runs.wait_for_end(desk, run.id, seconds):
+            answer = _json(await runs.result(desk, run.id, wanted.return_full_result))
+        else:
+            return accepted(run)
+        answer.headers.update(tracing_routes.trace_headers(run.id))
+        return answer
 
     @router.get("", summary="List root runs, newest first", responses=openapi.answers(openapi.RunList))
     async def get_runs(
@@ -114,7 +136,9 @@ def _runs(desk: Desk) -> APIRouter:
         reason = body.parse(data, body.CancelBody).reason if data.strip() else ""
         async with asyncio.timeout(ANSWER_WITHIN):
             found = await runs.cancel(desk, run, reason)
-        return _json({"id": found.id, "state": found.state}, 200 if found.finished else 202)
+        answer = _json({"id": found.id, "state": found.state}, 200 if found.finished else 202)
+        answer.headers.update(tracing_routes.trace_headers(run))
+        return answer
 
     return router
 
@@ -129,6 +153,10 @@ def _directory(desk: Desk) -> APIRouter:
     @router.get("/tools", summary="Live tools", responses=openapi.answers(openapi.ToolList))
     async def get_tools() -> Response:
         return _json(openapi.ToolList(directory.tools(desk.platform.registry.presences())))
+
+    @router.get("/sandboxes", summary="Live sandboxes", responses=openapi.answers(openapi.SandboxList))
+    async def get_sandboxes() -> Response:
+        return _json(openapi.SandboxList(directory.sandboxes(desk.platform.registry.presences())))
 
     return router
 

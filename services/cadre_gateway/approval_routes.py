@@ -9,8 +9,10 @@ import msgspec
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
 
+from cadre.subjects import tree_of
 from cadre_gateway import approvals, body, openapi
 from cadre_gateway.desk import ANSWER_WITHIN, Desk
+from cadre_gateway.tracing_routes import trace_headers
 
 
 def router(desk: Desk) -> APIRouter:
@@ -47,7 +49,9 @@ def router(desk: Desk) -> APIRouter:
         moment (it is kept and will count), 409 when another was first."""
         wanted = body.ruling(await body.read(request), cadre_user)
         ruled = await approvals.decide(desk, call, wanted)
-        return _json(ruled, 202 if ruled.at is None else 200)
+        answer = _json(ruled, 202 if ruled.at is None else 200)
+        answer.headers.update(trace_headers(tree_of(call)))
+        return answer
 
     return routes
 

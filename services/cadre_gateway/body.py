@@ -57,11 +57,15 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     additional_args: dict[str, Any] = {}
     images: list[str] = []
     """`data:` URLs with base64, `https:` URLs, or `blob:<sha256>` references."""
+    files: dict[str, str] = {}
+    """Of the run's workspace from its beginning, by path: `data:` URLs with base64, or `blob:<sha256>` references."""
     max_steps: Annotated[int, msgspec.Meta(ge=1)] | None = None
     deadline: Annotated[float, msgspec.Meta(gt=0, le=_MOST_DEADLINE)] | None = None
     """Seconds from now at which the run ends, with what it has found until then."""
     budget: BudgetBody | None = None
     session: str | None = None
+    user: str | None = None
+    """The person that it works for: whose memories its agents may share."""
     reset: bool = True
     """false: go on with the memory of the session's last run of this agent."""
     stream: bool = False
@@ -138,6 +142,10 @@ def submission(data: bytes) -> Submission:
         name("session", found.session)
     elif not found.reset:
         raise invalid("reset=false goes on with a session: name it in `session`")
+    if found.user is not None and not (
+        0 < len(found.user.strip()) <= _MOST_NAME and found.user.isprintable()
+    ):
+        raise invalid(f"user is told in 1 to {_MOST_NAME} printable characters, or left out")
     return found
 
 

@@ -6,21 +6,26 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cadre.adapters.nats_archive import NatsArchive
 from cadre.adapters.nats_erasure import NatsErasure
 from cadre.adapters.nats_history import History
 from cadre.adapters.nats_sessions import NatsSessions
 from cadre.adapters.nats_tail import Tail
+from cadre.adapters.nats_workspace import NatsFileIndex
 from cadre.errors import BusUnavailable
 from cadre.service import Platform
+from cadre.settings import TracingSettings
 from cadre_gateway.capacity import Capacity
 from cadre_gateway.feed import Feed
 from cadre_gateway.janitor import Janitor
 from cadre_gateway.ledger import Ledger
 from cadre_gateway.problems import Problem
 from cadre_gateway.projection import Index
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
 
 ANSWER_WITHIN = 6.0
 """Seconds that all questions to NATS of one request may take together."""
@@ -38,6 +43,10 @@ class Desk:
     erasure: NatsErasure
     archive: NatsArchive
     capacity: Capacity
+    files: NatsFileIndex
+    tracing: TracingSettings
+    provider: TracerProvider | None = None
+    """Of the spans of requests; None when they are recorded nowhere."""
     draining: asyncio.Event = field(default_factory=asyncio.Event)
     _feeds: set[Feed[Any]] = field(default_factory=set)
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from cadre.messages import AgentCard, Presence, ToolCard
+from cadre.cards import AgentCard, Presence, SandboxCard, ToolCard
+from cadre.settings import TIERS
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -50,6 +51,20 @@ class LiveTool(msgspec.Struct, frozen=True, kw_only=True):
     replicas: list[Replica]
 
 
+class LiveSandbox(msgspec.Struct, frozen=True, kw_only=True):
+    """A pool with at least one live sandbox."""
+
+    pool: str
+    tier: str
+    """How well code is locked in: that of the replica where it is least."""
+    python: str
+    """Version of the code's Python; several when the replicas differ."""
+    sessions: int
+    """Interpreters at once, over all replicas."""
+    version: str
+    replicas: list[Replica]
+
+
 def live_agents(presences: Iterable[Presence]) -> dict[str, list[Presence]]:
     return _grouped((p.agent, p) for p in presences)
 
@@ -77,6 +92,30 @@ def tools(presences: list[Presence]) -> list[LiveTool]:
         if card is not None:
             found.append(LiveTool(**_fields(card), replicas=_replicas(replicas)))
     return found
+
+
+def sandboxes(presences: list[Presence]) -> list[LiveSandbox]:
+    """Sorted by pool."""
+    pools: dict[str, list[tuple[SandboxCard, Presence]]] = {}
+    for presence in sorted(presences, key=lambda presence: presence.started_at):
+        if presence.sandbox is not None:
+            pools.setdefault(presence.sandbox.pool, []).append((presence.sandbox, presence))
+    return [
+        LiveSandbox(
+            pool=pool,
+            tier=max((card.tier for card, _ in live), key=_distrust),
+            python=", ".join(sorted({card.python for card, _ in live})),
+            sessions=sum(card.sessions for card, _ in live),
+            version=live[-1][0].version,
+            replicas=_replicas([presence for _, presence in live]),
+        )
+        for pool, live in sorted(pools.items())
+    ]
+
+
+def _distrust(tier: str) -> int:
+    """One that is not known is trusted least."""
+    return TIERS.index(tier) if tier in TIERS else len(TIERS)
 
 
 def _grouped(offers: Iterable[tuple[AgentCard | ToolCard | None, Presence]]) -> dict[str, list[Presence]]:

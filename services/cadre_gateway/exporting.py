@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import zlib
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from cadre.subjects import tree_of
 from cadre.wire import decode
 from cadre_gateway.desk import Desk
 from cadre_gateway.problems import Problem, invalid
-from cadre_gateway.run_file import FORMAT, VERSION, End, EntryLine, Header, MissingBlob, line, parts
+from cadre_gateway.run_file import FORMAT, VERSION, End, EntryLine, FileLine, Header, MissingBlob, line, parts
 from cadre_gateway.runs import find
 
 _LEVEL = 3
@@ -91,10 +92,11 @@ async def _pieces(desk: Desk, tree: str, extent: _Extent) -> AsyncGenerator[byte
 
 
 async def _lines(desk: Desk, tree: str, extent: _Extent) -> AsyncIterator[bytes]:
+    files = [file for file in await desk.files.all(tree) if file.ref is not None]
     yield line(
         Header(
             format=FORMAT,
-            v=VERSION,
+            v=VERSION if files else 1,
             tree=tree,
             exported_at=time.time(),
             cadre=_version(),
@@ -103,26 +105,38 @@ async def _lines(desk: Desk, tree: str, extent: _Extent) -> AsyncIterator[bytes]
         )
     )
     told: set[str] = set()
-    entries = blobs = 0
+    counts: Counter[str] = Counter()
+    for file in files:
+        # Earlier versions are gone when nothing else names them.
+        now = line(FileLine(msgspec.structs.replace(file, history=file.history[-1:])))
+        async for text in _blobs(desk, refs_in(now), told, counts):
+            yield text
+        yield now
     async for entry in desk.archive.entries(tree):
         if entry.seq > extent.last:
             break
-        for ref in sorted(refs_in(entry.data) - told):
-            told.add(ref)
-            try:
-                data = await desk.platform.blobs.get(ref)
-            except BlobMissing:
-                yield line(MissingBlob(ref))
-                continue
-            blobs += 1
-            for part in parts(ref, data):
-                yield line(part)
-        entries += 1
+        async for text in _blobs(desk, refs_in(entry.data), told, counts):
+            yield text
+        counts["entries"] += 1
         yield _entry(entry)
-    if entries != extent.entries:
+    if counts["entries"] != extent.entries:
         # Nothing else can be said now: the file ends without its end, which its reader will notice.
         raise BusUnavailable(f"exporting {tree}", "it was removed meanwhile")
-    yield line(End(entries, blobs))
+    yield line(End(counts["entries"], counts["blobs"], len(files)))
+
+
+async def _blobs(desk: Desk, refs: set[str], told: set[str], counts: Counter[str]) -> AsyncIterator[bytes]:
+    """Lines of the blobs that were not told before."""
+    for ref in sorted(refs - told):
+        told.add(ref)
+        try:
+            data = await desk.platform.blobs.get(ref)
+        except BlobMissing:
+            yield line(MissingBlob(ref))
+            continue
+        counts["blobs"] += 1
+        for part in parts(ref, data):
+            yield line(part)
 
 
 def _entry(entry: RawEntry) -> bytes:

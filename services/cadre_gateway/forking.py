@@ -11,7 +11,7 @@ import msgspec
 from cadre.loop.fold import fold
 from cadre.loop.forking import ForkError, prefix_of
 from cadre.loop.run import Run
-from cadre.messages import Fork, Task
+from cadre.messages import Fork, Origin, Task
 from cadre.subjects import task_id
 from cadre_gateway import runs
 from cadre_gateway.desk import ANSWER_WITHIN, Desk
@@ -46,7 +46,7 @@ async def fork(
             return known
         await desk.capacity.admit(new)
         source = await _state(desk, summary)
-        task = _task(source, new, wanted, trace_of(new, traceparent))
+        task = _task(source, new, wanted, trace_of(traceparent))
         await desk.platform.bus.send(task, SENDER)
     return of_task(task)
 
@@ -57,7 +57,7 @@ async def _state(desk: Desk, summary: RunSummary) -> Run:
     return fold(entries, summary.id, summary.tree)
 
 
-def _task(source: Run, run: str, wanted: ForkBody, trace: str) -> Task:
+def _task(source: Run, run: str, wanted: ForkBody, trace: str | None) -> Task:
     began = source.task
     if wanted.task is not None and not wanted.task.strip():
         raise invalid("task is empty: say what the agent shall do, or leave it out")
@@ -87,5 +87,7 @@ def _task(source: Run, run: str, wanted: ForkBody, trace: str) -> Task:
         images=began.images,
         max_steps=wanted.max_steps or began.max_steps,
         forks=about,
+        # Still for the same person, in no session.
+        origin=Origin(user=began.origin.user) if began.origin and began.origin.user else None,
         trace=trace,
     )

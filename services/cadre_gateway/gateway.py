@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
@@ -15,10 +16,14 @@ from cadre.adapters.nats_patience import until_answered
 from cadre.adapters.nats_room import NatsRoom
 from cadre.adapters.nats_sessions import NatsSessions
 from cadre.adapters.nats_tail import Read, Tail, identities
+from cadre.adapters.nats_workspace import NatsFileIndex
 from cadre.clock import SystemClock
-from cadre.errors import BusUnavailable
+from cadre.errors import BusUnavailable, SetupError
 from cadre.messages import Erased, Fate
+from cadre.metrics.meters import Sample
 from cadre.service import Platform
+from cadre.settings import TracingSettings, read_tracing_settings
+from cadre_gateway import figures
 from cadre_gateway.app import build
 from cadre_gateway.capacity import Capacity
 from cadre_gateway.desk import Desk
@@ -26,7 +31,13 @@ from cadre_gateway.janitor import Janitor
 from cadre_gateway.keeping import Keeper, Loaded
 from cadre_gateway.ledger import Verdict
 
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+
 log = logging.getLogger("cadre.gateway")
+
+_SPANS_WITHIN = 2.0
+"""Seconds for the spans of the last requests to be sent."""
 
 
 class Gateway:
@@ -59,6 +70,9 @@ class Gateway:
         self._caught_up = True
         return None
 
+    async def samples(self) -> list[Sample]:
+        return await figures.samples(self._desk)
+
     async def drain(self, grace: float) -> None:
         """Ends the event streams, saves the list of runs and stops reading."""
         self._desk.drain()
@@ -71,6 +85,10 @@ class Gateway:
             except (BusUnavailable, TimeoutError) as error:
                 log.warning("list of runs not saved: %s", error or "no time left")
         await self._desk.tail.stop()
+        if self._desk.provider is not None:
+            from cadre.adapters.otlp_live import shut_down
+
+            await shut_down(self._desk.provider, _SPANS_WITHIN)
 
     async def _save_now_and_then(self) -> None:
         while True:
@@ -99,6 +117,7 @@ def _tell_of_failure(task: asyncio.Task[None]) -> None:
 async def start(platform: Platform) -> Gateway:
     """Loads the list of runs and begins to read the journals from there."""
     nc, topology = platform.nc, platform.topology
+    tracing = read_tracing_settings()
     streams = await until_answered(lambda: identities(nc, topology))
     keeper = Keeper(NatsImages(nc, topology), topology, streams)
     loaded = await keeper.load()
@@ -126,8 +145,23 @@ async def start(platform: Platform) -> Gateway:
         erasure=erasure,
         archive=NatsArchive(nc, topology, platform.blobs, history),
         capacity=Capacity(NatsRoom(nc, topology, platform.settings.max_bytes)),
+        files=NatsFileIndex(nc, topology),
+        tracing=tracing,
     )
+    if tracing.endpoint:
+        desk.provider = _provider(platform, tracing)
     return Gateway(desk, keeper)
+
+
+def _provider(platform: Platform, tracing: TracingSettings) -> TracerProvider:
+    try:
+        from cadre.adapters.otlp_live import live_provider
+    except ModuleNotFoundError as error:
+        raise SetupError(
+            f"OTEL_EXPORTER_OTLP_ENDPOINT is set and the Python module {error.name!r} is not installed: install"
+            " 'cadre-agents[tracing]', or unset it"
+        ) from error
+    return live_provider(tracing, "gateway", platform.settings.instance_name())
 
 
 class _Reader:
@@ -139,7 +173,10 @@ class _Reader:
         self._keeper = keeper
 
     def on_entry(self, read: Read) -> None:
-        if read.stored is None:
+        if read.is_file:
+            if self._ledger.take_file(read.seq, read.tree, read.refs, read.at) is Verdict.GHOST:
+                self._janitor.wake()
+        elif read.stored is None:
             self._ledger.take_unreadable(read.seq, read.tree, read.refs)
         else:
             seq, entry, _ = read.stored

@@ -19,11 +19,12 @@ import msgspec
 from fastapi import Request
 
 from cadre.errors import Fenced
+from cadre.file_records import WorkspaceFile
 from cadre.messages import Erased, Imported
 from cadre_gateway import run_file
 from cadre_gateway.desk import Desk
 from cadre_gateway.problems import Problem
-from cadre_gateway.run_file import BadRunFile, BlobPart, EntryLine, Header, Line, Manifest
+from cadre_gateway.run_file import BadRunFile, BlobPart, EntryLine, FileLine, Header, Line, Manifest
 
 MOST_BYTES = 4 * 1024 * 1024 * 1024
 """Of a file as it is sent."""
@@ -155,6 +156,16 @@ class _Writer:
                     self._blob.clear()
             case EntryLine(seq=old, entry=entry):
                 await self._take_entry(old, bytes(entry))
+            case FileLine(file=file):
+                await self._take_file(file)
+
+    async def _take_file(self, file: WorkspaceFile) -> None:
+        """A file that is there already came with an import that was cut short, or was written since."""
+        if await self._desk.files.read(self._tree, file.path) is None:
+            try:
+                await self._desk.files.write(file, 0)
+            except Fenced as error:
+                raise _contended(self._tree) from error
 
     async def _take_entry(self, old: int, data: bytes) -> None:
         head = msgspec.json.decode(data, type=_Head)

@@ -43,6 +43,9 @@ _AFTER_FAILURE = 5.0
 _GRACE = 10.0
 """Seconds that whoever erased a tree has to remove it before others look after it."""
 
+_BEGINS_WITHIN = 3600.0
+"""Seconds after which the files of a run that has not begun are nobody's, unless its task is waiting."""
+
 _LONGEST_WAIT = 3600.0
 """Seconds after which the time of day is looked at again: it may have been set."""
 
@@ -130,6 +133,9 @@ class Janitor:
             found.append((first.due, lambda: self._clear(first)))
         if ledger.left:
             found.append((min(ledger.left.values()), self._remove_left))
+        if ledger.unbegun:
+            tree, since = min(ledger.unbegun.items(), key=lambda one: one[1])
+            found.append((since + _BEGINS_WITHIN, lambda: self._lay_unbegun(tree)))
         ended = ledger.next_end() if self._keep else None
         if ended is not None and ended.ended_at is not None:
             tree = ended.tree
@@ -160,6 +166,16 @@ class Janitor:
         if self._ledger.ghosts.get(tree) == seq:
             del self._ledger.ghosts[tree]
             self._changed()
+
+    async def _lay_unbegun(self, tree: str) -> None:
+        """Files that were put down for a run whose task never came."""
+        holding = self._ledger.holding(tree)
+        if holding is not None and not await self._erasure.has_task(tree):
+            log.info("run %s has files and was never begun: they are removed", tree)
+            blobs = self._ledger.forget(tree)
+            self._ledger.erasing[tree] = Erasing(tree, holding.last + 1, 0.0, True, blobs)
+        self._ledger.unbegun.pop(tree, None)
+        self._changed()
 
     async def _clear(self, erasing: Erasing) -> None:
         await self._remove(erasing)

@@ -66,6 +66,7 @@ class Books(msgspec.Struct, kw_only=True):
     erasing: list[Erasing] = []
     ghosts: dict[str, int] = {}
     left: dict[str, float] = {}
+    unbegun: dict[str, float] = {}
 
 
 class Ledger:
@@ -81,6 +82,8 @@ class Ledger:
         """Blobs of removed trees that were too young to go, by the time from which they may."""
         self.ghosts = dict(books.ghosts)
         """Trees of which something came late, with the sequence of the last of it."""
+        self.unbegun = dict(books.unbegun)
+        """Trees of which there are files only, by the time when the first of them was stored."""
         self._named = Counter(blob for holding in books.holdings for blob in holding.blobs)
         self._ends = [(one.ended_at, one.tree) for one in books.holdings if one.ended_at is not None]
         heapify(self._ends)
@@ -95,6 +98,7 @@ class Ledger:
             erasing=list(self.erasing.values()),
             ghosts=self.ghosts,
             left=self.left,
+            unbegun=self.unbegun,
         )
 
     def take(self, seq: int, entry: Entry, refs: Iterable[str], at: float) -> Verdict:
@@ -107,17 +111,32 @@ class Ledger:
                 self.ghosts[entry.tree] = seq
                 return Verdict.GHOST
             del self._tombs[entry.tree]
-        if entry.tree not in self._trees and begins_nothing(entry):
+        is_new = entry.tree not in self._trees or entry.tree in self.unbegun
+        if is_new and begins_nothing(entry):
             self.ghosts[entry.tree] = seq
             return Verdict.GHOST
         known = self._trees.get(entry.tree)
         if known is not None and seq <= known.last:
             return Verdict.PART
         holding = self._hold(seq, entry.tree, refs)
+        self.unbegun.pop(entry.tree, None)
         is_end = entry.run == entry.tree and any(isinstance(event, RunFinished) for event in entry.events)
         if is_end and holding.ended_at is None:
             holding.ended_at = at
             heappush(self._ends, (at, entry.tree))
+        return Verdict.PART
+
+    def take_file(self, seq: int, tree: str, refs: Iterable[str], at: float) -> Verdict:
+        """Takes in a file of a tree's workspace, which may be there before the tree's first entry."""
+        tomb = self._tombs.get(tree)
+        if tomb is not None:
+            if seq < tomb.seq:
+                return Verdict.GONE
+            self.ghosts[tree] = seq
+            return Verdict.GHOST
+        if tree not in self._trees:
+            self.unbegun[tree] = at
+        self._hold(seq, tree, refs)
         return Verdict.PART
 
     def take_unreadable(self, seq: int, tree: str, refs: Iterable[str]) -> None:
@@ -135,15 +154,16 @@ class Ledger:
             return False
         self._tombs.pop(tree, None)  # the new one is the youngest
         self._tombs[tree] = Tombstone(tree, seq, fate.at)
-        self.erasing[tree] = Erasing(tree, seq, due, fate.expired, self._drop(tree))
+        self.erasing[tree] = Erasing(tree, seq, due, fate.expired, self.forget(tree))
         return True
 
     def imported(self, tree: str) -> None:
         """What follows is the tree's own, even if it was erased."""
         self._tombs.pop(tree, None)
 
-    def _drop(self, tree: str) -> list[str]:
+    def forget(self, tree: str) -> list[str]:
         """Forgets the tree; returns the blobs that it named."""
+        self.unbegun.pop(tree, None)
         holding = self._trees.pop(tree, None)
         if holding is None:
             return []

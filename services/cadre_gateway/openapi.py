@@ -8,11 +8,13 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from cadre.memory_api import Found, Listed, Receipt, SearchRequest
 from cadre.messages import Delta
+from cadre.workspace import FileEntry
 from cadre_gateway.approvals import Approval, Ruled
 from cadre_gateway.body import CancelBody, RulingBody, Submission
 from cadre_gateway.dead import DeadLetterDetail, DeadLetterDone, DeadLetterList
-from cadre_gateway.directory import LiveAgent, LiveTool
+from cadre_gateway.directory import LiveAgent, LiveSandbox, LiveTool
 from cadre_gateway.erasing import Gone
 from cadre_gateway.events import Shown
 from cadre_gateway.forking import ForkBody
@@ -20,6 +22,7 @@ from cadre_gateway.importing import Arrived
 from cadre_gateway.projection import RunSummary, State
 from cadre_gateway.replaying import ReplayAnswer
 from cadre_gateway.runs import RunDetail, RunResult
+from cadre_gateway.traces import TraceTree
 
 _REF = "#/components/schemas/{name}"
 
@@ -38,6 +41,10 @@ class ToolList(msgspec.Struct):
     tools: list[LiveTool]
 
 
+class SandboxList(msgspec.Struct):
+    sandboxes: list[LiveSandbox]
+
+
 class ApprovalList(msgspec.Struct):
     approvals: list[Approval]
     next: str | None
@@ -49,6 +56,12 @@ class Accepted(msgspec.Struct):
     agent: str
     state: State
     links: dict[str, str]
+
+
+class FileList(msgspec.Struct):
+    """The files of a run's workspace, by path."""
+
+    files: list[FileEntry]
 
 
 class CancelAnswer(msgspec.Struct):
@@ -75,6 +88,7 @@ _SCHEMAS = (
     RunResult,
     AgentList,
     ToolList,
+    SandboxList,
     Accepted,
     CancelAnswer,
     ApprovalList,
@@ -86,11 +100,18 @@ _SCHEMAS = (
     DeadLetterDetail,
     DeadLetterDone,
     ReplayAnswer,
+    TraceTree,
     ForkBody,
     Gone,
     Arrived,
+    FileEntry,
+    FileList,
     Shown,
     Delta,
+    SearchRequest,
+    Found,
+    Listed,
+    Receipt,
 )
 
 
@@ -114,6 +135,33 @@ def started_by(kind: type[msgspec.Struct]) -> dict[str, Any]:
 def file() -> dict[int | str, dict[str, Any]]:
     found = {"description": "gzip of JSON lines", "content": {"application/gzip": {}}}
     return {200: found, "default": _problem()}
+
+
+def searching() -> dict[str, Any]:
+    """Of a search in what agents remember."""
+    return {
+        "requestBody": {"required": True, "content": _content(SearchRequest)},
+        "responses": {"200": _answer("Found", Found), "default": _problem()},
+    }
+
+
+def lines(kind: type[msgspec.Struct]) -> dict[int | str, dict[str, Any]]:
+    """Of an answer that is one JSON object per line."""
+    schema = {"$ref": _REF.format(name=kind.__name__)}
+    found = {"description": "JSON lines", "content": {"application/x-ndjson": {"schema": schema}}}
+    return {200: found, "default": _problem()}
+
+
+def download() -> dict[int | str, dict[str, Any]]:
+    found = {"description": "The bytes, as a download", "content": {"application/octet-stream": {}}}
+    return {200: found, "default": _problem()}
+
+
+def upload(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    return {
+        "requestBody": {"required": True, "content": {"application/octet-stream": {}}},
+        "responses": {"200": _answer("Written", kind), "default": _problem()},
+    }
 
 
 def importing() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from cadre.errors import BlobMissing, BusFull, RetryableError, TooLarge
+from cadre.errors import BlobMissing, BusFull, MemoryRefused, MemoryUnavailable, RetryableError, TooLarge
 
 BASE = "https://cadre.dev/problems/"
 
@@ -17,6 +17,8 @@ _TITLES = {
     "unknown-agent": "No live agent has this name",
     "unknown-run": "There is no such run",
     "unknown-blob": "There is no such blob",
+    "unknown-file": "There is no such file",
+    "file-changed": "Somebody else has written the file",
     "invalid-request": "The request cannot be used as it is",
     "session-busy": "The session's last run has not ended",
     "cannot-fork": "The run cannot be forked at that step",
@@ -34,6 +36,8 @@ _TITLES = {
     "unreadable-run": "The run was written by another version",
     "invalid-run-file": "The file holds no run that can be imported",
     "bus-unavailable": "NATS does not answer",
+    "memory-unavailable": "No memory service answers",
+    "unknown-memory": "There is no such memory",
     "draining": "This gateway is going away",
     "too-large": "The request is too large",
     "internal": "The gateway failed",
@@ -91,6 +95,10 @@ def as_problem(error: Exception) -> Problem:
             return error
         case BusFull():
             return full(str(error))
+        case MemoryUnavailable():
+            return Problem(503, "memory-unavailable", str(error))
+        case MemoryRefused():
+            return Problem(404, "unknown-memory", str(error)) if error.not_found else invalid(str(error))
         case RetryableError() | TimeoutError():
             why = str(error) or "no answer in time"
             return Problem(503, "bus-unavailable", f"{why}; try again (with the same Idempotency-Key)")
@@ -118,6 +126,7 @@ def install(app: FastAPI) -> None:
         RetryableError,
         TooLarge,
         BlobMissing,
+        MemoryRefused,
         TimeoutError,
         RequestValidationError,
         HTTPException,

@@ -110,6 +110,16 @@ class Index:
         found = self._trees.get(tree)
         return found.runs.get(run) if found else None
 
+    def open_runs(self) -> Iterator[RunSummary]:
+        """Those that have not ended, of all trees whose root has not."""
+        return (
+            run
+            for tree in self._trees.values()
+            if not tree.ended
+            for run in tree.runs.values()
+            if not run.finished
+        )
+
     def children(self, summary: RunSummary) -> list[RunSummary]:
         """The runs that this one delegated to, in the order in which they began."""
         tree = self._trees.get(summary.tree)

@@ -1,7 +1,8 @@
 """The file that a run is exported to: gzip, a JSON object per line, checked as a whole before a word is believed.
 
 The first line is a Header. Blobs stand before the first entry that names them, in parts; entries stand as
-their journals hold them, in the order of their stream. The last line says how many there were.
+their journals hold them, in the order of their stream. Before them come the files of the run's workspace: an
+import that was cut short is told by entries that lack. The last line says how many there were.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ import msgspec
 
 from cadre.adapters.blob_refs import refs_in
 from cadre.errors import UnreadableMessage
+from cadre.file_records import WorkspaceFile
 from cadre.loop.events import Entry, RunFinished
 from cadre.subjects import tree_of
 from cadre.wire import decode
+from cadre.workspace import WrongPath, normal_path
 
 FORMAT = "cadre-run"
-VERSION = 1
+VERSION = 2
+"""With files of a workspace; a run without any is written in version 1."""
 
 PART_BYTES = 192 * 1024
 """Of a blob in one line, before base64."""
@@ -72,12 +76,19 @@ class EntryLine(msgspec.Struct, tag_field="line", tag="entry"):
     entry: msgspec.Raw
 
 
-class End(msgspec.Struct, tag_field="line", tag="end"):
+class FileLine(msgspec.Struct, tag_field="line", tag="file"):
+    """A path of the run's workspace, as its index has it."""
+
+    file: WorkspaceFile
+
+
+class End(msgspec.Struct, tag_field="line", tag="end", omit_defaults=True):
     entries: int
     blobs: int
+    files: int = 0
 
 
-Line = BlobPart | MissingBlob | EntryLine | End
+Line = BlobPart | MissingBlob | EntryLine | FileLine | End
 
 
 class Manifest(NamedTuple):
@@ -181,6 +192,7 @@ class _Checker:
         self._ended: set[str] = set()
         self._known: set[str] = set()
         self._blobs = 0
+        self._files: set[str] = set()
         self._part: tuple[str, int] | None = None
         self._hash = hashlib.sha256()
         self._over = False
@@ -197,8 +209,10 @@ class _Checker:
                 self._known.add(ref)
             case EntryLine():
                 self._take_entry(found)
-            case End(entries=entries, blobs=blobs):
-                if (entries, blobs) != (sum(self._lengths.values()), self._blobs):
+            case FileLine(file=file):
+                self._take_file(file)
+            case End(entries=entries, blobs=blobs, files=files):
+                if (entries, blobs, files) != (sum(self._lengths.values()), self._blobs, len(self._files)):
                     raise BadRunFile("the end counts other lines than there are")
                 self._over = True
 
@@ -228,6 +242,18 @@ class _Checker:
             self._part = None
             self._known.add(found.ref)
             self._blobs += 1
+
+    def _take_file(self, file: WorkspaceFile) -> None:
+        if file.tree != self._header.tree:
+            raise BadRunFile(f"file {file.path!r} does not belong to run {self._header.tree}")
+        try:
+            if normal_path(file.path) != file.path or file.path in self._files:
+                raise BadRunFile(f"file {file.path!r} is there twice")
+        except WrongPath as error:
+            raise BadRunFile(str(error)) from error
+        if unknown := refs_in(msgspec.json.encode(file)) - self._known:
+            raise BadRunFile(f"{min(unknown)} is named and is not there")
+        self._files.add(file.path)
 
     def _take_entry(self, found: EntryLine) -> None:
         data = bytes(found.entry)

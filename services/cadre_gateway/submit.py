@@ -9,19 +9,21 @@ import re
 import secrets
 import time
 
-from cadre.messages import Task
+from cadre.adapters.current_span import current_traceparent
+from cadre.messages import Origin, Task
 from cadre.ports import Blobs
 from cadre.subjects import task_id
+from cadre.tracing.spans import link_to
 from cadre_gateway.body import Submission
 from cadre_gateway.desk import Desk
 from cadre_gateway.directory import live_agents
 from cadre_gateway.problems import Problem, invalid
 from cadre_gateway.projection import RunSummary, of_task
 from cadre_gateway.sessions import take_turn
+from cadre_gateway.workspaces import put_files
 
 SENDER = "gateway"
 
-_TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _DATA_URL = re.compile(r"data:image/[\w.+-]+(?:;[\w-]+=[^;,]*)*;base64,", re.ASCII)
 _BLOB = re.compile(r"blob:[0-9a-f]{64}")
 _KEY_CHARS = 255
@@ -43,6 +45,7 @@ async def submit(desk: Desk, wanted: Submission, key: str | None, traceparent: s
         )
     await desk.capacity.admit(run)
     images = [await _image(desk.platform.blobs, number, ref) for number, ref in enumerate(wanted.images)]
+    await put_files(desk, run, wanted.files)
     continues = (
         await take_turn(desk, wanted.agent, wanted.session, run, wanted.reset) if wanted.session else None
     )
@@ -60,10 +63,18 @@ async def submit(desk: Desk, wanted: Submission, key: str | None, traceparent: s
         continues=continues,
         deadline=time.time() + wanted.deadline if wanted.deadline is not None else None,
         budget=wanted.budget.as_budget() if wanted.budget is not None else None,
-        trace=trace_of(run, traceparent),
+        origin=_origin(wanted),
+        trace=trace_of(traceparent),
     )
     await desk.platform.bus.send(task, SENDER)
     return of_task(task)
+
+
+def _origin(wanted: Submission) -> Origin | None:
+    """Whose tree it is; None when nobody's in particular."""
+    if wanted.user is None and wanted.session is None:
+        return None
+    return Origin(user=wanted.user, session=wanted.session)
 
 
 def new_run_id() -> str:
@@ -78,12 +89,12 @@ def run_id_of(agent: str, key: str) -> str:
     return hashlib.sha256(f"{agent}\n{key}".encode()).hexdigest()[:32]
 
 
-def trace_of(run: str, traceparent: str | None) -> str:
-    """The caller's traceparent when it is one, else a new trace whose ids follow from the run's."""
-    if traceparent is not None and _TRACEPARENT.fullmatch(traceparent):
-        return traceparent
-    digest = hashlib.sha256(run.encode()).hexdigest()
-    return f"00-{digest[:32]}-{digest[32:48]}-01"
+def trace_of(traceparent: str | None) -> str | None:
+    """What the run's trace is linked to: this request where its span is recorded, else the caller's span if there
+    is one. The run has a trace of its own, whose ids follow from the run's."""
+    if (here := current_traceparent()) is not None:
+        return here
+    return traceparent if link_to(traceparent) else None
 
 
 def check_agent(desk: Desk, agent: str) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from cadre.code_exchange import CodeExchange, CodeLimits, CodeReply
-from cadre.errors import UnreadableMessage
+from cadre.code_past import whole
+from cadre.errors import BlobMissing, UnreadableMessage
 from cadre.messages import CodeCall
 from cadre.ports import Blobs
 from cadre.specs import NAME
 from cadre.subjects import Topology
+from cadre.wire import UNREADABLE
 from cadre_sandbox.blob_values import from_json
 from cadre_sandbox.contract import Call, Exchange, Function, Limits, Request, Result
 from cadre_sandbox.given import Value
@@ -25,11 +29,7 @@ def check(call: CodeCall, subject: str, pool: str) -> None:
         raise UnreadableMessage(f"code of run {call.run!r} among that of {subject}")
     if not NAME.fullmatch(call.agent):
         raise UnreadableMessage(f"{call.agent!r} is no name of an agent")
-    for number, exchange in enumerate(call.exchanges):
-        if not 0 < len(exchange.calls) == len(exchange.replies):
-            raise UnreadableMessage(
-                f"exchange {number} has {len(exchange.calls)} calls and {len(exchange.replies)} replies"
-            )
+    _check_exchanges(call)
     for function in call.functions:
         try:
             parse(function.name, function.signature)
@@ -37,14 +37,16 @@ def check(call: CodeCall, subject: str, pool: str) -> None:
             raise UnreadableMessage(f"function {function.name!r}: {error}") from None
 
 
-async def request_of(call: CodeCall, snapshot: bytes | None, blobs: Blobs) -> Request:
-    """Raises UnreadableMessage, BlobMissing, RetryableError."""
-    return Request(
+async def request_of(call: CodeCall, snapshot: bytes | None, blobs: Blobs) -> tuple[Request, list[str]]:
+    """The request, and what the model should know of it. Raises UnreadableMessage, BlobMissing, RetryableError."""
+    call = await whole(call, blobs)
+    _check_exchanges(call)
+    variables, notes = await _variables(call.variables, blobs)
+    request = Request(
         code=call.code,
         snapshot=snapshot,
         recorded=[await _exchange(exchange, blobs) for exchange in call.exchanges],
-        # Plain JSON: a text that looks like a reference to a blob is a text.
-        variables=call.variables,
+        variables=variables,
         functions=[
             Function(name=one.name, signature=one.signature, kind=one.kind, doc=one.doc)
             for one in call.functions
@@ -53,19 +55,46 @@ async def request_of(call: CodeCall, snapshot: bytes | None, blobs: Blobs) -> Re
         seed=call.block,
         limits=_limits(call.limits),
     )
+    return request, notes
 
 
 async def results_of(replies: Sequence[CodeReply], blobs: Blobs) -> list[Result]:
-    """Texts that were cut for the journal are fetched whole. Raises BlobMissing, RetryableError."""
-    return [
-        Result(
-            value=reply.value
-            if reply.blob is None
-            else (await blobs.get(reply.blob)).decode(errors="replace"),
-            error=reply.error,
-        )
-        for reply in replies
-    ]
+    """As the code gets them: what was cut for the journal is fetched whole. Raises BlobMissing, RetryableError."""
+    return [await _result(reply, blobs) for reply in replies]
+
+
+async def _result(reply: CodeReply, blobs: Blobs) -> Result:
+    if reply.error is not None:
+        return Result(error=reply.error)
+    value = reply.value
+    if reply.blob is not None:
+        data = await blobs.get(reply.blob)
+        value = data.decode(errors="replace") if reply.blob_form == "text" else _read(data, reply.blob)
+    try:
+        return Result(value=await from_json(value, blobs))
+    except BlobMissing as missing:
+        # The tool said so, or the member: it is their result that is of no use.
+        return Result(error=f"the result cannot be read: {missing}")
+
+
+def _read(data: bytes, ref: str) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except UNREADABLE as error:
+        raise UnreadableMessage(f"the result in {ref} is no JSON: {error}") from error
+
+
+async def _variables(given: dict[str, Any], blobs: Blobs) -> tuple[dict[str, Value], list[str]]:
+    """A text that looks like a reference to a blob is a text."""
+    variables: dict[str, Value] = {}
+    notes = []
+    for name, value in given.items():
+        try:
+            variables[name] = await from_json(value, blobs)
+        except BlobMissing as missing:
+            variables[name] = value
+            notes.append(f"The variable {name} has not the value that was meant: {missing}.")
+    return variables, notes
 
 
 async def _exchange(exchange: CodeExchange, blobs: Blobs) -> Exchange:
@@ -77,7 +106,16 @@ async def _exchange(exchange: CodeExchange, blobs: Blobs) -> Exchange:
 
 
 async def _arguments(arguments: dict[str, Any], blobs: Blobs) -> dict[str, Value]:
-    return {name: await from_json(value, blobs) for name, value in arguments.items()}
+    # To be compared with those of a second time: of a file, the reference is.
+    return {name: await from_json(value, blobs, open_files=False) for name, value in arguments.items()}
+
+
+def _check_exchanges(call: CodeCall) -> None:
+    for number, exchange in enumerate(call.exchanges, call.before):
+        if not 0 < len(exchange.calls) == len(exchange.replies):
+            raise UnreadableMessage(
+                f"exchange {number} has {len(exchange.calls)} calls and {len(exchange.replies)} replies"
+            )
 
 
 def _limits(limits: CodeLimits) -> Limits:

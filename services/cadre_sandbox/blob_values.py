@@ -2,53 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cadre.errors import UnreadableMessage
+import msgspec
+
+from cadre.messages import FileInfo
 from cadre.ports import Blobs
-from cadre_sandbox.given import ESCAPE, MARK, Value, pack, unpack
+from cadre_sandbox.given import (
+    ESCAPE,
+    FILE,
+    FORMS,
+    MARK,
+    MARKS,
+    MOST_BYTES,
+    REF,
+    Form,
+    Given,
+    GivenFile,
+    Value,
+    pack,
+)
 
 
 async def to_json(value: Value, blobs: Blobs) -> Any:
-    """The value as JSON; what JSON does not have stands there as `{"$given": [form, "blob:…"]}`. Raises RetryableError.
+    """The value as JSON; what JSON does not have stands there as `{"$given": [form, "blob:…"]}`, a file as
+    `{"$file": {"ref": "blob:…", …}}`. Raises RetryableError.
 
     A dict of the code's own that has such a key comes as `{"$dict": …}`.
     """
     data: list[bytes] = []
     packed = pack(value, data)
-    if not data:
-        return packed
-    refs = [await blobs.put(one) for one in data]
-    return _swapped(packed, lambda place: [place[0], refs[place[1]]])
+    return _named(packed, [await blobs.put(one) for one in data])
 
 
-async def from_json(value: Any, blobs: Blobs) -> Value:
-    """What `to_json` was given. Raises UnreadableMessage, BlobMissing, RetryableError."""
-    refs: list[str] = []
+async def from_json(value: Any, blobs: Blobs, *, open_files: bool = True) -> Value:
+    """The value of such JSON, whoever wrote it: what only looks a little like a reference is what it is.
 
-    def numbered(place: Any) -> list[Any]:
-        match place:
-            case [str(form), str(ref)]:
-                refs.append(ref)
-                return [form, len(refs) - 1]
-        raise UnreadableMessage(f"no reference to a value: {place!r}"[:200])
-
-    packed = _swapped(value, numbered)
-    data = [await blobs.get(ref) for ref in refs]
-    try:
-        return unpack(packed, data)
-    except ValueError as error:
-        raise UnreadableMessage(f"no value: {error}") from None
+    Raises BlobMissing, RetryableError.
+    """
+    data = {ref: await blobs.get(ref) for ref in sorted(set(_refs(value, open_files)))}
+    return _valued(value, data)
 
 
-def _swapped(packed: Any, swap: Callable[[Any], list[Any]]) -> Any:
+def _named(packed: Any, refs: list[str]) -> Any:
+    """With references in the place of positions."""
     if isinstance(packed, list):
-        return [_swapped(item, swap) for item in packed]
+        return [_named(item, refs) for item in packed]
     if not isinstance(packed, dict):
         return packed
     if packed.keys() == {MARK}:
-        return {MARK: swap(packed[MARK])}
-    if packed.keys() == {ESCAPE} and isinstance(packed[ESCAPE], dict):
-        return {ESCAPE: {key: _swapped(item, swap) for key, item in packed[ESCAPE].items()}}
-    return {key: _swapped(item, swap) for key, item in packed.items()}
+        form, place = packed[MARK]
+        return {MARK: [form, refs[place]]}
+    if packed.keys() == {FILE}:
+        ref, media_type, name, size, _ = packed[FILE]
+        return {FILE: msgspec.to_builtins(FileInfo(ref=ref, media_type=media_type, name=name, size=size))}
+    if (inner := _escaped(packed)) is not None:
+        return {ESCAPE: {key: _named(item, refs) for key, item in inner.items()}}
+    return {key: _named(item, refs) for key, item in packed.items()}
+
+
+def _valued(value: Any, data: Mapping[str, bytes]) -> Value:
+    if isinstance(value, list):
+        return [_valued(item, data) for item in value]
+    if not isinstance(value, dict):
+        plain: Value = value
+        return plain
+    if (reference := _reference(value)) is not None:
+        form, ref = reference
+        return Given(form, data[ref])
+    if (info := _file(value)) is not None:
+        return GivenFile(info.ref, info.media_type, info.name, info.size, data.get(info.ref))
+    inner = _escaped(value)
+    return {key: _valued(item, data) for key, item in (value if inner is None else inner).items()}
+
+
+def _refs(value: Any, open_files: bool) -> Iterator[str]:
+    """Of what is needed to make the value."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _refs(item, open_files)
+    elif not isinstance(value, dict):
+        return
+    elif (reference := _reference(value)) is not None:
+        yield reference[1]
+    elif (info := _file(value)) is not None:
+        if open_files and info.size <= MOST_BYTES:
+            yield info.ref
+    else:
+        for item in (_escaped(value) or value).values():
+            yield from _refs(item, open_files)
+
+
+def _reference(value: dict[str, Any]) -> tuple[Form, str] | None:
+    match value:
+        case {"$given": [str(form), str(ref)]} if len(value) == 1 and REF.fullmatch(ref):
+            return next(((known, ref) for known in FORMS if known == form), None)
+    return None
+
+
+def _file(value: dict[str, Any]) -> FileInfo | None:
+    if value.keys() != {FILE}:
+        return None
+    try:
+        info = msgspec.convert(value[FILE], FileInfo)
+    except msgspec.ValidationError:
+        return None
+    return info if REF.fullmatch(info.ref) and info.size >= 0 else None
+
+
+def _escaped(value: dict[str, Any]) -> dict[str, Any] | None:
+    """The dict that is meant, when this one stands for it."""
+    inner = value.get(ESCAPE) if len(value) == 1 else None
+    return inner if isinstance(inner, dict) and not MARKS.isdisjoint(inner) else None

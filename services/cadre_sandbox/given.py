@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 Form: TypeAlias = Literal["bytes", "image", "table", "array"]
@@ -21,7 +22,21 @@ class Given:
     data: bytes
 
 
-Value: TypeAlias = bool | int | float | str | Given | Sequence["Value"] | Mapping[str, "Value"] | None
+@dataclass(frozen=True, slots=True)
+class GivenFile:
+    """A file in the blob store. What the code passes on is the reference alone."""
+
+    ref: str
+    media_type: str
+    name: str
+    size: int
+    data: bytes | None = field(default=None, compare=False, repr=False)
+    """None: not at hand."""
+
+
+Value: TypeAlias = (
+    bool | int | float | str | Given | GivenFile | Sequence["Value"] | Mapping[str, "Value"] | None
+)
 
 MOST_WEIGHT = 1 << 20
 """Of one output, of the arguments of one call, `Given`s left out; about bytes."""
@@ -30,7 +45,15 @@ MOST_BYTES = 64 << 20
 """Of all `Given`s of one output, of the calls of one yield."""
 
 MARK = "$given"
+FILE = "$file"
 ESCAPE = "$dict"
+MARKS = frozenset((MARK, FILE, ESCAPE))
+"""A dict of somebody's own that has such a key stands in one under `ESCAPE`."""
+
+UNKNOWN = "application/octet-stream"
+"""The media type of what is not known."""
+
+REF = re.compile(r"blob:[0-9a-f]{64}")
 
 
 def pack(value: Value, blobs: list[bytes]) -> object:
@@ -38,9 +61,15 @@ def pack(value: Value, blobs: list[bytes]) -> object:
     if isinstance(value, Given):
         blobs.append(value.data)
         return {MARK: [value.form, len(blobs) - 1]}
+    if isinstance(value, GivenFile):
+        place = None
+        if value.data is not None:
+            place = len(blobs)
+            blobs.append(value.data)
+        return {FILE: [value.ref, value.media_type, value.name, value.size, place]}
     if isinstance(value, Mapping):
         packed = {key: pack(item, blobs) for key, item in value.items()}
-        return {ESCAPE: packed} if MARK in packed or ESCAPE in packed else packed
+        return packed if MARKS.isdisjoint(packed) else {ESCAPE: packed}
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [pack(item, blobs) for item in value]
     return value
@@ -51,6 +80,8 @@ def unpack(packed: object, blobs: Sequence[bytes]) -> Value:
     if isinstance(packed, dict):
         if set(packed) == {MARK}:
             return _given(packed[MARK], blobs)
+        if set(packed) == {FILE}:
+            return _file(packed[FILE], blobs)
         escaped = packed[ESCAPE] if set(packed) == {ESCAPE} else None
         items = escaped if isinstance(escaped, dict) else packed
         return {encodable(str(key)): unpack(item, blobs) for key, item in items.items()}
@@ -65,7 +96,7 @@ def unpack(packed: object, blobs: Sequence[bytes]) -> Value:
 
 def weight(value: Value) -> int:
     """About the bytes of its JSON, `Given`s left out."""
-    if isinstance(value, Given):
+    if isinstance(value, Given | GivenFile):
         return 0
     if isinstance(value, str):
         return len(value)
@@ -88,3 +119,14 @@ def _given(place: object, blobs: Sequence[bytes]) -> Given:
                 if form == known:
                     return Given(known, blobs[index])
     raise ValueError(f"no such bytes: {place!r}"[:200])
+
+
+def _file(about: object, blobs: Sequence[bytes]) -> GivenFile:
+    match about:
+        case [str(ref), str(media_type), str(name), int(size), place] if REF.fullmatch(ref) and size >= 0:
+            media_type, name = encodable(media_type), encodable(name)
+            if place is None:
+                return GivenFile(ref, media_type, name, size)
+            if isinstance(place, int) and 0 <= place < len(blobs):
+                return GivenFile(ref, media_type, name, size, blobs[place])
+    raise ValueError(f"no such file: {about!r}"[:200])

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 
+from cadre import __version__
+from cadre.adapters.nats_figures import queue_samples
 from cadre.adapters.nats_interrupts import hear_interrupts
 from cadre.adapters.nats_marks import NatsMarks
-from cadre.adapters.nats_queue import Queue
+from cadre.adapters.nats_queue import Delivery, Queue
+from cadre.adapters.nats_warm import NatsWarm
+from cadre.cards import Presence, SandboxCard, ToolCard
 from cadre.clock import SystemClock
 from cadre.errors import SetupError
 from cadre.health import AsgiApp
+from cadre.metrics import names
+from cadre.metrics.meters import Sample
 from cadre.service import Platform
 from cadre.settings import SandboxSettings
 from cadre.slots import Slots
+from cadre.subjects import Topology
 from cadre_sandbox.contract import TIERS, Limits, Python, SandboxError, Tier
+from cadre_sandbox.interpreter_tool import InterpreterTool, card_of
 from cadre_sandbox.keeping import Keeping
 from cadre_sandbox.running import Running
 from cadre_sandbox.sandbox import Sandbox
@@ -32,9 +41,12 @@ class SandboxHost:
         self._platform = platform
         self._settings = settings
         self._sandbox = new_sandbox(settings)
-        self._keeping = Keeping(self._sandbox, settings.sessions, settings.idle_seconds)
+        self._warm = NatsWarm(platform.nc, platform.topology, settings.pool, self._take)
+        self._keeping = Keeping(self._sandbox, settings.sessions, settings.idle_seconds, self._warm)
         self._running: Running | None = None
+        self._serving: Serving | None = None
         self._queues: list[Queue] = []
+        self._calls: list[Queue] = []
 
     async def start(self) -> None:
         """Begins to work. Raises BusUnavailable, and SetupError where code cannot be run safely."""
@@ -42,7 +54,7 @@ class SandboxHost:
         tier = await started(self._sandbox)
         teller = Teller(platform.blobs, platform.settings.instance_name(), tier)
         self._running = Running(self._keeping, platform.blobs, teller, SystemClock())
-        serving = Serving(self._running, platform.bus, NatsMarks(platform.nc, topology), pool)
+        self._serving = Serving(self._running, platform.bus, NatsMarks(platform.nc, topology), pool)
         slots = Slots(at_work(self._settings), queues=topology.shards)
         await hear_interrupts(platform.nc, topology, self._keeping.interrupt)
         for shard in range(topology.shards):
@@ -51,23 +63,73 @@ class SandboxHost:
                 topology.stream(shard),
                 topology.code_consumer(pool),
                 topology.code_filter(shard, pool),
-                serving.handle,
+                self._handle,
                 credit=slots,
             )
             await queue.start()
             self._queues.append(queue)
+        card = await self._serve_tool(slots)
+        await platform.registry.announce([self._presence(tier), platform.presence(tool=card)])
+
+    async def _serve_tool(self, slots: Slots) -> ToolCard:
+        """The pool's interpreters as a tool, for agents that are no coders."""
+        platform, topology = self._platform, self._platform.topology
+        card = card_of(self._settings.pool, self._settings.modules)
+        marks = NatsMarks(platform.nc, topology)
+        tool = InterpreterTool(self._keeping, platform.bus, platform.blobs, marks, SystemClock())
+        tool.introduce(platform.settings.instance_name(), self._settings.modules)
+        own = Slots(at_work(self._settings), queues=topology.shards, within=slots)
+        for shard in range(topology.shards):
+            consumer, calls = topology.tool_consumer(card.name), topology.call_filter(shard, card.name)
+            queue = Queue(platform.nc, topology.stream(shard), consumer, calls, tool.handle, credit=own)
+            await queue.start()
+            self._calls.append(queue)
+        return card
+
+    async def _handle(self, delivery: Delivery) -> None:
+        assert self._serving is not None
+        await self._serving.handle(delivery, lambda run: self._warm.offer(delivery, run))
+
+    async def _take(self, delivery: Delivery) -> bool:
+        """What another process was delivered goes on here, if its interpreter is here."""
+        serving, shard = self._serving, self._platform.topology.shard(Topology.tree_at(delivery.subject))
+        if serving is None or shard >= len(self._queues) or not await serving.has_place_for(delivery):
+            return False
+        return self._queues[shard].adopt(delivery, serving.handle)
+
+    def _presence(self, tier: Tier) -> Presence:
+        card = SandboxCard(
+            pool=self._settings.pool,
+            tier=tier,
+            python=self._sandbox.python,
+            sessions=self._settings.sessions,
+            version=__version__,
+        )
+        return self._platform.presence(sandbox=card)
 
     def unready(self) -> str | None:
-        if self._running is None or len(self._queues) < self._platform.topology.shards:
+        if self._running is None or len(self._calls) < self._platform.topology.shards:
             return "starting"
         return self._running.trouble
 
     def about(self) -> dict[str, str]:
-        return {"pool": self._settings.pool, "tier": self._sandbox.tier}
+        counts = self._running.counts if self._running else Counter[str]()
+        served = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in sorted(counts.items()))
+        return {"pool": self._settings.pool, "tier": self._sandbox.tier, "served": served or "nothing"}
+
+    async def samples(self) -> list[Sample]:
+        """Its queues, its interpreters, and what the code that came has met."""
+        sessions = {"busy": self._keeping.busy, "warm": len(self._keeping.warm)}
+        counts = self._running.counts if self._running else Counter[str]()
+        return [
+            *queue_samples([*self._queues, *self._calls]),
+            *(Sample(names.SANDBOX_SESSIONS, n, {names.SESSION_STATE: s}) for s, n in sessions.items()),
+            *(Sample(names.SANDBOX_CALLS, n, {names.HOW: how}) for how, n in counts.items()),
+        ]
 
     async def drain(self, grace: float) -> None:
         """Takes no more code; blocks at work have `grace` seconds, the rest goes back to the queues."""
-        await asyncio.gather(*(queue.drain(grace) for queue in self._queues))
+        await asyncio.gather(*(queue.drain(grace) for queue in (*self._queues, *self._calls)))
         await self._keeping.close()
         await self._sandbox.close()
 

@@ -7,15 +7,23 @@ import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from cadre.messages import CodeCall
 from cadre_sandbox.ended import Ended, is_below
-from cadre_sandbox.places import Answer
+from cadre_sandbox.places import Answer, follows, mark_of, resumes
 from cadre_sandbox.sandbox import Sandbox
 from cadre_sandbox.session import Session
 
 log = logging.getLogger("cadre.sandbox")
+
+
+class Ear(Protocol):
+    """Hears what other processes are delivered for the runs of this one."""
+
+    async def listen(self, run: str) -> None: ...
+
+    async def forget(self, run: str) -> None: ...
 
 
 class Seat:
@@ -28,6 +36,11 @@ class Seat:
         self.served: CodeCall | None = None
         """What the interpreter was asked last, and what came of it."""
         self.answer: Answer | None = None
+        self.mark = ""
+        self.passed: set[str] = set()
+        """Marks of what it was asked in this block, and before that."""
+        self.notes: list[str] = []
+        """For the model, once the block in work has ended: what is wrong with what it was given."""
         self.kept: tuple[bytes, str] | None = None
         """The variables as they were stored last, and the reference to them."""
         self.work: asyncio.Task[Any] | None = None
@@ -44,14 +57,33 @@ class Seat:
         self.session = await self._keeping.open()
         return self.session
 
-    def stands(self, served: CodeCall, answer: Answer) -> None:
-        self.served, self.answer = served, answer
+    def fits(self, call: CodeCall) -> bool:
+        """Whether the call is known here, or goes on just where the interpreter stands."""
+        if not self.is_warm or self.served is None or self.answer is None:
+            return False
+        mark = mark_of(call)
+        known = mark == self.mark or mark in self.passed
+        return known or resumes(call, self.served, self.answer) or follows(call, self.answer)
+
+    async def stands(self, served: CodeCall, answer: Answer) -> None:
+        if self.served is not None and self.served.block == served.block:
+            self.passed.add(self.mark)
+        else:
+            self.passed.clear()
+        self.served, self.answer, self.mark = served, answer, mark_of(served)
+        if self.is_warm:
+            # Before the answer is sent: what the run says to it must find its way back.
+            await self._keeping.ear.listen(self.run)
 
     async def close(self) -> None:
         session, self.session = self.session, None
         self.served = self.answer = self.kept = None
+        self.mark = ""
+        self.passed.clear()
+        self.notes = []
         if session is not None:
             self._keeping.closed()
+            await self._keeping.ear.forget(self.run)
             await session.close()
 
 
@@ -60,10 +92,12 @@ class Keeping:
     Args:
         most: interpreters at once, at work or kept; at least as many as runs are worked for at once.
         idle_seconds: how long one is kept for a run that does not come back.
+        ear: is told which runs have one.
     """
 
-    def __init__(self, sandbox: Sandbox, most: int, idle_seconds: float) -> None:
+    def __init__(self, sandbox: Sandbox, most: int, idle_seconds: float, ear: Ear | None = None) -> None:
         self._sandbox = sandbox
+        self.ear: Ear = ear or _Deaf()
         self._most = most
         self._idle = idle_seconds
         self._warm: OrderedDict[str, Seat] = OrderedDict()
@@ -76,9 +110,25 @@ class Keeping:
         self._closing: set[asyncio.Task[None]] = set()
 
     @property
+    def busy(self) -> int:
+        """Interpreters that are at work."""
+        return max(0, self._open - len(self._warm))
+
+    @property
     def warm(self) -> list[str]:
         """Runs whose interpreters wait for them."""
         return list(self._warm)
+
+    async def has_place_for(self, call: CodeCall) -> bool:
+        """Whether the call is best served here: its interpreter is warm, or its run is being worked for. One that
+        stands elsewhere is closed: the run has gone on without it."""
+        if call.run in self._locks:
+            return True
+        seat = self._warm.get(call.run)
+        if seat is None or seat.fits(call):
+            return seat is not None
+        await self._warm.pop(call.run).close()
+        return False
 
     @asynccontextmanager
     async def seat(self, run: str) -> AsyncIterator[Seat]:
@@ -169,3 +219,11 @@ class _Lock:
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.users = 0
+
+
+class _Deaf:
+    """Where there are no others to hear."""
+
+    async def listen(self, run: str) -> None: ...
+
+    async def forget(self, run: str) -> None: ...

@@ -36,8 +36,9 @@ from cadre_sandbox.host import SandboxHost, new_sandbox, started
 @click.option("--port", type=int, help="Port of /healthz and /readyz; 0 takes a free one.  [CADRE_PORT]")
 @click.option("--check", is_flag=True, help="Say which tier of isolation is reached here, and stop.")
 def command(port: int | None, check: bool, **options: object) -> None:
-    """Run the Python that agents of kind `code` write, each run's locked in by itself. A second process with the
-    same pool shares the load."""
+    """Run the Python that agents of kind `code` write.
+
+    Each run's code is locked in by itself. A second process with the same pool shares the load."""
     try:
         settings = read_settings(port=port)
         own = read_sandbox_settings(**options)

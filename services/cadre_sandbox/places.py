@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
+
+from msgspec.structs import replace
+
+from cadre.code_exchange import CodeExchange
+from cadre.code_past import Place, shortened
 from cadre.messages import CodeCall, CodeFinished, CodeYielded
+from cadre.wire import encode
 
 Answer = CodeYielded | CodeFinished
 
 
-def is_same(call: CodeCall, served: CodeCall) -> bool:
-    """The call was served before: a second delivery, or a second publication."""
-    return _head(call) == _head(served) and call.exchanges == served.exchanges
-
-
-def is_past(call: CodeCall, served: CodeCall) -> bool:
-    """The run has had its answer: it has asked since for what comes behind it."""
-    done = len(call.exchanges)
-    return (
-        _head(call) == _head(served)
-        and done < len(served.exchanges)
-        and call.exchanges == served.exchanges[:done]
-    )
+def mark_of(call: CodeCall) -> str:
+    """The same for all calls that ask for the same, however much of the past they carry themselves."""
+    place, _ = shortened(call.block, Place(call.before, call.earlier, call.exchanges))
+    return hashlib.sha256(encode([call.block, call.code, call.snapshot, *place])).hexdigest()
 
 
 def resumes(call: CodeCall, served: CodeCall, answer: Answer) -> bool:
     """The block waits in the interpreter for exactly these replies."""
-    if not isinstance(answer, CodeYielded) or _head(call) != _head(served) or not call.exchanges:
+    if not isinstance(answer, CodeYielded) or call.block != served.block or call.done != served.done + 1:
         return False
-    *before, last = call.exchanges
-    return before == served.exchanges and last.calls == answer.calls and last.clock == answer.clock
+    made = CodeExchange(calls=answer.calls, replies=call.exchanges[-1].replies, clock=answer.clock)
+    return mark_of(call) == mark_of(replace(served, exchanges=[*served.exchanges, made]))
 
 
 def follows(call: CodeCall, answer: Answer) -> bool:
     """The interpreter is between blocks, and has the variables that the call asks for."""
     return isinstance(answer, CodeFinished) and call.snapshot == answer.snapshot
-
-
-def _head(call: CodeCall) -> tuple[str, str, str | None]:
-    return call.block, call.code, call.snapshot

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from dataclasses import replace
+from typing import Literal
 
 from cadre.errors import BlobMissing, RetryableError
 from cadre.messages import CodeCall, ErrorInfo
@@ -13,12 +15,14 @@ from cadre.ports import Blobs, Clock
 from cadre_sandbox.asking import request_of, results_of
 from cadre_sandbox.contract import Failed, Lost, Outcome, SandboxError, Yielded
 from cadre_sandbox.keeping import Keeping, Seat
-from cadre_sandbox.places import Answer, follows, is_past, is_same, resumes
+from cadre_sandbox.places import Answer, follows, mark_of, resumes
 from cadre_sandbox.telling import Teller
 
 log = logging.getLogger("cadre.sandbox")
 
 GONE = "No variable of earlier code is left: define again what you need."
+
+Count = Literal["warm", "fresh", "again", "handed_over"]
 
 LOST = 3
 """Interpreters that may be lost in one block: what code can make look like an accident is not one for ever."""
@@ -28,22 +32,29 @@ class Running:
     """What this process does for all runs of its pool."""
 
     def __init__(self, keeping: Keeping, blobs: Blobs, teller: Teller, clock: Clock) -> None:
-        self._keeping = keeping
+        self.keeping = keeping
         self.blobs = blobs
         self.teller = teller
         self.clock = clock
+        self.counts: Counter[str] = Counter()
+        """Calls since the start: those that went on in a `warm` interpreter, that were run in a `fresh` one from the
+        beginning or `again` from what is recorded, and that were `handed_over` to another process."""
         self.trouble: str | None = None
         """Why no interpreter was to be had the last time."""
 
+    def count(self, what: Count) -> None:
+        self.counts[what] += 1
+
     async def answer(self, call: CodeCall) -> Answer | None:
         """None when nobody waits for it. Raises RetryableError, TerminalError."""
-        async with self._keeping.seat(call.run) as seat:
-            if self._keeping.is_over(call.run):
+        async with self.keeping.seat(call.run) as seat:
+            if self.keeping.is_over(call.run):
                 return None
-            if seat.is_warm and seat.served and is_same(call, seat.served):
+            mark = mark_of(call) if seat.is_warm else ""
+            if mark and mark == seat.mark:
                 log.info("block %s has its answer: said again", call.block)
                 return seat.answer
-            if seat.is_warm and seat.served and is_past(call, seat.served):
+            if mark in seat.passed:
                 log.info("block %s has gone on since: call %s is dropped", call.block, call.id)
                 return None
             if call.deadline is not None and self.clock.now() >= call.deadline:
@@ -73,7 +84,7 @@ class Running:
             # Where the interpreter stands is not known any more.
             await seat.close()
             raise
-        seat.stands(call, answer)
+        await seat.stands(call, answer)
         return answer
 
     async def _whole(self, seat: Seat, call: CodeCall) -> Answer:
@@ -95,12 +106,17 @@ class Running:
         session, served, answer = seat.session, seat.served, seat.answer
         if seat.is_warm and session and served and answer:
             if resumes(call, served, answer):
+                self.count("warm")
                 replies = call.exchanges[-1].replies
                 results = await patiently(self.clock, lambda _: results_of(replies, self.blobs))
                 return await session.resume(results)
             if follows(call, answer):
-                request = await patiently(self.clock, lambda _: request_of(call, None, self.blobs))
+                self.count("again" if call.done else "warm")
+                request, seat.notes = await patiently(
+                    self.clock, lambda _: request_of(call, None, self.blobs)
+                )
                 return await session.execute(request)
+        self.count("again" if call.done or call.snapshot else "fresh")
         return await self._anew(seat, call)
 
     async def _anew(self, seat: Seat, call: CodeCall) -> Outcome:
@@ -110,7 +126,7 @@ class Running:
                 snapshot = await patiently(self.clock, lambda _: self.blobs.get(ref))
             except BlobMissing as error:
                 return self.teller.unrestored(str(error))
-        request = await patiently(self.clock, lambda _: request_of(call, snapshot, self.blobs))
+        request, notes = await patiently(self.clock, lambda _: request_of(call, snapshot, self.blobs))
         try:
             session = await seat.fresh()
         except SandboxError as error:
@@ -119,6 +135,7 @@ class Running:
         self.trouble = None
         if snapshot is not None and ref is not None:
             seat.kept = snapshot, ref
+        seat.notes = notes
         return await session.execute(request)
 
     async def _told(self, seat: Seat, call: CodeCall, outcome: Outcome) -> Answer:
@@ -126,7 +143,7 @@ class Running:
         if isinstance(outcome, Yielded):
             yielded = outcome
             return await patiently(self.clock, lambda _: self.teller.yielded(call, yielded, self.clock.now()))
-        ended = outcome
+        ended = replace(outcome, notes=(*seat.notes, *outcome.notes))
         if isinstance(ended, Failed) and ended.error == "SnapshotUnreadable":
             # The next block would fail in the same way, and so on.
             ended = replace(ended, snapshot=None, notes=(*ended.notes, GONE))

@@ -54,6 +54,11 @@ class Sandbox:
         return self._plan.tier
 
     @property
+    def python(self) -> str:
+        """Version of the code's Python, once started; a snapshot is read by the same minor version only."""
+        return self._zygote.python if self._zygote else ""
+
+    @property
     def zygote_pid(self) -> int | None:
         """Of the process that forks the interpreters."""
         return self._zygote.pid if self._zygote else None
@@ -120,6 +125,11 @@ class Sandbox:
                 self._ready.append(await self._new_box())
         except SandboxError:
             return
+
+    async def filled(self) -> None:
+        """Returns when as many interpreters are ready as there shall be, or no more are to be had."""
+        if self._filling:
+            await asyncio.gather(self._filling, return_exceptions=True)
 
     async def close(self) -> None:
         """Ends every interpreter, those of open sessions too."""

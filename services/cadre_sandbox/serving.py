@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from cadre.code_exchange import CodeExchange
-from cadre.errors import NewerSchema, TerminalError
+from cadre.errors import NewerSchema, RetryableError, TerminalError
 from cadre.messages import CodeCall, ErrorInfo
 from cadre.newer import leave_to_newer
 from cadre.patience import patiently
@@ -22,6 +23,9 @@ from cadre_sandbox.running import Running
 
 log = logging.getLogger("cadre.sandbox")
 
+Offer = Callable[[str], Awaitable[bool]]
+"""Whether another process, which keeps the interpreter of this run, has taken the delivery over."""
+
 SENDER = "sandbox"
 """Who an agent's inbox says that the answers are from."""
 
@@ -35,20 +39,36 @@ class Serving:
         self._pool = pool
         self._trials = Trials(marks, running.clock)
 
-    async def handle(self, delivery: Delivery) -> None:
-        """Acks once the answer is in the run's inbox. Raises RetryableError: deliver again."""
+    async def handle(self, delivery: Delivery, offer: Offer | None = None) -> None:
+        """Acks once the answer is in the run's inbox. Raises RetryableError: deliver again.
+
+        With `offer`, a call whose interpreter is not here may go to where it is.
+        """
         tree = Topology.tree_at(delivery.subject)
-        why = await self._trials.hear(delivery, tree, lambda: self._handle(delivery))
+        why = await self._trials.hear(delivery, tree, lambda: self._handle(delivery, offer))
         if why is not None:
             await self._refuse(delivery, why)
             await self._trials.acquit(delivery, tree)
 
-    async def _handle(self, delivery: Delivery) -> None:
+    async def has_place_for(self, delivery: Delivery) -> bool:
+        """Whether another process's delivery is best served here."""
+        try:
+            call = await unpack_code_call(delivery.data, self._running.blobs)
+            check(call, delivery.subject, self._pool)
+        except (RetryableError, TerminalError) as error:
+            log.debug("%s is left to the process that was delivered it: %s", delivery.subject, error)
+            return False
+        return await self._running.keeping.has_place_for(call)
+
+    async def _handle(self, delivery: Delivery, offer: Offer | None) -> None:
         try:
             call = await patiently(
                 self._running.clock, lambda _: unpack_code_call(delivery.data, self._running.blobs)
             )
             check(call, delivery.subject, self._pool)
+            if offer and await self._is_for_others(delivery, call) and await offer(call.run):
+                self._running.count("handed_over")
+                return
             answer = await self._running.answer(call)
             if answer is not None:
                 await self._send(answer, call.agent)
@@ -57,6 +77,12 @@ class Serving:
             await leave_to_newer(delivery, newer)
         except TerminalError as error:
             await self._refuse(delivery, str(error))
+
+    async def _is_for_others(self, delivery: Delivery, call: CodeCall) -> bool:
+        """A run's first code is for anybody; what comes again may have killed whoever was handed it before."""
+        begun = call.done > 0 or call.snapshot is not None
+        first = delivery.deliveries == 1 and not delivery.retried
+        return begun and first and not await self._running.keeping.has_place_for(call)
 
     async def _refuse(self, delivery: Delivery, reason: str) -> None:
         """Makes the message a dead letter; tells the run so, as far as the message says whom to tell."""
@@ -95,10 +121,11 @@ class _Head(msgspec.Struct):
     block: str
     snapshot: str | None = None
     exchanges: list[msgspec.Raw] = []
+    before: int = 0
 
     def as_call(self, pool: str) -> CodeCall:
         return CodeCall(
-            id=f"{self.block}:{len(self.exchanges)}",
+            id=f"{self.block}:{self.before + len(self.exchanges)}",
             tree=self.tree,
             run=self.run,
             at=0.0,
@@ -107,5 +134,6 @@ class _Head(msgspec.Struct):
             block=self.block,
             code="",
             exchanges=[CodeExchange(calls=[], replies=[])] * len(self.exchanges),
+            before=self.before,
             snapshot=self.snapshot,
         )

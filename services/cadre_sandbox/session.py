@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -21,8 +20,14 @@ _GRACE = 0.4
 _TICK = 0.2
 """Seconds between looks at what the code uses."""
 
+_SOON = 0.01
+"""Seconds that a look may come too early."""
+
 _TAKE_SECONDS = 20.0
 """To take a request, to restore a snapshot."""
+
+_PAUSED = 5.0
+"""Seconds beyond that which this process can only have been stopped itself: the interpreter is not to blame."""
 
 _KILL_SIGNALS = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
@@ -51,6 +56,7 @@ class Session:
         self._logs = ""
         self._waits_for: int | None = None
         self._offered: set[str] = set()
+        self._now = asyncio.get_running_loop().time
 
     @property
     def alive(self) -> bool:
@@ -106,6 +112,7 @@ class Session:
         if not self._box.alive:
             return await self._lost()
         self._box.thaw()
+        begun = asyncio.get_running_loop().time()
         try:
             try:
                 async with asyncio.timeout(_TAKE_SECONDS):
@@ -113,8 +120,10 @@ class Session:
                     if restore and (refused := self._refusal(await self._next())):
                         return await self._ended(refused)
             except TimeoutError:
-                late = f"The interpreter did not take what it was sent within {_TAKE_SECONDS:g} s."
-                raise Stop("SnapshotUnreadable" if restore else "Crashed", late) from None
+                if asyncio.get_running_loop().time() - begun > _TAKE_SECONDS + _PAUSED:
+                    await self._box.close()
+                    return Lost(reason="the sandbox itself was stopped for a while")
+                raise _not_taken(restore) from None
             return await self._compute()
         except asyncio.CancelledError:
             await self._box.close()
@@ -132,11 +141,12 @@ class Session:
         if frame.header.get("kind") == "restored":
             return None
         return Stop(
-            "SnapshotUnreadable", f"The variables could not be restored: {frame.header.get('why')}"[:1000]
+            "SnapshotUnreadable",
+            f"The variables of earlier code could not be restored: {frame.header.get('why')}"[:1000] + ".",
         )
 
     async def _compute(self) -> Outcome:
-        since = time.monotonic()
+        since = self._now()
         try:
             frame = await self._watched(since)
             if frame.header.get("kind") == "yielded":
@@ -145,7 +155,7 @@ class Session:
                 self._logs = logs_of(frame, self._limits)
                 saved = await self._saved(since)
         finally:
-            self._used += time.monotonic() - since
+            self._used += self._now() - since
         if self._box.full(self._limits):
             raise Stop("FileLimit", f"The files were more than {self._limits.file_mb} MB.")
         return await self._outcome(frame, saved)
@@ -178,7 +188,7 @@ class Session:
         deadline = since + self._limits.seconds - self._used + _GRACE
         try:
             while True:
-                left = deadline - time.monotonic()
+                left = deadline - self._now()
                 done, _ = await asyncio.wait({reading}, timeout=max(0.0, min(left, _TICK)))
                 if done:
                     return reading.result()
@@ -195,7 +205,8 @@ class Session:
 
     def _look(self, left: float) -> None:
         limits = self._limits
-        if left <= 0:
+        if left <= _SOON:
+            # One thread's computing takes as long as it computes: the clock is the plainer reason.
             raise Stop("TimeLimit", _stopped_after(limits.seconds))
         cpu = limits.seconds if limits.cpu_seconds is None else limits.cpu_seconds
         if self._used_now().cpu_seconds > cpu + _GRACE:
@@ -207,12 +218,14 @@ class Session:
         return Used(seconds=self._used, cpu_seconds=max(0.0, self._box.cpu_seconds() - self._cpu_before))
 
     async def _ended(self, stop: Stop) -> Failed:
-        """The interpreter does not survive it; the variables are those of before the block."""
+        """The interpreter does not survive it; the variables are those of before the block, if they are any more."""
         used = self._used_now()
+        unreadable = stop.error == "SnapshotUnreadable"
+        kept = "" if unreadable else " The variables are as they were before this code."
         await self._box.close()
         return Failed(
             error=stop.error,
-            message=f"{stop.message} The variables are as they were before this code.",
+            message=stop.message + kept,
             line=None,
             source=None,
             logs=self._logs,
@@ -240,6 +253,13 @@ class Session:
             f"signal {code - 128 if code > 128 else -code}" if code < 0 or code > 128 else f"exit code {code}"
         )
         return await self._ended(Stop("Crashed", f"The code ended the interpreter itself ({said})."))
+
+
+def _not_taken(restore: bool) -> Stop:
+    if restore:
+        text = f"The variables of earlier code could not be restored within {_TAKE_SECONDS:g} s."
+        return Stop("SnapshotUnreadable", text)
+    return Stop("Crashed", f"The interpreter did not take what it was sent within {_TAKE_SECONDS:g} s.")
 
 
 def _stopped_after(seconds: float) -> str:

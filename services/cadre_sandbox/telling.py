@@ -31,12 +31,12 @@ class Teller:
 
     async def yielded(self, call: CodeCall, outcome: Yielded, at: float) -> CodeYielded:
         return CodeYielded(
-            id=f"{call.block}:{len(call.exchanges)}:yielded",
+            id=f"{call.block}:{call.done}:yielded",
             tree=call.tree,
             run=call.run,
             at=at,
             block=call.block,
-            exchange=len(call.exchanges),
+            exchange=call.done,
             calls=[
                 CodeRequest(
                     one.name,
@@ -87,12 +87,12 @@ class Teller:
 
     def _finished(self, call: CodeCall, at: float, **said: Any) -> CodeFinished:
         return CodeFinished(
-            id=f"{call.block}:{len(call.exchanges)}:finished",
+            id=f"{call.block}:{call.done}:finished",
             tree=call.tree,
             run=call.run,
             at=at,
             block=call.block,
-            exchange=len(call.exchanges),
+            exchange=call.done,
             sandbox=self._sandbox,
             tier=self._tier,
             **said,

@@ -105,6 +105,9 @@ class Zygote:
         self._spawning: dict[int, asyncio.Future[tuple[int, list[int]]]] = {}
         self._ended: dict[int, asyncio.Future[int]] = {}
         self.address_space: int = hello["address_space"]
+        self.python: str = hello["python"]
+        """Version of the code's Python."""
+
         self.alive = True
         asyncio.get_running_loop().add_reader(control, self._heard)
 

@@ -1,4 +1,4 @@
-"""The HTTP surface: chat completions and models as OpenAI has them, the script's journal and reset."""
+"""The HTTP surface: chat completions, embeddings and models as OpenAI has them, the script's journal and reset."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cadre_scripted_model import embeddings
 from cadre_scripted_model.journal import Journal, Line
 from cadre_scripted_model.performance import HONESTY
 from cadre_scripted_model.replies import error_body, model_list
@@ -46,6 +47,14 @@ def build_app(source: Source, journal: Journal) -> Starlette:
             journal.end(line, "failed")
             raise
 
+    async def embed(request: Request) -> Response:
+        try:
+            return _json(embeddings.answer(msgspec.json.decode(await request.body())))
+        except msgspec.DecodeError as error:
+            return _error(ErrorReply(status=400, message=f"the body is not JSON: {error}"))
+        except BadRequest as error:
+            return _error(ErrorReply(status=400, message=str(error), param=error.param))
+
     async def models(request: Request) -> Response:
         return _json(model_list())
 
@@ -71,6 +80,7 @@ def build_app(source: Source, journal: Journal) -> Starlette:
     return Starlette(
         routes=[
             Route("/v1/chat/completions", chat, methods=["POST"]),
+            Route("/v1/embeddings", embed, methods=["POST"]),
             Route("/v1/models", models),
             Route("/script/journal", lines),
             Route("/script/reset", reset, methods=["POST"]),
@@ -83,7 +93,7 @@ def build_app(source: Source, journal: Journal) -> Starlette:
 
 async def _unknown(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    paths = "POST /v1/chat/completions, GET /v1/models, GET /script/journal, POST /script/reset"
+    paths = "POST /v1/chat/completions, POST /v1/embeddings, GET /v1/models, GET /script/journal, POST /script/reset"
     return _error(
         ErrorReply(status=status, message=f"no {request.method} {request.url.path} here; there is {paths}")
     )

@@ -17,7 +17,7 @@ class Line(msgspec.Struct, kw_only=True):
     n: int
     """Counts the requests from 1."""
     rule: str = ""
-    """Name of the rule, `auto`, or `cassette <file>`."""
+    """Name of the rule, `auto`, `context`, or `cassette <file>`."""
     model: str
     """The model that was asked for."""
     turn: int
@@ -25,6 +25,8 @@ class Line(msgspec.Struct, kw_only=True):
     """The last user text, cut."""
     stream: bool
     images: int
+    tokens: int
+    """Of the request, roughly."""
     status: int = 0
     """HTTP status of the answer; 0 before there is one."""
     outcome: str = "open"
@@ -50,6 +52,7 @@ class Journal:
             user=view.user[:120],
             stream=view.stream,
             images=view.images,
+            tokens=view.tokens,
         )
         self._lines.append(line)
         return line

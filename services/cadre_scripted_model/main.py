@@ -41,10 +41,21 @@ MODES = ("script", "auto", "record", "replay")
 @click.option("--mode", type=click.Choice(MODES), help="[default: script with --script, else auto]")
 @click.option("--cassette", type=click.Path(path_type=Path), help="Directory of recordings (record, replay).")
 @click.option("--upstream", help="Base URL of the endpoint to record, with its /v1.")
+@click.option(
+    "--context",
+    type=click.IntRange(min=1),
+    help="Refuse requests of more tokens (four characters each).  [the script's context, or none]",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=8090, show_default=True, help="Port to listen on; 0 takes a free one.")
-def command(
-    script: Path | None, mode: str | None, cassette: Path | None, upstream: str | None, host: str, port: int
+def command(  # noqa: PLR0913 - options
+    script: Path | None,
+    mode: str | None,
+    cassette: Path | None,
+    upstream: str | None,
+    context: int | None,
+    host: str,
+    port: int,
 ) -> None:
     """An OpenAI-compatible endpoint that plays canned replies. It is not an AI.
 
@@ -55,6 +66,10 @@ def command(
         source, playing = _source(
             mode or ("script" if script else "auto"), journal, script, cassette, upstream
         )
+        if context is not None:
+            if not isinstance(source, Scripted):
+                raise SettingError("--context goes with the modes script and auto")
+            source.script.context = context
         listener = _listen(host, port)
     except SettingError as error:
         click.echo(f"cadre: {error}", err=True)

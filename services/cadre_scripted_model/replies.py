@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from cadre_scripted_model import MODEL_ID, NOT_AN_AI
-from cadre_scripted_model.request import RequestView, text_of
+from cadre_scripted_model.request import RequestView, rough_tokens, text_of
 from cadre_scripted_model.script import CallReply, ErrorReply, Reply
 
 DONE = b"data: [DONE]\n\n"
@@ -37,7 +37,9 @@ def answer(reply: Reply, view: RequestView, number: int, created: int) -> Answer
         content=content,
         calls=calls,
         finish=reply.finish or ("tool_calls" if calls else "stop"),
-        usage=_usage(sum(_tokens(text_of(m.get("content"))) for m in view.messages), _tokens(written)),
+        usage=_usage(
+            sum(rough_tokens(text_of(m.get("content"))) for m in view.messages), rough_tokens(written)
+        ),
     )
 
 
@@ -108,11 +110,6 @@ def _event(data: dict[str, Any]) -> bytes:
 def _slices(text: str, size: int) -> Iterator[str]:
     for start in range(0, len(text), size):
         yield text[start : start + size]
-
-
-def _tokens(text: str) -> int:
-    """Roughly: four characters a token."""
-    return -(-len(text) // 4)
 
 
 def _usage(read: int, written: int) -> dict[str, int]:

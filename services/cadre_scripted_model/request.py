@@ -46,6 +46,8 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     schema: dict[str, Any] | None
     """The JSON schema that the answer must fit; {} when any JSON object will do."""
     images: int
+    tokens: int
+    """What the messages and tools take up, roughly: four characters a token, images not counted."""
     stop: list[str]
     stream: bool
     include_usage: bool
@@ -61,6 +63,11 @@ def text_of(content: object) -> str:
         return content
     parts = content if isinstance(content, list) else []
     return "".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))
+
+
+def rough_tokens(text: str) -> int:
+    """Four characters a token."""
+    return -(-len(text) // 4)
 
 
 def read_request(body: object) -> RequestView:
@@ -94,6 +101,7 @@ def read_request(body: object) -> RequestView:
         parallel=body.get("parallel_tool_calls") is not False,
         schema=_schema(body.get("response_format")),
         images=sum(_image_parts(message.get("content")) for message in messages),
+        tokens=rough_tokens("".join(map(_written, messages)) + _json(body.get("tools"))),
         stop=[stop] if isinstance(stop, str) else [str(text) for text in stop],
         stream=bool(body.get("stream")),
         include_usage=bool((body.get("stream_options") or {}).get("include_usage")),
@@ -152,6 +160,15 @@ def _schema(response_format: object) -> dict[str, Any] | None:
         return {}
     wrapped = response_format.get("json_schema")
     return (wrapped.get("schema") or {}) if isinstance(wrapped, dict) else None
+
+
+def _written(message: dict[str, Any]) -> str:
+    """What a message says, its calls included."""
+    return text_of(message.get("content")) + _json(message.get("tool_calls"))
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode() if value else ""
 
 
 def _image_parts(content: object) -> int:

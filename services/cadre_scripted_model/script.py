@@ -80,8 +80,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Script:
     """Rules in order, and how often each has answered since the process started or was reset."""
 
-    def __init__(self, rules: list[Rule]) -> None:
+    def __init__(self, rules: list[Rule], context: int | None = None) -> None:
         self.rules = rules
+        self.context = context
+        """Tokens that a request may take up; None: as many as it likes."""
         self._hits = [0] * len(rules)
 
     def choose(self, view: RequestView) -> tuple[str, Reply] | None:
@@ -111,14 +113,21 @@ def matches(match: Match, view: RequestView, hits: int) -> bool:
     )
 
 
+_KEYS = ("rules", "context")
+
+
 def read_script(path: Path) -> Script:
     """Raises SettingError naming the file, the rule and the key."""
     document = read_yaml(path, SettingError)
     if not isinstance(document, dict) or not isinstance(document.get("rules"), list):
         raise SettingError(f"{path}: a script is a mapping with a list under the key 'rules'")
-    if others := sorted(str(key) for key in document if key != "rules"):
-        raise SettingError(f"{path}: unknown key {others[0]!r}; the only key of a script is 'rules'")
-    return Script([_read_rule(path, number, data) for number, data in enumerate(document["rules"], 1)])
+    if others := sorted(str(key) for key in document if key not in _KEYS):
+        raise SettingError(f"{path}: unknown key {others[0]!r}; a script has the keys {' and '.join(_KEYS)}")
+    context = document.get("context")
+    if context is not None and (type(context) is not int or context < 1):
+        raise SettingError(f"{path}: context is {context!r}: give a number of tokens from 1, or leave it out")
+    rules = [_read_rule(path, number, data) for number, data in enumerate(document["rules"], 1)]
+    return Script(rules, context)
 
 
 def _read_rule(path: Path, number: int, data: object) -> Rule:

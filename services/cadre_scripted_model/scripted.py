@@ -34,11 +34,15 @@ class Scripted:
     """Plays a script; an empty one is the mode `auto`."""
 
     def __init__(self, script: Script, journal: Journal) -> None:
-        self._script = script
+        self.script = script
         self._journal = journal
 
     async def respond(self, view: RequestView, body: dict[str, Any], line: Line) -> Response:
-        chosen = self._script.choose(view)
+        most = self.script.context
+        if most is not None and view.tokens > most:
+            line.rule = "context"
+            return self._perform(_too_long(view.tokens, most), view, line)
+        chosen = self.script.choose(view)
         line.rule = chosen[0] if chosen else "auto"
         try:
             reply = rendered(chosen[1], view) if chosen else auto_reply(view)
@@ -49,7 +53,7 @@ class Scripted:
         return self._perform(reply, view, line)
 
     def reset(self) -> None:
-        self._script.reset()
+        self.script.reset()
 
     def _perform(self, reply: Reply, view: RequestView, line: Line) -> Response:
         if reply.error is not None:
@@ -65,6 +69,14 @@ class Scripted:
     def _whole(self, reply: Reply, body: bytes, status: int, headers: dict[str, str], line: Line) -> Response:
         headers = {**headers, **JSON, "content-length": str(len(body))}
         return Performance(status, headers, _one_piece(reply, body), self._journal, line)
+
+
+def _too_long(tokens: int, most: int) -> Reply:
+    """As endpoints say it; no rule has answered then."""
+    message = f"This model's maximum context length is {most} tokens; the messages and tools take {tokens}."
+    return Reply(
+        error=ErrorReply(status=400, message=message, param="messages", code="context_length_exceeded")
+    )
 
 
 def rendered(reply: Reply, view: RequestView) -> Reply:

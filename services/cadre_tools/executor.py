@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from cadre.clock import SystemClock
+from cadre.cutting import cut_to_read, oversized
 from cadre.errors import Fenced, NewerSchema, OutcomeUnknown, RetryableError, TerminalError, UnreadableMessage
 from cadre.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult
 from cadre.newer import leave_to_newer
 from cadre.ports import Blobs, Bus, Clock, Delivery, Effect, Effects, Marks
+from cadre.senders import forged_call
 from cadre.subjects import Topology, result_id
 from cadre.tool_loading import AnyTool
 from cadre.trial import Trials
 from cadre.wire import unpack_call
 from cadre_tools.invocation import Invocations, Outcome
-from cadre_tools.output import MAX_OUTPUT, cut, cut_error, oversized
+from cadre_tools.output import cut_error
 
 log = logging.getLogger("cadre.tools")
 
@@ -66,6 +69,8 @@ class Executor:
         call = await unpack_call(delivery.data, self._blobs)
         if call.tool != tool.name:
             raise UnreadableMessage(f"a call of {call.tool!r} in the queue of {tool.name!r}")
+        if why := forged_call(call, Topology.sender(delivery.subject)):
+            raise UnreadableMessage(why)
         result = await self._result(tool, call, delivery)
         if result is not None:
             await _insist(lambda: self._bus.send(result, tool.name, to=call.agent), f"sending {result.id}")
@@ -194,11 +199,13 @@ class Executor:
         return None
 
     async def _answer(self, call: ToolCall, outcome: Outcome, started: float) -> ToolResult:
+        for file in outcome.files:
+            await _insist(functools.partial(self._blobs.put, file.data), f"storing a file of {call.id}")
         output, blob = outcome.output, None
-        whole = oversized(output)
+        whole = oversized(output, call.output_chars)
         if whole is not None:
             blob = await _insist(lambda: self._blobs.put(whole), f"storing the output of {call.id}")
-            output = cut(whole, MAX_OUTPUT, f"; the whole is {blob}")
+            output = cut_to_read(whole, blob, call.output_chars)
         return ToolResult(
             id=result_id(call.id),
             tree=call.tree,
@@ -209,6 +216,8 @@ class Executor:
             output=output,
             error=outcome.error,
             blob=blob,
+            files=[file.info for file in outcome.files] if blob else [],
+            blob_form="json" if blob and not isinstance(outcome.output, str) else "text",
             executor=self._instance,
             started_at=started,
         )

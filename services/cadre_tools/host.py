@@ -6,15 +6,19 @@ import asyncio
 import functools
 
 from cadre.adapters.nats_effects import NatsEffects
+from cadre.adapters.nats_figures import queue_samples
 from cadre.adapters.nats_interrupts import hear_interrupts
 from cadre.adapters.nats_marks import NatsMarks
 from cadre.adapters.nats_queue import Queue
+from cadre.adapters.nats_workspace import NatsFileIndex
 from cadre.errors import SetupError
 from cadre.health import AsgiApp
+from cadre.metrics.meters import Sample
 from cadre.service import Platform
 from cadre.slots import Slots
 from cadre.tool_loading import AnyTool, load_tools
 from cadre_tools.executor import Executor
+from cadre_tools.invocation import FileAccess
 
 
 class ToolHost:
@@ -39,6 +43,9 @@ class ToolHost:
             settings.instance_name(),
             NatsMarks(platform.nc, topology),
         )
+        executor.invocations.files = FileAccess(
+            NatsFileIndex(platform.nc, topology), platform.blobs, settings.file_bytes
+        )
         slots = Slots(settings.concurrency)
         await hear_interrupts(platform.nc, topology, executor.invocations.interrupt)
         for tool in self._tools:
@@ -60,6 +67,9 @@ class ToolHost:
 
     def unready(self) -> str | None:
         return None if len(self._queues) == len(self._tools) * self._platform.topology.shards else "starting"
+
+    async def samples(self) -> list[Sample]:
+        return queue_samples(self._queues)
 
     async def drain(self, grace: float) -> None:
         """Takes no more calls; those at work have `grace` seconds, the rest goes back to the queues."""

@@ -5,15 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
+from cadre.files import File
 from cadre.messages import ErrorInfo, ToolCall
+from cadre.ports import Blobs, FileIndex
 from cadre.subjects import parent_of
 from cadre.tool import InvalidArguments, ToolContext
 from cadre.tool_loading import AnyTool
-from cadre_tools.output import cut_error, to_json
+from cadre.tracing.ambient import below
+from cadre.tracing.ids import traceparent_of
+from cadre.tree_files import TreeFiles
+from cadre.workspace import Workspace
+from cadre_tools.output import cut_error, to_json, too_large
 
 log = logging.getLogger("cadre.tools")
 
@@ -30,18 +37,36 @@ SHOWN_ARGUMENTS = 1000
 class Outcome(NamedTuple):
     output: Any = None
     error: ErrorInfo | None = None
+    files: Sequence[File] = ()
+    """That stand in the output; their bytes are to be stored."""
+
+
+class FileAccess(NamedTuple):
+    """Where the workspaces of this deployment are."""
+
+    files: FileIndex
+    blobs: Blobs
+    most_bytes: int
+    """Of one file."""
+
+    def of(self, call: ToolCall) -> Workspace:
+        return TreeFiles(
+            self.files, self.blobs, tree=call.tree, call=call.id, by=call.tool, most_bytes=self.most_bytes
+        )
 
 
 class Invocations:
     """The calls at work in this process, so that those of a run can be interrupted."""
 
     def __init__(self) -> None:
+        self.files: FileAccess | None = None
+        """None: calls have no workspace."""
         self._at_work: dict[_Invocation, None] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
 
     async def run(self, tool: AnyTool, call: ToolCall, deliveries: int) -> Outcome:
         """Never raises for what the tool does; cancelled itself, it tells the tool and goes."""
-        invocation = _Invocation(tool, call, deliveries)
+        invocation = _Invocation(tool, call, deliveries, self.files)
         self._at_work[invocation] = None
         try:
             return await invocation.outcome()
@@ -72,14 +97,25 @@ class Invocations:
 
 
 class _Invocation:
-    def __init__(self, tool: AnyTool, call: ToolCall, deliveries: int) -> None:
+    def __init__(self, tool: AnyTool, call: ToolCall, deliveries: int, files: FileAccess | None) -> None:
         self._tool = tool
         self._call = call
+        self._most_bytes = files.most_bytes if files is not None else None
         self.call_id = call.id
         self._context = ToolContext(
-            call_id=call.id, run=call.run, tree=call.tree, tool=tool.name, deliveries=deliveries
+            call_id=call.id,
+            run=call.run,
+            tree=call.tree,
+            tool=tool.name,
+            deliveries=deliveries,
+            traceparent=traceparent_of(call),
+            workspace=files.of(call) if files is not None else None,
         )
-        self._task = asyncio.create_task(tool.call(call.arguments, self._context), name=f"call {call.id}")
+        self._task = asyncio.create_task(
+            tool.call(call.arguments, self._context),
+            name=f"call {call.id}",
+            context=below(self._context.traceparent),
+        )
 
     def interrupt(self) -> None:
         if not self._context.cancelled:
@@ -114,7 +150,9 @@ class _Invocation:
         error = self._task.exception()
         if error is None:
             try:
-                return Outcome(to_json(self._task.result()))
+                value, found = to_json(self._task.result())
+                problem = too_large(found, self._most_bytes) if self._most_bytes is not None else None
+                return Outcome(error=self._failure(problem)) if problem else Outcome(value, files=found)
             except Exception as raised:
                 # Even the text of a result is somebody else's code.
                 error = raised

@@ -1,39 +1,79 @@
-"""A tool's return value as JSON of bearable size: too much goes to the blob store, a cut of it to the run."""
+"""A tool's return value as JSON, and the files in it; what went wrong in few words."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
-MAX_OUTPUT = 64 * 1024
-"""Bytes of a text, or of a value's JSON, that travel in a message."""
+from cadre.cutting import cut
+from cadre.files import File
+from cadre.foreign_files import file_of
 
 MAX_ERROR = 8 * 1024
 
+_BYTES = (bytes, bytearray, memoryview)
 
-def to_json(output: Any) -> Any:
-    """The value as JSON has it. What JSON cannot say is replaced, where it stands, by its text."""
+
+class Told(NamedTuple):
+    """What a tool returned, as JSON, and the files in it, whose bytes are to be stored."""
+
+    value: Any
+    files: list[File]
+
+
+def to_json(output: Any) -> Told:
+    """The value as JSON has it. Files, bytes, images and sound stand in it as `{"$file": {…}}`; what else JSON
+    cannot say is replaced, where it stands, by its text."""
+    files: dict[int, tuple[memoryview, File]] = {}
+
+    def said(value: Any) -> Any:
+        file = value if isinstance(value, File) else file_of(value)
+        if file is None:
+            return str(value)
+        # Passed through as it is, and found again below; kept, so that no other object takes its id.
+        place = memoryview(b"")
+        files[id(place)] = (place, file)
+        return place
+
+    def placed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: placed(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [placed(item) for item in value]
+        if not isinstance(value, _BYTES):
+            return value
+        known = files.get(id(value))
+        file = known[1] if known is not None else File(bytes(value))
+        found.append(file)
+        return file.to_json()
+
+    found: list[File] = []
+    try:
+        plain = msgspec.to_builtins(output, builtin_types=_BYTES, enc_hook=said, str_keys=True)
+        return Told(msgspec.json.decode(msgspec.json.encode(placed(plain))), found)
+    except (TypeError, UnicodeEncodeError, RecursionError):
+        return Told(_in_words(output), [])
+
+
+def _in_words(output: Any) -> Any:
+    """Of a value whose keys are no texts, which has cycles or lone surrogates."""
     try:
         return msgspec.json.decode(msgspec.json.encode(output, enc_hook=str))
     except (TypeError, UnicodeEncodeError, RecursionError):
-        # Cycles, lone surrogates, keys that have no text.
         return str(output).encode(errors="replace").decode()
-
-
-def oversized(value: Any) -> bytes | None:
-    """The whole value as bytes when it is too large to travel: a text as it is, anything else as JSON."""
-    data = value.encode() if isinstance(value, str) else msgspec.json.encode(value)
-    return data if len(data) > MAX_OUTPUT else None
-
-
-def cut(data: bytes, limit: int, note: str) -> str:
-    """Beginning and end of a text, `limit` bytes in all, with a note on what is missing between."""
-    half = limit // 2
-    head, tail = data[:half].decode(errors="ignore"), data[-half:].decode(errors="ignore")
-    return f"{head}\n… [{len(data) - 2 * half} bytes left out{note}] …\n{tail}"
 
 
 def cut_error(text: str) -> str:
     data = text.encode(errors="replace")
     return data.decode() if len(data) <= MAX_ERROR else cut(data, MAX_ERROR, "")
+
+
+def too_large(files: list[File], most: int) -> str | None:
+    """Why the files of an output are refused."""
+    large = next((file for file in files if file.size > most), None)
+    if large is None:
+        return None
+    name = f"file {large.name}" if Path(large.name).name else "a file"
+    return f"it returned {name} of {large.size} bytes, over the limit of {most} (CADRE_FILE_BYTES)"

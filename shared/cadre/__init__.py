@@ -1,9 +1,10 @@
 """Teams of LLM agents as durable microservices over NATS.
 
-    from cadre import Agent, ToolContext, serve, tool
+    from cadre import Agent, ToolContext, follow, serve, tool
 
 `@tool` makes a typed function a tool (served by `cadre tools FILE`), `serve(Agent(…))` serves an agent
-(as `cadre agent FILE` does for a YAML file). Everything else is imported from its own module.
+(as `cadre agent FILE` does for a YAML file), `follow(run)` tells the events of a run. Everything else is imported
+from its own module.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from cadre.tool import tool
 from cadre.tool_context import ToolContext
 
 if TYPE_CHECKING:
+    from cadre.following import follow, new_runs
     from cadre.host import serve
 
 __version__ = "0.1.0"
@@ -29,6 +31,8 @@ __all__ = [
     "Selector",
     "SetupError",
     "ToolContext",
+    "follow",
+    "new_runs",
     "serve",
     "tool",
 ]
@@ -40,4 +44,8 @@ def __getattr__(name: str) -> Any:
         from cadre.host import serve
 
         return serve
+    if name in ("follow", "new_runs"):
+        from cadre import following
+
+        return getattr(following, name)
     raise AttributeError(f"module 'cadre' has no attribute {name!r}")

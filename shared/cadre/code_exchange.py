@@ -6,6 +6,9 @@ from typing import Any, Literal
 
 import msgspec
 
+BlobForm = Literal["text", "json"]
+"""What the blob of a value too large to travel holds: the text that it is, or its JSON."""
+
 
 class CodeFunction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A tool or team member that code may call by its name."""
@@ -31,6 +34,16 @@ class CodeReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None
     blob: str | None = None
     """Has the value whole when `value` is a text that was cut."""
+    blob_form: BlobForm = "text"
+
+
+def holds_more(value: Any) -> bool:
+    """Whether something stands in the JSON that JSON does not have: an image, a table, bytes, a file."""
+    if isinstance(value, list):
+        return any(map(holds_more, value))
+    if not isinstance(value, dict):
+        return False
+    return value.keys() in ({"$given"}, {"$file"}) or any(map(holds_more, value.values()))
 
 
 class CodeExchange(msgspec.Struct, frozen=True, kw_only=True):

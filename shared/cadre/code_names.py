@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from cadre.messages import AgentCard, ToolCard
+from cadre.cards import AgentCard, ToolCard
 
 Card = ToolCard | AgentCard
 

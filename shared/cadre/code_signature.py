@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from cadre.cards import AgentCard
 from cadre.code_names import Card, is_parameter_name
-from cadre.messages import AgentCard
 from cadre.python_types import definitions_of, resolved, type_name
 
 MEMBER_SIGNATURE = "(task: str, additional_args: dict | None = None) -> str"

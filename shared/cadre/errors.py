@@ -4,8 +4,10 @@ CadreError
 ├── RetryableError          leave the record un-acked: the bus delivers it again
 │   ├── BusUnavailable      NATS does not answer
 │   │   └── BusFull         its storage limit is reached: nothing was stored
+│   ├── MemoryUnavailable   no memory service answers, or its index does not
 │   └── OutcomeUnknown      an append or publish was sent, its answer was lost
 ├── TerminalError           trying again cannot help
+│   ├── MemoryRefused       the memory service will never do this
 │   ├── UnreadableMessage   malformed JSON, unknown type, wrong field
 │   │   └── NewerSchema     written by a newer Cadre
 │   ├── BlobMissing         a blob reference that the object store does not know
@@ -16,6 +18,7 @@ CadreError
 │   ├── PromptError         a wrong prompt file
 │   ├── ToolDefinitionError a function that a model could not use as a tool
 │   ├── SettingError        a wrong environment variable or option
+│   ├── NotPermitted        the NATS user of this process has not the right
 │   └── StreamDrift         a stream exists with other settings than this version needs
 └── ModelError              a model endpoint's answer that is not an answer
     ├── ModelUnavailable    for now: wait and try again
@@ -53,8 +56,20 @@ class OutcomeUnknown(RetryableError):
         super().__init__(f"{doing} was sent but its answer never came: {cause}")
 
 
+class MemoryUnavailable(RetryableError):
+    """Nothing was remembered, found or forgotten."""
+
+
 class TerminalError(CadreError):
     """Trying again cannot help."""
+
+
+class MemoryRefused(TerminalError):
+    """The request is wrong; its text says what to change."""
+
+    def __init__(self, message: str, *, not_found: bool = False) -> None:
+        super().__init__(message)
+        self.not_found = not_found
 
 
 class UnreadableMessage(TerminalError):
@@ -105,6 +120,15 @@ class SettingError(SetupError):
     pass
 
 
+class NotPermitted(SetupError):
+    def __init__(self, subject: str) -> None:
+        super().__init__(
+            f"the NATS user of this process may not publish to {subject}: give it the key of its own service"
+            " (CADRE_NATS_CREDENTIALS), or run `cadre auth init` anew and have the server read it"
+        )
+        self.subject = subject
+
+
 class StreamDrift(SetupError):
     pass
 
@@ -135,4 +159,11 @@ class ModelUnavailable(ModelError):
 
 
 class ModelRefused(ModelError):
-    """The request, its key or its model name is wrong: the same call would fail again."""
+    """The request, its key or its model name is wrong: the same call would fail again.
+
+    `too_long`: the model's context has no room for it, and a shorter one may be answered.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None, too_long: bool = False) -> None:
+        super().__init__(message, status=status)
+        self.too_long = too_long

@@ -16,8 +16,9 @@ from typing import Any, Unpack
 import jsonschema_rs
 import msgspec
 
+from cadre.cards import ToolCard
 from cadre.errors import ToolDefinitionError
-from cadre.messages import ToolCard
+from cadre.files import File, file_output_schema
 from cadre.tool import InvalidArguments, Tool, ToolOptions, check_options, make_card
 from cadre.tool_signature import Signature
 
@@ -34,7 +35,7 @@ class ForeignTool(Tool[..., Any]):
         self.__name__ = card.name
         self._validator = jsonschema_rs.validator_for(card.input_schema, offline=True)
 
-    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _checked(self, arguments: dict[str, Any], files: list[File]) -> dict[str, Any]:
         """The arguments as they are. Raises InvalidArguments naming the first wrong one."""
         for error in self._validator.iter_errors(arguments):
             path = ".".join(str(part) for part in error.instance_path)
@@ -50,7 +51,7 @@ def from_smolagents(foreign: Any, **options: Unpack[ToolOptions]) -> Tool[..., A
     """
     where = _where(foreign, ("name", "description", "inputs", "output_type", "forward"))
     schema = _schema_of_inputs(foreign, where)
-    output = _type_of(foreign.output_type, f"{where}: its output")
+    output = _output_of(foreign.output_type, where)
     ready = threading.Lock()
 
     def call(**arguments: Any) -> Any:
@@ -60,8 +61,7 @@ def from_smolagents(foreign: Any, **options: Unpack[ToolOptions]) -> Tool[..., A
                 foreign.is_initialized = True
         return foreign.forward(**arguments)
 
-    told = getattr(foreign, "output_schema", None) or ({} if output == {"type": "string"} else output)
-    card = _card(foreign, schema, told or None)
+    card = _card(foreign, schema, getattr(foreign, "output_schema", None) or output or None)
     return _tool(call, card, options, where)
 
 
@@ -137,6 +137,13 @@ def _schema_of_inputs(foreign: Any, where: str) -> dict[str, Any]:
         if name not in defaults and not (nullable and takes_any):
             required.append(name)
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _output_of(kind: str | list[str], where: str) -> dict[str, Any]:
+    """What it returns; images and sound come as files."""
+    if kind in ("image", "audio"):
+        return file_output_schema(File)
+    return _type_of(kind, f"{where}: its output")
 
 
 def _type_of(kinds: str | list[str], what: str, *, nullable: bool = False) -> dict[str, Any]:

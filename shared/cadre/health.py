@@ -1,19 +1,28 @@
-"""`/healthz` and `/readyz` in front of any ASGI application."""
+"""`/healthz`, `/readyz` and `/metrics` in front of any ASGI application."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
 
 
+class Answer(NamedTuple):
+    status: int
+    content_type: bytes
+    body: bytes
+
+
 def with_health(
-    app: AsgiApp, unready: Callable[[], str | None], about: Callable[[], dict[str, str]] = dict
+    app: AsgiApp,
+    unready: Callable[[], str | None],
+    about: Callable[[], dict[str, str]] = dict,
+    metrics: Callable[[], Awaitable[Answer]] | None = None,
 ) -> AsgiApp:
-    """Answers the two probes itself, everything else is `app`'s.
+    """Answers the two probes and `/metrics` itself, everything else is `app`'s.
 
     `/healthz`: 200 as long as the process answers at all. `/readyz`: 200 with what `about` says, or 503 with what
     is missing.
@@ -29,6 +38,11 @@ def with_health(
                 await _reply(send, 200, {"status": "ready", **about()})
             else:
                 await _reply(send, 503, {"status": "not ready", "missing": missing})
+        elif path == "/metrics" and metrics is not None:
+            told = await metrics()
+            headers = [(b"content-type", told.content_type)]
+            await send({"type": "http.response.start", "status": told.status, "headers": headers})
+            await send({"type": "http.response.body", "body": told.body})
         else:
             await app(scope, receive, send)
 

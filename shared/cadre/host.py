@@ -7,12 +7,14 @@ import logging
 import sys
 from pathlib import Path
 
+from cadre.adapters.nats_figures import queue_samples
 from cadre.adapters.nats_interrupts import hear_interrupts
 from cadre.adapters.nats_marks import NatsMarks
 from cadre.adapters.nats_queue import Queue
 from cadre.adapters.nats_registry import HEARTBEAT
 from cadre.adapters.openai_model import OpenAIModel
 from cadre.agent_file import read_agent
+from cadre.cards import AgentCard
 from cadre.cli.exits import Failure
 from cadre.cli.state import find_nats
 from cadre.clock import SystemClock
@@ -20,7 +22,7 @@ from cadre.errors import SetupError
 from cadre.health import AsgiApp
 from cadre.inbox import Inbox
 from cadre.loop.offer import Offer, offer_of
-from cadre.messages import AgentCard
+from cadre.metrics.meters import Sample
 from cadre.ports import Model
 from cadre.prices import Prices
 from cadre.prompting import Prompts, prompts_for
@@ -90,6 +92,7 @@ class AgentHost:
         world = World(platform.journal, platform.bus, model or self._own_model, SystemClock())
         prices = Prices.read(platform.settings.prices)
         self._runner = Runner(spec, prompts, world, self._current_offer, prices)
+        self._runner.meters = platform.meters
         topology = platform.topology
         marks = NatsMarks(platform.nc, topology)
         inbox = Inbox(spec.name, self._runner, world, platform.blobs, marks, topology)
@@ -127,6 +130,9 @@ class AgentHost:
 
     def unready(self) -> str | None:
         return None
+
+    async def samples(self) -> list[Sample]:
+        return queue_samples(self._queues)
 
     async def drain(self, grace: float) -> None:
         await asyncio.gather(*(queue.drain(grace) for queue in self._queues))

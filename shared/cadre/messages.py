@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from cadre.code_exchange import CodeExchange, CodeFunction, CodeLimits, CodeRequest
+from cadre.code_exchange import BlobForm, CodeExchange, CodeFunction, CodeLimits, CodeRequest
 
 SCHEMA_VERSION = 2
 """Of everything stored. `cadre.upcast` reads what has an earlier one."""
@@ -38,8 +38,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field=type_field):
 class ErrorInfo(msgspec.Struct, frozen=True):
     """What went wrong, as data. `type` is one of smolagents' error classes where one fits:
     AgentGenerationError, AgentParsingError, AgentToolCallError, AgentToolExecutionError,
-    AgentMaxStepsError; else Interrupted, Poisoned, NotFound, Cancelled, Rejected, Expired, LoopDetected,
-    BudgetExceeded, DeadlineExceeded."""
+    AgentMaxStepsError, AgentError (an answer that a check turned down); else Interrupted, Poisoned, NotFound,
+    Cancelled, Rejected, Expired, LoopDetected, BudgetExceeded, DeadlineExceeded."""
 
     type: str
     message: str
@@ -145,6 +145,17 @@ class Task(Message, frozen=True, tag="task"):
     """W3C traceparent."""
 
 
+class FileInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file as it stands in a tool's output: `{"$file": {…}}`. Its bytes are the blob."""
+
+    ref: str
+    """`blob:<sha256>`"""
+    media_type: str = "application/octet-stream"
+    name: str = ""
+    size: int = 0
+    """Bytes."""
+
+
 class ToolCall(Message, frozen=True, tag="tool_call"):
     """Asks an executor to run a tool. Its id is the call id; at most one effect per id."""
 
@@ -158,6 +169,8 @@ class ToolCall(Message, frozen=True, tag="tool_call"):
     """For tools of the memory service: whose memories these are."""
     reply: bool = True
     """Whether the run waits for the result; else none is sent."""
+    output_chars: int | None = None
+    """As many characters of the output as the caller will read: a longer one is cut to that."""
     trace: str | None = None
 
 
@@ -170,6 +183,9 @@ class ToolResult(Message, frozen=True, tag="tool_result"):
     """Any JSON value. A text longer than the executor's limit is cut in the middle; `blob` has it whole."""
     error: ErrorInfo | None = None
     blob: str | None = None
+    blob_form: BlobForm = "text"
+    files: list[FileInfo] = []
+    """That are in an output which was cut; one that was not names them itself."""
     executor: str = ""
     started_at: float = 0.0
 
@@ -222,6 +238,11 @@ class CodeCall(Message, frozen=True, tag="code_call"):
     block: str
     code: str
     exchanges: list[CodeExchange] = []
+    """The last ones; those before them are in `earlier`."""
+    before: int = 0
+    """How many exchanges there were before these."""
+    earlier: str | None = None
+    """`blob:` reference of them (`cadre.code_past`)."""
     snapshot: str | None = None
     """`blob:` reference of the variables after the block before."""
     variables: dict[str, Any] = {}
@@ -230,6 +251,11 @@ class CodeCall(Message, frozen=True, tag="code_call"):
     limits: CodeLimits = CodeLimits()
     deadline: float | None = None
     trace: str | None = None
+
+    @property
+    def done(self) -> int:
+        """How many exchanges the block has behind it."""
+        return self.before + len(self.exchanges)
 
 
 class CodeYielded(Message, frozen=True, tag="code_yielded"):
@@ -332,51 +358,3 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     text: str
     seq: int
-
-
-class ToolCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool as its executor registers it and as a model is offered it."""
-
-    name: str
-    description: str
-    input_schema: dict[str, Any]
-    """JSON Schema (2020-12) of an object."""
-    output_schema: dict[str, Any] | None = None
-    read_only: bool = False
-    """The tool changes nothing: it may run again after a crash, without a claim."""
-    idempotent: bool = False
-    """Running twice with one call id has the effect of running once."""
-    timeout: float | None = None
-    """Seconds that one call may be at work."""
-    approval: str = ""
-    """Whether a person must agree to a call: `never`, `always` or `when: <expression over the arguments>`;
-    empty leaves it to the agent."""
-    labels: dict[str, str] = {}
-    version: str = ""
-
-
-class AgentCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An agent as its service registers it and as a manager's model is offered it."""
-
-    name: str
-    description: str
-    kind: str = "tool_calling"
-    labels: dict[str, str] = {}
-    version: str = ""
-    tools: list[str] = []
-    team: list[str] = []
-    """Names, or label selectors written `key=value,…`."""
-
-
-class Presence(msgspec.Struct, frozen=True, kw_only=True):
-    """One live replica, the value of a registry key; it expires unless the replica renews it."""
-
-    v: Literal[1] = 1
-    instance: str
-    host: str
-    pid: int
-    health: str = ""
-    """Base URL of the replica's /healthz and /readyz."""
-    started_at: float
-    agent: AgentCard | None = None
-    tool: ToolCard | None = None

@@ -87,7 +87,11 @@ class ModelCalls:
             )
         except ModelRefused as error:
             return ModelFailed(
-                attempt=command.attempt, message=error.message, status=error.status, final=True
+                attempt=command.attempt,
+                message=error.message,
+                status=error.status,
+                final=True,
+                too_long=error.too_long,
             )
         asked = run.spec.model if run.spec is not None else None
         name = asked.name if asked else ""

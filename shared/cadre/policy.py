@@ -40,6 +40,20 @@ def reason_to_ask(policy: str, arguments: Mapping[str, Any]) -> str | None:
     return policy if holds else None
 
 
+def is_expression(text: str) -> bool:
+    """Whether it is a `when:`, well made or not."""
+    return text.startswith(_WHEN)
+
+
+def why_untrue(policy: str, values: Mapping[str, Any]) -> str | None:
+    """Why a `when:` does not hold of the values; None when it does."""
+    try:
+        return None if _compiled(policy)(dict(values)) else "it is not true of this answer"
+    except Exception as error:
+        # A model can write an answer that an expression trips over: it has not passed then.
+        return f"it cannot be evaluated: {error}"
+
+
 def names_in(policy: str) -> set[str]:
     """The arguments that a `when:` is about. Raises ValueError when it is none that can be read."""
     if not policy.startswith(_WHEN):

@@ -7,9 +7,18 @@ from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
+from cadre.file_records import WorkspaceFile
 from cadre.loop.events import Entry, RequestedCall
 from cadre.loop.view import ModelRequest
-from cadre.messages import Addressed, Delta, EffectClaim, EffectResult, TimerFired, ToolResult, Usage
+from cadre.messages import (
+    Addressed,
+    Delta,
+    EffectClaim,
+    EffectResult,
+    TimerFired,
+    ToolResult,
+    Usage,
+)
 
 
 class Stored(NamedTuple):
@@ -187,6 +196,29 @@ class ModelReply(msgspec.Struct, kw_only=True, frozen=True):
     usage: Usage = Usage()
     model: str = ""
     finish_reason: str = ""
+
+
+class FileIndex(Protocol):
+    """Which files the workspace of each tree has, as of this moment: reads are never stale."""
+
+    async def read(self, tree: str, path: str) -> tuple[WorkspaceFile, int] | None:
+        """The path's latest version and its fence; None when it never had one. Raises BusUnavailable."""
+        ...
+
+    async def all(self, tree: str) -> list[WorkspaceFile]:
+        """Deleted ones too, in no order. Raises BusUnavailable."""
+        ...
+
+    async def count(self, tree: str) -> int:
+        """Of all paths, those of deleted files too. Raises BusUnavailable."""
+        ...
+
+    async def write(self, record: WorkspaceFile, fence: int) -> int:
+        """Puts a version in the place of the one at `fence` (0: there is none); returns the new fence.
+
+        Raises Fenced, RetryableError.
+        """
+        ...
 
 
 OnText = Callable[[str], Awaitable[None]]

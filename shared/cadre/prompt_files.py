@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -11,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from cadre.cards import AgentCard, ToolCard
 from cadre.errors import PromptError
-from cadre.messages import AgentCard, ToolCard
 from cadre.specs import NAME
 from cadre.tool_texts import to_code_prompt, to_tool_calling_prompt
 from cadre.yaml_file import read_yaml
@@ -34,12 +35,14 @@ Kind = Literal["tool_calling", "code", "structured_code"]
 
 _OFFERED = "tools managed_agents"
 _IN_CODE = "authorized_imports code_block_opening_tag code_block_closing_tag"
+_ANSWERS = "output_schema"
 _TASKS = {
     "planning.initial_plan": _contract(f"task {_OFFERED}"),
     "planning.update_plan_pre_messages": _contract("task"),
     "planning.update_plan_post_messages": _contract(f"{_OFFERED} remaining_steps", may="task"),
     "managed_agent.task": _contract("task", may="name"),
     "managed_agent.report": _contract("final_answer", may="name"),
+    "managed_agent.summary": _contract("messages", may="name"),
     "final_answer.pre_messages": _contract(""),
     "final_answer.post_messages": _contract("task"),
     "memory.new_task": _contract("task"),
@@ -47,15 +50,27 @@ _TASKS = {
     "memory.updated_plan": _contract("plan"),
     "memory.proceed": _contract(""),
     "memory.error": _contract("error"),
+    "memory.recalled": _contract("memories"),
+    "memory.summary": _contract("summary"),
+    "memory.agent_summary": _contract("task past_messages char_limit"),
+    "memory.agent_recursive_summary": _contract("task previous_ltm_summary past_messages char_limit"),
 }
 
 CONTRACTS: dict[Kind, dict[str, Contract]] = {
     # A model that calls tools is offered them, and its team, through its API as well.
-    "tool_calling": {"system_prompt": _contract("custom_instructions", may=_OFFERED), **_TASKS},
-    "code": {"system_prompt": _contract(f"custom_instructions {_OFFERED} {_IN_CODE}"), **_TASKS},
+    "tool_calling": {
+        "system_prompt": _contract("custom_instructions", may=f"{_OFFERED} {_ANSWERS}"),
+        **_TASKS,
+    },
+    "code": {
+        "system_prompt": _contract(f"custom_instructions {_OFFERED} {_IN_CODE}", may=_ANSWERS),
+        **_TASKS,
+    },
     # What stands around the code is the schema's affair there.
     "structured_code": {
-        "system_prompt": _contract(f"custom_instructions {_OFFERED} authorized_imports", may=_IN_CODE),
+        "system_prompt": _contract(
+            f"custom_instructions {_OFFERED} authorized_imports", may=f"{_IN_CODE} {_ANSWERS}"
+        ),
         **_TASKS,
     },
 }
@@ -63,7 +78,7 @@ CONTRACTS: dict[Kind, dict[str, Contract]] = {
 
 KEYS = tuple(CONTRACTS["tool_calling"])
 
-DEFAULTED = frozenset(key for key in KEYS if key.startswith("memory."))
+DEFAULTED = frozenset(key for key in KEYS if key.startswith("memory.") or key == "managed_agent.summary")
 """What a file of one's own may leave out: those of the shipped file of its kind hold then."""
 
 _SHIPPED = files("cadre") / "prompts"
@@ -132,6 +147,7 @@ _environment = ImmutableSandboxedEnvironment(
 )
 _environment.filters["to_tool_calling_prompt"] = to_tool_calling_prompt
 _environment.filters["to_code_prompt"] = to_code_prompt
+_environment.filters["as_date"] = lambda at: datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
 
 # Each sample holds the mark by which it is found again in what a template renders.
 _MARKS = {
@@ -141,18 +157,26 @@ _MARKS = {
     for name in contract.may
 }
 _MARKS["remaining_steps"] = "97531"
+_MARKS["char_limit"] = "86420"
 _SAMPLES: dict[str, Any] = {
     **_MARKS,
     "remaining_steps": 97531,
+    "char_limit": 86420,
+    "memories": [
+        {"text": _MARKS["memories"], "agent": "researcher", "at": 0.0, "scope": "agent", "run": "r"}
+    ],
     "tools": [ToolCard(name=_MARKS["tools"], description="Looks.", input_schema={"type": "object"})],
     "managed_agents": [AgentCard(name=_MARKS["managed_agents"], description="Helps.")],
     "authorized_imports": [_MARKS["authorized_imports"]],
+    "messages": [_MARKS["messages"]],
 }
 _EMPTY: dict[str, Any] = {
     "tools": [],
     "managed_agents": [],
     "custom_instructions": "",
     "authorized_imports": [],
+    "output_schema": "",
+    "messages": [],
 }
 
 

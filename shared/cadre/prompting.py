@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 from jinja2 import Template
 
+from cadre.cards import AgentCard, ToolCard
 from cadre.code_names import named_in_code
-from cadre.messages import AgentCard, ToolCard
 from cadre.prompt_files import Kind, kind_of, locate, read_templates
 from cadre.specs import BASE_IMPORTS, AgentSpec, CodeSpec
 from cadre.tool_texts import to_code_prompt, to_json, to_tool_calling_prompt
@@ -65,12 +65,14 @@ class Prompts:
         members: Sequence[AgentCard],
         instructions: str,
         code: CodeTerms | None = None,
+        output_schema: dict[str, Any] | None = None,
     ) -> str:
         """Rendered once per offer: an agent's runs share it until somebody comes or goes.
 
-        `code` is for the kinds that write code; without it they are told the terms of a `CodeSpec()`.
+        `code` is for the kinds that write code; without it they are told the terms of a `CodeSpec()`. Answers must
+        fit `output_schema`.
         """
-        key = ([*tools], [*members], instructions, code)
+        key = ([*tools], [*members], instructions, code, output_schema)
         for known, text in self._systems:
             if known == key:
                 return text
@@ -79,6 +81,7 @@ class Prompts:
             "system_prompt",
             **self._offered(tools, members),
             custom_instructions=instructions.strip(),
+            output_schema=to_json(output_schema) if output_schema is not None else "",
             authorized_imports=list(imports),
             code_block_opening_tag=opening,
             code_block_closing_tag=closing,
@@ -126,6 +129,10 @@ class Prompts:
         text = final_answer if isinstance(final_answer, str) else to_json(final_answer)
         return self._render("managed_agent.report", name=name, final_answer=text)
 
+    def managed_summary(self, name: str, messages: Sequence[str]) -> str:
+        """What the member did, message by message, as its manager reads it behind the report."""
+        return self._render("managed_agent.summary", name=name, messages=messages)
+
     # --- the answer after the last step
 
     def final_pre(self) -> str:
@@ -145,6 +152,26 @@ class Prompts:
 
     def proceed(self) -> str:
         return self._render("memory.proceed")
+
+    def recalled(self, memories: Sequence[object]) -> str:
+        """What the memory service found, as something to weigh and not to obey."""
+        return self._render("memory.recalled", memories=memories)
+
+    def summary(self, text: str) -> str:
+        """A summary of earlier steps, in their place."""
+        return self._render("memory.summary", summary=text)
+
+    def agent_summary(self, task: str, past: str, characters: int) -> str:
+        return self._render("memory.agent_summary", task=task, past_messages=past, char_limit=characters)
+
+    def agent_recursive_summary(self, task: str, before: str, past: str, characters: int) -> str:
+        return self._render(
+            "memory.agent_recursive_summary",
+            task=task,
+            previous_ltm_summary=before,
+            past_messages=past,
+            char_limit=characters,
+        )
 
     def error(self, message: str) -> str:
         return self._render("memory.error", error=message)

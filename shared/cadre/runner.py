@@ -27,7 +27,12 @@ from cadre.loop.owed import CallModel, Command, Revoke, Send, SetTimer, owed
 from cadre.loop.run import ModelInFlight, Phase, Run, Step
 from cadre.loop.timers import ended
 from cadre.loop.transition import transition
-from cadre.messages import Cancel, Record, Report, Task, TimerFired
+from cadre.loop.view import base_tokens
+from cadre.loop.work_summary import work_of
+from cadre.messages import Cancel, Record, Report, RunState, Task, TimerFired
+from cadre.metrics.journaled import samples_of
+from cadre.metrics.meters import Meters
+from cadre.metrics.names import AGENT, FENCE_LOSSES
 from cadre.model_calls import ModelCalls
 from cadre.ports import Bus, Clock, Journal, Model
 from cadre.prices import Prices
@@ -38,9 +43,16 @@ from cadre.subjects import tree_of
 log = logging.getLogger("cadre.runner")
 
 NO_PRICES = Prices()
+NO_OFFER = Offer()
+
+_BASES_KEPT = 4
 
 SHORT_WAIT = 1.0
 """Seconds up to which a worker waits itself: message schedules are no use below their tick."""
+
+
+ANSWERED: tuple[RunState, ...] = ("success", "max_steps_error")
+"""Ends with an answer."""
 
 
 class World(NamedTuple):
@@ -72,7 +84,9 @@ class Runner:
         self._journal, self._bus, model, self._clock = world
         self._offer = offer
         self._cache = RunCache(self._journal, prompts)
+        self._bases: list[tuple[Offer, int]] = []
         self._calls = ModelCalls(model, self._bus, self._clock, spec.name, prices)
+        self.meters = Meters(on=False)
 
     async def handle(self, record: Record, deliveries: int = 1, seq: int = 0) -> bool:
         """Accounts for one inbox record; true when it may be acked, false when it is another worker's now.
@@ -186,12 +200,16 @@ class Runner:
             prev=held.back_pointers(),
             snapshot=run if held.is_snapshot_due() else None,
         )
+        figures = samples_of(run, entry, what) if self.meters.on else []
         try:
             appended = await self._journal.append(entry, held.seq, ends_timer=ends_timer)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, Fenced):
+                self.meters.record(FENCE_LOSSES, 1, {AGENT: self._spec.name})
             # Fenced, or nobody knows: the next one folds again.
             self._cache.forget(held)
             raise
+        self.meters.record_all(figures)
         apply_entry(run, entry)
         held.appended(appended.seq, appended.size, snapshot=entry.snapshot is not None)
         if run.phase is Phase.DONE:
@@ -207,6 +225,7 @@ class Runner:
     ) -> Arrival:
         """With all that the decision may know, the memory of the run that a task goes on from included."""
         at = self._clock.now()
+        offer = self._offer()
         history: list[Step] = []
         prefix: list[Step] = []
         problem = ""
@@ -222,12 +241,24 @@ class Runner:
             what=what,
             at=at,
             cause=record_id,
-            offer=self._offer(),
+            offer=offer,
             spec=self._spec,
             history=history,
             prefix=prefix,
             problem=problem,
+            base=self._base_of(NO_OFFER),
+            base_with_offer=self._base_of(offer),
         )
+
+    def _base_of(self, offer: Offer) -> int:
+        """Measured anew only when the offer changes."""
+        for known, tokens in self._bases:
+            if known == offer:
+                return tokens
+        run = Run(id="", tree="", spec=self._spec, tools=offer.tools, members=offer.members)
+        tokens = base_tokens(run, self._prompts)
+        self._bases = [(offer, tokens), *self._bases[: _BASES_KEPT - 1]]
+        return tokens
 
     async def _run(self, run: str) -> Run:
         """Another run's state."""
@@ -274,11 +305,15 @@ class Runner:
     async def _send(self, command: Send) -> None:
         message = command.message
         if isinstance(message, Report):
-            message = msgspec.structs.replace(message, text=self._report_text(message))
+            text = self._report_text(message)
+            if command.with_summary and message.state in ANSWERED:
+                work = work_of(await self._run(message.child), self._prompts)
+                text = f"{text}\n\n{self._prompts.managed_summary(message.agent, work)}"
+            message = msgspec.structs.replace(message, text=text)
         await self._bus.send(message, self._spec.name, to=command.to)
 
     def _report_text(self, report: Report) -> str:
-        if report.state in ("success", "max_steps_error"):
+        if report.state in ANSWERED:
             return self._prompts.managed_report(report.agent, observation_of(report.output))
         return report.error.message if report.error else report.state
 

@@ -27,16 +27,20 @@ from cadre.adapters.nats_journal import NatsJournal
 from cadre.adapters.nats_patience import until_answered
 from cadre.adapters.nats_registry import NatsRegistry
 from cadre.adapters.nats_streams import provision
+from cadre.cards import AgentCard, Presence, SandboxCard, ToolCard
 from cadre.errors import BusUnavailable, CadreError, OutcomeUnknown, SetupError
 from cadre.health import AsgiApp, send_problem, with_health
-from cadre.messages import AgentCard, Presence, ToolCard
+from cadre.logs import set_up
+from cadre.measuring import Measuring
+from cadre.metrics.meters import Meters, Sample
 from cadre.ports import Journal
-from cadre.settings import Settings
+from cadre.settings import MetricsSettings, Settings, read_metrics_settings
 from cadre.subjects import Topology
 
 log = logging.getLogger("cadre.service")
 
 CLOSE_WITHIN = 3.0
+LAST_FIGURES_WITHIN = 2.0
 
 _STATUS: dict[type[CadreError], int] = {BusUnavailable: 5, OutcomeUnknown: 5}
 """Exit status by error, where it is not that of a wrong setup."""
@@ -66,6 +70,15 @@ class Telling(Protocol):
     def about(self) -> dict[str, str]: ...
 
 
+@runtime_checkable
+class Measured(Protocol):
+    """A part that has figures of its own for whoever reads the metrics."""
+
+    async def samples(self) -> list[Sample]:
+        """As they are now. Raises BusUnavailable."""
+        ...
+
+
 class Platform(NamedTuple):
     """What the frame gives to a part."""
 
@@ -78,8 +91,15 @@ class Platform(NamedTuple):
     blobs: NatsBlobs
     health_url: str
     started_at: float
+    meters: Meters
 
-    def presence(self, *, agent: AgentCard | None = None, tool: ToolCard | None = None) -> Presence:
+    def presence(
+        self,
+        *,
+        agent: AgentCard | None = None,
+        tool: ToolCard | None = None,
+        sandbox: SandboxCard | None = None,
+    ) -> Presence:
         """This replica's registry entry for a card."""
         return Presence(
             instance=self.settings.instance_name(),
@@ -89,6 +109,7 @@ class Platform(NamedTuple):
             started_at=self.started_at,
             agent=agent,
             tool=tool,
+            sandbox=sandbox,
         )
 
 
@@ -97,13 +118,12 @@ Start = Callable[[Platform], Awaitable[Part]]
 
 def run(name: str, settings: Settings, start: Start) -> int:
     """Runs a service until it is told to stop; returns the exit status."""
-    logging.basicConfig(
-        level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
+    set_up(name, settings.instance_name(), settings.log_level, settings.log_format)
     try:
+        metrics = read_metrics_settings()
         listener = _listen(settings)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_serve(name, settings, start, listener))
+            return runner.run(_serve(_State(name, settings, metrics), settings, start, listener))
     except CadreError as error:
         # One line in the form of all errors of the command line, for whoever started it from there.
         print(f"cadre: {name} cannot start: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
@@ -134,14 +154,13 @@ def _listen(settings: Settings) -> socket.socket:
     return listener
 
 
-async def _serve(name: str, settings: Settings, start: Start, listener: socket.socket) -> int:
-    stop = _stop_on_signals()
+async def _serve(state: _State, settings: Settings, start: Start, listener: socket.socket) -> int:
+    name, stop = state.name, _stop_on_signals()
     host, port = listener.getsockname()[:2]
     health_url = f"http://{host}:{port}"
-    state = _State(name)
     server = _Server(
         uvicorn.Config(
-            with_health(state.dispatch, state.unready, state.about),
+            with_health(state.dispatch, state.unready, state.about, state.measuring.answer),
             log_config=None,
             lifespan="off",
             access_log=False,
@@ -173,8 +192,12 @@ async def _serve(name: str, settings: Settings, start: Start, listener: socket.s
 class _State:
     """What the health endpoints and the end of the process know of the part."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, settings: Settings, metrics: MetricsSettings) -> None:
         self.name = name
+        self.meters = Meters(on=metrics.on)
+        # A trace says `manager` of what `agent manager` did.
+        service = name.removeprefix("agent ")
+        self.measuring = Measuring(metrics, self.meters, service, settings.instance_name(), self.samples)
         self.platform: Platform | None = None
         self.part: Part | None = None
         self.draining = False
@@ -189,6 +212,9 @@ class _State:
     def about(self) -> dict[str, str]:
         return self.part.about() if isinstance(self.part, Telling) else {}
 
+    async def samples(self) -> list[Sample]:
+        return await self.part.samples() if isinstance(self.part, Measured) else []
+
     async def dispatch(self, scope: Any, receive: Any, send: Any) -> None:
         if self.part is None:
             detail = f"{self.name} cannot work yet: {self.unready()}"
@@ -199,7 +225,9 @@ class _State:
             await self.part.app(scope, receive, send)
 
 
-async def open_platform(name: str, settings: Settings, health_url: str = "") -> Platform:
+async def open_platform(
+    name: str, settings: Settings, health_url: str = "", meters: Meters | None = None
+) -> Platform:
     """Connects (waiting for the server), provisions, and begins to listen to the registry."""
     nc = await connect(settings, f"cadre {name}")
     # Streams may be without a leader for a moment after a server's start.
@@ -215,13 +243,15 @@ async def open_platform(name: str, settings: Settings, health_url: str = "") -> 
         blobs=blobs,
         health_url=health_url,
         started_at=time.time(),
+        meters=meters if meters is not None else Meters(on=False),
     )
     await platform.registry.start()
     return platform
 
 
 async def _work(state: _State, settings: Settings, start: Start, health_url: str) -> None:
-    state.platform = await open_platform(state.name, settings, health_url)
+    await state.measuring.start()
+    state.platform = await open_platform(state.name, settings, health_url, state.meters)
     state.part = await start(state.platform)
     calm_collector()
     log.info("%s: ready", state.name)
@@ -247,6 +277,7 @@ async def _close(state: _State, settings: Settings) -> int:
         done.append(await _done(nc, part.drain(grace), grace + CLOSE_WITHIN))
     if not all(done):
         log.warning("%s: not drained in full; what is left is delivered again", state.name)
+    await state.measuring.stop(LAST_FIGURES_WITHIN)
     await _done(nc, platform.registry.stop(), CLOSE_WITHIN)
     await _done(nc, nc.close(), CLOSE_WITHIN)
     return 0 if all(done) else 1

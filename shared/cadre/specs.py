@@ -7,10 +7,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from cadre.answer_schema import check_schema
 from cadre.code_exchange import CodeLimits
 from cadre.errors import SpecError
 from cadre.messages import Budget, MemoryScope
-from cadre.policy import check_policy
+from cadre.policy import check_policy, is_expression, names_in
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """A name is one token of a NATS subject and a function name for a model."""
@@ -37,10 +38,14 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Name of the environment variable that holds the key; the key itself is never in a spec."""
     temperature: float | None = None
     max_tokens: int | None = None
+    context: int = 128_000
+    """Tokens that one call may take in and give out together; a longer history is summarized."""
     tool_choice: Literal["auto", "required"] = "required"
     stop: bool = True
     """Send stop sequences; false for models that refuse the parameter (answers are cut here all the same)."""
     stream: bool = True
+    vision: bool = True
+    """Show the model the images that its tools return; false for a model that reads text only."""
     timeout: float = 120.0
     """Seconds without a byte from the endpoint."""
     retries: int = 6
@@ -71,6 +76,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How often an agent may appear again below itself."""
     observation_chars: int = 20_000
     """A longer observation is cut in the middle before the model reads it."""
+    images: int = 4
+    """Images that tools returned and that one request shows: the latest. Those of the task are not counted."""
     parallel: int = 32
     """Calls of one run that are sent at once; further ones wait their turn."""
     repeats: int = 5
@@ -98,6 +105,10 @@ BASE_IMPORTS = [
 """What code may import when its agent says nothing else."""
 
 
+INTERPRETER_TOOL = "python_interpreter"
+"""The tool that the sandboxes of the default pool serve; that of another pool has `_<pool>` behind its name."""
+
+
 class CodeSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How an agent of kind `code` writes and runs code."""
 
@@ -110,6 +121,10 @@ class CodeSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     limits: CodeLimits = CodeLimits()
     pool: str = "default"
     """Which sandboxes run it (`cadre sandbox --pool`)."""
+
+
+MOST_RECALLED = 100
+"""Memories that one search gives."""
 
 
 class MemorySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -153,6 +168,13 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeouts: dict[str, float] = {}
     """Seconds that a call may take from being sent to its answer, by tool or team member."""
     planning_interval: int | None = None
+    checks: list[str] = []
+    """What an answer must pass before it counts: `when: <expression over answer, task and additional_args>`, or the
+    name of a tool that takes `answer` and `task` and returns true. All of them must be passed."""
+    output_schema: dict[str, Any] | None = None
+    """JSON Schema that an answer must fit before it counts."""
+    provide_run_summary: bool = False
+    """A manager that this agent reports to reads a summary of its work as well."""
     prompts: str | None = None
     """Path of a prompt file that replaces the shipped one."""
     labels: dict[str, str] = {}
@@ -175,7 +197,10 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             ("limits.depth", self.limits.depth, 0),
             ("limits.cycles", self.limits.cycles, 0),
             ("limits.observation_chars", self.limits.observation_chars, 1),
+            ("limits.images", self.limits.images, 0),
             ("model.timeout", self.model.timeout, 0.001),
+            ("model.context", self.model.context, 1_000),
+            ("model.max_tokens", self.model.max_tokens, 1),
             ("model.retries", self.model.retries, 0),
             ("model.patience", self.model.patience, 0),
             ("limits.parallel", self.limits.parallel, 1),
@@ -198,6 +223,8 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 raise SpecError(f"agent {self.name}: {key} must be {bound}")
         self._check_policies()
         self._check_code()
+        self._check_memory()
+        self._check_answers()
         if "final_answer" in (*self.tools, *self.team):
             raise SpecError(f"agent {self.name}: final_answer is every agent's own; leave it out")
         if self.name in self.team and self.limits.cycles < 1:
@@ -210,6 +237,12 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 f"agent {self.name}: {', '.join(sorted(both))} is named as tool and as team member"
             )
 
+    def _check_memory(self) -> None:
+        if self.memory.recall > MOST_RECALLED:
+            raise SpecError(f"agent {self.name}: memory.recall must be at most {MOST_RECALLED}")
+        if self.memory.scope == "team" and not self.memory.team:
+            raise SpecError(f"agent {self.name}: memory.scope team needs memory.team, the name of the team")
+
     def _check_code(self) -> None:
         tags = self.code.tags
         if len(tags) != 2 or not all(tag.strip() for tag in tags):
@@ -218,6 +251,29 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         reserved = {"final_answer", "print"} & {*self.tools, *(str(member) for member in self.team)}
         if self.kind == "code" and reserved:
             raise SpecError(f"agent {self.name}: {min(reserved)} is a function of its code already")
+
+    def _check_answers(self) -> None:
+        if self.output_schema is not None:
+            try:
+                check_schema(self.output_schema)
+            except (TypeError, ValueError) as error:
+                reason = str(error).splitlines()[0]
+                raise SpecError(f"agent {self.name}: output_schema is no JSON Schema: {reason}") from error
+        for check in self.checks:
+            if not is_expression(check):
+                check_name("check", check)
+                continue
+            try:
+                unknown = names_in(check) - _JUDGED
+            except ValueError as error:
+                raise SpecError(f"agent {self.name}: checks: {error}") from error
+            if unknown:
+                raise SpecError(
+                    f"agent {self.name}: checks: {check!r} is about {', '.join(sorted(unknown))};"
+                    f" it may be about {', '.join(sorted(_JUDGED))}"
+                )
+        if len(set(self.checks)) < len(self.checks):
+            raise SpecError(f"agent {self.name}: checks names one check twice")
 
     def _check_policies(self) -> None:
         for name, policy in self.approvals.items():
@@ -228,7 +284,8 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if any(isinstance(member, Selector) for member in self.team):
             return  # whom a selector finds is not known here
         for key, names in (("approvals", self.approvals), ("timeouts", self.timeouts)):
-            unknown = set(names) - {"*", *self.tools, *(str(member) for member in self.team)}
+            known = {"*", *self.tools, *(str(member) for member in self.team)}
+            unknown = set(names) - known - ({*self.checks} if key == "timeouts" else set())
             if unknown:
                 raise SpecError(
                     f"agent {self.name}: {key} names {', '.join(sorted(unknown))},"
@@ -250,6 +307,9 @@ def _budget_bounds(budget: Budget | None) -> list[tuple[str, float | None, float
     ]
 
 
+_JUDGED = {"answer", "task", "additional_args"}
+"""What the expression of a check may be about."""
+
 _WRITTEN_AS = {
     "model": ModelSpec,
     "limits": Limits,
@@ -260,6 +320,7 @@ _WRITTEN_AS = {
     "labels": dict,
     "approvals": dict,
     "timeouts": dict,
+    "checks": list,
 }
 """In Python nobody else looks: tools="search" would be six tools."""
 

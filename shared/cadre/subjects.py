@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from zlib import crc32
 
 DEFAULT_PREFIX = "cadre"
@@ -109,6 +110,10 @@ class Topology:
     def code(self, pool: str, tree: str, run: str) -> str:
         return f"{self.prefix}.code.{self.shard(tree)}.{pool}.{tree}.{run}"
 
+    def warm(self, pool: str, tree: str, run: str) -> str:
+        """Where the sandbox that keeps the run's interpreter is found, if one does."""
+        return f"{self.prefix}.warm.{pool}.{tree}.{run}"
+
     def code_filter(self, shard: int, pool: str) -> str:
         return f"{self.prefix}.code.{shard}.{pool}.>"
 
@@ -121,7 +126,24 @@ class Topology:
 
     def trial(self, tree: str, seq: int) -> str:
         """Holds what is held against the message at `seq`, beside the effects of its tree."""
-        return f"{self.prefix}.effect.{self.shard(tree)}.{tree}.trial-{seq}"
+        return f"{self.prefix}.effect.{self.shard(tree)}.{tree}._trial.{seq}"
+
+    def file(self, tree: str, path: str) -> str:
+        """Says what a path of the tree's workspace holds, beside the effects of the tree."""
+        digest = blake2b(path.encode(), digest_size=16).hexdigest()
+        return f"{self.prefix}.effect.{self.shard(tree)}.{tree}._file.{digest}"
+
+    def files_of_tree(self, tree: str) -> str:
+        return f"{self.prefix}.effect.{self.shard(tree)}.{tree}._file.*"
+
+    def files_of_shard(self, shard: int) -> str:
+        return f"{self.prefix}.effect.{shard}.*._file.*"
+
+    @staticmethod
+    def tree_of_file(subject: str) -> str | None:
+        """The tree whose file a subject is about; None for any other subject."""
+        parts = subject.split(".")
+        return parts[-3] if len(parts) > 3 and parts[-2] == "_file" else None
 
     def timer(self, tree: str, run: str, name: str) -> str:
         return f"{self.prefix}.timer.{self.shard(tree)}.{tree}.{run}.{name}"
@@ -139,6 +161,14 @@ class Topology:
     def interrupts(self) -> str:
         return f"{self.prefix}.interrupt.*"
 
+    def memory(self, verb: str) -> str:
+        """Where people's requests to the memory service go, answered over core NATS."""
+        return f"{self.prefix}.memory.{verb}"
+
+    def fates_filter(self, shard: int) -> str:
+        """What is recorded of whole trees: that they were erased or imported."""
+        return f"{self.prefix}.run.{shard}._fate.>"
+
     # --- consumers and registry keys
 
     @staticmethod
@@ -148,6 +178,16 @@ class Topology:
     @staticmethod
     def tool_consumer(tool: str) -> str:
         return f"tool-{tool}"
+
+    @staticmethod
+    def tracer_consumer() -> str:
+        """Of the journals themselves: its name is none that an agent, a tool or a pool could have."""
+        return "tracer"
+
+    @staticmethod
+    def fates_consumer(service: str) -> str:
+        """Of a service that keeps something of trees elsewhere and must hear of their end."""
+        return f"fates-{service}"
 
     @staticmethod
     def presence_key(kind: str, name: str, instance: str) -> str:

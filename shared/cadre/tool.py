@@ -10,15 +10,16 @@ from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
+from cadre.cards import ToolCard
 from cadre.daemon_thread import run_in_thread
 from cadre.errors import TerminalError, ToolDefinitionError
-from cadre.messages import ToolCard
+from cadre.files import File
 from cadre.policy import check_policy, names_in
 from cadre.specs import NAME
 from cadre.tool_context import CancelSignal, ToolContext
 from cadre.tool_signature import Signature, read_signature
 
-__all__ = ["CancelSignal", "InvalidArguments", "Tool", "ToolContext", "tool"]
+__all__ = ["CancelSignal", "File", "InvalidArguments", "Tool", "ToolContext", "tool"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -84,8 +85,19 @@ class Tool(Generic[P, R]):
 
         Types are strict: "3" is no integer. Raises InvalidArguments naming the first wrong argument.
         """
+        return self._checked(arguments, [])
+
+    def _checked(self, arguments: dict[str, Any], files: list[File]) -> dict[str, Any]:
+        """Adds to `files` those among the arguments, whose content is still to be fetched."""
+
+        def of_json(hint: Any, value: Any) -> Any:
+            if hint is not File:
+                raise NotImplementedError
+            files.append(File.from_json(value))
+            return files[-1]
+
         try:
-            checked = msgspec.convert(arguments, self._arguments, str_keys=True)
+            checked = msgspec.convert(arguments, self._arguments, str_keys=True, dec_hook=of_json)
         except msgspec.ValidationError as error:
             raise InvalidArguments(self._explain(str(error))) from error
         return {name: getattr(checked, name) for name in arguments}
@@ -95,7 +107,13 @@ class Tool(Generic[P, R]):
 
         Raises InvalidArguments, and whatever the function raises.
         """
-        values = self.validate(arguments)
+        files: list[File] = []
+        values = self._checked(arguments, files)
+        try:
+            for file in files:
+                await context.fetch(file)
+        except TerminalError as error:
+            raise InvalidArguments(str(error)) from error
         if self._context is not None:
             values[self._context] = context
         bound: Callable[[], Any] = functools.partial(self._function, **values)

@@ -6,6 +6,9 @@ import asyncio
 import logging
 import threading
 
+from cadre.files import File
+from cadre.workspace import Workspace, WorkspaceError
+
 log = logging.getLogger("cadre.tool")
 
 
@@ -40,18 +43,47 @@ class ToolContext:
     """Injected into a parameter with this hint; the model never sees that parameter.
 
     `call_id` is the same however often a call is run again: hand it to the outside world as the
-    idempotency key. `deliveries` is 1 at the first try. Without arguments it serves a unit test.
+    idempotency key. `deliveries` is 1 at the first try. `traceparent` (W3C) names the span of this call in the
+    trace of its run: a header for services that the tool asks, a parent for spans of its own. Without arguments it
+    serves a unit test.
     """
 
-    def __init__(
-        self, *, call_id: str = "", run: str = "", tree: str = "", tool: str = "", deliveries: int = 1
+    def __init__(  # noqa: PLR0913 - each by its name
+        self,
+        *,
+        call_id: str = "",
+        run: str = "",
+        tree: str = "",
+        tool: str = "",
+        deliveries: int = 1,
+        traceparent: str = "",
+        workspace: Workspace | None = None,
     ) -> None:
         self.call_id = call_id
         self.run = run
         self.tree = tree
         self.tool = tool
         self.deliveries = deliveries
+        self.traceparent = traceparent
         self.cancelled = CancelSignal()
+        self._workspace = workspace
+
+    @property
+    def workspace(self) -> Workspace:
+        """The files of the run's tree. Raises WorkspaceError where there are none: in a test that gives none."""
+        if self._workspace is None:
+            raise WorkspaceError("this call has no workspace: give ToolContext(workspace=…)")
+        return self._workspace
+
+    async def fetch(self, file: File) -> None:
+        """Gives an argument its content. Raises NoSuchFile, WrongPath, BlobMissing."""
+        if file.is_loaded:
+            return
+        if file.path:
+            found = await self.workspace.read(file.path)
+            file.load(found.data, found.info)
+        else:
+            file.load(await self.workspace.blob(file.info.ref))
 
     def progress(self, text: str) -> None:
         """Says in the executor's log how far the call is."""

@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_
 import msgspec
 
 from cadre.errors import ToolDefinitionError
+from cadre.files import File, file_output_schema, file_schema
 from cadre.tool_context import ToolContext
 
 
@@ -134,15 +135,15 @@ def _build(
 ) -> tuple[type[msgspec.Struct], dict[str, Any]]:
     for field, hint, _ in fields:
         try:
-            msgspec.json.schema(hint)
+            msgspec.json.schema(hint, schema_hook=file_schema)
             msgspec.json.Decoder(hint)
-        except (TypeError, NameError, RecursionError) as error:
+        except (TypeError, NameError, RecursionError, NotImplementedError) as error:
             raise ToolDefinitionError(
                 f"{where}: parameter {field!r} has a type that JSON cannot carry: {_line(error)}:"
                 " use str, int, float, bool, list, dict, Literal, Enum, a dataclass or msgspec.Struct"
             ) from error
     model = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
-    (reference,), components = msgspec.json.schema_components([model])
+    (reference,), components = msgspec.json.schema_components([model], schema_hook=file_schema)
     schema = components.pop(reference["$ref"].removeprefix("#/$defs/"))
     if components:
         schema["$defs"] = components
@@ -152,11 +153,13 @@ def _build(
 def _output_schema(hint: Any) -> dict[str, Any] | None:
     while get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
-    if hint in (None, type(None), str, Any):
+    if hint is None or hint is Any:
         return None
+    if hint in (bytes, bytearray, memoryview):
+        hint = File  # what the executor makes of them
     try:
-        return _plain(msgspec.json.schema(hint))
-    except (TypeError, NameError, RecursionError):
+        return _plain(msgspec.json.schema(hint, schema_hook=file_output_schema))
+    except (TypeError, NameError, RecursionError, NotImplementedError):
         return None  # not JSON by itself: the executor sends its text
 
 

@@ -6,9 +6,9 @@ import json
 from textwrap import indent
 from typing import Any
 
+from cadre.cards import AgentCard, ToolCard
 from cadre.code_names import code_name
 from cadre.code_signature import Parameter, parameters_of, signature_of
-from cadre.messages import AgentCard, ToolCard
 from cadre.python_types import definitions_of, is_told, type_name
 
 __all__ = ["docstring_of", "signature_of", "to_code_prompt", "to_json", "to_tool_calling_prompt"]

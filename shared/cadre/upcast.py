@@ -51,11 +51,30 @@ def _specs(message: Fields) -> Iterator[Fields]:
 
 
 def _from_1(message: Fields) -> Fields:
-    """Version 2 bounds the calls that a run sends at once and refuses calls that lead nowhere."""
+    """Version 2 bounds the calls that a run sends at once, refuses calls that lead nowhere, and summarizes what the
+    context has no room for."""
     for spec in _specs(message):
+        spec["model"] = {"context": UNBOUNDED, **spec.get("model", {})}
         spec["limits"] = {"parallel": UNBOUNDED, "repeats": 0, **spec.get("limits", {})}
     return message
 
+
+LATER = frozenset(
+    {
+        "base",
+        "entry",
+        "images",
+        "recalling",
+        "refused",
+        "scale",
+        "summary",
+        "then",
+        "tight",
+        "usage",
+        "weight",
+    }
+)
+"""Parts of a run's state that version 1 did not keep: a snapshot of that time says nothing of them."""
 
 _STEPS: dict[int, Callable[[Fields], Fields]] = {1: _from_1}
 

@@ -10,12 +10,14 @@ import csv
 import re
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).parent
 NUMBER = re.compile(r"(?<![\d.,])\d+(?:\.\d+)?(?![\d,]*\d)")
 TOLERANCE = 0.051  # figures are given with one decimal
+OPEN = "stays open: no statistician has computed it"
 
 
 class Expected(NamedTuple):
@@ -34,6 +36,18 @@ class Expected(NamedTuple):
 
     def rate(self, flight: str) -> float:
         return self.kilograms[flight] / self.hours[flight]
+
+    @property
+    def trend(self) -> tuple[float, float]:
+        """Kilograms per further hour by least squares, and the correlation; by their definitions."""
+        flights = list(self.kilograms)
+        hour, mass = (
+            sum(column[f] for f in flights) / len(flights) for column in (self.hours, self.kilograms)
+        )
+        together = sum((self.hours[f] - hour) * (self.kilograms[f] - mass) for f in flights)
+        hours = sum((self.hours[f] - hour) ** 2 for f in flights)
+        masses = sum((self.kilograms[f] - mass) ** 2 for f in flights)
+        return together / hours, together / (hours * masses) ** 0.5
 
 
 def read_tables(folder: Path) -> Expected:
@@ -54,11 +68,11 @@ def check(answer: str, expected: Expected, documents: Path) -> list[tuple[bool, 
     """A verdict and a line for each figure."""
     sentences = re.split(r"(?<=[.!?])\s+|\n+", answer)
 
-    def stands(value: float, *names: str) -> bool:
+    def stands(value: float, *names: str, within: float = TOLERANCE) -> bool:
         """Whether one sentence holds the figure, and the names with it."""
         return any(
             all(re.search(rf"{name}(?!\d)", sentence, re.IGNORECASE) for name in names)
-            and any(abs(float(n) - value) < TOLERANCE for n in NUMBER.findall(sentence))
+            and any(abs(float(n) - value) < within for n in NUMBER.findall(sentence))
             for sentence in sentences
         )
 
@@ -76,6 +90,18 @@ def check(answer: str, expected: Expected, documents: Path) -> list[tuple[bool, 
         (stands(total), f"rock of all landings: {total:.1f} kg"),
         (stands(hours, "hour"), f"moonwalks of all landings: {hours:.1f} hours"),
         check_find(answer, richest, documents),
+        *check_trend(answer, expected, stands),
+    ]
+
+
+def check_trend(answer: str, expected: Expected, stands: Callable[..., bool]) -> list[tuple[bool, str]]:
+    """Where code cannot be run there is no statistician, and the answer says so instead."""
+    if OPEN in answer:
+        return [(True, "trend: left open, for there was no statistician")]
+    slope, correlation = expected.trend
+    return [
+        (stands(slope, "hour"), f"one more hour: {slope:.1f} kg"),
+        (stands(correlation, "correlation", within=0.0051), f"correlation: {correlation:.2f}"),
     ]
 
 

@@ -16,7 +16,20 @@ from typing import Any
 import click
 import uvloop
 
-from bench import delegation, kill, report, steps, sync, waiting, weight
+from bench import (
+    code,
+    delegation,
+    kill,
+    memory,
+    metrics,
+    recall,
+    report,
+    steps,
+    sync,
+    tracing,
+    waiting,
+    weight,
+)
 from harness.nats_server import nats_binary
 
 OUTPUT = Path(__file__).parents[2] / "build" / "bench.json"
@@ -54,12 +67,22 @@ def _measure(quick: bool) -> dict[str, Any]:
     values |= uvloop.run(sync.measure(sync.QUICK if quick else sync.FULL))
     _say("steps")
     values |= uvloop.run(steps.measure(rounds=4 if quick else 16, group=16))
+    _say("code")
+    values |= uvloop.run(code.measure(code.QUICK if quick else code.FULL))
+    _say("steps with a tracer at work")
+    values |= uvloop.run(tracing.measure(rounds=2 if quick else 6, group=16))
+    _say("steps with metrics counted")
+    values |= uvloop.run(metrics.measure(rounds=2 if quick else 6, group=16))
     _say("a member killed")
     values |= uvloop.run(kill.measure(times=1 if quick else 3))
     _say("runs that wait for a person")
     values |= uvloop.run(
         waiting.measure(waiting.QUICK if quick else waiting.FULL, idle_seconds=2 if quick else 5)
     )
+    _say("memories stored and found")
+    values |= uvloop.run(memory.measure(quick))
+    _say("what is recalled")
+    values |= uvloop.run(recall.measure())
     _say("memory, command line, start of a team")
     values |= weight.measure(
         idle_seconds=2 if quick else 5, runs=10 if quick else 40, repeats=1 if quick else 5

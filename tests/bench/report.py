@@ -65,6 +65,10 @@ ROWS = [
     Row("step_cpu_ms_last_16_runs", "CPU per step, 16 runs at once, steps 41–50", "ms", 3),
     Row("steps_per_second", "steps, one run alone", "/s", 0),
     Row("steps_per_second_16_runs", "steps, 16 runs at once", "/s", 0),
+    Row("tracing_step_rate_ratio", "… with a tracer at work / without", "×", 3, Target(0.95, True)),
+    Row("tracing_cpu_us_per_span", "CPU of the tracer per span", "µs", 0),
+    Row("metrics_step_rate_ratio", "… with metrics counted / without", "×", 3, Target(0.95, True)),
+    Row("metrics_cpu_us_per_step", "CPU of metrics per step", "µs", 0),
     Row("events_per_step", "journal events per step"),
     Row("entries_per_step", "journal entries per step"),
     Row("agent_rss_mb", "resident memory of an agent's process, ready", "MB", 1, Target(60)),
@@ -79,6 +83,48 @@ ROWS = [
     Row("waiting_idle_cpu_percent", "… CPU of its process meanwhile", "%", 1),
     Row("waiting_consumers_added", "… consumers that they added", "", 0, Target(0)),
     Row("waiting_begun_per_second", "… runs begun and put aside", "/s", 0),
+    Row("code_bus_warm_p50_ms", "a block of code in a warm interpreter, over the bus, p50", "ms"),
+    Row("code_bus_alone_p50_ms", "… the bus's own part: the same messages, nothing run", "ms"),
+    Row("code_bus_warm_beyond_ms", "… beyond the bus", "ms", target=Target(3)),
+    Row("code_bus_warm_request_ratio", "… / core request", "×", 1),
+    Row("code_small_ms", "… without the bus", "ms"),
+    Row("code_fresh_p50_ms", "a fresh interpreter, p50", "ms", 1, Target(20)),
+    Row("code_pool_p50_ms", "… from the pool", "ms"),
+    Row("code_late_loop_s", "control back beyond the limit: `while True`", "s", 3, Target(0.5)),
+    Row("code_late_c_s", "… a loop in C", "s", 3, Target(0.5)),
+    Row("code_late_deaf_s", "… code that catches everything", "s", 3, Target(0.5)),
+    Row("code_late_signals_s", "… code that ignores all signals", "s", 3, Target(0.5)),
+    Row("code_snapshot_kb", "variables stored after 1 block", "kB", 1),
+    Row("code_snapshot_growth", "… after 60 that changed them, as many times", "×", 2, Target(1.1)),
+    Row("code_small_peer_ratio", "smolagents' interpreter / a warm block: 3 lines", "×", 2),
+    Row("code_loop_peer_ratio", "… a loop of 20,000", "×", 1),
+    Row("code_words_peer_ratio", "… counting 7,000 words", "×", 1),
+    Row("code_late_shorter_c_s", "control back beyond the limit: some seconds in C", "s", 2),
+    Row("code_late_shorter_c_peer_s", "… smolagents' interpreter", "s", 2),
+    Row("memory_points", "memories stored in the embedded index", digits=0),
+    Row("memory_inserts_per_second_1k", "memories stored per second, up to 1,000", "/s", 0),
+    Row("memory_insert_p50_ms_1k", "… one alone, p50", "ms"),
+    Row("memory_search_p50_ms_1k", "… a person's searched by words and meaning, p50", "ms"),
+    Row("memory_search_p99_ms_1k", "… p99", "ms"),
+    Row("memory_search_all_p50_ms_1k", "… all of them searched, p50", "ms"),
+    Row("memory_inserts_per_second_10k", "memories stored per second, up to 10,000", "/s", 0),
+    Row("memory_insert_p50_ms_10k", "… one alone, p50", "ms"),
+    Row(
+        "memory_search_p50_ms_10k", "… a person's searched by words and meaning, p50", "ms", target=Target(10)
+    ),
+    Row("memory_search_p99_ms_10k", "… p99", "ms"),
+    Row("memory_search_all_p50_ms_10k", "… all of them searched, p50", "ms"),
+    Row("memory_inserts_per_second_100k", "memories stored per second, up to 100,000", "/s", 0),
+    Row("memory_insert_p50_ms_100k", "… one alone, p50", "ms"),
+    Row("memory_search_p50_ms_100k", "… a person's searched by words and meaning, p50", "ms"),
+    Row("memory_search_p99_ms_100k", "… p99", "ms"),
+    Row("memory_search_all_p50_ms_100k", "… all of them searched, p50", "ms"),
+    Row("recall_steps_sparse", "recall@5 of notes asked for in other words: by words"),
+    Row("recall_steps_dense", "… by meaning (local model)"),
+    Row("recall_steps_hybrid", "… by both", target=Target(0.9, True)),
+    Row("recall_lookalikes_sparse", "recall@5 of log lines that differ in a number: by words"),
+    Row("recall_lookalikes_dense", "… by meaning (local model)"),
+    Row("recall_lookalikes_hybrid", "… by both", target=Target(0.9, True)),
     Row("cli_start_cpu_s", "CPU of `cadre --help`", "s", 2, Target(0.3)),
     Row("cli_ps_cpu_s", "CPU of `cadre ps`", "s", 2),
     Row("up_ready_s", "`cadre up teams/apollo` until the gateway answers", "s", 2, Target(5)),
@@ -115,7 +161,8 @@ def table(values: Mapping[str, Any]) -> Table:
             value = values[row.key]
             verdict = "" if row.target is None else "reached" if row.target.is_reached(value) else "MISSED"
             style = "red" if verdict == "MISSED" else None
-            shown = f"{value:,.{row.digits}f} {row.unit}".rstrip()
+            # What could not be measured says why.
+            shown = value if isinstance(value, str) else f"{value:,.{row.digits}f} {row.unit}".rstrip()
             found.add_row(row.what, shown, str(row.target or ""), verdict, style=style)
     return found
 

@@ -54,7 +54,7 @@ class Recorded(NamedTuple):
 
 async def measure(rounds: int, group: int) -> dict[str, Any]:
     """`rounds` of one run alone and of `group` runs at once."""
-    async with deployment() as here, _executor(here):
+    async with deployment() as here, executor(here):
         model = PacedModel()
         spec = AgentSpec(
             name="stepper",
@@ -65,7 +65,7 @@ async def measure(rounds: int, group: int) -> dict[str, Any]:
         await here.serve(spec, model)
         await here.offered("lookup")
         recorded = await _record(here)
-        await _stretches(here, model, group)
+        await stretches(here, model, group)
         values: dict[str, Any] = {
             "events_per_step": recorded.events / STEPS,
             "entries_per_step": recorded.entries / STEPS,
@@ -82,7 +82,7 @@ async def _compare(
     costs: list[Cost] = []
     bus: list[tuple[float, float]] = []
     for _ in range(rounds):
-        costs.append(await _stretches(here, model, group))
+        costs.append(await stretches(here, model, group))
         bus.append(
             (await _replayed(here, recorded.first, group), await _replayed(here, recorded.last, group))
         )
@@ -100,7 +100,7 @@ async def _compare(
     }
 
 
-async def _stretches(here: Deployment, model: PacedModel, group: int) -> Cost:
+async def stretches(here: Deployment, model: PacedModel, group: int) -> Cost:
     steps = (FIRST, FIRST + STRETCH, LAST, LAST + STRETCH)
     model.gates = {step: Gate(group) for step in steps}
     runs = [asyncio.create_task(here.run(here.task("stepper", "Look it all up."))) for _ in range(group)]
@@ -168,7 +168,7 @@ async def _append_all(here: Deployment, appends: list[Append]) -> None:
 
 
 @asynccontextmanager
-async def _executor(here: Deployment) -> AsyncIterator[None]:
+async def executor(here: Deployment) -> AsyncIterator[None]:
     with tempfile.TemporaryDirectory(prefix="cadre-bench-") as folder:
         environment = child_environment(CADRE_NATS_URL=here.nats.url)
         tools = Path(__file__).parent / "lookup.py"

@@ -10,9 +10,9 @@ import uvloop
 from nats.aio.msg import Msg
 
 from bench.instant import InstantModel, answer, call
+from cadre.cards import ToolCard
 from cadre.host import AgentHost
 from cadre.loop.view import ModelRequest
-from cadre.messages import ToolCard
 from cadre.ports import Model, ModelReply, OnText
 from cadre.prompting import Prompts
 from cadre.service import calm_collector, open_platform

@@ -71,6 +71,7 @@ async def collect(crew: Crew, load: Load, strikes: Strikes) -> Evidence:
     evidence.troubles = [*strikes.troubles, *load.troubles]
     await gather(crew.nats_url, evidence)
     evidence.executions = read_executions(crew.effects)
+    evidence.spans = list(crew.receiver.spans)
     return evidence
 
 

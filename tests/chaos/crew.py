@@ -1,4 +1,4 @@
-"""The deployment under chaos: two replicas of each agent and of the tools, a gateway, a model server, NATS."""
+"""The deployment under chaos: two replicas of each agent, of the tools and of the sandbox, a gateway, a model, NATS."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from chaos.tracers import TRACERS, add_tracers
+from harness.otlp_receiver import OtlpReceiver
 from harness.stack import Service, Stack
 
 TEAM = Path(__file__).parent / "team"
@@ -18,9 +20,12 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "boss": ("boss-1", "boss-2"),
     "lead": ("lead-1", "lead-2"),
     "worker": ("worker-1", "worker-2"),
+    "coder": ("coder-1", "coder-2"),
     "tools": ("tools-1", "tools-2"),
+    "sandbox": ("sandbox-1", "sandbox-2"),
     "gateway": ("gateway",),
     "model": ("model",),
+    "tracer": TRACERS,
     "nats": ("nats",),
 }
 
@@ -33,14 +38,17 @@ class Crew:
     def __init__(self, folder: Path) -> None:
         self.effects = folder / "effects.txt"
         self.stack = Stack(folder)
+        self.receiver = OtlpReceiver()
 
     def __enter__(self) -> Crew:
         self.stack.__enter__()
+        self.receiver.start()
         try:
             self._add_all()
             self.stack.start_all()
         except BaseException:
             self.stack.__exit__(None, None, None)
+            self.receiver.stop()
             raise
         return self
 
@@ -51,16 +59,20 @@ class Crew:
             if self.is_running(name):
                 self.signal(name, signal.SIGCONT)
         self.stack.__exit__(kind, error, trace)
+        self.receiver.stop()
 
     def _add_all(self) -> None:
         self.stack.model(TEAM / "script.yaml")
-        for agent in ("boss", "lead", "worker"):
+        for agent in ("boss", "lead", "worker", "coder"):
             for name in GROUPS[agent]:
                 self.stack.agent(TEAM / f"{agent}.yaml", name=name, start=False)
         for name in GROUPS["tools"]:
             self.stack.add(
                 name, "cadre_tools", TEAM / "tools.py", start=False, CHAOS_EFFECTS=str(self.effects)
             )
+        for name in GROUPS["sandbox"]:
+            self.stack.add(name, "cadre_sandbox", start=False)
+        add_tracers(self.stack, self.receiver)
         self.stack.gateway(start=False)
 
     @property

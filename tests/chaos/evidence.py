@@ -6,11 +6,12 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from cadre.messages import ErrorInfo
+from cadre.messages import CodeCall, ErrorInfo
 from cadre.ports import Stored
 from chaos.executions import Line
 from chaos.load import Order
 from chaos.strikes import Strike
+from harness.otlp_receiver import Span
 
 
 class Delivered(NamedTuple):
@@ -47,7 +48,11 @@ class Evidence(msgspec.Struct, kw_only=True):
     inbox: list[Delivered] = []
     effects: dict[str, list[EffectMessage]] = {}
     """By call id, in the order of their stream."""
+    code: list[CodeCall] = []
+    """Every question that a sandbox was asked, all exchanges in it."""
     executions: list[Line] = []
+    spans: list[Span] | None = None
+    """What a receiver of traces was sent, each time that it was; None where there was no receiver."""
     consumers: list[Consumer] = []
     dead: list[str] = []
     """What the dead letters say."""

@@ -9,6 +9,12 @@ from cadre.subjects import call_id
 
 PARTS = (0, 1)
 
+LOOP = ("spend", "grind", "spend")
+"""What the coder calls one by one in its first block."""
+
+AFTER = ("post", "look")
+"""What it calls at once in its second."""
+
 
 class Part(NamedTuple):
     """One branch of a root run: ids of the lead's run, the worker's run, and their calls."""
@@ -21,6 +27,26 @@ class Part(NamedTuple):
     post: str
     look: str
     grind: str
+
+
+class Coded(NamedTuple):
+    """The code of a root run: id of the coder's run, and the calls of its two blocks in their order."""
+
+    job: str
+    run: str
+    loop: tuple[tuple[str, str], ...]
+    """(tool, call id)"""
+    after: tuple[tuple[str, str], ...]
+
+
+def coded_of(root: str, number: int) -> Coded:
+    run = call_id(root, 1, 1 + len(PARTS))
+    return Coded(
+        job=f"{number}.c",
+        run=run,
+        loop=tuple((tool, call_id(run, 1, at)) for at, tool in enumerate(LOOP)),
+        after=tuple((tool, call_id(run, 2, at)) for at, tool in enumerate(AFTER)),
+    )
 
 
 def part_of(root: str, number: int, index: int) -> Part:
@@ -40,7 +66,9 @@ def part_of(root: str, number: int, index: int) -> Part:
 
 def runs_of(root: str, number: int) -> set[str]:
     parts = [part_of(root, number, index) for index in PARTS]
-    return {root} | {part.lead for part in parts} | {part.worker for part in parts}
+    return (
+        {root, coded_of(root, number).run} | {part.lead for part in parts} | {part.worker for part in parts}
+    )
 
 
 def calls_of(root: str, number: int) -> dict[str, str]:
@@ -55,13 +83,24 @@ def calls_of(root: str, number: int) -> dict[str, str]:
             part.look: "look",
             part.grind: "grind",
         }
+    coded = coded_of(root, number)
+    for tool, call in (*coded.loop, *coded.after):
+        calls[call] = tool
     return calls
 
 
 def answer_of(root: str, number: int, interrupted: Collection[str]) -> str:
     """What the boss answers, word for word."""
     parts = [_part_answer(part_of(root, number, index), interrupted) for index in PARTS]
-    return " ".join([f"ok:look:{number}", *parts])
+    return " ".join([f"ok:look:{number}", *parts, coded_answer(coded_of(root, number), interrupted)])
+
+
+def coded_answer(coded: Coded, interrupted: Collection[str]) -> str:
+    spent = [
+        "outcome unknown" if call in interrupted else f"ok:{tool}:{coded.job}{at}"
+        for at, (tool, call) in enumerate(coded.loop)
+    ]
+    return f"[coder {' '.join([*spent, *(f'ok:{tool}:{coded.job}' for tool, _ in coded.after)])}]"
 
 
 def _part_answer(part: Part, interrupted: Collection[str]) -> str:

@@ -15,11 +15,12 @@ from cadre.adapters.jetstream import Held
 from cadre.adapters.nats_blobs import NatsBlobs
 from cadre.adapters.nats_connection import connect
 from cadre.adapters.nats_streams import provision
+from cadre.code_past import whole
 from cadre.messages import ErrorInfo
 from cadre.ports import Stored
 from cadre.settings import Settings
 from cadre.subjects import Topology
-from cadre.wire import unpack_entry, unpack_record
+from cadre.wire import unpack_code_call, unpack_entry, unpack_record
 from chaos.evidence import Consumer, Delivered, EffectMessage, Evidence
 
 QUIET_WITHIN = 45.0
@@ -47,7 +48,11 @@ async def gather(nats_url: str, into: Evidence) -> None:
                 record = await unpack_record(held.data, blobs)
                 _, run = topology.parse(held.subject)
                 into.inbox.append(Delivered(run, record.id, held.seq))
+            async for held in _messages(nc, stream, f"{own}.code.{shard}.>"):
+                into.code.append(await whole(await unpack_code_call(held.data, blobs), blobs))
             async for held in _messages(nc, stream, f"{own}.effect.{shard}.>"):
+                if topology.tree_of_file(held.subject) is not None:
+                    continue
                 _, call = topology.parse(held.subject)
                 into.effects.setdefault(call, []).append(_effect(json.loads(held.data)))
             async for held in _messages(nc, stream, f"{own}.timer.{shard}.>"):

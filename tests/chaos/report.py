@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from cadre.loop import events as ev
-from chaos import effects
+from chaos import effects, traces
 from chaos.campaign import Outcome
 from chaos.evidence import Evidence
 from chaos.executions import UNSAFE
@@ -29,6 +29,8 @@ def summary(outcome: Outcome) -> str:
             *_strikes(evidence),
             *_runs(outcome),
             *_work(evidence, events),
+            *_code(events),
+            *traces.summary(evidence),
             *_healing(evidence, events),
             *_verdict(outcome),
         ]
@@ -65,6 +67,16 @@ def _work(evidence: Evidence, events: list[ev.AnyEvent]) -> Iterator[str]:
         f"  effects   {len(unsafe):4}   of {len(set(unsafe))} calls of unsafe tools;"
         f" {len(others)} executions of {len(set(others))} calls that may run again"
     )
+
+
+def _code(events: list[ev.AnyEvent]) -> Iterator[str]:
+    sandboxes: dict[str, set[str]] = {}
+    for event in events:
+        if isinstance(event, ev.BlockYielded | ev.BlockFinished):
+            sandboxes.setdefault(event.block, set()).add(event.sandbox)
+    yields = sum(isinstance(event, ev.BlockYielded) for event in events)
+    moved = sum(len(those) > 1 for those in sandboxes.values())
+    yield f"  code      {len(sandboxes):4}   blocks; {yields} waits for calls; {moved} went on in another sandbox"
 
 
 def _healing(evidence: Evidence, events: list[ev.AnyEvent]) -> Iterator[str]:

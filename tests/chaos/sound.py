@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+import msgspec
+
 from cadre.agent_file import read_agent
+from cadre.cards import AgentCard
+from cadre.code_exchange import CodeRequest
 from cadre.loop.arrivals import Arrival, ModelReplied
 from cadre.loop.events import Entry, RequestedCall
 from cadre.loop.fold import apply_entry
@@ -13,14 +17,24 @@ from cadre.loop.offer import Offer
 from cadre.loop.owed import CallModel, Send, owed
 from cadre.loop.run import Run
 from cadre.loop.transition import transition
-from cadre.messages import AgentCard, ErrorInfo, Record, Report, Task, ToolCall, ToolResult
+from cadre.messages import (
+    CodeCall,
+    CodeFinished,
+    CodeYielded,
+    ErrorInfo,
+    Record,
+    Report,
+    Task,
+    ToolCall,
+    ToolResult,
+)
 from cadre.ports import Stored
 from cadre.subjects import result_id, task_id
 from cadre.tool_loading import load_tools
 from chaos.crew import GROUPS, TEAM
 from chaos.evidence import Consumer, Delivered, EffectMessage, Evidence
 from chaos.executions import Line
-from chaos.expected import answer_of, part_of
+from chaos.expected import AFTER, LOOP, answer_of, coded_answer, coded_of, part_of
 from chaos.load import Order
 from chaos.strikes import Strike
 
@@ -32,7 +46,9 @@ class _World:
 
     def __init__(self, unknown: frozenset[str]) -> None:
         self._unknown = unknown
-        self._specs = {name: read_agent(TEAM / f"{name}.yaml") for name in ("boss", "lead", "worker")}
+        self._specs = {
+            name: read_agent(TEAM / f"{name}.yaml") for name in ("boss", "lead", "worker", "coder")
+        }
         self._tools = {tool.name: tool.card for tool in load_tools(str(TEAM / "tools.py"))}
         self._runs: dict[str, Run] = {}
         self._waiting: deque[Record] = deque()
@@ -87,12 +103,17 @@ class _World:
                     self._answer(run, command, record)
                 case Send(message=ToolCall() as call):
                     self._execute(call)
+                case Send(message=CodeCall() as code):
+                    # Its list is the run's own, and grows.
+                    self.evidence.code.append(msgspec.structs.replace(code, exchanges=[*code.exchanges]))
+                    self._waiting.append(self._code(code))
                 case Send(message=Task() | Report() as message):
                     self._waiting.append(message)
 
     def _answer(self, run: Run, command: CallModel, record: Record) -> None:
         calls = [RequestedCall(name, arguments) for name, arguments in self._script(run, command.step)]
-        reply = ModelReplied(attempt=command.attempt, content="", calls=calls)
+        content = f"<code>\n# block {command.step}\n</code>" if run.agent == "coder" else ""
+        reply = ModelReplied(attempt=command.attempt, content=content, calls=calls)
         self._arrive(reply, record, f"{run.id}:model:{command.purpose}:{command.step}:{command.attempt}")
 
     def _script(self, run: Run, step: int) -> list[tuple[str, dict[str, Any]]]:
@@ -101,15 +122,39 @@ class _World:
         match run.agent, step:
             case "boss", 1:
                 parts = [("lead", {"task": f"part <{job}.{index}>"}) for index in (0, 1)]
-                return [("look", {"job": job}), *parts]
+                return [("look", {"job": job}), *parts, ("coder", {"task": f"code <{job}>"})]
             case "lead", 1:
                 return [("post", {"job": job}), ("worker", {"task": f"job <{job}>"})]
             case "worker", 1:
                 return [(tool, {"job": job}) for tool in ("spend", "post", "look")]
             case "worker", 2:
                 return [("grind", {"job": job})]
+            case "coder", _:
+                return []
         whole = answer_of(run.tree, int(job.partition(".")[0]), self._unknown)
         return [("final_answer", {"answer": whole if run.agent == "boss" else f"of {job}"})]
+
+    def _code(self, call: CodeCall) -> CodeYielded | CodeFinished:
+        """What a sandbox answers: a loop of calls in the first block, some at once in the second."""
+        done, number = len(call.exchanges), int(call.tree.removeprefix("root"))
+        coded = coded_of(call.tree, number)
+        first = call.block.endswith(":1")
+        calls: list[CodeRequest] = []
+        if first and done < len(LOOP):
+            calls = [CodeRequest(LOOP[done], {"job": f"{coded.job}{done}"})]
+        elif not first and not done:
+            calls = [CodeRequest(tool, {"job": coded.job}) for tool in AFTER]
+        place = {"tree": call.tree, "run": call.run, "at": 2.0, "block": call.block, "exchange": done}
+        if calls:
+            return CodeYielded(id=f"{call.id}:yielded", calls=calls, **place)  # type: ignore[arg-type]
+        output = None if first else coded_answer(coded, self._unknown)
+        return CodeFinished(
+            id=f"{call.id}:finished",
+            output=output,
+            is_final_answer=not first,
+            snapshot=f"blob:{call.block}",
+            **place,  # type: ignore[arg-type]
+        )
 
     def _execute(self, call: ToolCall) -> None:
         job, evidence = call.arguments["job"], self.evidence

@@ -7,16 +7,18 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from cadre.loop.events import DelegateFinished, Entry, RunFinished, ToolAnswered
+from cadre.code_exchange import CodeReply
+from cadre.loop.events import BlockFinished, BlockYielded, DelegateFinished, Entry, RunFinished, ToolAnswered
 from cadre.messages import ErrorInfo
 from cadre.ports import Stored
 from chaos.evidence import Delivered, EffectMessage, Evidence
-from chaos.expected import part_of, runs_of
+from chaos.expected import coded_of, part_of, runs_of
 from chaos.sound import sound_evidence
 from chaos.verdict import violations
 
 ROOT = "root0"
 PART = part_of(ROOT, 0, 0)
+CODED = coded_of(ROOT, 0)
 UNKNOWN = part_of("root1", 1, 0).grind
 
 
@@ -28,7 +30,8 @@ def test_sound_evidence_has_something_to_look_at() -> None:
     evidence = sound_evidence()
     assert set(evidence.journals) == runs_of(ROOT, 0) | runs_of("root1", 1)
     assert {line.tool for line in evidence.executions} == {"spend", "post", "look", "grind"}
-    assert len(evidence.executions) == 22
+    assert len(evidence.executions) == 32
+    assert len(evidence.code) == 12
 
 
 def change_entry(evidence: Evidence, run: str, index: int, /, **fields: object) -> None:
@@ -187,6 +190,60 @@ def timer_left(evidence: Evidence) -> None:
     evidence.timers.append("cadre.timer.0.root0.root0.wait")
 
 
+def effect_of_code_twice(evidence: Evidence) -> None:
+    """A replay that made its calls anew."""
+    line = next(line for line in evidence.executions if line.call == CODED.loop[0][1])
+    evidence.executions.append(line)
+
+
+def two_outcomes(evidence: Evidence) -> None:
+    again(evidence, CODED.run, index_of(evidence, CODED.run, BlockFinished), "another")
+
+
+def no_outcome(evidence: Evidence) -> None:
+    drop_events(evidence, CODED.run, BlockFinished)
+
+
+def failed_block(evidence: Evidence) -> None:
+    index = index_of(evidence, CODED.run, BlockFinished)
+    first, *rest = evidence.journals[CODED.run][index].entry.events
+    assert isinstance(first, BlockFinished)
+    error = ErrorInfo("AgentExecutionError", "its interpreter was lost 3 times")
+    change_entry(evidence, CODED.run, index, events=[msgspec.structs.replace(first, error=error), *rest])
+
+
+def exchange_left_out(evidence: Evidence) -> None:
+    index = index_of(evidence, CODED.run, BlockYielded)
+    events = evidence.journals[CODED.run][index].entry.events
+    change_entry(evidence, CODED.run, index, events=events[1:])
+
+
+def change_question(evidence: Evidence, exchanges: int, /, **fields: object) -> None:
+    """The first question about a block of ROOT's coder that has so many exchanges behind it."""
+    place = next(
+        place
+        for place, call in enumerate(evidence.code)
+        if call.run == CODED.run and len(call.exchanges) == exchanges
+    )
+    evidence.code[place] = msgspec.structs.replace(evidence.code[place], **fields)
+
+
+def other_variables(evidence: Evidence) -> None:
+    change_question(evidence, 0, snapshot="blob:of-somebody-else")
+
+
+def other_replies(evidence: Evidence) -> None:
+    call = next(one for one in evidence.code if one.run == CODED.run and len(one.exchanges) == 2)
+    first, second = call.exchanges
+    forged = msgspec.structs.replace(second, replies=[CodeReply(value="ok:nothing")])
+    change_question(evidence, 2, exchanges=[first, forged])
+
+
+def other_order(evidence: Evidence) -> None:
+    call = next(one for one in evidence.code if one.run == CODED.run and len(one.exchanges) == 2)
+    change_question(evidence, 2, exchanges=call.exchanges[::-1])
+
+
 def trouble(evidence: Evidence) -> None:
     evidence.troubles.append("boss-1 ended by itself, with status 1")
 
@@ -223,6 +280,14 @@ def trouble(evidence: Evidence) -> None:
         (ack_left, "and 1 without an ack"),
         (dead_letter, "dead letter"),
         (timer_left, "timer left over"),
+        (effect_of_code_twice, f"spend took effect 2 times for call {CODED.loop[0][1]}"),
+        (two_outcomes, "has an answer to its exchange 3 out of order"),
+        (no_outcome, "has 0 outcomes"),
+        (failed_block, "failed: its interpreter was lost 3 times"),
+        (exchange_left_out, "has an answer to its exchange 1 out of order"),
+        (other_variables, "is about other code or other variables"),
+        (other_replies, "has other replies in exchange 1 than the journal"),
+        (other_order, "has other calls in exchange 0 than the journal"),
         (trouble, "ended by itself"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from cadre.subjects import tree_of
-from chaos import effects, journals
+from chaos import blocks, effects, journals, traces
 from chaos.evidence import Evidence
 from chaos.expected import answer_of, runs_of
 from chaos.load import Order
@@ -23,7 +23,9 @@ def violations(evidence: Evidence) -> list[str]:
         *_wrong_answers(evidence),
         *_event_streams(evidence),
         *journals.violations(evidence),
+        *blocks.violations(evidence),
         *effects.violations(evidence),
+        *traces.violations(evidence),
         *_records(evidence),
         *_left_over(evidence),
     ]

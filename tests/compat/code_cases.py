@@ -71,6 +71,13 @@ CODE = [
         [text("I am sure that it is seven!"), code("final_answer(7)")],
         7,
     ),
+    Case(
+        "checked-answer",
+        "checked_coder",
+        "What is 2 times 4?",
+        [code("answer = 'seven'\nfinal_answer(answer)"), code("final_answer('eight')")],
+        "eight",
+    ),
     Case("fence", "coder", "What is three?", [text("Thought: easy.\n```py\nfinal_answer(3)\n```")], 3),
     Case(
         "code-calls-a-tool",

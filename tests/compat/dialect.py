@@ -78,6 +78,7 @@ SMOLAGENTS = Dialect(
         ),
         ("code", r"Code execution failed at line '(?P<line>.*)' due to: (?P<type>\w+): (?P<message>.*)"),
         ("syntax", r"Code parsing failed on line (?P<line>\d+) due to: SyntaxError: (?P<message>.*?) \(.*"),
+        ("check", r"Check \w+ failed with error: .*"),
         ("no code", r"Error in code parsing:\nYour code snippet is invalid.*"),
         ("no field", r"Error in code parsing:\n'(?P<field>\w+)'\n.*"),
         ("no call", r"Error while parsing tool call from model output: .* does not contain any JSON blob\."),
@@ -138,6 +139,7 @@ CADRE = Dialect(
         ),
         ("code", r"Code execution failed at line '(?P<line>.*)' due to: (?P<type>\w+): (?P<message>.*)"),
         ("syntax", r"Code parsing failed on line (?P<line>\d+) due to: SyntaxError: (?P<message>.*?) \(.*"),
+        ("check", r"Check ['\"].*['\"] failed: .*"),
         ("no code", r"Your answer holds no block of code\..*"),
         (
             "no field",

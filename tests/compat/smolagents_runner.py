@@ -13,9 +13,11 @@ import io
 import json
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import smolagents
 import yaml
 from PIL import Image
@@ -45,6 +47,8 @@ class Team:
             "model": self._model,
             "verbosity_level": smolagents.LogLevel.OFF,
         }
+        if checks := spec.get("checks"):
+            options["final_answer_checks"] = [_check(text) for text in checks]
         if spec.get("kind") != "code":
             return smolagents.ToolCallingAgent(**options)
         structured = spec.get("code", {}).get("structured", False)
@@ -79,6 +83,16 @@ def _tools_of(file: Path) -> dict[str, Any]:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return {value.name: value for value in vars(module).values() if isinstance(value, smolagents.Tool)}
+
+
+def _check(text: str) -> Callable[..., bool]:
+    """A check by expression, as the function that smolagents wants."""
+    holds = jinja2.Environment().compile_expression(text.removeprefix("when:"))
+
+    def check(answer: Any, memory: Any, agent: Any = None) -> bool:
+        return bool(holds(answer=answer))
+
+    return check
 
 
 def _image(url: str) -> Image.Image:

@@ -98,7 +98,7 @@ def test_a_deadline_ends_the_whole_tree_and_stops_its_tools(
     stack: Stack, gateway: Gateway, tmp_path: Path
 ) -> None:
     file = tmp_path / "marks"
-    run = gateway.submit("boss", f"second: do-linger {file}", deadline=10)
+    run = gateway.submit("boss", f"second: do-linger {file}", deadline=20)
     eventually(lambda: marks(file) == ["begun"], within=60, what="the tool is at work")
     result = gateway.finished(run)
     assert (result["state"], result["error"]["type"]) == ("error", "DeadlineExceeded"), stack.logs()

@@ -14,7 +14,7 @@ TEAM = Path(__file__).parent / "coding"
 
 @pytest.fixture(scope="module")
 def gateway(team: Path, stack: Stack) -> Gateway:
-    for file in ("coder", "adder", "thinker"):
+    for file in ("coder", "adder", "packer", "thinker"):
         stack.agent(team / f"{file}.yaml", start=False)
     stack.tools(team / "tools.py", start=False)
     stack.add("sandbox", "cadre_sandbox", start=False)
@@ -67,6 +67,27 @@ def test_code_calls_tools_and_members(gateway: Gateway, stack: Stack) -> None:
     assert (title, one) == ("the page x", 3)
     assert "42" in two
     assert [child["agent"] for child in result["children"]] == ["adder"]
+
+
+def test_what_a_member_returns_is_what_code_has_and_returns(gateway: Gateway, stack: Stack) -> None:
+    """Bytes go from one run's code through the store to another's, by report, variable and final answer."""
+    code = "got = packer(task='member packs')\nprint(got['about'])\nfinal_answer([got['raw'] + b'def'])"
+    run = gateway.submit("coder", steps("Pack.", code))
+    result = gateway.finished(run)
+    assert result["state"] == "success", stack.logs()
+    assert "['three', 'letters']" in observed(gateway, run)
+    ((form, ref),) = [item["$given"] for item in result["output"]]
+    assert form == "bytes"
+    code = "final_answer([again[0].decode(), type(again[0]).__name__])"
+    other = gateway.submit("coder", steps("Unpack.", code), additional_args={"again": result["output"]})
+    assert gateway.finished(other)["output"] == ["abcdef", "bytes"], stack.logs()
+    assert ref in str(gateway.run(other, full="true")["memory"]), "the model reads of it by reference"
+
+
+def test_a_large_result_is_what_the_tool_returned(gateway: Gateway, stack: Stack) -> None:
+    code = "got = rows(count=5000)\nfinal_answer([len(got), got[-1]['square']])"
+    run = gateway.submit("coder", steps("Count.", code))
+    assert gateway.finished(run)["output"] == [5000, 4999 * 4999], stack.logs()
 
 
 def test_functions_and_variables_live_on(gateway: Gateway, stack: Stack) -> None:

@@ -1,7 +1,9 @@
-"""The examples as their README has them: a tool service, and one agent as a script and as a YAML file."""
+"""The examples as their README has them: a tool service, one agent as script and as YAML file, a step callback."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ import pytest
 
 from cadre.agent_file import read_agent
 from cadre.cli import state
+from cadre.following import FollowingFailed, follow, new_runs
 from harness.command import Commands, commands_of
 from harness.stack import Gateway, Stack, eventually
 
@@ -70,6 +73,44 @@ def test_each_of_them_does_the_work_alone(stack: Stack, cadre: Commands, left: s
     done = cadre("run", "writer", "How many words has «to be or not to be»?", "--timeout", 30)
     assert (done.returncode, done.stdout) == (0, "It has 6 words.\n"), (done.stderr, stack.logs())
     stack.services[other].start()
+
+
+def test_a_step_callback_tells_of_each_step(stack: Stack, cadre: Commands, tmp_path: Path) -> None:
+    run = cadre("run", "writer", "How many words has «to be or not to be»?", "--detach").stdout.strip()
+    for _ in range(2):  # who comes again reads the same
+        told = subprocess.run(
+            [sys.executable, str(EXAMPLES / "step_callback" / "steps.py"), run],
+            env={**stack.environment, "CADRE_GATEWAY_URL": stack.services["gateway"].url},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (told.returncode, told.stdout) == (0, "writer step 1: done\nwriter step 2: done\n"), (
+            told.stderr
+        )
+
+
+async def test_following_from_a_program(stack: Stack, cadre: Commands) -> None:
+    url = stack.services["gateway"].url
+    with pytest.raises(FollowingFailed, match="f00"):
+        [event async for event in follow("f00", gateway=url)]
+    begun = new_runs("writer", gateway=url, every=0.05)
+    coming = asyncio.ensure_future(anext(begun))
+    done = await asyncio.to_thread(cadre, "run", "writer", "How many words has «to be»?", "-o", "json")
+    run = json.loads(done.stdout)["id"]
+    async with asyncio.timeout(60):
+        assert await coming == run
+    await begun.aclose()
+    events = [event async for event in follow(run, gateway=url)]
+    assert [event.name for event in events if event.name.startswith("step.")] == ["step.finished"] * 2
+    assert events[-1] == ("end", {"run": run, "state": "success"})
+    first = next(event for event in events if event.name == "step.finished")
+    rest = [event async for event in follow(run, gateway=url, after=first.data["seq"])]
+    assert rest == [
+        event for event in events if event.data.get("seq", first.data["seq"] + 1) > first.data["seq"]
+    ]
 
 
 def test_a_script_finds_the_cadre_up_of_its_folder(stack: Stack, tmp_path: Path) -> None:

@@ -140,7 +140,8 @@ async def store_shard(platform: Platform, shard: int) -> None:
             place = left.place or behind
             behind += place == behind
             assert place not in places
-            subject = topology.inbox("solo", "test", left.tree, left.run)
+            sender = left.inbox.get("tool", "gateway")
+            subject = topology.inbox("solo", sender, left.tree, left.run)
             places[place] = (subject, json.dumps(left.inbox).encode())
     for seq in range(1, behind):
         filler = (f"{topology.prefix}.in.{shard}.nobody.test.filler.filler{seq}", b"{}")

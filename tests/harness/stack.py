@@ -86,9 +86,10 @@ class Service:
 class Stack:
     """NATS, and services added one by one. Use it as a context manager."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, nats: str = "") -> None:
+        """`nats` goes into the server's configuration as it is."""
         self.folder = folder
-        self.nats = NatsServer(folder)
+        self.nats = NatsServer(folder, more=nats)
         self.services: dict[str, Service] = {}
         self._guard: Guard | None = None
         self.environment = {

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cadre.tool import ToolContext, tool
+from cadre.tool import File, ToolContext, tool
 
 
 def _leave_mark(folder: str, context: ToolContext) -> None:
@@ -148,3 +148,34 @@ async def heeds(port: int, context: ToolContext) -> str:
     await context.cancelled.wait_async()
     meeting.cancel()
     return "stopped in time"
+
+
+# --- files
+
+
+_PNG = b"\x89PNG\r\n\x1a\n" + b"pixels " * 20
+
+
+@tool(read_only=True)
+def draw() -> dict[str, Any]:
+    """Draws, twice the same."""
+    return {"picture": File(_PNG, name="a.png"), "raw": _PNG}
+
+
+@tool(idempotent=True)
+async def keep(path: str, file: File, context: ToolContext) -> dict[str, Any]:
+    """Keeps a file in the workspace."""
+    entry = await context.workspace.write(path, file)
+    return {"path": entry.path, "version": entry.version}
+
+
+@tool(read_only=True)
+def weigh(file: File) -> int:
+    """Weighs a file."""
+    return len(file.data)
+
+
+@tool(read_only=True)
+def long_text(chars: int) -> str:
+    """As long as asked for."""
+    return "x" * chars

@@ -25,9 +25,10 @@ from cadre.adapters.nats_history import History
 from cadre.adapters.nats_journal import NatsJournal
 from cadre.adapters.nats_registry import NatsRegistry
 from cadre.adapters.nats_streams import provision
+from cadre.cards import AgentCard, Presence
 from cadre.loop.events import AnyEvent, Entry, ModelCalled, RunAccepted, RunFinished
 from cadre.loop.run import Run
-from cadre.messages import AgentCard, Presence, ReplyTo, Task, Usage
+from cadre.messages import ReplyTo, Task, Usage
 from cadre.settings import Settings
 from cadre.specs import AgentSpec
 from cadre.subjects import Topology, task_id, tree_of

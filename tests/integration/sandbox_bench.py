@@ -78,7 +78,9 @@ class Bench:
 
     # --- code
 
-    def block(self, code: str, *, run: str = "", step: int = 1, **more: Any) -> CodeCall:
+    def block(
+        self, code: str, *, run: str = "", step: int = 1, pool: str = "default", **more: Any
+    ) -> CodeCall:
         run = run or uuid4().hex
         return CodeCall(
             id=f"{run}_{step}_0:0",
@@ -86,7 +88,7 @@ class Bench:
             run=run,
             at=time.time(),
             agent=AGENT,
-            pool="default",
+            pool=pool,
             block=f"{run}_{step}_0",
             code=code,
             functions=[LOOK],

@@ -11,9 +11,9 @@ import click
 import pytest
 
 from cadre.adapters.nats_registry import NatsRegistry
+from cadre.cards import Presence, SandboxCard, ToolCard
 from cadre.cli.runs import command as runs_command
 from cadre.loop import events as ev
-from cadre.messages import Presence, ToolCard
 from cadre.subjects import call_id
 from cadre_gateway.submit import run_id_of
 from integration.gateway_world import (
@@ -109,6 +109,27 @@ async def test_the_directory_tells_who_is_there_and_what_is_missing(world: World
     assert (tools[0]["name"], tools[0]["read_only"], tools[0]["replicas"][0]["pid"]) == ("add", True, 2)
     assert (await world.http.get("/v1/agents")).json()["agents"][0]["missing"] == ["gone", "helper"]
     await other.withdraw()
+
+
+async def test_the_directory_tells_which_code_can_be_run(world: World) -> None:
+    assert (await world.http.get("/v1/sandboxes")).json() == {"sandboxes": []}
+    others = [NatsRegistry(world.nc, world.topology) for _ in range(3)]
+    for n, (pool, tier) in enumerate((("heavy", "ns"), ("heavy", "landlock"), ("default", "ns"))):
+        card = SandboxCard(pool=pool, tier=tier, sessions=4, version="1", python=f"3.1{n}")
+        await others[n].announce([Presence(instance=f"s{n}", host="h", pid=n, started_at=n, sandbox=card)])
+
+    async def ask() -> list[dict[str, Any]] | None:
+        found = (await world.http.get("/v1/sandboxes")).json()["sandboxes"]
+        return found if sum(len(pool["replicas"]) for pool in found) == len(others) else None
+
+    default, heavy = await until(ask)
+    assert (default["pool"], default["tier"], default["sessions"]) == ("default", "ns", 4)
+    # No better than where it is least.
+    assert (heavy["pool"], heavy["tier"], heavy["sessions"]) == ("heavy", "landlock", 8)
+    assert (default["python"], heavy["python"]) == ("3.12", "3.10, 3.11")
+    assert [replica["instance"] for replica in heavy["replicas"]] == ["s0", "s1"]
+    for other in others:
+        await other.withdraw()
 
 
 # --- starting runs

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from cadre.adapters import jetstream
+from cadre.cards import ToolCard
 from cadre.loop import events as ev
-from cadre.messages import Decision, Task, ToolCard
+from cadre.messages import Decision, Task
 from cadre.specs import AgentSpec
 from cadre.subjects import call_id, task_id
 from cadre.wire import unpack_record

@@ -13,7 +13,7 @@ from cadre.adapters import nats_registry
 from cadre.adapters.nats_connection import Client, connect
 from cadre.adapters.nats_registry import NatsRegistry
 from cadre.adapters.nats_streams import provision
-from cadre.messages import AgentCard, Presence
+from cadre.cards import AgentCard, Presence
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
 

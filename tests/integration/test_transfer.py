@@ -20,6 +20,7 @@ from cadre.loop.fold import fold
 from cadre.loop.run import Run
 from cadre.messages import Task
 from cadre.subjects import call_id, task_id
+from cadre_gateway.run_file import VERSION
 from harness.nats_server import NatsServer
 from integration.gateway_world import CALLED, FINISHED, GatewayProcess, Scribe, World, entered, new_run, until
 from integration.remains import left_of
@@ -198,7 +199,7 @@ def without(kind: str, which: int = 0) -> Change:
 
 
 BAD: list[tuple[Change, str]] = [
-    (header(v=2), "newer than version 1"),
+    (header(v=VERSION + 1), "newer than version 2"),
     (header(format="tar"), "no exported run"),
     (header(tree="a.b"), "not the id of a run"),
     (header(tree="other"), "does not belong to run other"),

@@ -14,7 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cadre.adapters.nats_queue import ACK_WAIT, Delivery, Queue
+from cadre.adapters.nats_consumers import ACK_WAIT
+from cadre.adapters.nats_queue import Delivery, Queue
+from cadre.agent_file import read_agent
 from cadre.messages import Cancel, Report, Task, ToolResult
 from cadre.service import Platform
 from harness.stack import Stack, eventually
@@ -291,6 +293,8 @@ def with_stack(
             stack.agent(file, start=False)
         for file in tools:
             stack.tools(file, start=False)
+        if any(read_agent(file).kind == "code" for file in agents):
+            stack.add("sandbox", "cadre_sandbox", start=False)
         gateway = stack.gateway(start=False)
         stack.start_all()
         for act in acts:

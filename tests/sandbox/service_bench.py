@@ -15,7 +15,7 @@ from cadre.errors import BlobMissing
 from cadre.messages import CodeCall, CodeFinished, CodeYielded
 from cadre.specs import BASE_IMPORTS
 from cadre.wire import decode, encode
-from cadre_sandbox.keeping import Keeping
+from cadre_sandbox.keeping import Ear, Keeping
 from cadre_sandbox.places import Answer
 from cadre_sandbox.running import Running
 from cadre_sandbox.sandbox import Sandbox
@@ -49,11 +49,17 @@ class Bench:
     """One process's worth of the service."""
 
     def __init__(
-        self, sandbox: Sandbox, *, most: int = 8, idle: float = 600.0, blobs: Blobs | None = None
+        self,
+        sandbox: Sandbox,
+        *,
+        most: int = 8,
+        idle: float = 600.0,
+        blobs: Blobs | None = None,
+        ear: Ear | None = None,
     ) -> None:
         self.sandbox = sandbox
         self.blobs = blobs or Blobs()
-        self.keeping = Keeping(sandbox, most, idle)
+        self.keeping = Keeping(sandbox, most, idle, ear)
         self.running = Running(
             self.keeping, self.blobs, Teller(self.blobs, "here", sandbox.tier), SystemClock()
         )

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from cadre.code_exchange import CodeReply
 from cadre_sandbox.sandbox import Sandbox
-from sandbox.service_bench import Bench, block, death, reply
+from sandbox.service_bench import Bench, after, block, death, exchange, reply
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -63,3 +64,42 @@ async def test_one_that_nobody_comes_back_to_is_closed(sandbox: Sandbox) -> None
     assert pid is not None
     await asyncio.wait_for(death(pid), 10)
     assert bench.keeping.warm == []
+
+
+async def test_it_knows_for_which_calls_it_is_the_place(bench: Bench) -> None:
+    first = block("a = look('1')\nb = look('2')\n[a, b]")
+    assert not await bench.keeping.has_place_for(first), "anybody may begin"
+    then = reply(first, await bench.yielded(first), "x")
+    assert await bench.keeping.has_place_for(then), "what comes next"
+    assert await bench.keeping.has_place_for(first), "what it has answered"
+    asked = await bench.yielded(then)
+    assert await bench.keeping.has_place_for(first), "and what it answered before that"
+    last = reply(then, asked, "y")
+    done = await bench.finished(last)
+    assert await bench.keeping.has_place_for(after(last, done, "a"))
+    assert bench.keeping.warm == ["r"]
+
+
+async def test_an_interpreter_that_stands_elsewhere_gives_way(bench: Bench) -> None:
+    first = block("a = look('1')\nb = look('2')\n[a, b]")
+    elsewhere = reply(first, await bench.yielded(first), "x")
+    beyond = exchange(elsewhere, elsewhere.exchanges[0].calls, [CodeReply(value="y")], [])
+    assert not await bench.keeping.has_place_for(beyond)
+    assert bench.keeping.warm == []
+
+
+async def test_others_are_told_which_runs_are_warm(sandbox: Sandbox) -> None:
+    told: list[tuple[str, str]] = []
+
+    class Ear:
+        async def listen(self, run: str) -> None:
+            told.append(("listen", run))
+
+        async def forget(self, run: str) -> None:
+            told.append(("forget", run))
+
+    bench = Bench(sandbox, ear=Ear())
+    done = await bench.finished(first := block("x = 1"))
+    assert told == [("listen", "r")]
+    await bench.finished(after(first, done, "final_answer(x)"))
+    assert told == [("listen", "r"), ("forget", "r")]

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from cadre_sandbox.contract import Finished, Limits, Lost, Python, Result, SandboxError
-from cadre_sandbox.given import Given
+from cadre_sandbox.contract import Limits, Lost, Python, Result, SandboxError
 from cadre_sandbox.inside import landlock
 from cadre_sandbox.sandbox import Sandbox
 from sandbox import walled_python
@@ -180,18 +179,3 @@ async def test_what_a_landlocked_session_wrote_is_removed(
 
 def found(folder: Path) -> list[str]:
     return [name for _, folders, files in os.walk(folder) for name in (*folders, *files)]
-
-
-async def test_numbers_and_tables_of_science() -> None:
-    pytest.importorskip("numpy")
-    pytest.importorskip("pandas")
-    async with Sandbox(python=Python(modules=("numpy", "pandas"))) as sandbox:
-        session = await sandbox.open()
-        code = "import numpy as np, pandas as pd\ndf = pd.DataFrame({'a': np.arange(3)})\n[df.a.sum(), np.array([1.5])]"
-        free = {"authorized_imports": ["numpy", "pandas"]}
-        saved = await finished(session, code, **free)
-        assert saved.output == [3, [1.5]]
-        other = await sandbox.open()
-        outcome = await run(other, "df['b'] = df.a * 2\nfinal_answer(df)", snapshot=saved.snapshot, **free)
-        assert isinstance(outcome, Finished)
-        assert outcome.output == Given("table", b"a,b\n0,0\n1,2\n2,4\n")

@@ -9,10 +9,12 @@ import hashlib
 import math
 from collections.abc import Callable
 
+from cadre.code_past import Shortening
 from cadre.errors import BlobMissing, BusUnavailable, Fenced, OutcomeUnknown
 from cadre.loop.events import Entry
 from cadre.messages import (
     Addressed,
+    CodeCall,
     Delta,
     EffectClaim,
     EffectResult,
@@ -98,13 +100,22 @@ class SimBus:
     """ports.Bus: at-least-once sends, schedules, and hints that may be lost."""
 
     def __init__(
-        self, wire: Wire, server: Server, topology: Topology, tell_all: Callable[[str], None]
+        self,
+        wire: Wire,
+        server: Server,
+        topology: Topology,
+        tell_all: Callable[[str], None],
+        shortened: Shortening,
     ) -> None:
         self._wire, self._server, self._topology, self._tell_all = wire, server, topology, tell_all
+        self._shortened = shortened
 
     async def send(self, message: Addressed, sender: str, *, to: str | None = None) -> None:
         if isinstance(message, ToolCall):
             subject = self._topology.call(message.tool, sender, message.tree, message.id)
+        elif isinstance(message, CodeCall):
+            message = await self._shortened(message)
+            subject = self._topology.code(message.pool, message.tree, message.run)
         else:
             receiver = message.agent if isinstance(message, Task) else to
             assert receiver is not None, f"nobody to send {message.id} to"

@@ -68,6 +68,11 @@ def poison_takes_nobody_along(world: World) -> None:
             raise Violation("poison takes nobody along", f"{name} was ended, {deadly} was the poison")
         for event in chronicle.events:
             refused = isinstance(event, ev.ToolAnswered) and event.error and event.error.type == "Poisoned"
+            stopped = isinstance(event, ev.BlockFinished) and event.error and event.error.type == "Poisoned"
+            if stopped and not guilty:
+                raise Violation(
+                    "poison takes nobody along", f"code of {name} was refused, {deadly} is the poison"
+                )
             if isinstance(event, ev.ToolAnswered) and refused and event.call != deadly:
                 raise Violation(
                     "poison takes nobody along", f"{event.call} was refused, {deadly} is the poison"

@@ -35,6 +35,11 @@ KINDS: dict[str, tuple[float, ...]] = {
     "model-limited": (0.05, 0.2),
     "model-refuses": (0.01,),
     "model-slow": (0.05, 0.2),
+    # per thing that code does, and per interpreter
+    "box-killed": (0.03, 0.15),
+    "code-slow": (0.1, 0.3),
+    "no-box": (0.05, 0.2),
+    "unrestorable": (0.3, 0.8),
 }
 """How likely each kind is when a seed has it switched on."""
 

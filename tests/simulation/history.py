@@ -9,7 +9,7 @@ from cadre.loop import events as ev
 from cadre.loop.events import Entry
 from cadre.loop.fold import apply_entry
 from cadre.loop.run import Run
-from cadre.messages import EffectClaim, EffectResult, Record, ToolCall
+from cadre.messages import CodeCall, EffectClaim, EffectResult, Record, ToolCall
 from cadre.subjects import Topology, parent_of, tree_of
 from cadre.wire import decode
 from simulation.server import Message
@@ -49,7 +49,13 @@ class History:
         self.runs: dict[str, Chronicle] = {}
         self.calls: dict[str, ToolCall] = {}
         self.unsettled_calls: dict[str, set[int]] = defaultdict(set)
+        self.code_calls: dict[str, list[CodeCall]] = defaultdict(list)
+        """Every publication of each, by its id."""
+        self.unsettled_code: dict[str, dict[int, str]] = defaultdict(dict)
+        """Of each run the calls that no sandbox has settled: id by sequence."""
         self.effects: dict[str, list[EffectClaim | EffectResult]] = defaultdict(list)
+        self.given_up: set[str] = set()
+        """Calls that became dead letters."""
         self.retried: set[str] = set()
         """Calls that were dead letters and were published again."""
         self.on_entry = _nobody
@@ -85,7 +91,12 @@ class History:
                 self.calls[leaf] = decode(message.data, ToolCall)
                 self.unsettled_calls[leaf].add(message.seq)
                 self._trace.note("call", message.seq, leaf)
-            case "effect" if leaf.startswith("trial-"):
+            case "code":
+                code_call: CodeCall = decode(message.data, CodeCall)
+                self.code_calls[code_call.id].append(code_call)
+                self.unsettled_code[leaf][message.seq] = code_call.id
+                self._trace.note("code", message.seq, code_call.id)
+            case "effect" if "._trial." in message.subject:
                 self._trace.note("trial", message.seq, message.data.decode())
             case "effect":
                 record_of_effect = decode(message.data, EffectClaim | EffectResult)
@@ -98,8 +109,14 @@ class History:
         kind = message.subject.split(".", 2)[1]
         _, leaf = self._topology.parse(message.subject)
         if kind == "call":
+            if how == "term":
+                self.given_up.add(leaf)
             self.unsettled_calls[leaf].discard(message.seq)
             self.on_settled(parent_of(leaf) or leaf)
+            return
+        if kind == "code":
+            self.unsettled_code[leaf].pop(message.seq, None)
+            self.on_settled(leaf)
             return
         chronicle = self.runs[leaf]
         record = chronicle.unsettled.pop(message.seq, None)
@@ -112,6 +129,8 @@ class History:
         _, leaf = self._topology.parse(message.subject)
         if kind == "call":
             self.unsettled_calls[leaf].add(message.seq)
+        elif kind == "code":
+            self.unsettled_code[leaf][message.seq] = decode(message.data, CodeCall).id
         else:
             record: Record = decode(message.data, Record)
             self.runs[leaf].unsettled[message.seq] = record.id

@@ -10,11 +10,19 @@ from cadre.loop import events as ev
 from cadre.loop.owed import CallModel, Command, Revoke, Send, SetTimer, owed
 from cadre.loop.run import CallState, Phase, Run
 from cadre.loop.timers import waits
-from cadre.messages import EffectResult, Report, Task, ToolCall, ToolResult
-from cadre.subjects import cancel_id, report_id, result_id
+from cadre.messages import CodeCall, EffectResult, Report, Task, ToolCall, ToolResult
+from cadre.subjects import cancel_id, code_call_id, parent_of, report_id, result_id
+from simulation.blocks import blocks_do_what_their_code_says
 from simulation.ends import every_end_has_its_reason, poison_takes_nobody_along
 from simulation.history import Chronicle, Violation
-from simulation.tools import CARDS, ONCE
+from simulation.remembered import (
+    answers_count_once_they_have_passed,
+    no_request_outgrows_its_context,
+    summaries_go_on,
+    what_is_left_is_kept_once,
+    what_is_recalled_is_one_answer,
+)
+from simulation.tools import CARDS, CHECK, ONCE
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -54,6 +62,8 @@ def _is_paid(world: World, run: Run, debt: Command) -> bool:
     match debt:
         case Send(message=ToolCall(id=call)):
             return call in world.history.calls
+        case Send(message=CodeCall(id=call)):
+            return call in world.history.code_calls
         case Send(message=message):
             receiver = world.history.runs.get(message.run)
             return receiver is not None and message.id in receiver.records
@@ -88,6 +98,10 @@ def _lack(world: World, chronicle: Chronicle) -> str | None:
         return None
     if run.phase is not Phase.ACTING:
         return f"{run.id} is {run.phase.value}, and nothing will ever wake it"
+    if run.code is not None and run.code.since:
+        due = code_call_id(run.code.block, len(run.code.exchanges))
+        if due not in world.history.unsettled_code[run.id].values() and not _is_let_go(world, run):
+            return f"{run.id} waits for its code {due}, and no sandbox will ever answer"
     sent = [call for call in run.open_calls() if call.opened]
     for call in run.open_calls():
         if call.hold is not None:
@@ -96,6 +110,17 @@ def _lack(world: World, chronicle: Chronicle) -> str | None:
         elif not (_comes(world, call) if call.opened else sent):
             return f"{run.id} waits for {call.name} {call.id}, and nobody will ever answer"
     return None
+
+
+def _is_let_go(world: World, run: Run) -> bool:
+    """Whether a run above it is over, and the word that ends this one is on its way."""
+    above, over, on_its_way = parent_of(run.id), False, False
+    while above is not None and above in world.history.runs:
+        chronicle = world.history.runs[above]
+        over = over or chronicle.run.phase is Phase.DONE
+        on_its_way = on_its_way or bool(chronicle.unsettled)
+        above = parent_of(above)
+    return over and on_its_way
 
 
 def _comes(world: World, call: CallState) -> bool:
@@ -178,7 +203,7 @@ def _is_what_was_sent(world: World, chronicle: Chronicle, event: ev.ToolAnswered
     sent = [one for one in chronicle.records[result_id(event.call)] if isinstance(one, ToolResult)]
     if not any(one.output == event.output and one.error == event.error for one in sent):
         raise Violation("the first result wins", f"what {event.call} answered was never sent")
-    if CARDS[event.tool].read_only or event.call in world.history.retried:
+    if event.tool == CHECK or CARDS[event.tool].read_only or event.call in world.history.retried:
         return
     settled = [one for one in world.history.effects[event.call] if isinstance(one, EffectResult)]
     if len(settled) > 1 or (settled and any(one != settled[0].result for one in sent)):
@@ -244,5 +269,11 @@ AT_THE_END: tuple[Check, ...] = (
     each_report_counts_once,
     a_cancel_reaches_every_open_descendant,
     every_end_has_its_reason,
+    blocks_do_what_their_code_says,
+    what_is_left_is_kept_once,
+    what_is_recalled_is_one_answer,
+    summaries_go_on,
+    no_request_outgrows_its_context,
+    answers_count_once_they_have_passed,
     poison_takes_nobody_along,
 )

@@ -255,11 +255,23 @@ class Loop(asyncio.BaseEventLoop):
 
     def bury(self, *processes: Process) -> None:
         """Lets go of the tasks that will never end, without asyncio's word on it."""
-        for process in processes:
-            for task in process.tasks:
-                if not task.done():
-                    task._log_destroy_pending = False  # type: ignore[attr-defined]
-                    work = task.get_coro()
-                    if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
-                        work.close()
-            process.tasks.clear()
+        asyncio._set_running_loop(self)
+        try:
+            for process in processes:
+                for task in process.tasks:  # what one cleans up may begin another
+                    if not task.done():
+                        task._log_destroy_pending = False  # type: ignore[attr-defined]
+                        process.context.run(_close, task.get_coro())
+                process.tasks.clear()
+        finally:
+            asyncio._set_running_loop(None)
+
+
+def _close(work: object) -> None:
+    """Ends it however often its clean-up waits for something: in a process that is dead nothing will come."""
+    while inspect.iscoroutine(work) and inspect.getcoroutinestate(work) != inspect.CORO_CLOSED:
+        try:
+            work.close()
+        except RuntimeError as ignored:
+            if "GeneratorExit" not in str(ignored):
+                raise

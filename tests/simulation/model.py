@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
 
 from cadre.errors import ModelRefused, ModelUnavailable
-from cadre.loop.view import ModelRequest
+from cadre.loop.view import END_PLAN, ModelRequest
+from cadre.loop.weighing import room
 from cadre.messages import Usage
 from cadre.ports import ModelReply, OnText
+from cadre.specs import AgentSpec
+from simulation.contexts import size_of, steps_told, summary_of
 from simulation.faults import Faults
 from simulation.plans import Plan, _call, plan_number
+
+_NOTE = re.compile(r"<note.*?</note>", re.DOTALL)
 
 A_PLAN = "First this, then that."
 
@@ -20,25 +29,39 @@ class Defect(Exception):
     """What a handler raises by mistake: the queue hands the record back, and lives."""
 
 
+class Told(NamedTuple):
+    """Whom a model tells what becomes of it."""
+
+    die: Callable[[str], None]
+    """Ends its process on behalf of a task."""
+    blame: Callable[[str], None]
+    """Of a task whose handling fails."""
+    outgrown: Callable[[str], None]
+    """Of a request that is larger than its context."""
+
+
 class PlannedModel:
     """ports.Model without memory: it finds its place in the plan by what it reads."""
 
     def __init__(
         self,
+        spec: AgentSpec,
         plans: list[Plan],
         chance: random.Random,
         faults: Faults,
-        die: Callable[[str], None],
-        blame: Callable[[str], None],
+        tell: Told,
     ) -> None:
-        self._plans, self._chance, self._faults = plans, chance, faults
-        self._die, self._blame = die, blame
+        self._spec, self._plans, self._chance, self._faults = spec, plans, chance, faults
+        self._die, self._blame, self._outgrown = tell
+        self._room = room(spec) if spec.model.max_tokens else None
 
     async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         await on_text("…")
         slow = self._faults.happens("model-slow")
         await asyncio.sleep(self._chance.uniform(2.0, 9.0) if slow else self._chance.random())
         self._fail_perhaps()
+        if self._room is not None and (size := size_of(request)) > self._room:
+            self._outgrown(f"{self._spec.name} asks with {size} tokens and has room for {self._room}")
         usage = Usage(input_tokens=10, output_tokens=2)
         plan, step = self._place(request)
         if plan.deadly == step:
@@ -47,7 +70,9 @@ class PlannedModel:
         if plan.defect == step:
             self._blame(plan.task)
             raise Defect(plan.task)
-        if not request.tools:
+        if request.max_tokens is not None:
+            return ModelReply(content=summary_of(request.messages[0]["content"], A_PLAN), usage=usage)
+        if not request.stop or END_PLAN in request.stop:
             return ModelReply(content=A_PLAN if request.stop else "out of steps", usage=usage)
         if plan.nonsense == step:
             return ModelReply(content="Let me think.", usage=usage)
@@ -55,9 +80,19 @@ class PlannedModel:
             step -= 1
         if plan.stubborn:
             step = 0
+        if plan.blocks:
+            return ModelReply(
+                content=self._written(plan.blocks[min(step, len(plan.blocks) - 1)]), usage=usage
+            )
         if step < len(plan.steps):
             return ModelReply(calls=plan.steps[step], usage=usage)
         return ModelReply(calls=[_call("final_answer", answer=plan.answer)], usage=usage)
+
+    def _written(self, block: str) -> str:
+        """The block as a model writes it; the closing tag, at which it was to stop, is not there."""
+        if self._spec.code.structured:
+            return msgspec.json.encode({"thought": "Next.", "code": block}).decode()
+        return f"Next.\n{self._spec.code.tags[0]}\n{block}\n"
 
     def _fail_perhaps(self) -> None:
         if self._faults.happens("model-busy"):
@@ -73,6 +108,11 @@ class PlannedModel:
         plan, step = None, 0
         for message in request.messages:
             content = message["content"]
+            if isinstance(content, str) and message["role"] == "user":
+                # Notes are of other runs, with plans of their own.
+                content = _NOTE.sub("", content)
+                if "<summary>" in content:
+                    step += steps_told(content)
             if plan is None and isinstance(content, str) and message["role"] == "user":
                 number = plan_number(content)
                 plan = self._plans[number] if number is not None else None

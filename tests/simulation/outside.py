@@ -10,7 +10,7 @@ from cadre.errors import RetryableError
 from cadre.loop import events as ev
 from cadre.loop.events import Entry
 from cadre.loop.run import Phase
-from cadre.messages import Addressed, Cancel, Decision, Task, Verdict
+from cadre.messages import Addressed, Cancel, Decision, Origin, Task, Verdict
 from cadre.subjects import task_id
 from simulation.history import Chronicle
 from simulation.loop import EPOCH, Process
@@ -42,6 +42,7 @@ class Person:
         """Reads what a run has journaled."""
         for event in entry.events:
             if isinstance(event, ev.ApprovalRequested):
+                self._world.trace.counts["held-in-code"] += chronicle.run.code is not None
                 self._make_up_mind(chronicle, event)
                 self._asked[event.call] = event
         call, _, turn = entry.cause.partition(":decision:")
@@ -151,6 +152,7 @@ def _task(world: World, order: Order) -> Task:
         task=order.plan.task,
         deadline=EPOCH + order.at + order.seconds if order.seconds is not None else None,
         budget=order.budget,
+        origin=Origin(user=order.user) if order.user is not None else None,
     )
 
 

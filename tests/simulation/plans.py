@@ -1,4 +1,4 @@
-"""What the models of a seed will say: a plan per run, drawn by chance, that calls tools and delegates."""
+"""What the models of a seed will say: a plan per run, drawn by chance, that calls and delegates, or does so in code."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 
 from cadre.loop.events import RequestedCall
 from cadre.specs import AgentSpec
+from simulation.language import Ask, Die, Fail, Final, Luck, Statement, Work, as_code
 from simulation.tools import UNLUCKY
 
 _PLAN = re.compile(r"\[plan (\d+)\]")
@@ -29,6 +30,8 @@ class Plan(NamedTuple):
     """The step at which the model says something without a call."""
     stubborn: bool = False
     """The model repeats its first step for ever."""
+    blocks: tuple[str, ...] = ()
+    """The same steps as code, for an agent that writes code."""
 
     @property
     def task(self) -> str:
@@ -60,8 +63,9 @@ class Planner:
         plan = Plan(number, [])
         self.plans.append(plan)
         for _ in range(chance.choice((0, 1, 1, 2, 2, 3))):
-            calls = [self._call(spec) for _ in range(chance.choice((1, 1, 2, 2, 3)))]
-            if chance.random() < 0.05:
+            many = (1, 2, 3, 5) if spec.kind == "code" else (1, 1, 2, 2, 3)
+            calls = [self._call(spec) for _ in range(chance.choice(many))]
+            if chance.random() < 0.05 and spec.kind != "code":
                 calls.append(_call("final_answer", answer="too early"))
             plan.steps.append(calls)
         deadly = defect = nonsense = None
@@ -73,8 +77,39 @@ class Planner:
             nonsense = chance.randrange(len(plan.steps) + 1)
         stubborn = bool(plan.steps) and chance.random() < 0.04
         plan = plan._replace(deadly=deadly, defect=defect, nonsense=nonsense, stubborn=stubborn)
+        if spec.kind == "code":
+            plan = self._in_code(plan)
         self.plans[number] = plan
         return plan
+
+    def _in_code(self, plan: Plan) -> Plan:
+        """A model that would die of a step, or fail at it, may as well write code that its sandbox dies of."""
+        blocks = [self._block(calls) for calls in plan.steps]
+        if blocks and plan.deadly is not None and self._chance.random() < 0.6:
+            block = blocks[plan.deadly % len(blocks)]
+            block.insert(self._chance.randrange(len(block) + 1), Die(plan.task))
+            plan = plan._replace(deadly=None)
+        if blocks and self._chance.random() < 0.3:
+            blocks[-1].append(Final(plan.answer))
+        final: list[Statement] = [Final(plan.answer)]
+        return plan._replace(blocks=tuple(as_code(block) for block in (*blocks, final)))
+
+    def _block(self, calls: list[RequestedCall]) -> list[Statement]:
+        """The calls one by one or some at once, with this and that between them."""
+        chance = self._chance
+        block: list[Statement] = []
+        waiting = [(call.name, _arguments(call)) for call in calls]
+        while waiting:
+            many = chance.choice((1, 1, 2, 3))
+            if chance.random() < 0.5:
+                block.append(Work(round(chance.expovariate(2.0), 3)))
+            block.append(Ask(waiting[:many], timed=chance.random() < 0.3, strict=chance.random() < 0.3))
+            waiting = waiting[many:]
+        if chance.random() < 0.8:
+            block.append(Luck())
+        if chance.random() < 0.1:
+            block.append(Fail("on purpose"))
+        return block
 
     def _call(self, spec: AgentSpec) -> RequestedCall:
         chance = self._chance
@@ -91,6 +126,15 @@ class Planner:
         tools = [name for name in spec.tools if self._poison or name not in ("crash", "blast")]
         number = self._calls + (self._calls // UNLUCKY)  # now and then it is unlucky
         return _call(chance.choice(tools), n=number, seconds=round(chance.expovariate(1.0), 3))
+
+
+def _arguments(call: RequestedCall) -> dict[str, Any]:
+    assert isinstance(call.arguments, str)
+    try:
+        arguments: dict[str, Any] = msgspec.json.decode(call.arguments)
+    except msgspec.DecodeError:
+        return {"n": "many"}
+    return arguments
 
 
 def _call(name: str, **arguments: Any) -> RequestedCall:

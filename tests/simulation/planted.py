@@ -14,7 +14,12 @@ from cadre.messages import Cancel, EffectClaim, Record, Report, Task, ToolResult
 from cadre.ports import Appended, Delivery, Effect
 from cadre.runner import Runner
 from cadre_tools.executor import Executor
+from simulation import planted_in_code as code
+from simulation import planted_in_memory as memory
 from simulation.adapters import SimEffects, SimJournal
+from simulation.blocks import GOES_ON, MADE_ONCE, ONE_OUTCOME, SAYS
+from simulation.excuses import NO_DIVERGENCE
+from simulation.remembered import KEPT, LEFT, RECALLED, WITHIN
 from simulation.workers import Parts
 
 if TYPE_CHECKING:
@@ -140,6 +145,7 @@ WAKES = "a run with work to do has a pending record or timer"
 PAID = "what a run owes is paid before its last record is acked"
 ONCE = "every record is accounted for exactly once"
 EFFECT = "an effect happens at most once per call"
+FIRST = "the first result wins"
 CANCEL = "a cancel reaches every open descendant"
 
 _plant("ack before append", Parts(inbox=AcksFirst), ACKED, HELD, WAKES, PAID)
@@ -147,9 +153,40 @@ _plant("no fence", Parts(journal=Unfenced), BRANCH)
 _plant("no takeover of model calls", Parts(runner=TakesNothingOver), HELD, WAKES, PAID)
 _plant("owed is not paid on redelivery", Parts(runner=PaysOnce), PAID)
 _plant("timers are not set after a crash", Parts(runner=SetsTimersOnce), PAID)
-_plant("late records are dropped on a cached state", Parts(runner=DropsLateRecords), ACKED, WAKES, PAID)
+_plant("late records are dropped on a cached state", Parts(runner=DropsLateRecords), ACKED, HELD, WAKES, PAID)
 _plant("a record is accounted for again", Parts(runner=AccountsTwice), ONCE, HELD, WAKES, PAID)
 _plant("a zombie acks what it lost", Parts(inbox=AcksWhatOthersHold), HELD, ACKED, PAID)
 _plant("open children are not cancelled", Parts(runner=ForgetsChildren), CANCEL, PAID)
-_plant("effects are claimed without a fence", Parts(effects=ClaimsWithoutFence), EFFECT)
+_plant("effects are claimed without a fence", Parts(effects=ClaimsWithoutFence), EFFECT, FIRST)
 _plant("claims are not looked at", Parts(executor=LooksAtNoClaim), EFFECT)
+_plant(
+    "an answer to an earlier question is taken",
+    Parts(runner=code.TakesAnyAnswer),
+    SAYS,
+    ONE_OUTCOME,
+    MADE_ONCE,
+    ONCE,
+)
+_plant("replies are mixed", Parts(running=code.MixesReplies), SAYS, GOES_ON, NO_DIVERGENCE)
+_plant("a replay reads the clock anew", Parts(running=code.ReadsTheClockAnew), SAYS, GOES_ON, NO_DIVERGENCE)
+_plant(
+    "interpreters are shared between runs",
+    Parts(keeping=code.SharesInterpreters, running=code.RunsOnWhatIsWarm),
+    *(SAYS, GOES_ON, NO_DIVERGENCE),
+)
+_plant(
+    "the variables of an attempt that lost are gone on with",
+    Parts(keeping=code.KeepsWhatIsWarm, running=code.RunsOnWhatIsWarm),
+    SAYS,
+    GOES_ON,
+    NO_DIVERGENCE,
+)
+_plant("variables are stored once", Parts(running=code.StoresOnce), SAYS, GOES_ON)
+_plant("an earlier answer is said again", Parts(running=code.SaysItAgain), WAKES, PAID)
+_plant("code is acked before its outcome is sent", Parts(serving=code.AcksCodeFirst), WAKES)
+_plant("code that was handed over is acked", Parts(serving=code.AcksWhatItHandsOver), WAKES, PAID)
+_plant("what is left is not left again after a crash", Parts(runner=memory.LeavesOnce), PAID, LEFT)
+_plant("each delivery is remembered anew", Parts(memories=memory.StoresAnew), KEPT)
+_plant("a silent engine is taken for one that has stored", Parts(memories=memory.TakesSilenceForDone), KEPT)
+_plant("answers of the memory service are shared", Parts(runner=memory.SharesAnswers), RECALLED)
+_plant("the model is shown what was summarized", Parts(runner=memory.ShowsEverything), WITHIN)

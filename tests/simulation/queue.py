@@ -25,11 +25,15 @@ class SimDelivery:
     """ports.Delivery"""
 
     def __init__(self, wire: Wire, consumer: Consumer, message: Message, deliveries: int) -> None:
-        self._wire, self._consumer = wire, consumer
+        self._wire, self._consumer, self._message = wire, consumer, message
         self.subject, self.data, self.seq = message.subject, message.data, message.seq
         self.deliveries = deliveries
         self.retried = message.retried
         self.settled = False
+
+    def in_hands_of(self, wire: Wire) -> SimDelivery:
+        """The same delivery, for another process to settle."""
+        return SimDelivery(wire, self._consumer, self._message, self.deliveries)
 
     async def ack(self) -> None:
         self.settled = True
@@ -56,7 +60,7 @@ class SimQueue:
         self._slots = slots
         self._promised = 0
         self.working: dict[int, tuple[SimDelivery, asyncio.Task[None]]] = {}
-        self._ticking = False
+        self._ticking = self._stopping = False
 
     # --- what the server knows of it
 
@@ -85,11 +89,19 @@ class SimQueue:
 
     def arrive(self, message: Message, deliveries: int) -> None:
         self._promised -= 1
-        delivery = SimDelivery(self._wire, self._consumer, message, deliveries)
+        self._take(SimDelivery(self._wire, self._consumer, message, deliveries), self._handler)
+
+    def adopt(self, delivery: SimDelivery, handler: Handler) -> bool:
+        """Has it handled in the place of the process that it was delivered to; False: not any more."""
+        if not self._stopping:
+            self._take(delivery, handler)
+        return not self._stopping
+
+    def _take(self, delivery: SimDelivery, handler: Handler) -> None:
         if delivery.seq in self.working:
             self._ask_for_more()  # the first handler is still at it and will settle for both
             return
-        task = self._loop.create_task(self._work(delivery))
+        task = self._loop.create_task(self._work(delivery, handler))
         self.working[delivery.seq] = (delivery, task)
         self._slots.hold()
         task.add_done_callback(lambda _: self._let_go(delivery))
@@ -99,6 +111,7 @@ class SimQueue:
 
     async def drain(self, grace: float) -> None:
         """Takes no more; what is not done within `grace` seconds is handed back."""
+        self._stopping = True
         self.leave()
         if tasks := [task for _, task in self.working.values()]:
             await asyncio.wait(tasks, timeout=grace)
@@ -110,10 +123,10 @@ class SimQueue:
     def at_work(self) -> list[int]:
         return [seq for seq, (delivery, _) in self.working.items() if not delivery.settled]
 
-    async def _work(self, delivery: SimDelivery) -> None:
+    async def _work(self, delivery: SimDelivery, handler: Handler) -> None:
         try:
             async with self._slots.turn(Topology.tree_at(delivery.subject)):
-                await self._handler(delivery)
+                await handler(delivery)
         except (RetryableError, Defect):
             if not delivery.settled:
                 await delivery.nak(REDELIVER_AFTER)

@@ -5,14 +5,21 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
+import msgspec
+
+from cadre.cards import AgentCard
 from cadre.loop.offer import Offer
-from cadre.messages import AgentCard, Budget
-from cadre.specs import AgentSpec, Limits, ModelSpec
+from cadre.messages import Budget
+from cadre.specs import AgentSpec, CodeSpec, Limits, MemorySpec, ModelSpec
+from simulation.contexts import narrowed
 from simulation.plans import Plan, Planner
-from simulation.tools import CARDS
+from simulation.tools import CARDS, CHECK
 
 NAMES = ("lead", "mid", "low")
 """Each may delegate to those behind it."""
+
+CODERS = 0.3
+"""Of the agents, those that write code."""
 
 
 class Order(NamedTuple):
@@ -26,6 +33,7 @@ class Order(NamedTuple):
     seconds: float | None
     """Until its deadline."""
     budget: Budget | None
+    user: str | None = None
 
 
 class CancelOrder(NamedTuple):
@@ -39,12 +47,14 @@ class CancelOrder(NamedTuple):
 class Scenario:
     """Everything about a seed that is settled before it begins."""
 
-    def __init__(self, chance: random.Random) -> None:
-        self.chance = chance
+    def __init__(self, chance: random.Random, more: random.Random) -> None:
+        """`more` draws what came later than the rest, so that earlier seeds keep their stories."""
+        self.chance, self._more = chance, more
         self.shards = chance.choice((1, 1, 2))
         self.poison = chance.random() < 0.12
         self.specs = self._team()
         self.offers = {name: _offer(spec, self.specs) for name, spec in self.specs.items()}
+        self.specs = self._with_more()
         planner = Planner(chance, self.specs, poison=self.poison)
         self.orders = [
             Order(
@@ -58,6 +68,7 @@ class Scenario:
             )
             for number in range(chance.choice((1, 1, 1, 2)))
         ]
+        self.orders = [order._replace(user=more.choice((None, "ada", "ada", "bob"))) for order in self.orders]
         self.plans = planner.plans
         self.cancels = [
             CancelOrder(order.run, chance.expovariate(0.15), chance.random())
@@ -67,6 +78,21 @@ class Scenario:
         self.replicas = {name: chance.choice((1, 2, 2, 3)) for name in self.specs}
         self.executors = chance.choice((1, 2, 2))
         self.credit = chance.choice((1, 2, 4, 8))
+        self.sandboxes = (
+            chance.choice((1, 2, 2, 3)) if any(s.kind == "code" for s in self.specs.values()) else 0
+        )
+        remembers = any(spec.memory != MemorySpec() for spec in self.specs.values())
+        self.memories = more.choice((1, 2)) if remembers else 0
+        """Processes of the memory service."""
+        self.memory_seconds = more.choice((0.0, 1.0, 6.0))
+        """What its engine takes at most."""
+        self.checks = any(spec.checks for spec in self.specs.values())
+        self.sessions = chance.choice((1, 2, 8))
+        """Interpreters of one sandbox."""
+        self.piece_exchanges = chance.choice((1, 2, 16))
+        """Exchanges of a block that its messages repeat at most."""
+        self.idle_seconds = chance.choice((1.0, 600.0, 600.0))
+        """How long one is kept for a run that does not come back."""
         self.snapshot_entries = chance.choice((3, 8, 64))
         self.most_runs = chance.choice((1, 2, 512))
         """Folded runs that a worker keeps in mind."""
@@ -83,6 +109,8 @@ class Scenario:
         return AgentSpec(
             name=name,
             description=f"Works as {name}.",
+            kind="code" if chance.random() < CODERS else "tool_calling",
+            code=CodeSpec(structured=chance.random() < 0.2),
             tools=list(CARDS),
             team=list(team),
             model=ModelSpec(retries=1000, patience=1e6) if patient else ModelSpec(retries=1),
@@ -93,6 +121,20 @@ class Scenario:
             approval_seconds=chance.choice((None, 5.0, 60.0)),
             timeouts=self._timeouts(team),
         )
+
+    def _with_more(self) -> dict[str, AgentSpec]:
+        """Some teams remember, some have little room for what they do, some have their answers checked."""
+        more, specs = self._more, dict(self.specs)
+        remember, narrow, check = more.random() < 0.3, more.random() < 0.2, more.random() < 0.15
+        for name, spec in specs.items():
+            if remember and more.random() < 0.8:
+                spec = msgspec.structs.replace(spec, memory=_memory(more))
+            if check:
+                spec = msgspec.structs.replace(spec, checks=[CHECK])
+            if narrow:
+                spec = narrowed(spec, self.offers[name], more)
+            specs[name] = spec
+        return specs
 
     def _limits(self) -> Limits:
         chance = self.chance
@@ -118,12 +160,23 @@ class Scenario:
         return {chance.choice(("book", "save", "*", *team)): chance.choice((1.5, 6.0, 20.0))}
 
     def __str__(self) -> str:
-        team = ", ".join(f"{name} x{self.replicas[name]}" for name in self.specs)
+        team = ", ".join(f"{name} ({spec.kind}) x{self.replicas[name]}" for name, spec in self.specs.items())
         return (
-            f"team {team}; executors {self.executors}; credit {self.credit}; shards {self.shards};"
-            f" plans {len(self.plans)}; cancels {len(self.cancels)}; poison {self.poison};"
+            f"team {team}; executors {self.executors}; sandboxes {self.sandboxes}; credit {self.credit};"
+            f" memory services {self.memories}; checks {self.checks};"
+            f" shards {self.shards}; plans {len(self.plans)}; cancels {len(self.cancels)}; poison {self.poison};"
             f" snapshot every {self.snapshot_entries}"
         )
+
+
+def _memory(chance: random.Random) -> MemorySpec:
+    return MemorySpec(
+        recall=chance.choice((0, 1, 3, 3)),
+        remember=chance.choice(("nothing", "answers", "steps", "steps")),
+        scope=chance.choice(("run", "agent", "user", "team")),
+        team="house",
+        seconds=chance.choice((1.5, 6.0, 30.0)),
+    )
 
 
 def _budget(chance: random.Random) -> Budget:

@@ -80,7 +80,7 @@ class Stream:
             self._known[message_id] = (now, seq)
         self._server.watch.stored(message)
         kind, name = subject.split(".")[1:4:2]
-        if kind in ("in", "call"):
+        if kind in ("in", "call", "code"):
             self.consumer(kind, name).offer(message)
         return seq
 
@@ -93,7 +93,7 @@ class Stream:
         self.by_subject.pop(subject, None)
 
     def consumer(self, kind: str, name: str) -> Consumer:
-        """The durable consumer of an agent's inbox (`in`) or a tool's calls (`call`)."""
+        """The durable consumer of an agent's inbox (`in`), a tool's calls (`call`) or a pool's code (`code`)."""
         found = self.consumers.get((kind, name))
         if found is None:
             server = self._server

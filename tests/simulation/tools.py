@@ -6,8 +6,9 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from contextvars import ContextVar
+from zlib import crc32
 
-from cadre.messages import ToolCard
+from cadre.cards import ToolCard
 from cadre.tool import ToolContext, tool
 from cadre.tool_loading import AnyTool
 
@@ -74,7 +75,23 @@ async def blast(n: int, seconds: float, context: ToolContext) -> str:
     return await asyncio.Future[str]()
 
 
+@tool(read_only=True, timeout=4.0)
+async def passes(answer: str, task: str, context: ToolContext) -> bool:
+    """Checks an answer: whether it passes depends on nothing but the call."""
+    await asyncio.sleep(0.3)
+    return is_passed(context.call_id)
+
+
+def is_passed(call: str) -> bool:
+    return crc32(call.encode()) % 3 != 0
+
+
+CHECK = passes.name
+"""Called by agents that have their answers checked, and by no model."""
+
 TOOLS: dict[str, AnyTool] = {one.name: one for one in (book, save, look, crash, blast)}
+"""Those that models are offered."""
+CHECKS: dict[str, AnyTool] = {CHECK: passes}
 CARDS: dict[str, ToolCard] = {name: one.card for name, one in TOOLS.items()}
 ONCE = frozenset(name for name, card in CARDS.items() if not card.read_only and not card.idempotent)
 """Tools whose effect must not happen twice for one call."""

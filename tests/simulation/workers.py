@@ -1,29 +1,45 @@
-"""The processes of a deployment: agents and tool executors, built from production parts each time they start."""
+"""The processes of a deployment: agents, executors, sandboxes, built from production parts each time they start."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple, cast
 
+from cadre.code_past import Shortening
 from cadre.inbox import Inbox
-from cadre.prompting import Prompts
+from cadre.memory_api import RECALL, REMEMBER
+from cadre.ports import Delivery
 from cadre.runner import Runner
 from cadre.runner import World as Reach
 from cadre.slots import Slots
+from cadre.specs import CodeSpec
+from cadre.subjects import Topology
+from cadre_memory.memories import Memories
+from cadre_memory.serving import Serving as MemoryServing
+from cadre_sandbox.keeping import Keeping
+from cadre_sandbox.running import Running
+from cadre_sandbox.sandbox import Sandbox
+from cadre_sandbox.serving import Serving
+from cadre_sandbox.telling import Teller
 from cadre_tools.executor import Executor
 from simulation.adapters import SimBlobs, SimBus, SimClock, SimEffects, SimJournal, SimMarks
+from simulation.box import SimSandbox
+from simulation.contexts import kind_of, prompts_of
 from simulation.loop import Process
-from simulation.model import PlannedModel
-from simulation.queue import SimQueue
-from simulation.tools import TOOLS, shelf
+from simulation.memory import SimMemories
+from simulation.model import PlannedModel, Told
+from simulation.queue import SimDelivery, SimQueue
+from simulation.tools import CHECKS, TOOLS, shelf
+from simulation.warm import SimWarm
 from simulation.wire import Wire
 
 if TYPE_CHECKING:
     from simulation.world import World
 
-PROMPTS = Prompts.load("tool_calling")
+
+POOL = CodeSpec().pool
 
 
 class Parts(NamedTuple):
@@ -35,6 +51,10 @@ class Parts(NamedTuple):
     journal: type[SimJournal] = SimJournal
     effects: type[SimEffects] = SimEffects
     bus: type[SimBus] = SimBus
+    keeping: type[Keeping] = Keeping
+    running: type[Running] = Running
+    serving: type[Serving] = Serving
+    memories: type[SimMemories] = SimMemories
 
 
 class Live(NamedTuple):
@@ -43,9 +63,12 @@ class Live(NamedTuple):
     process: Process
     queues: list[SimQueue]
     interrupt: Callable[[str], None]
+    close: Callable[[], Awaitable[None]] | None = None
 
     async def drain(self, grace: float) -> None:
         await asyncio.gather(*(queue.drain(grace) for queue in self.queues))
+        if self.close is not None:
+            await self.close()
 
 
 class Connection:
@@ -56,19 +79,20 @@ class Connection:
         self.wire = Wire(process, world.ways)
         self.clock = SimClock(world.loop, process)
         self.journal = parts.journal(self.wire, server, topology, world.faults)
-        self.bus = parts.bus(self.wire, server, topology, world.interrupt_all)
+        self.blobs = SimBlobs(self.wire, world.blobs, world.trace)
+        self.bus = parts.bus(self.wire, server, topology, world.interrupt_all, Shortening(self.blobs))
         self.effects = parts.effects(self.wire, server, topology)
         self.marks = SimMarks(self.wire, server, topology)
-        self.blobs = SimBlobs(self.wire, world.blobs, world.trace)
 
 
 def start_agent(world: World, process: Process, name: str) -> Live:
     """A replica of an agent, with an empty cache."""
     ports, scenario = Connection(world, process), world.scenario
-    model = PlannedModel(scenario.plans, world.chance, world.faults, world.die, world.deadly.add)
-    reach = Reach(ports.journal, ports.bus, model, ports.clock)
     spec = scenario.specs[name]
-    runner = world.parts.runner(spec, PROMPTS, reach, lambda: world.offer(name))
+    tell = Told(world.die, world.deadly.add, world.outgrown.append)
+    model = PlannedModel(spec, scenario.plans, world.chance, world.faults, tell)
+    reach = Reach(ports.journal, ports.bus, model, ports.clock)
+    runner = world.parts.runner(spec, prompts_of(kind_of(spec)), reach, lambda: world.offer(name))
     inbox = world.parts.inbox(name, runner, reach, ports.blobs, ports.marks, world.topology)
     slots = Slots(scenario.credit, queues=scenario.shards)
     queues = [
@@ -85,7 +109,7 @@ def start_executor(world: World, process: Process) -> Live:
         ports.effects, ports.bus, ports.blobs, process.name, ports.marks, ports.clock
     )
     slots, queues = Slots(world.scenario.credit), []
-    for name, one in TOOLS.items():
+    for name, one in (TOOLS | CHECKS if world.scenario.checks else TOOLS).items():
         own = Slots(world.scenario.credit, queues=world.scenario.shards, within=slots)
         handler = functools.partial(executor.handle, one)
         queues += [
@@ -93,6 +117,54 @@ def start_executor(world: World, process: Process) -> Live:
             for stream in world.server.streams
         ]
     return Live(process, queues, executor.invocations.interrupt)
+
+
+def start_memory(world: World, process: Process) -> Live:
+    """One process of the memory service."""
+    ports = Connection(world, process)
+    memories = cast(Memories, world.parts.memories(world, ports.wire))
+    serving = MemoryServing(memories, ports.bus, ports.blobs, ports.marks, process.name, ports.clock)
+    slots, queues = Slots(world.scenario.credit), []
+    for name in (RECALL, REMEMBER):
+        own = Slots(world.scenario.credit, queues=world.scenario.shards, within=slots)
+        queues += [
+            SimQueue(world.loop, ports.wire, stream.consumer("call", name), serving.handle, own)
+            for stream in world.server.streams
+        ]
+    return Live(process, queues, _nothing_to_stop)
+
+
+def _nothing_to_stop(run: str) -> None:
+    """What is asked of the memory service takes no time worth saving."""
+
+
+def start_sandbox(world: World, process: Process) -> Live:
+    """A sandbox of the one pool, nothing warm in it."""
+    ports, scenario, parts = Connection(world, process), world.scenario, world.parts
+    sandbox = cast(Sandbox, SimSandbox(world, process))
+    warm = SimWarm(world, ports.wire, lambda delivery: take(delivery))
+    keeping = parts.keeping(sandbox, scenario.sessions, scenario.idle_seconds, warm)
+    running = parts.running(keeping, ports.blobs, Teller(ports.blobs, process.name, "ns"), ports.clock)
+    serving = parts.serving(running, ports.bus, ports.marks, POOL)
+
+    async def handle(delivery: Delivery) -> None:
+        assert isinstance(delivery, SimDelivery)
+        await serving.handle(delivery, lambda run: warm.offer(delivery, run))
+
+    slots = Slots(min(scenario.credit, scenario.sessions), queues=scenario.shards)
+    queues = [
+        SimQueue(world.loop, ports.wire, stream.consumer("code", POOL), handle, slots)
+        for stream in world.server.streams
+    ]
+
+    async def take(delivery: SimDelivery) -> bool:
+        if not await serving.has_place_for(delivery):
+            return False
+        return queues[world.topology.shard(Topology.tree_at(delivery.subject))].adopt(
+            delivery, serving.handle
+        )
+
+    return Live(process, queues, keeping.interrupt, keeping.close)
 
 
 class Worker:

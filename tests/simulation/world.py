@@ -8,7 +8,7 @@ import logging
 import random
 from typing import NamedTuple
 
-from cadre import cache
+from cadre import cache, code_past
 from cadre.loop.offer import Offer
 from cadre.subjects import Topology
 from simulation.consumer import Consumer, Subscriber
@@ -16,13 +16,15 @@ from simulation.faults import Faults
 from simulation.history import History, Violation
 from simulation.invariants import AT_THE_END, nothing_is_let_go_too_early, somebody_will_wake_it
 from simulation.loop import Loop, Process, Stuck, current_process
+from simulation.memory import Recollections
 from simulation.outside import Person, begin_outside
 from simulation.scenario import Scenario
 from simulation.server import Message, Server
 from simulation.tools import Shelf
 from simulation.trace import Trace
+from simulation.warm import Places
 from simulation.wire import Ways
-from simulation.workers import Live, Parts, Worker, start_agent, start_executor
+from simulation.workers import Live, Parts, Worker, start_agent, start_executor, start_memory, start_sandbox
 
 LOOK_EVERY = 61
 """Steps of workers between two looks at what will wake whom."""
@@ -45,7 +47,7 @@ class World:
     def __init__(self, seed: int, parts: Parts) -> None:
         self.chance = random.Random(seed)
         self.parts = parts
-        self.scenario = Scenario(self.chance)
+        self.scenario = Scenario(self.chance, random.Random(f"more {seed}"))
         self.loop = Loop(self.chance)
         self.trace = Trace(self.loop.time)
         self.faults = Faults(self.chance, self.trace)
@@ -56,9 +58,13 @@ class World:
         self.server.post = self._post
         self.ways = Ways(self.loop, self.chance, self.faults, self.server)
         self.ways.kill = lambda process: self.workers[process].crash("crash")
+        self.recollections = Recollections(list(self.scenario.specs) if self.scenario.memories else [])
+        self.outgrown: list[str] = []
+        """Requests that were larger than their model's context."""
         self.blobs: dict[str, bytes] = {}
         self.shelf = Shelf(self.die)
         self.person = Person(self)
+        self.places = Places()
         self.workers: dict[Process, Worker] = {}
         self.deadly: set[str] = set()
         """Calls and tasks whose handling no process survives, or that fail it every time."""
@@ -73,6 +79,10 @@ class World:
                 self._places.append(Worker(self, f"{name}-{number}", start))
         for number in range(self.scenario.executors):
             self._places.append(Worker(self, f"tools-{number}", functools.partial(start_executor, self)))
+        for number in range(self.scenario.sandboxes):
+            self._places.append(Worker(self, f"sandbox-{number}", functools.partial(start_sandbox, self)))
+        for number in range(self.scenario.memories):
+            self._places.append(Worker(self, f"memory-{number}", functools.partial(start_memory, self)))
         for place in self._places:
             self.loop.at(0.0, place.begin)
         begin_outside(self)
@@ -120,7 +130,10 @@ class World:
 
     def die(self, of: str) -> None:
         """Kills the process that calls it; `of` names the call, or the task of the run, that did it."""
-        process = current_process()
+        self.kill(current_process(), of)
+
+    def kill(self, process: Process, of: str) -> None:
+        """The same to a process that runs what has no step of its own."""
         if process.alive:
             self.deadly.add(of)
             self.workers[process].crash("killed")
@@ -168,9 +181,10 @@ def _lost(subscriber: Subscriber) -> None:
 
 def play(seed: int, parts: Parts | None = None) -> tuple[Outcome, World]:
     """Plays a seed and judges it. The same seed takes the same steps, in whatever process."""
-    before = cache.SNAPSHOT_ENTRIES, cache.MOST_RUNS
+    before = cache.SNAPSHOT_ENTRIES, cache.MOST_RUNS, code_past.PIECE_EXCHANGES
     world = World(seed, parts or Parts())
     cache.SNAPSHOT_ENTRIES, cache.MOST_RUNS = world.scenario.snapshot_entries, world.scenario.most_runs
+    code_past.PIECE_EXCHANGES = world.scenario.piece_exchanges
     collects, logs = gc.isenabled(), logging.root.manager.disable
     gc.disable()
     logging.disable()
@@ -187,12 +201,13 @@ def play(seed: int, parts: Parts | None = None) -> tuple[Outcome, World]:
         failure, promise = f"no handler fails: {type(error).__name__}: {error}", "no handler fails"
         world.trace.note("error", repr(error))
     finally:
-        cache.SNAPSHOT_ENTRIES, cache.MOST_RUNS = before
+        cache.SNAPSHOT_ENTRIES, cache.MOST_RUNS, code_past.PIECE_EXCHANGES = before
+        counts = dict(world.trace.counts)
+        world.faults.left = 0
         world.loop.bury(*world.workers)
         logging.disable(logs)
         if collects:
             gc.enable()
-    counts = dict(world.trace.counts)
     counts["runs"] = sum(bool(chronicle.entries) for chronicle in world.history.runs.values())
     counts["steps"] = world.loop.steps
     return Outcome(seed, failure, promise, counts), world

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import runpy
 import shutil
@@ -16,7 +18,9 @@ import yaml
 from cadre.agent_file import read_agent
 from cadre.cli.team import read_team
 from cadre.errors import TerminalError
-from cadre.prompting import Prompts
+from cadre.loop.reading_code import read_code
+from cadre.policy import why_untrue
+from cadre.prompting import CodeTerms, Prompts, prompts_for
 from cadre.specs import AgentSpec
 from cadre.tool_loading import load_tools
 from cadre_scripted_model.request import read_request
@@ -36,18 +40,23 @@ class Stage:
         self.tools = {tool.name: tool for file in DEMO["tools"] for tool in load_tools(str(TEAM / file))}
         self.script: Script = read_script(TEAM / DEMO["script"])
         self.prompts = Prompts.load("tool_calling")
+        self.missing: set[str] = set()
+        """Agents that are not running."""
         self.log: list[tuple[str, list[str], list[str]]] = []
         """Agent, calls of the step, observations."""
 
     def play(self, agent: str, task: str) -> str:
         spec = self.agents[agent]
+        if spec.kind == "code":
+            return self.play_code(spec, task)
         system = self.prompts.system([self.tools[t].card for t in spec.tools], [], spec.instructions)
         messages: list[dict[str, Any]] = [
             {"role": "system", "content": system},
             {"role": "user", "content": task},
         ]
         for _ in range(spec.limits.max_steps):
-            reply = self.ask(messages, [*spec.tools, *map(str, spec.team), "final_answer"])
+            team = [str(member) for member in spec.team if str(member) not in self.missing]
+            reply = self.ask(messages, [*spec.tools, *team, "final_answer"])
             calls = [(call["name"], call["arguments"]) for call in reply["tool_calls"]]
             if calls[0][0] == "final_answer":
                 return str(calls[0][1]["answer"])
@@ -65,6 +74,34 @@ class Stage:
             ]
         raise AssertionError(f"{agent} does not come to an end")
 
+    def play_code(self, spec: AgentSpec, task: str) -> str:
+        """Runs the blocks in this process: what the sandbox adds to that has tests of its own."""
+        prompts, tools = prompts_for(spec), [self.tools[name] for name in spec.tools]
+        system = prompts.system([tool.card for tool in tools], [], spec.instructions, CodeTerms.of(spec.code))
+        messages: list[dict[str, Any]] = [
+            {"role": "system", "content": system},
+            {"role": "user", "content": task},
+        ]
+        given: list[str] = []
+        state: dict[str, Any] = {tool.name: tool for tool in tools} | {"final_answer": given.append}
+        for _ in range(spec.limits.max_steps):
+            content = self.ask(messages, [])["content"]
+            told = io.StringIO()
+            try:
+                with contextlib.redirect_stdout(told):
+                    exec(read_code(content, spec.code), state)
+            except (TypeError, ValueError) as error:
+                print(f"{type(error).__name__}: {error}", file=told)
+            self.log.append((spec.name, ["code"], [told.getvalue()]))
+            if given:
+                assert all(
+                    why_untrue(check, {"answer": given[0], "task": task}) is None for check in spec.checks
+                )
+                return given[0]
+            observed = f"Observation:\nExecution logs:\n{told.getvalue()}"
+            messages += [{"role": "assistant", "content": content}, {"role": "user", "content": observed}]
+        raise AssertionError(f"{spec.name} does not come to an end")
+
     def ask(self, messages: list[dict[str, Any]], functions: list[str]) -> dict[str, Any]:
         tools = [{"type": "function", "function": {"name": name}} for name in functions]
         view = read_request({"model": "scripted", "messages": messages, "tools": tools})
@@ -75,8 +112,9 @@ class Stage:
 
     def observe(self, spec: AgentSpec, name: str, arguments: dict[str, Any]) -> str:
         if name in spec.team:
-            answer = self.play(name, self.prompts.managed_task(name, arguments["task"]))
-            return self.prompts.managed_report(name, answer)
+            prompts = prompts_for(self.agents[name])
+            answer = self.play(name, prompts.managed_task(name, arguments["task"]))
+            return prompts.managed_report(name, answer)
         assert name in spec.tools
         tool = self.tools[name]
         try:
@@ -109,11 +147,47 @@ def test_the_team_file_names_what_there_is() -> None:
 def test_the_demo_ends_in_a_right_answer() -> None:
     stage = Stage()
     answer = stage.play("manager", DEMO["demo"]["task"])
-    assert verdicts(answer) == [True] * 5
+    assert verdicts(answer) == [True] * 7
     assert "confirmed by 2 of 2 documents" in answer
     assert len(answer.split()) <= 150
-    assert ("manager", ["analyst", "researcher"]) in [(agent, calls) for agent, calls, _ in stage.log]
+    assert ("manager", ["analyst", "researcher", "statistician"]) in [
+        (agent, calls) for agent, calls, _ in stage.log
+    ]
     assert ("researcher", ["checker"]) in [(agent, calls) for agent, calls, _ in stage.log]
+
+
+def test_the_statistician_computes_in_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    answer = stage.play("manager", DEMO["demo"]["task"])
+    assert "4.5 kg more rock; the correlation of the two is 0.98" in answer
+    read, computed = [seen for agent, _, seen in stage.log if agent == "statistician"]
+    assert "Apollo 17: 22.0" in read[0]
+    assert computed == [""]
+    assert "4.5" not in (TEAM / DEMO["script"]).read_text(), "no figure is written in the script"
+    shutil.copytree(TEAM / "data", tmp_path / "data")
+    table = tmp_path / "data" / "missions.csv"
+    table.write_text(table.read_text().replace(",110.5,", ",10.5,"))
+    use(monkeypatch, stage, "select_rows", tmp_path / "data")
+    other = stage.play("statistician", "How do they go together?")
+    assert "Correlation: 0.98" not in other
+    assert verdicts(answer, tmp_path / "data")[5:] == [False, False]
+
+
+def test_without_a_statistician_the_trend_stays_open() -> None:
+    stage = Stage()
+    stage.missing = {"statistician"}
+    answer = stage.play("manager", DEMO["demo"]["task"])
+    assert "stays open: no statistician has computed it" in answer
+    assert verdicts(answer) == [True] * 6
+    assert len(answer.split()) <= 150
+
+
+def test_a_statistician_without_rows_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    use(monkeypatch, stage, "select_rows", tmp_path)
+    answer = stage.play("statistician", "How do they go together?")
+    assert answer.startswith("The landings could not be computed with: ")
+    assert "no table 'missions'" in answer
 
 
 def test_a_wrong_column_is_put_right_by_what_the_error_says() -> None:
@@ -176,21 +250,23 @@ def test_the_plan_is_answered_without_tools() -> None:
         ("381.7", "1381.7", 2),
         ("80.5 hours", "85.0 hours", 3),
         ("74220", "15415", 4),
+        ("4.5 kg more", "5.4 kg more", 5),
+        ("is 0.98", "is 0.89", 6),
     ],
 )
 def test_the_check_finds_a_wrong_figure(old: str, new: str, wrong: int) -> None:
     answer = Stage().play("manager", DEMO["demo"]["task"])
     assert old in answer
-    assert verdicts(answer.replace(old, new)) == [index != wrong for index in range(5)]
+    assert verdicts(answer.replace(old, new)) == [index != wrong for index in range(7)]
 
 
 def test_the_check_as_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answer = tmp_path / "answer.md"
     answer.write_text(Stage().play("manager", DEMO["demo"]["task"]))
     assert CHECK["main"]([str(answer)]) == 0
-    assert capsys.readouterr().out.count("right  ") == 5
+    assert capsys.readouterr().out.count("right  ") == 7
     answer.write_text("Apollo 17 brought most.")
     assert CHECK["main"]([str(answer)]) == 1
-    assert capsys.readouterr().out.count("MISSING") == 5
+    assert capsys.readouterr().out.count("MISSING") == 7
     assert CHECK["main"]([str(tmp_path / "none")]) == 2
     assert CHECK["main"]([]) == 2

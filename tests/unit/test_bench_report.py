@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping
 
 import pytest
 from rich.console import Console
 
 from bench import report
+from bench.code import NOT_INSTALLED
 
 MACHINE = {"cores": 2}
 
@@ -48,6 +50,13 @@ def test_the_table_shows_what_was_measured_and_says_what_was_missed() -> None:
     assert "memory" not in shown
 
 
+def test_what_could_not_be_measured_says_why() -> None:
+    values = dict.fromkeys(["code_small_peer_ratio", "code_late_shorter_c_peer_s"], NOT_INSTALLED)
+    lines = [line for line in text_of(values).splitlines() if "smolagents' interpreter" in line]
+    assert len(lines) == len(values)
+    assert all(NOT_INSTALLED in line for line in lines)
+
+
 def test_the_conclusion_counts_and_names() -> None:
     assert report.conclusion({"up_ready_s": 4.0}) == "1 of 1 targets reached"
     missed = report.conclusion({"up_ready_s": 6.0, "cli_start_cpu_s": 0.2})
@@ -59,7 +68,7 @@ def test_no_figure_is_described_twice() -> None:
     assert len(keys) == len(set(keys))
 
 
-def text_of(values: dict[str, float]) -> str:
+def text_of(values: Mapping[str, object]) -> str:
     out = io.StringIO()
     Console(file=out, width=110).print(report.table(values))
     return out.getvalue()

@@ -21,6 +21,32 @@ def test_text_stands_as_it_is_and_the_rest_is_json(output: Any, text: str) -> No
     assert as_text(output) == text
 
 
+FILE = {"ref": "blob:" + "a" * 64, "media_type": "image/png", "name": "my plot.png", "size": 10_240}
+
+
+def test_a_file_is_told_in_words_with_what_downloads_it() -> None:
+    download = f"cadre files blob:{'a' * 64} -o 'my plot.png'"
+    assert as_text({"$file": FILE}) == f"my plot.png (image/png, 10.2 kB)\n{download}"
+    said = as_text({"plots": [{"$file": FILE}, {"$file": FILE}], "n": 1})
+    assert said.count("my plot.png (image/png, 10.2 kB)") == 2
+    assert said.endswith(f"}}\n{download}")
+    of_code = {"$given": ["table", "blob:" + "b" * 64]}
+    assert as_text([of_code]) == f'[\n  "table (text/csv)"\n]\ncadre files blob:{"b" * 64} -o FILE'
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"$file": {"ref": "https://x"}},
+        {"$file": 1},
+        {"$file": FILE, "more": 1},
+        {"$given": ["image", "x; rm"]},
+    ],
+)
+def test_what_only_looks_like_a_file_is_json(value: Any) -> None:
+    assert "cadre files" not in as_text(value)
+
+
 def test_a_terminal_gets_no_control_characters() -> None:
     assert printable("red \x1b[31m\x07\x9b1m\r end\n\tand a tab") == "red �[31m��1m� end\n\tand a tab"
 

@@ -49,6 +49,13 @@ def test_a_whole_team(folder: Path) -> None:
     assert team.folder == folder
 
 
+def test_a_demo_by_a_program(folder: Path) -> None:
+    write(folder, "{agents: [boss.yaml], demo: {program: python show.py --all}}")
+    demo = read_team(folder).demo
+    assert demo is not None
+    assert (demo.program, demo.agent, demo.task, demo.check) == ("python show.py --all", "", "", None)
+
+
 def test_a_file_is_read_as_its_folder_is(folder: Path) -> None:
     file = write(folder, "{agents: [boss.yaml]}")
     assert read_team(file) == read_team(folder)
@@ -71,7 +78,24 @@ def test_a_file_is_read_as_its_folder_is(folder: Path) -> None:
             "spec.demo.agent: 'bos' is none of the team's agents: boss",
         ),
         ("{agents: [boss.yaml], demo: {agent: boss, task: ' '}}", "spec.demo.task: is empty"),
-        ("{agents: [boss.yaml], demo: {agent: boss, tsk: x}}", "spec.demo"),
+        (
+            "{agents: [boss.yaml], demo: {agent: boss, tsk: x}}",
+            "spec.demo.tsk: unknown key; known keys: agent, task, program, check",
+        ),
+        (
+            "{agents: [boss.yaml], demo: {program: show.py, agent: boss}}",
+            "spec.demo: write either a program, or an agent with a task",
+        ),
+        ("{agents: [boss.yaml], demo: {program: show.py, task: x}}", "spec.demo: write either a program"),
+        ("{agents: [boss.yaml], demo: {program: show.py, check: y}}", "spec.demo: write either a program"),
+        ("{agents: [boss.yaml], demo: {program: 7}}", "spec.demo.program: Expected `str | null`, got `int`"),
+        ("{agents: [boss.yaml], demo: {program: ' '}}", "spec.demo.program: ' ' is no command"),
+        ("{agents: [boss.yaml], demo: {program: 'x \"y'}}", "is no command: write it as for a shell"),
+        (
+            "{agents: [boss.yaml], demo: {agent: boss, task: x, check: ''}}",
+            "spec.demo.check: '' is no command",
+        ),
+        ("{agents: [boss.yaml], demo: {}}", "spec.demo.agent: '' is none of the team's agents: boss"),
     ],
 )
 def test_errors_name_file_and_key(folder: Path, spec: str, told: str) -> None:

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 import yaml
 
+from cadre.cards import AgentCard, ToolCard
 from cadre.errors import PromptError
 from cadre.loop.reading import STOP_SEQUENCES
-from cadre.messages import AgentCard, ToolCard
 from cadre.prompt_files import Kind
 from cadre.prompting import CodeTerms, Prompts, prompts_for, to_code_prompt
 from cadre.specs import BASE_IMPORTS, AgentSpec, CodeSpec

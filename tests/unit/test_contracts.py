@@ -35,6 +35,11 @@ VIOLATIONS = {
     ],
     "nats": [("shared/cadre/runner.py", "import nats"), ("services/cadre_gateway/desk.py", "import nats.js")],
     "openai": [("shared/cadre/adapters/model_answer.py", "import openai")],
+    "qdrant": [("services/cadre_memory/searching.py", "import qdrant_client")],
+    "edge": [
+        ("services/cadre_memory/memory_index.py", "import qdrant_edge"),
+        ("services/cadre_memory/edge/edge_store.py", "import qdrant_edge"),
+    ],
 }
 
 

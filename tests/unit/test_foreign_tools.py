@@ -100,7 +100,8 @@ async def test_a_tool_of_smolagents_is_described_and_called() -> None:
         "required": ["text"],
         "additionalProperties": False,
     }
-    assert (shout.card.read_only, shout.card.timeout, shout.card.output_schema) == (True, 5, None)
+    assert (shout.card.read_only, shout.card.timeout) == (True, 5)
+    assert shout.card.output_schema == {"type": "string"}
     assert await shout.call({"text": "a", "times": 2}, ToolContext()) == "AA"
     assert await shout.call({"text": "a", "times": None}, ToolContext()) == "A"
 
@@ -129,7 +130,12 @@ async def test_wrong_arguments_are_named(arguments: dict[str, Any], problem: str
 
 @pytest.mark.parametrize(
     ("output", "schema"),
-    [("string", None), ("any", None), ("number", {"type": "number"}), ("object", {"type": "object"})],
+    [
+        ("string", {"type": "string"}),
+        ("any", None),
+        ("number", {"type": "number"}),
+        ("object", {"type": "object"}),
+    ],
 )
 def test_what_it_returns_is_told(output: str, schema: dict[str, Any] | None) -> None:
     foreign = Shout()
@@ -137,10 +143,19 @@ def test_what_it_returns_is_told(output: str, schema: dict[str, Any] | None) -> 
     assert from_smolagents(foreign).card.output_schema == schema
 
 
+@pytest.mark.parametrize("kind", ["image", "audio"])
+def test_images_and_sound_come_as_files(kind: str) -> None:
+    foreign = Shout()
+    foreign.output_type = kind
+    schema = from_smolagents(foreign).card.output_schema
+    assert schema is not None
+    assert schema["required"] == ["$file"]
+
+
 def test_what_json_cannot_carry_is_refused() -> None:
     foreign = Shout()
-    foreign.output_type = "image"
-    with pytest.raises(ToolDefinitionError, match="tool shout: its output is of type image"):
+    foreign.output_type = "tensor"
+    with pytest.raises(ToolDefinitionError, match="tool shout: its output is of type tensor"):
         from_smolagents(foreign)
 
 

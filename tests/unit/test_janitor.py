@@ -292,3 +292,20 @@ async def test_ghosts_are_laid_unless_a_task_waits(house: House) -> None:
     assert [tree for _, tree in house.streams.purged] == ["a"]
     assert house.ledger.ghosts == {}
     assert house.index.roots()[0] == []
+
+
+async def test_files_of_a_run_that_never_began_go_after_an_hour(house: House) -> None:
+    streams = house.streams
+    async with at_work(house):
+        for tree in ("left", "waits"):
+            streams.names[tree] = {BLOB} if tree == "left" else set()
+            house.ledger.take_file(1, tree, streams.names[tree], at=0.0)
+        streams.blobs[BLOB] = -YOUNG
+        streams.tasks.add("waits")
+        house.janitor.wake()
+        await house.time.until(3500.0)
+        assert streams.purged == []
+        await house.time.until(4000.0)
+    assert [tree for _, tree in streams.purged] == ["left"]
+    assert streams.blobs == {}
+    assert house.ledger.unbegun == {}

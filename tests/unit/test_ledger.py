@@ -165,3 +165,38 @@ def test_going_on_from_the_saved_books_is_the_same(
         assert resumed.is_erased(tree) == whole.is_erased(tree)
     assert resumed.next_end() == whole.next_end()
     assert [resumed.is_named(blob) for blob in (A, B)] == [whole.is_named(blob) for blob in (A, B)]
+
+
+# --- files of a workspace
+
+
+def test_files_name_blobs_and_may_be_there_before_the_run() -> None:
+    ledger = Ledger()
+    assert ledger.take_file(1, "a", {A}, 5.0) is Verdict.PART
+    assert ledger.unbegun == Ledger(ledger.books()).unbegun == {"a": 5.0}
+    ledger.take(2, entry("a", 1, accepted("a")), (), 6.0)
+    assert ledger.unbegun == {}
+    assert ledger.take_file(3, "a", {B}, 7.0) is Verdict.PART
+    assert ledger.unbegun == {}
+    assert ledger.is_named(A)
+    assert ledger.is_named(B)
+    ledger.erased(4, erased("a"), 0.0)
+    assert sorted(ledger.erasing["a"].blobs) == [A, B]
+    assert not ledger.is_named(A)
+
+
+def test_a_file_that_comes_late_for_an_erased_run_is_a_ghost() -> None:
+    ledger = Ledger()
+    ledger.take(1, entry("a", 1, accepted("a")), (), 1.0)
+    ledger.erased(5, erased("a"), 0.0)
+    assert ledger.take_file(4, "a", {A}, 2.0) is Verdict.GONE
+    assert ledger.take_file(6, "a", {A}, 2.0) is Verdict.GHOST
+    assert ledger.ghosts == {"a": 6}
+    assert not ledger.is_named(A)
+
+
+def test_files_of_a_run_that_never_begins_are_forgotten_whole() -> None:
+    ledger = Ledger()
+    ledger.take_file(1, "a", {A}, 5.0)
+    assert ledger.forget("a") == [A]
+    assert (ledger.unbegun, ledger.is_named(A), len(ledger)) == ({}, False, 0)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
+from cadre.cards import AgentCard, ToolCard
 from cadre.errors import PromptError
 from cadre.loop.reading import STOP_SEQUENCES
-from cadre.messages import AgentCard, ToolCard
 from cadre.prompting import Prompts, to_tool_calling_prompt
 
 SHIPPED = Path(__file__).parents[2] / "prompts" / "tool_calling.yaml"

@@ -11,12 +11,13 @@ import jsonschema_rs
 import msgspec
 import pytest
 
+from cadre.cards import AgentCard, Presence, SandboxCard, ToolCard
 from cadre.code_exchange import CodeExchange, CodeFunction, CodeReply, CodeRequest
+from cadre.file_records import FileWritten, WorkspaceFile
 from cadre.loop.events import Entry, RecordIgnored
 from cadre.loop.owed import owed
 from cadre.loop.run import Phase
 from cadre.messages import (
-    AgentCard,
     Cancel,
     CodeCall,
     CodeFinished,
@@ -26,14 +27,12 @@ from cadre.messages import (
     EffectClaim,
     EffectResult,
     ErrorInfo,
-    Presence,
     ReplyTo,
     Report,
     Spilled,
     Task,
     TimerFired,
     ToolCall,
-    ToolCard,
     ToolResult,
     Usage,
 )
@@ -81,6 +80,14 @@ SAMPLES: list[msgspec.Struct] = [
     TimerFired(id="t:model-1-1", name="model-1-1", **HEAD),
     CLAIM,
     EffectResult(id="t_1_0:effect", claim=CLAIM, claim_seq=8, result=RESULT, **HEAD),
+    WorkspaceFile(
+        id="t:file:a.txt:2",
+        path="a.txt",
+        version=2,
+        ref="blob:00",
+        history=[FileWritten(2, "t_1_0#1", "blob:00")],
+        **HEAD,
+    ),
     Spilled(id="t:task", ref="blob:00", size=300_000, **HEAD),
     Delta(run="t", agent="manager", step=1, attempt=1, text="Once", seq=1),
     Presence(
@@ -90,6 +97,7 @@ SAMPLES: list[msgspec.Struct] = [
         started_at=1.0,
         agent=AgentCard(name="manager", description="Manages.", team=["member"]),
         tool=ToolCard(name="look", description="Looks.", input_schema={"type": "object"}),
+        sandbox=SandboxCard(pool="default", tier="ns"),
     ),
     *explore().entries,
 ]
@@ -169,10 +177,13 @@ class TestAsyncApi:
             topology.inbox("manager", "gateway", "t", "t"),
             topology.call("look", "manager", "t", "t_1_0"),
             topology.code("default", "t", "t_1_0"),
+            topology.warm("default", "t", "t_1_0"),
             topology.effect("t", "t_1_0"),
+            topology.file("t", "a/b.txt"),
             topology.timer("t", "t", "model-1-1"),
             topology.delta("t", "t"),
             topology.interrupt("t"),
+            topology.memory("search"),
             f"$KV.{topology.registry_bucket}.{topology.presence_key('agent', 'manager', 'one')}",
         ]
         matched = [

@@ -16,6 +16,7 @@ from cadre.errors import SettingError
 from cadre.settings import TIERS, SandboxSettings, read_sandbox_settings
 from cadre_sandbox import contract
 from cadre_sandbox.host import at_work
+from cadre_sandbox.interpreter_tool import card_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "code-agents.md").read_text()
@@ -91,6 +92,23 @@ def test_a_team_with_code_agents_gets_a_sandbox_per_pool(tmp_path: Path) -> None
         assert started[name][1:] == ["-m", "cadre_sandbox", "--pool", pool]
 
 
+async def test_where_code_cannot_be_run_its_agents_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = {"a": "kind: code", "b": "kind: tool_calling", "c": "kind: code"}
+    for name, kind in kinds.items():
+        (tmp_path / f"{name}.yaml").write_text(AGENT.replace("NAME", name).replace("KIND", kind))
+    (tmp_path / "team.yaml").write_text(TEAM)
+    monkeypatch.setenv("CADRE_SANDBOX_TIER", "none")
+    stack = Stack(tmp_path / "data", read_team(tmp_path), 1, 2, lambda name, line: None)
+    await stack._leave_out_coders()
+    assert stack.team is not None
+    assert (list(stack.team.agents), stack.team.pools) == (["b"], [])
+    [note] = stack.notes
+    assert note.startswith("without a, c: their code cannot be run here: ")
+    assert "CADRE_SANDBOX_TIER" in note
+
+
 def test_a_team_without_needs_none(tmp_path: Path) -> None:
     for name in "abc":
         (tmp_path / f"{name}.yaml").write_text(
@@ -98,6 +116,18 @@ def test_a_team_without_needs_none(tmp_path: Path) -> None:
         )
     (tmp_path / "team.yaml").write_text(TEAM)
     assert read_team(tmp_path).pools == []
+
+
+def test_an_agent_that_runs_code_by_a_tool_needs_that_tools_pool(tmp_path: Path) -> None:
+    tools = {"a": "python_interpreter", "b": "python_interpreter_gpu", "c": "python_interpreters"}
+    for name, tool in tools.items():
+        (tmp_path / f"{name}.yaml").write_text(
+            AGENT.replace("NAME", name).replace("KIND", f"tools: [{tool}]")
+        )
+    (tmp_path / "team.yaml").write_text(TEAM)
+    assert read_team(tmp_path).pools == ["default", "gpu"]
+    assert [card_of(pool, "").name for pool in ("default", "gpu")] == list(tools.values())[:2]
+    assert "numpy, pandas." in card_of("default", "numpy, pandas").description
 
 
 def test_the_command_says_which_tier_is_reached_here() -> None:

@@ -20,6 +20,10 @@ from cadre_scripted_model.main import command
         (["--mode", "record"], "--mode record needs --cassette"),
         (["--mode", "record", "--cassette", "x"], "--mode record needs --upstream URL"),
         (["--mode", "replay"], "--mode replay needs --cassette"),
+        (
+            ["--mode", "record", "--context", "9", "--cassette", "x", "--upstream", "http://x"],
+            "--context goes",
+        ),
     ],
 )
 def test_options_that_do_not_go_together(options: list[str], complaint: str, tmp_path: Path) -> None:

@@ -217,7 +217,9 @@ def test_a_bad_rule_is_named_with_its_file_and_key(tmp_path: Path, rule: str, co
         ("rules: 2026-13-45", "not YAML: month must be"),
         ("- a", "a list under the key 'rules'"),
         ("", "a list under the key 'rules'"),
-        ("rules: []\nmode: x", "unknown key 'mode'"),
+        ("rules: []\nmode: x", "unknown key 'mode'; a script has the keys rules and context"),
+        ("rules: []\ncontext: 0", "context is 0: give a number of tokens"),
+        ("rules: []\ncontext: many", "context is 'many': give a number of tokens"),
     ],
 )
 def test_a_bad_script_is_named(tmp_path: Path, text: str, complaint: str) -> None:
@@ -257,3 +259,12 @@ def test_the_worked_example_of_the_documentation_works(tmp_path: Path) -> None:
     calls = {"role": "assistant", "content": None, "tool_calls": [call("p", "search"), call("r", "search")]}
     last = reply(calls, result("p", "2,100,000 inhabitants"), result("r", "2,750,000 inhabitants"))
     assert last.tool_calls[0].arguments == {"answer": "4850000 people live in both."}
+
+
+def test_what_a_request_takes_up() -> None:
+    assert view_of(user("x" * 41)).tokens == 11
+    with_call = {"role": "assistant", "content": None, "tool_calls": [call("1", "search")]}
+    assert view_of(user("x" * 40), with_call).tokens > 20
+    assert view_of(user("x" * 40), tools=[tool("search")]).tokens > 20
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 4000}}
+    assert view_of({"role": "user", "content": [image]}).tokens == 0

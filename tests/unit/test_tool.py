@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from cadre.tool import InvalidArguments, Tool, ToolContext, tool
+from cadre.tool_texts import signature_of
 
 
 class Colour(enum.Enum):
@@ -164,7 +165,12 @@ def test_options_reach_the_card() -> None:
         True,
         False,
     )
-    assert (card.timeout, card.labels, card.version, card.output_schema) == (3, {"team": "money"}, "2", None)
+    assert (card.timeout, card.labels, card.version, card.output_schema) == (
+        3,
+        {"team": "money"},
+        "2",
+        {"type": "null"},
+    )
 
 
 def test_parameters_need_no_description() -> None:
@@ -175,6 +181,25 @@ def test_parameters_need_no_description() -> None:
 
     assert double.card.input_schema["properties"] == {"a": {"type": "integer"}}
     assert double.card.output_schema is None
+
+
+def test_what_a_tool_returns_shows_in_its_signature() -> None:
+    @tool
+    def greet(name: str) -> str:
+        """Greets."""
+        return f"Hello {name}"
+
+    @tool
+    def forget(name: str) -> None:
+        """Forgets."""
+
+    @tool
+    def ask(name: str):  # type: ignore[no-untyped-def]
+        """Asks."""
+
+    assert signature_of(greet.card) == "(name: str) -> str"
+    assert signature_of(forget.card) == "(name: str) -> None"
+    assert signature_of(ask.card) == "(name: str) -> Any"
 
 
 def test_a_schema_is_self_contained_and_without_titles() -> None:

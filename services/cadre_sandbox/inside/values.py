@@ -12,12 +12,61 @@ import io
 import math
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from cadre_sandbox.given import Form, Given, Value, encodable
+from cadre_sandbox.given import REF, UNKNOWN, Form, Given, GivenFile, Value, encodable
 
 _DEEPEST = 100
+
+
+class RawImage(bytes):
+    """An image that could not be opened: the bytes of its file. Passed on, it is an image again."""
+
+    why = "Pillow is not installed"
+
+    def __repr__(self) -> str:
+        return f"<the {len(self)} bytes of an image's file: {self.why}>"
+
+    __str__ = __repr__
+
+
+class File:
+    """A file that a tool returned or the task came with."""
+
+    def __init__(self, given: GivenFile) -> None:
+        self._given = given
+
+    @property
+    def name(self) -> str:
+        return self._given.name
+
+    @property
+    def media_type(self) -> str:
+        return self._given.media_type
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self._given.size
+
+    def read(self) -> bytes:
+        if self._given.data is None:
+            raise ValueError(f"{self!r} is too large to be read here: pass it to a tool")
+        return self._given.data
+
+    def text(self) -> str:
+        return self.read().decode()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, File) and self._given == other._given
+
+    def __hash__(self) -> int:
+        return hash(self._given)
+
+    def __repr__(self) -> str:
+        return f"<file {self.name or self._given.ref} ({self.media_type}, {self.size} bytes)>"
 
 
 class NotAValue(TypeError):
@@ -39,6 +88,8 @@ def to_value(item: Any, place: str = "it", depth: int = 0) -> Value:
     if depth >= _DEEPEST:
         raise NotAValue(f"{place} is nested more than {_DEEPEST} deep")
     if isinstance(item, Mapping):
+        if (file := _written_file(item)) is not None:
+            return file
         return {
             _key(key, place): to_value(part, f"{place}[{key!r}]", depth + 1) for key, part in item.items()
         }
@@ -60,6 +111,10 @@ def _key(key: object, place: str) -> str:
 
 
 def _special(item: Any, place: str, depth: int) -> Value:
+    if isinstance(item, File):
+        return replace(item._given, data=None)
+    if isinstance(item, RawImage):
+        return Given("image", bytes(item))
     if isinstance(item, bytes | bytearray | memoryview):
         return Given("bytes", bytes(item))
     if isinstance(item, datetime.date | datetime.time):
@@ -82,6 +137,17 @@ def _special(item: Any, place: str, depth: int) -> Value:
     raise NotAValue(f"{place} is a {type(item).__name__}; pass texts, numbers, lists, dicts or None")
 
 
+def _written_file(item: Mapping[Any, Any]) -> GivenFile | None:
+    """A file as a model may write it, having read of one: `{"$file": {"ref": …}}`."""
+    match item:
+        case {"$file": {"ref": str(ref), **about}} if len(item) == 1 and REF.fullmatch(ref):
+            told = [about.get("media_type", UNKNOWN), about.get("name", ""), about.get("size", 0)]
+            match told:
+                case [str(media_type), str(name), int(size)] if size >= 0:
+                    return GivenFile(ref, encodable(media_type), encodable(name), int(size))
+    return None
+
+
 def _loaded(module: str) -> Any:
     return sys.modules.get(module)
 
@@ -90,6 +156,8 @@ def from_value(value: Value) -> Any:
     """What the code sees."""
     if isinstance(value, Given):
         return _READERS[value.form](value.data)
+    if isinstance(value, GivenFile):
+        return File(value)
     if isinstance(value, Mapping):
         return {key: from_value(part) for key, part in value.items()}
     if isinstance(value, list):
@@ -107,12 +175,24 @@ def _installed(module: str) -> Any:
 
 def _image(data: bytes) -> Any:
     pillow = _installed("PIL.Image")
-    return pillow.open(io.BytesIO(data)) if pillow else data
+    if pillow is None:
+        return RawImage(data)
+    try:
+        image = pillow.open(io.BytesIO(data))
+        image.load()
+    except (OSError, ValueError, SyntaxError) as error:  # what Pillow raises for a damaged file
+        raw = RawImage(data)
+        raw.why = f"Pillow cannot open it: {error}"
+        return raw
+    return image
 
 
 def _table(data: bytes) -> Any:
     pandas = _installed("pandas")
-    return pandas.read_csv(io.BytesIO(data)) if pandas else list(csv.DictReader(io.StringIO(data.decode())))
+    if pandas is None:
+        return list(csv.DictReader(io.StringIO(data.decode())))
+    # One without columns is a line without a name.
+    return pandas.read_csv(io.BytesIO(data)) if data.strip() else pandas.DataFrame()
 
 
 def _array(data: bytes) -> Any:

@@ -1,8 +1,9 @@
 """The process that forks the jails: one thread, everything imported, nothing worth stealing.
 
 Control messages over a SEQPACKET socket. Outside to zygote: an `Order` as JSON, with the jail's end of its socket.
-Zygote to outside: `{"ready", "address_space"}` once; `{"spawned", "pid"}` with two pidfds (the zygote's child, the
-jailed process; in tier landlock they are the same); `{"exit", "code"}`, negative for a signal. End of file: all die.
+Zygote to outside: `{"ready", "address_space", "python"}` once; `{"spawned", "pid"}` with two pidfds (the zygote's
+child, the jailed process; in tier landlock they are the same); `{"exit", "code"}`, negative for a signal. End of file:
+all die.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class Zygote:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.set_wakeup_fd(self._waker)
-        self._tell({"ready": True, "address_space": _address_space()})
+        version = ".".join(map(str, sys.version_info[:3]))
+        self._tell({"ready": True, "address_space": _address_space(), "python": version})
         while True:
             readable, _, _ = select.select([self._control.fileno(), self._wake], [], [])
             if self._wake in readable:

@@ -14,6 +14,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from cadre.adapters.nats_keys import may_ask_leader
 from cadre.adapters.requests import request
 from cadre.errors import BusFull, BusUnavailable, Fenced, OutcomeUnknown, TooLarge
 
@@ -30,6 +31,8 @@ ROLLUP = "Nats-Rollup"
 SCHEDULE_NEXT = "Nats-Schedule-Next"
 RETRIED = "Cadre-Retried"
 """On a dead letter that was published again: where it lay before."""
+IMPORTED = "Cadre-Imported"
+"""On a journal entry that came from a file: what it tells happened elsewhere."""
 
 # "wrong last sequence", and its form without the number while the subject has a write in flight.
 _FENCE_CODES = {10071, 10164}
@@ -112,12 +115,27 @@ async def append(
 
 
 async def last(nc: Client, stream: str, subject: str) -> Held | None:
-    """The subject's last message as the stream's leader has it: never stale."""
+    """The subject's last message as the stream's leader has it: never stale.
+
+    A user that may not ask for any message of the stream is answered by any replica: of several, one may lag.
+    """
+    if not may_ask_leader(nc, stream):
+        return await _last_of_any(nc, stream, subject)
     message = await _ask_leader(nc, stream, {"last_by_subj": subject})
     if message is None:
         return None
     at = message.time.timestamp() if message.time is not None else 0.0
     return Held(message.seq, message.subject, base64.b64decode(message.data), at)
+
+
+async def _last_of_any(nc: Client, stream: str, subject: str) -> Held | None:
+    """The subject is part of what is asked, so that permissions can speak of it."""
+    answer = await _request(nc, f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", {}, BusUnavailable)
+    headers = answer.headers or {}
+    if headers.get("Status"):
+        return None
+    at = datetime.fromisoformat(headers["Nats-Time-Stamp"]).timestamp()
+    return Held(int(headers["Nats-Sequence"]), headers["Nats-Subject"], answer.data, at)
 
 
 async def read(nc: Client, stream: str, seq: int) -> tuple[Held, dict[str, str]] | None:

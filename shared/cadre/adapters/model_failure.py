@@ -28,6 +28,13 @@ HINTS = {
 }
 """Request parameters that some servers refuse, and what to change then."""
 
+_TOO_LONG = re.compile(
+    r"context_length_exceeded|(?:maximum|max_model_len|model'?s) context|context (?:length|window|size)"
+    r"|(?:prompt|input|request) is too long|too many (?:input )?tokens|(?:input|prompt) (?:token|length).{0,40}exceed",
+    re.IGNORECASE,
+)
+"""How servers say that a request takes more than the context: OpenAI's code; words of vLLM, llama.cpp, Anthropic."""
+
 _UNWANTED = r"unsupported|not support|unknown|unrecognized|unexpected|invalid|not permitted|not allowed"
 
 
@@ -45,6 +52,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """The server's own message."""
     param: str | None = None
     """The request parameter that it complains of."""
+    code: str | None = None
+    """The server's name for what is wrong."""
     wait: float | None = None
     """Seconds that it asks to wait."""
 
@@ -57,6 +66,9 @@ def failed_status(spec: ModelSpec, url: str, refusal: Refusal, sent: Mapping[str
     if status in (408, 409, 429) or status >= 500:
         line += "" if wait is None else f"; it asks to wait {wait:g} s"
         return ModelUnavailable(line, status=status, retry_after=wait, rate_limited=status == 429)
+    if status in (400, 413, 422) and _TOO_LONG.search(f"{refusal.code or ''} {refusal.text}"):
+        text = f"{line}; set model.context in the agent's spec to what the model takes"
+        return ModelRefused(text, status=status, too_long=True)
     hint = _hint(spec, refusal, sent)
     return ModelRefused(f"{line}; {hint}" if hint else line, status=status)
 
@@ -71,7 +83,15 @@ def _hint(spec: ModelSpec, refusal: Refusal, sent: Mapping[str, Any]) -> str:
         for name, hint in HINTS.items():
             if name in sent and (refusal.param == name or _complains_of(name, refusal.text)):
                 return hint
+        if re.search(r"\bimage|vision|multimodal", refusal.text, re.IGNORECASE) and _shows_images(sent):
+            return "set model.vision: false in the agent's spec when the model reads text only"
     return ""
+
+
+def _shows_images(sent: Mapping[str, Any]) -> bool:
+    contents = [message.get("content") for message in sent.get("messages", ())]
+    parts = [part for content in contents if isinstance(content, list) for part in content]
+    return any(isinstance(part, dict) and part.get("type") == "image_url" for part in parts)
 
 
 def _complains_of(name: str, text: str) -> bool:

@@ -46,7 +46,7 @@ class NatsArchive:
             ref = await self._blobs.put(data)
             identity = f"{run}:entry:{head.n}"
             data = encode(Spilled(id=identity, tree=tree, run=run, at=head.at, ref=ref, size=len(data)))
-        headers = HEADERS | {"Cadre-Schema": str(head.v)}
+        headers = HEADERS | {"Cadre-Schema": str(head.v), jetstream.IMPORTED: "1"}
         subject = self._topology.journal(tree, run)
         return await jetstream.append(self._nc, subject, data, expect=fence, headers=headers)
 

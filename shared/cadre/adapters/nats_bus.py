@@ -10,6 +10,7 @@ import nats.errors
 from nats.aio.client import Client
 
 from cadre.adapters import jetstream
+from cadre.code_past import Shortening
 from cadre.errors import Fenced
 from cadre.messages import (
     Addressed,
@@ -29,6 +30,7 @@ from cadre.messages import (
 )
 from cadre.ports import Blobs
 from cadre.subjects import Topology
+from cadre.tracing.ids import traceparent_of
 from cadre.wire import HEADERS, encode, pack
 
 log = logging.getLogger("cadre.nats")
@@ -44,6 +46,7 @@ class NatsBus:
         self._nc = nc
         self._topology = topology
         self._blobs = blobs
+        self._shortened = Shortening(blobs)
 
     async def send(self, message: Addressed, sender: str, *, to: str | None = None) -> None:
         """`to` names the agent whose inbox it is for; Task, ToolCall and CodeCall know their receiver themselves."""
@@ -52,6 +55,7 @@ class NatsBus:
                 subject = self._topology.call(message.tool, sender, message.tree, message.id)
             case CodeCall():
                 subject = self._topology.code(message.pool, message.tree, message.run)
+                message = await self._shortened(message)
             case Task():
                 subject = self._topology.inbox(message.agent, sender, message.tree, message.run)
             case ToolResult() | Report() | Cancel() | Decision() | CodeYielded() | CodeFinished():
@@ -60,10 +64,7 @@ class NatsBus:
                 subject = self._topology.inbox(to, sender, message.tree, message.run)
             case _:
                 assert_never(message)
-        headers = dict(HEADERS)
-        trace = getattr(message, "trace", None)
-        if trace:
-            headers["traceparent"] = trace
+        headers = HEADERS | {"traceparent": traceparent_of(message)}
         await jetstream.append(
             self._nc, subject, await pack(message, self._blobs), message_id=message.id, headers=headers
         )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
+import ssl
+from typing import Any
 
 import nats.errors
 from nats.aio.client import Client
 
-from cadre.adapters import requests
-from cadre.errors import BusUnavailable
+from cadre.adapters import nats_keys, requests
+from cadre.errors import BusUnavailable, SettingError
 from cadre.settings import Settings
 
 __all__ = ["Client", "connect"]
@@ -18,17 +21,30 @@ log = logging.getLogger("cadre.nats")
 
 _TELL_EVERY = 2.0
 
+_UNKNOWN = "authorization violation"
+_REFUSED = re.compile(r'permissions violation for publish to "(.*)"')
+
 
 async def connect(settings: Settings, name: str, *, wait: bool = True) -> Client:
     """Connects; a lost connection is taken up again for ever.
 
     While the server is not there: with `wait`, a warning every two seconds; without, raises BusUnavailable.
+    Raises SettingError when it is there and will not have this user, or is not known to be the right one.
     """
     nc = Client()
+    options = nats_keys.options(nc, settings)
+    hopeless: asyncio.Future[SettingError] = asyncio.get_running_loop().create_future()
     troubles: list[Exception] = []
+    begun = False
 
     async def on_error(error: Exception) -> None:
         troubles[:] = [error]
+        if (why := _why_hopeless(error, settings)) is not None and not hopeless.done():
+            hopeless.set_result(why)
+            if begun:
+                log.error("%s; then start this process again", why)
+        if refused := _REFUSED.search(str(error)):
+            requests.refuse(nc, refused[1])
         if nc.is_connected:
             log.warning("NATS: %s", error or type(error).__name__)
 
@@ -38,6 +54,8 @@ async def connect(settings: Settings, name: str, *, wait: bool = True) -> Client
             log.warning("connection to NATS lost; reconnecting")
 
     async def on_reconnect() -> None:
+        nonlocal hopeless
+        hopeless = asyncio.get_running_loop().create_future()
         log.info("connected to NATS again")
 
     def reason() -> str:
@@ -58,16 +76,41 @@ async def connect(settings: Settings, name: str, *, wait: bool = True) -> Client
             disconnected_cb=on_disconnect,
             reconnected_cb=on_reconnect,
             pending_size=16 * 1024 * 1024,
+            **options,
         )
     )
     try:
         while not connecting.done():
-            await asyncio.wait({connecting}, timeout=_TELL_EVERY)
+            waited_for: set[asyncio.Future[Any]] = {connecting, hopeless}
+            await asyncio.wait(waited_for, timeout=_TELL_EVERY, return_when=asyncio.FIRST_COMPLETED)
+            if hopeless.done() and not nc.is_connected:
+                raise hopeless.result()
             if not connecting.done() and wait:
                 log.warning("%s; still trying", reason())
         connecting.result()
+        begun = True
     except (OSError, nats.errors.Error, TimeoutError) as error:
         raise BusUnavailable("connecting", reason()) from error
     finally:
         connecting.cancel()
     return nc
+
+
+def _why_hopeless(error: Exception, settings: Settings) -> SettingError | None:
+    """What to do about an error that waiting does not cure."""
+    url = settings.nats_url
+    if isinstance(error, nats.errors.AuthorizationError) or _UNKNOWN in str(error).lower():
+        key = settings.nats_credentials
+        what = (
+            f"does not know the key in {key}: have it read the file that `cadre auth init` wrote, or name the right"
+            " key in CADRE_NATS_CREDENTIALS"
+            if key
+            else "asks for a user: name the file of this service's key in CADRE_NATS_CREDENTIALS (`cadre auth init`)"
+        )
+        return SettingError(f"the NATS server at {url} {what}")
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return SettingError(
+            f"the certificate of the NATS server at {url} is not trusted ({error.verify_message}): name the file of"
+            " its certificate authority in CADRE_NATS_TLS_CA, and the server as the certificate does"
+        )
+    return None

@@ -164,6 +164,8 @@ class NatsErasure:
                 raise BusUnavailable(f"asking for the consumers of {stream}", error.get("description"))
             consumers = answer.get("consumers") or []
             for one in consumers:
+                if one["name"] == self._topology.tracer_consumer():
+                    continue  # it follows the journals, however far behind
                 config = one["config"]
                 if config["ack_policy"] != "explicit" or not one["num_pending"] + one["num_ack_pending"]:
                     continue

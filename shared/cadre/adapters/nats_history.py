@@ -59,9 +59,9 @@ class History:
         """All `pages` at once."""
         return [stored async for page in self.pages(tree, after) for stored in page]
 
-    async def read_run(self, tree: str, run: str) -> list[Stored]:
-        """All entries of one run, also those before its last snapshot."""
-        pages = self.raw_pages(tree, run=run)
+    async def read_run(self, tree: str, run: str, after: int = 0) -> list[Stored]:
+        """All entries of one run behind sequence `after`, also those before its last snapshot."""
+        pages = self.raw_pages(tree, after, run)
         return [one async for page in pages for held in page if (one := await self._read(held)) is not None]
 
     async def task(self, tree: str, run: str) -> Task | None:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import nats.errors
 from nats.aio.client import Client
@@ -14,21 +13,18 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from cadre.adapters import jetstream
-from cadre.adapters.nats_patience import is_passing, until_answered
-from cadre.errors import BusUnavailable, RetryableError, SetupError
+from cadre.adapters.nats_consumers import MAX_DELIVER, ensure_consumer
+from cadre.adapters.nats_patience import until_answered
+from cadre.errors import RetryableError, SetupError
+from cadre.logs import HANDLED
 from cadre.slots import Slots
 from cadre.subjects import Topology
 
 log = logging.getLogger("cadre.queue")
 
-ACK_WAIT = 4.0
-"""Seconds after which a record whose handler gives no sign of life goes to another replica."""
-
 _SIGN_OF_LIFE = 1.0
-_MAX_DELIVER = 1000
-"""A net below the workers' own judgement (`cadre.trial`): beyond it the server gives a message up for itself,
-and then nobody ends its run. So it must be out of reach of restarts and of upgrades that take hours."""
 _REDELIVER_AFTER = 0.5
+_GLANCE = 0.05
 _LAST_WORDS = 1.0
 _PULL_EXPIRES = 30.0
 _PULL_HEARTBEAT = 2.0
@@ -39,7 +35,7 @@ class Delivery:
 
     def __init__(self, nc: Client, message: Msg) -> None:
         self._nc = nc
-        self._reply = message.reply
+        self.reply = message.reply
         self.subject = message.subject
         self.data = message.data
         tokens = message.reply.split(".")
@@ -48,6 +44,7 @@ class Delivery:
         self.deliveries = int(tokens[at])
         self.seq = int(tokens[at + 1])
         self.retried = jetstream.RETRIED in (message.headers or ())
+        self.imported = jetstream.IMPORTED in (message.headers or ())
         self.settled = False
         self.begun = False
 
@@ -63,11 +60,11 @@ class Delivery:
         await self._settle(b"+TERM " + " ".join(reason.split()).encode()[:500])
 
     async def in_progress(self) -> None:
-        await self._nc.publish(self._reply, b"+WPI")
+        await self._nc.publish(self.reply, b"+WPI")
 
     async def _settle(self, how: bytes) -> None:
         self.settled = True
-        await self._nc.publish(self._reply, how)
+        await self._nc.publish(self.reply, how)
 
 
 Handler = Callable[[Delivery], Awaitable[None]]
@@ -78,6 +75,15 @@ class Queue:
 
     A few more are held in hand, so that trees take turns. A handler that raises has its message redelivered.
     """
+
+    most_deliveries = MAX_DELIVER
+    """After which the server itself gives a message up, as a dead letter; -1: never."""
+
+    rests = 0.0
+    """Seconds without a pull, once nothing more waits. The server writes down what was delivered and acked, and syncs
+    that: who is in no hurry spares it most of the work by coming for many at once. 0: a pull is always open."""
+
+    _rests_until = 0.0
 
     def __init__(
         self, nc: Client, stream: str, consumer: str, subject: str, handler: Handler, *, credit: int | Slots
@@ -100,6 +106,8 @@ class Queue:
         self._reconnects = 0
         self._stopping = False
         self._inbox = ""
+        self.redelivered = 0
+        """Messages that this process got and some process had got before."""
 
     async def start(self) -> None:
         """Creates the consumer if absent, however long that takes, and begins to pull. Raises SetupError."""
@@ -108,6 +116,10 @@ class Queue:
         await self._listen()
         await self._pull()
         self._ticker = asyncio.create_task(self._tick(), name=f"queue {self._consumer}")
+
+    @property
+    def consumer(self) -> str:
+        return self._consumer
 
     @property
     def in_flight(self) -> int:
@@ -138,26 +150,7 @@ class Queue:
             await self._hand_back(delivery, 0.0)
 
     async def _ensure_consumer(self) -> None:
-        config: dict[str, Any] = {
-            "durable_name": self._consumer,
-            "filter_subject": self._filter,
-            "ack_policy": "explicit",
-            "ack_wait": int(ACK_WAIT * 1e9),
-            "max_deliver": _MAX_DELIVER,
-            "max_ack_pending": 10_000,
-            "max_waiting": 4096,
-        }
-        answer = await jetstream.api(
-            self._nc,
-            f"CONSUMER.CREATE.{self._stream}.{self._consumer}.{self._filter}",
-            {"stream_name": self._stream, "config": config},
-        )
-        error = answer.get("error")
-        if error is None:
-            return
-        if is_passing(error):
-            raise BusUnavailable(f"asking for consumer {self._consumer}", error.get("description"))
-        raise SetupError(f"consumer {self._consumer} on {self._stream}: {error.get('description')}")
+        await ensure_consumer(self._nc, self._stream, self._consumer, self._filter, self.most_deliveries)
 
     # --- pulling
 
@@ -171,16 +164,19 @@ class Queue:
 
     async def _pull(self) -> None:
         want = self._wanted()
-        if not want:
+        if not want or time.monotonic() < self._rests_until:
             return
         self._pull_count += 1
         token = str(self._pull_count)
         self._pulls[token] = _Pull(want)
-        request = b'{"batch":%d,"expires":%d,"idle_heartbeat":%d}' % (
-            want,
-            int(_PULL_EXPIRES * 1e9),
-            int(_PULL_HEARTBEAT * 1e9),
-        )
+        if self.rests:
+            request = b'{"batch":%d,"expires":%d}' % (want, int(_GLANCE * 1e9))
+        else:
+            request = b'{"batch":%d,"expires":%d,"idle_heartbeat":%d}' % (
+                want,
+                int(_PULL_EXPIRES * 1e9),
+                int(_PULL_HEARTBEAT * 1e9),
+            )
         try:
             await self._nc.publish(
                 f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}",
@@ -218,16 +214,24 @@ class Queue:
             if pull.left <= 0:
                 del self._pulls[token]
             break
-        delivery = Delivery(self._nc, message)
+        self._take(Delivery(self._nc, message), self._handler)
+        await self._pull()
+
+    def adopt(self, delivery: Delivery, handler: Handler) -> bool:
+        """Has it handled, and settled, in the place of the process that it was delivered to; False: not any more."""
+        if not self._stopping:
+            self._take(delivery, handler)
+        return not self._stopping
+
+    def _take(self, delivery: Delivery, handler: Handler) -> None:
         if delivery.seq in self._working:
             # Our own sign of life came too late; the first handler is still at it and will ack for both.
             log.debug("%s delivered again while in work", delivery.subject)
-        else:
-            task = asyncio.create_task(self._work(delivery), name=delivery.subject)
-            self._working[delivery.seq] = (delivery, task)
-            self._slots.hold()
-            task.add_done_callback(lambda _: self._let_go(delivery))
-        await self._pull()
+            return
+        task = asyncio.create_task(self._work(delivery, handler), name=delivery.subject)
+        self._working[delivery.seq] = (delivery, task)
+        self._slots.hold()
+        task.add_done_callback(lambda _: self._let_go(delivery))
 
     async def _on_status(self, message: Msg) -> None:
         token = message.subject.rpartition(".")[2]
@@ -240,16 +244,19 @@ class Queue:
             return
         del self._pulls[token]
         if status in ("404", "408"):
+            self._rests_until = time.monotonic() + self.rests
             await self._pull()
         else:
             # No leader, a new leader, no such consumer: left to the next tick, which is no busy loop.
             self._doubtful = True
 
-    async def _work(self, delivery: Delivery) -> None:
+    async def _work(self, delivery: Delivery, handler: Handler) -> None:
         try:
+            HANDLED.set(delivery.subject)
+            self.redelivered += delivery.deliveries > 1
             async with self._slots.turn(Topology.tree_at(delivery.subject)):
                 delivery.begun = True
-                await self._handler(delivery)
+                await handler(delivery)
         except RetryableError as error:
             log.warning("%s comes again: %s", delivery.subject, error)
             await self._hand_back(delivery, _REDELIVER_AFTER)

@@ -52,14 +52,20 @@ class _Pull:
 
 
 class OrderedReader:
-    """Hands every message of `subject` behind sequence `after` to `handle`, one at a time."""
+    """Hands every message of `subject` behind sequence `after` to `handle`, one at a time. It may be several
+    subjects that do not overlap."""
 
     def __init__(
-        self, nc: Client, stream: str, subject: str, after: int, handle: Callable[[Held], Awaitable[None]]
+        self,
+        nc: Client,
+        stream: str,
+        subject: str | list[str],
+        after: int,
+        handle: Callable[[Held], Awaitable[None]],
     ) -> None:
         self._nc = nc
         self._stream = stream
-        self._subject = subject
+        self._subjects = [subject] if isinstance(subject, str) else subject
         self._handle = handle
         self.position = after
         """Sequence of the last message handled."""
@@ -86,7 +92,7 @@ class OrderedReader:
         await self._check_stream()
         config: dict[str, Any] = {
             "name": name,
-            "filter_subject": self._subject,
+            "filter_subjects": self._subjects,
             "deliver_policy": "by_start_sequence",
             "opt_start_seq": self.position + 1,
             "ack_policy": "none",
@@ -96,7 +102,7 @@ class OrderedReader:
         }
         answer = await jetstream.api(
             self._nc,
-            f"CONSUMER.CREATE.{self._stream}.{name}.{self._subject}",
+            f"CONSUMER.CREATE.{self._stream}.{name}",
             {"stream_name": self._stream, "config": config},
         )
         if error := answer.get("error"):

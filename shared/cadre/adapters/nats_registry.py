@@ -17,8 +17,8 @@ from nats.aio.subscription import Subscription
 
 from cadre.adapters import jetstream
 from cadre.adapters.nats_patience import until_answered
+from cadre.cards import Presence
 from cadre.errors import RetryableError, UnreadableMessage
-from cadre.messages import Presence
 from cadre.subjects import Topology
 from cadre.wire import decode, encode
 
@@ -71,10 +71,8 @@ class NatsRegistry:
         """Keeps these presences alive from now on, in place of the former ones."""
         own: dict[str, bytes] = {}
         for presence in presences:
-            kind, card = ("agent", presence.agent) if presence.agent else ("tool", presence.tool)
-            if card is None:
-                raise ValueError("a presence needs the card of an agent or of a tool")
-            own[self._topology.presence_key(kind, card.name, presence.instance)] = encode(presence)
+            kind, name = _offered(presence)
+            own[self._topology.presence_key(kind, name, presence.instance)] = encode(presence)
         self._own = own
         await until_answered(self._put_all)
 
@@ -151,3 +149,14 @@ class NatsRegistry:
     def _note(self) -> None:
         self.version += 1
         self._changed.set()
+
+
+def _offered(presence: Presence) -> tuple[str, str]:
+    """The kind and name of what the replica offers."""
+    if presence.agent is not None:
+        return "agent", presence.agent.name
+    if presence.tool is not None:
+        return "tool", presence.tool.name
+    if presence.sandbox is not None:
+        return "sandbox", presence.sandbox.pool
+    raise ValueError("a presence needs the card of an agent, of a tool or of a sandbox")

@@ -8,6 +8,7 @@ from typing import Any
 from nats.aio.client import Client
 
 from cadre.adapters import jetstream
+from cadre.adapters.nats_keys import may_provision, user_of
 from cadre.adapters.nats_patience import is_passing
 from cadre.errors import BusUnavailable, SetupError, StreamDrift
 from cadre.settings import Settings
@@ -105,10 +106,10 @@ def object_store_config(bucket: str, replicas: int) -> dict[str, Any]:
 
 
 async def provision(nc: Client, settings: Settings) -> Topology:
-    """Creates what is missing and returns the deployment's topology.
+    """Creates what is missing and returns the deployment's topology; a user that may not do so finds all of it.
 
     The number of shards of an existing deployment wins over the setting. Raises StreamDrift naming each
-    difference, SetupError when the server cannot do what is needed, BusUnavailable.
+    difference, SetupError when the server cannot do what is needed or something is missing, BusUnavailable.
     """
     if not await jetstream.is_on(nc):
         raise SetupError(
@@ -116,9 +117,24 @@ async def provision(nc: Client, settings: Settings) -> Topology:
             " or with a jetstream block in its file"
         )
     topology = await _existing(nc, settings) or Topology(settings.shards, settings.prefix)
+    if not may_provision(nc):
+        await _find_all(nc, topology, settings)
+        return topology
     for config in _configs(topology, settings.replicas):
         await _ensure(nc, config)
     return topology
+
+
+async def _find_all(nc: Client, topology: Topology, settings: Settings) -> None:
+    for config in _configs(topology, settings.replicas):
+        found = await _info(nc, config["name"])
+        if found is None:
+            raise SetupError(
+                f"stream {config['name']} does not exist, and {user_of(nc)} may not make it:"
+                " run `cadre provision` with the operator's key"
+            )
+        if drift := _drift(config, found):
+            raise StreamDrift("; ".join(drift))
 
 
 async def check(nc: Client, settings: Settings) -> list[str]:

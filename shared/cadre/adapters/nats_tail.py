@@ -38,6 +38,8 @@ class Read(NamedTuple):
     """Blobs that it names."""
     at: float
     """When it was stored, in Unix seconds by the server's clock."""
+    is_file: bool = False
+    """It is no entry, but a file of the tree's workspace."""
 
 
 OnEntry = Callable[[Read], None]
@@ -69,7 +71,7 @@ class Tail:
             reader = OrderedReader(
                 self._nc,
                 self._topology.stream(shard),
-                self._topology.journals_of_shard(shard),
+                [self._topology.journals_of_shard(shard), self._topology.files_of_shard(shard)],
                 after[shard],
                 self._handler(shard),
             )
@@ -118,6 +120,9 @@ class Tail:
                 self._read_fate(held)
                 return
             refs = refs_in(held.data)
+            if (of_file := self._topology.tree_of_file(held.subject)) is not None:
+                self._on_entry(Read(shard, held.seq, of_file, None, refs, held.at, is_file=True))
+                return
             entry = await self._read_whole(held, refs)
             tree, _ = self._topology.parse(held.subject)
             if entry is None:

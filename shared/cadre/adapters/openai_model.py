@@ -20,6 +20,7 @@ from cadre.adapters.model_failure import (
     shown_url,
 )
 from cadre.adapters.model_images import with_images
+from cadre.answer_schema import is_strict
 from cadre.daemon_thread import run_in_thread
 from cadre.errors import ModelError, ModelRefused, ModelUnavailable
 from cadre.loop.view import ModelRequest
@@ -89,14 +90,15 @@ class OpenAIModel:
         if request.tools:
             body |= {"tools": request.tools, "tool_choice": spec.tool_choice}
         if request.schema is not None:
-            schema = {"name": "answer", "strict": True, "schema": request.schema}
+            schema = {"name": "answer", "strict": is_strict(request.schema), "schema": request.schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         if request.stop and spec.stop:
             body["stop"] = request.stop
         if spec.temperature is not None:
             body["temperature"] = spec.temperature
-        if spec.max_tokens is not None:
-            body["max_tokens"] = spec.max_tokens
+        most = [tokens for tokens in (spec.max_tokens, request.max_tokens) if tokens is not None]
+        if most:
+            body["max_tokens"] = min(most)
         if spec.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return body
@@ -162,6 +164,7 @@ class OpenAIModel:
             status=error.status_code,
             text=self._hidden(_server_text(error.body)),
             param=error.param if isinstance(error.param, str) else None,
+            code=str(error.code) if error.code else None,
             wait=retry_after(error.response.headers, time.time()),
         )
         return failed_status(self._spec, self._url, refusal, body)
@@ -170,7 +173,7 @@ class OpenAIModel:
         """An error that the server sends within a stream; some give their status as its code."""
         code = str(error.code or "")
         status = int(code) if re.fullmatch("[45][0-9][0-9]", code) else 500
-        refusal = Refusal(status=status, text=self._hidden(error.message))
+        refusal = Refusal(status=status, text=self._hidden(error.message), code=code)
         return failed_status(self._spec, self._url, refusal, body)
 
     def _disconnected(self, error: openai.APIConnectionError) -> ModelUnavailable:

@@ -14,13 +14,16 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from cadre.errors import NotPermitted
+
 _of: weakref.WeakKeyDictionary[Client, Requests] = weakref.WeakKeyDictionary()
 
 
 async def request(
     nc: Client, subject: str, data: bytes, headers: dict[str, str] | None, within: float
 ) -> Msg:
-    """The first answer. Raises nats.errors.TimeoutError, NoRespondersError or another nats.errors.Error."""
+    """The first answer. Raises nats.errors.TimeoutError, NoRespondersError or another nats.errors.Error, and
+    NotPermitted."""
     requests = _of.get(nc)
     if requests is None:
         requests = _of[nc] = Requests(nc)
@@ -33,6 +36,13 @@ def give_up_all(nc: Client) -> None:
         requests.give_up_all()
 
 
+def refuse(nc: Client, subject: str) -> None:
+    """Fails the open requests to a subject that the server does not let this user publish to, as it says in lower
+    case."""
+    if (requests := _of.get(nc)) is not None:
+        requests.refuse(subject)
+
+
 class Requests:
     """The open requests of one connection."""
 
@@ -41,7 +51,7 @@ class Requests:
         self._nc = weakref.ref(nc)
         self._inbox = nc.new_inbox()
         self._count = 0
-        self._open: dict[str, asyncio.Future[Msg]] = {}
+        self._open: dict[str, tuple[asyncio.Future[Msg], str]] = {}
         self._listening: asyncio.Task[Subscription] | None = None
 
     async def ask(self, subject: str, data: bytes, headers: dict[str, str] | None, within: float) -> Msg:
@@ -56,7 +66,7 @@ class Requests:
         self._count += 1
         token = str(self._count)
         answer: asyncio.Future[Msg] = loop.create_future()
-        self._open[token] = answer
+        self._open[token] = (answer, subject)
         timer = loop.call_later(within, _give_up, answer)
         try:
             await nc.publish(subject, data, reply=f"{self._inbox}.{token}", headers=headers)
@@ -69,14 +79,19 @@ class Requests:
         return message
 
     def give_up_all(self) -> None:
-        for answer in self._open.values():
+        for answer, _ in self._open.values():
             if not answer.done():
                 answer.set_exception(nats.errors.Error("the connection was lost"))
 
+    def refuse(self, subject: str) -> None:
+        for answer, asked in self._open.values():
+            if asked.lower() == subject.lower() and not answer.done():
+                answer.set_exception(NotPermitted(asked))
+
     async def _on_answer(self, message: Msg) -> None:
-        answer = self._open.get(message.subject.rpartition(".")[2])
-        if answer is not None and not answer.done():
-            answer.set_result(message)
+        found = self._open.get(message.subject.rpartition(".")[2])
+        if found is not None and not found[0].done():
+            found[0].set_result(message)
 
 
 def _give_up(answer: asyncio.Future[Msg]) -> None:

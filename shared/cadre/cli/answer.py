@@ -8,10 +8,14 @@ from typing import Any
 
 import click
 
+from cadre.cli.file_values import told
+
 
 def as_text(output: Any) -> str:
-    """Text as it stands, anything else as JSON."""
-    return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, indent=2)
+    """Text as it stands, anything else as JSON; files in it in words, with the commands that download them below."""
+    value, downloads = told(output)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+    return "\n".join([text, *downloads])
 
 
 def tell(text: str) -> None:

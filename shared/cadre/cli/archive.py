@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 
 from cadre.cli.exits import Code, Failure
+from cadre.cli.files import written
 from cadre.cli.gateway import Gateway
 
 _output = click.option(
@@ -58,7 +56,7 @@ def export_run(run: str, target: str | None) -> None:
             gateway.download(path, sys.stdout.buffer)
             return
         file = Path(target or f"{identity}.cadre")
-        with _written(file) as stream:
+        with written(file) as stream:
             gateway.download(path, stream)
     click.echo(f"{identity} exported to {file} ({file.stat().st_size} bytes)")
 
@@ -107,17 +105,3 @@ def _told(before: Failure | None, failure: Failure) -> Failure:
 
 def _runs(told: dict[str, Any]) -> str:
     return "1 run" if told["runs"] == 1 else f"{told['runs']} runs"
-
-
-@contextlib.contextmanager
-def _written(file: Path) -> Iterator[BinaryIO]:
-    """A file that is there when it is whole, and not before."""
-    partial = file.with_name(f".{file.name}.{os.getpid()}.part")
-    try:
-        with partial.open("wb") as stream:
-            yield stream
-        partial.replace(file)
-    except OSError as error:
-        raise Failure(f"{file}: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""`cadre up --run`: one task on a fresh stack, its answer checked by the team's own command."""
+"""`cadre up --run`: one task on a fresh stack, its answer checked by the team's own command; or the team's program."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from cadre.cli.screen import screen
 from cadre.cli.stack import Stack, advice
 from cadre.cli.team import Demo, Team
 from cadre.cli.watch import connect, watch
+from cadre.settings import child_environment
 
 _CHECK_SECONDS = 60.0
 
@@ -30,6 +31,10 @@ async def play(stack: Stack, team: Team, timeout: float) -> int:
     for line in advice(stack):
         click.echo(f"cadre: {line}", err=True)
     await stack.start()
+    for line in stack.notes:
+        click.echo(f"cadre: {line}", err=True)
+    if team.demo.program is not None:
+        return await stack.alive_during(_program(team.demo.program, team.folder, stack.gateway, timeout))
     click.echo(f"cadre: {team.demo.agent}: {team.demo.task.strip()}", err=True)
     result = await stack.alive_during(_ask(stack.gateway, team.demo, timeout))
     code = finish(result, "text")
@@ -48,23 +53,37 @@ async def _check(command: str, folder: Path, data: Path, answer: str) -> int:
     """Runs the check in the team's folder, its output on stderr."""
     file = data / "answer.txt"
     file.write_text(answer + "\n")
+    words = [*_words(command), str(file)]
+    return await _finished("demo.check", words, _CHECK_SECONDS, cwd=folder, stdout=sys.stderr)
+
+
+async def _program(command: str, folder: Path, gateway: str, timeout: float) -> int:
+    """Runs the team's own program, which talks to the gateway as any other does."""
+    environment = child_environment(CADRE_GATEWAY_URL=gateway)
+    return await _finished("demo.program", _words(command), timeout, cwd=folder, env=environment)
+
+
+def _words(command: str) -> list[str]:
+    """Python is the one that runs this."""
     words = shlex.split(command)
     if words[0].endswith(".py"):
-        words.insert(0, sys.executable)
-    elif words[0] in ("python", "python3"):
-        words[0] = sys.executable
+        return [sys.executable, *words]
+    return [sys.executable, *words[1:]] if words[0] in ("python", "python3") else words
+
+
+async def _finished(what: str, words: list[str], seconds: float, **options: Any) -> int:
     try:
-        process = await asyncio.create_subprocess_exec(*words, str(file), cwd=folder, stdout=sys.stderr)
+        process = await asyncio.create_subprocess_exec(*words, **options)
     except OSError as error:
-        click.echo(f"cadre: demo.check: {words[0]} cannot be started: {error.strerror}", err=True)
+        click.echo(f"cadre: {what}: {words[0]} cannot be started: {error.strerror}", err=True)
         return Code.FAILED
     try:
-        async with asyncio.timeout(_CHECK_SECONDS):
+        async with asyncio.timeout(seconds):
             code = await process.wait()
     except TimeoutError:
         process.kill()
         await process.wait()
-        click.echo(f"cadre: demo.check did not end within {_CHECK_SECONDS:g} s", err=True)
+        click.echo(f"cadre: {what} did not end within {seconds:g} s", err=True)
         return Code.FAILED
-    click.echo(f"cadre: demo.check {'passed' if code == 0 else f'failed with exit code {code}'}", err=True)
+    click.echo(f"cadre: {what} {'passed' if code == 0 else f'failed with exit code {code}'}", err=True)
     return Code.OK if code == 0 else Code.FAILED

@@ -15,6 +15,7 @@ import msgspec
 from cadre.cli import nats_server, state
 from cadre.cli.exits import Code, Failure
 from cadre.cli.gateway import Gateway, client_options, gateway_url
+from cadre.cli.isolation import reached
 from cadre.errors import CadreError
 from cadre.settings import SYNC_ALWAYS, Settings, read_model_settings, read_secret, read_settings
 
@@ -48,6 +49,7 @@ async def _examine(settings: Settings) -> AsyncIterator[Finding]:
     yield python(sys.version_info[:3])
     yield _server_binary()
     yield await _isolation()
+    yield await _memory()
     running = state.read(state.default_data())
     if running is not None and settings.nats_url == Settings().nats_url:
         settings = msgspec.structs.replace(settings, nats_url=running.nats)
@@ -115,11 +117,21 @@ def disk(sync: str) -> Finding:
 
 async def _isolation() -> Finding:
     """Of the code of agents of kind `code`, as the service itself finds it."""
+    return isolation(*await reached())
+
+
+def isolation(tier: str, complaint: str) -> Finding:
+    """What `cadre sandbox --check` says."""
+    if tier:
+        return Finding("ok", f"code of agents can be run here, isolated: {tier}")
+    why = (complaint.strip().splitlines() or ["no reason given"])[-1].removeprefix("cadre: ")
+    return Finding("warn", f"agents of kind `code` cannot run their code here: {why}")
+
+
+async def _memory() -> Finding:
+    """How memories would be found, as the service itself says."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "cadre_sandbox",
-        "--check",
+        *(sys.executable, "-m", "cadre_memory", "--check"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -129,16 +141,23 @@ async def _isolation() -> Finding:
     except TimeoutError:
         process.kill()
         await process.wait()
-        return isolation("", f"no answer within {_CHECK_SECONDS:g} s")
-    return isolation(said.decode().strip() if process.returncode == 0 else "", complaint.decode())
+        return memory(None, "", f"no answer within {_CHECK_SECONDS:g} s")
+    return memory(process.returncode, said.decode(), complaint.decode())
 
 
-def isolation(reached: str, complaint: str) -> Finding:
-    """What `cadre sandbox --check` says."""
-    if reached:
-        return Finding("ok", f"code of agents can be run here, isolated: {reached}")
+WORDS_ONLY = 3
+"""Exit code of `cadre memory --check` where it would work, comparing words and not meanings."""
+
+
+def memory(code: int | None, said: str, complaint: str) -> Finding:
+    """What `cadre memory --check` says."""
+    told = "; ".join(said.strip().splitlines())
+    if code == 0 and told:
+        return Finding("ok", f"memory: {told}")
+    if code == WORDS_ONLY and told:
+        return Finding("warn", f"memory: {told}")
     why = (complaint.strip().splitlines() or ["no reason given"])[-1].removeprefix("cadre: ")
-    return Finding("warn", f"agents of kind `code` cannot run their code here: {why}")
+    return Finding("warn", f"the memory service cannot run here: {why}; install 'cadre-agents[memory]'")
 
 
 async def _streams(settings: Settings) -> list[Finding]:

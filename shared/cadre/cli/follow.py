@@ -48,12 +48,15 @@ class Resumption:
         return fresh
 
 
-async def follow(client: httpx2.AsyncClient, run: str, *, patience: float = 60.0) -> AsyncIterator[Event]:
-    """All events of the run's tree from its beginning; the last one is `end`.
+async def follow(
+    client: httpx2.AsyncClient, run: str, *, patience: float = 60.0, after: str = ""
+) -> AsyncIterator[Event]:
+    """All events of the run's tree from its beginning, or behind the id `after`; the last one is `end`.
 
     A lost connection is taken up again for `patience` seconds. Raises Failure NOT_FOUND or UNREACHABLE.
     """
     resumption = Resumption()
+    resumption.last_id = after
     pause, lost_for = 0.25, 0.0
     while True:
         try:

@@ -119,6 +119,12 @@ class Gateway:
         with reaching(self.url):
             return body(self._client.post(path, content=source, headers=headers, timeout=_PATIENCE))
 
+    def put(self, path: str, source: BinaryIO, media_type: str) -> dict[str, Any]:
+        """Sends all of `source` as a file."""
+        headers = {"Content-Type": media_type}
+        with reaching(self.url):
+            return body(self._client.put(path, content=source, headers=headers, timeout=_PATIENCE))
+
     def run_id(self, reference: str) -> str:
         """The id that `@last`, a unique beginning of an id, or an id stands for.
 

@@ -16,7 +16,9 @@ VERBS = {
     "run": "Give an agent a task and follow the run.",
     "runs": "List runs, newest first.",
     "show": "Show one run: its state, tree, answer.",
-    "ps": "List the live agents and tools.",
+    "trace": "Show where the time and the tokens of a run went.",
+    "files": "List, download or upload the files of a run.",
+    "ps": "List the live agents, tools and sandboxes.",
     "cancel": "Cancel a run and everything below it.",
     "approvals": "List the calls that wait for a person.",
     "approve": "Let a held call be made.",
@@ -27,6 +29,9 @@ VERBS = {
     "replay": "Decide a run's journal anew and report what differs.",
     "logs": "Show what the services of `cadre up` logged.",
     "doctor": "Check this installation and say what to do.",
+    "provision": "Create a team's streams and consumers before its services start.",
+    "auth": "Make a NATS user for every service, and the server's list of them.",
+    "k8s": "A team as Kubernetes manifests; what is wrong with manifests.",
 }
 """Each verb is `command` in the module of its name, beside this one."""
 
@@ -34,6 +39,9 @@ SERVICES = {
     "agent": "Serve one agent from its YAML file.",
     "tools": "Serve the tools of Python modules or files.",
     "gateway": "Serve the HTTP API.",
+    "memory": "Serve what agents remember; search, list, show, forget and export it.",
+    "sandbox": "Run the code that agents write, locked in.",
+    "tracer": "Export the traces of all runs to an OTLP receiver.",
     "scripted-model": "Serve canned model answers from a script.",
 }
 """Listed without being imported; a service that another distribution adds is listed by its name."""

@@ -18,6 +18,10 @@ def told(memory: list[dict[str, Any]]) -> Iterator[str]:
             case "task":
                 yield from _block("task", step.get("task", ""))
                 yield from (f"  image {image[:80]}" for image in step.get("images") or [])
+            case "recalled":
+                yield "remembered from earlier work"
+                for kept in step.get("memories") or []:
+                    yield from _text(kept.get("text"), "  ")
             case "planning":
                 yield from _block("plan", step.get("plan", ""))
             case "action":
@@ -33,6 +37,7 @@ def _action(step: dict[str, Any]) -> Iterator[str]:
     for call in step.get("calls") or []:
         yield f"  {call.get('name')} {json.dumps(call.get('arguments') or {}, ensure_ascii=False)}"
         yield from _text(error_text(call.get("error")) or call.get("observation") or "(open)", "    ")
+    yield from _text(step.get("observation"), "  ")
     if step.get("error"):
         yield from _text(f"failed: {error_text(step['error'])}", "  ")
 

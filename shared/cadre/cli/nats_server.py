@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import socket
 import sys
@@ -32,9 +33,9 @@ def executable() -> Path:
     return Path(found)
 
 
-def configure(file: Path, store: Path, port: int, sync: str) -> None:
+def configure(file: Path, store: Path, port: int, sync: str, users: Path | None = None) -> None:
     """Writes a configuration: loopback only; with `sync` `always` nothing is acknowledged that a power cut could
-    lose, with an interval what was acknowledged within it."""
+    lose, with an interval what was acknowledged within it. `users` is a file of users, else anybody may do anything."""
     file.write_text(
         "\n".join(
             [
@@ -46,10 +47,16 @@ def configure(file: Path, store: Path, port: int, sync: str) -> None:
                 f"  store_dir: {json.dumps(str(store))}",
                 f"  sync_interval: {json.dumps(sync)}",
                 "}",
+                *([_include(users, file.parent)] if users is not None else []),
                 "",
             ]
         )
     )
+
+
+def _include(file: Path, beside: Path) -> str:
+    # The server looks for it from its own file's folder, whatever it begins with.
+    return f"include {json.dumps(os.path.relpath(file, beside))}"
 
 
 async def greeting(host: str, port: int) -> dict[str, Any] | None:

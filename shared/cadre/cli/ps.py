@@ -1,4 +1,4 @@
-"""`cadre ps`: which agents and tools are live, in how many replicas, and what they lack."""
+"""`cadre ps`: which agents, tools and sandboxes are live, in how many replicas, and what they lack."""
 
 from __future__ import annotations
 
@@ -15,19 +15,28 @@ from cadre.cli.table import brief, table
 @click.command("ps")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def command(output: str) -> None:
-    """List the live agents and tools."""
+    """List the live agents, tools and sandboxes."""
     with Gateway() as gateway:
         agents: list[dict[str, Any]] = gateway.get("/v1/agents")["agents"]
         tools: list[dict[str, Any]] = gateway.get("/v1/tools")["tools"]
+        sandboxes: list[dict[str, Any]] = gateway.get("/v1/sandboxes")["sandboxes"]
     if output == "json":
-        click.echo(json.dumps({"agents": agents, "tools": tools}, ensure_ascii=False))
+        found = {"agents": agents, "tools": tools, "sandboxes": sandboxes}
+        click.echo(json.dumps(found, ensure_ascii=False))
         return
     rows = [["agent", *_row(agent, _lacks(agent))] for agent in agents]
     rows += [["tool", *_row(tool, "")] for tool in tools]
+    rows += [["sandbox", *_row(_as_service(sandbox), "")] for sandbox in sandboxes]
     if rows:
         click.echo(table(["KIND", "NAME", "REPLICAS", "WHERE", "LACKS", "DESCRIPTION"], rows))
     else:
-        click.echo("no live agents or tools: start one with `cadre agent FILE`", err=True)
+        click.echo("no live agents, tools or sandboxes: start one with `cadre agent FILE`", err=True)
+
+
+def _as_service(sandbox: dict[str, Any]) -> dict[str, Any]:
+    many, python = sandbox["sessions"], sandbox["python"]
+    said = f"Runs agents' code: Python {python}, tier {sandbox['tier']}, {many} interpreters at once"
+    return {**sandbox, "name": sandbox["pool"], "description": said}
 
 
 def _row(service: dict[str, Any], lacks: str) -> list[str]:

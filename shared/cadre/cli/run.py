@@ -36,6 +36,13 @@ _PASSED_ON = ("https://", "http://", "data:", "blob:")
     "--arg", "args", multiple=True, metavar="KEY=VALUE", help="Additional argument; JSON if it parses."
 )
 @click.option("--image", "images", multiple=True, metavar="FILE|URL", help="Image for the model to see.")
+@click.option(
+    "--file",
+    "files",
+    multiple=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File for the run's workspace, under its own name.",
+)
 @click.option("--max-steps", type=click.IntRange(min=1), help="Steps before the agent must answer.")
 @click.option(
     "--deadline", type=Duration(), help="Seconds (or 10m, 2h), then it ends with what it has found."
@@ -47,6 +54,7 @@ _PASSED_ON = ("https://", "http://", "data:", "blob:")
 @click.option("--budget-steps", type=click.IntRange(min=1), help="Steps, likewise.")
 @click.option("--budget-depth", type=click.IntRange(min=0), help="Levels of delegation below it.")
 @click.option("--session", metavar="NAME", help="Conversation that the run belongs to.")
+@click.option("--user", metavar="NAME", help="Person that it works for: whose memories it may share.")
 @click.option("--continue", "continues", is_flag=True, help="Go on from the session's last run.")
 @click.option(
     "--ask/--no-ask", default=None, help="Decide here on calls that wait for a person [on a terminal: yes]."
@@ -69,6 +77,7 @@ def command(**options: Any) -> int:
         "task": _task(options["task"]),
         "additional_args": key_values("--arg", options["args"]),
         "images": [_image(text) for text in options["images"]],
+        "files": {path.name: _data_url(path) for path in options["files"]},
         "max_steps": options["max_steps"],
         "deadline": options["deadline"],
         "budget": {
@@ -77,6 +86,7 @@ def command(**options: Any) -> int:
             if options[f"budget_{field}"] is not None
         },
         "session": options["session"],
+        "user": options["user"],
         "reset": not options["continues"],
     }
     request = {key: value for key, value in request.items() if value not in (None, [], {})}
@@ -135,6 +145,15 @@ def _task(argument: str | None) -> str:
     if task is None or not task.strip():
         raise click.UsageError("the task is empty")
     return utf8("the task", task)
+
+
+def _data_url(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise click.UsageError(f"--file {path}: {error.strerror}") from error
+    kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
 def _image(text: str) -> str:

@@ -15,6 +15,7 @@ from cadre.cli.answer import as_text, tell
 from cadre.cli.exits import Code
 from cadre.cli.gateway import Gateway
 from cadre.cli.memory import told
+from cadre.cli.playback import Fetch, played
 from cadre.cli.run import finish
 from cadre.cli.runs import state, tokens, took
 from cadre.cli.screen import screen
@@ -28,15 +29,26 @@ from cadre.cli.watch import Detached, connect, watch
 @click.option("--tree", "as_tree", is_flag=True, help="Only the run and the runs below it, a line each.")
 @click.option("--full", is_flag=True, help="The steps of its memory as well.")
 @click.option(
+    "--replay",
+    "played_back",
+    is_flag=True,
+    help="Play its steps; with --full those of the runs below it, too.",
+)
+@click.option(
     "-f", "--follow", "following", is_flag=True, help="Follow it until it ends, as `cadre run` does."
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(run: str, as_tree: bool, full: bool, following: bool, output: str) -> int:
+def command(run: str, as_tree: bool, full: bool, played_back: bool, following: bool, output: str) -> int:
     """Show RUN: an id, a unique beginning of one, or @last."""
+    if played_back and (as_tree or following):
+        raise click.UsageError("--replay goes with --full and -o only")
     with Gateway() as gateway:
         identity = gateway.run_id(run)
         if not following:
-            found = gateway.get(f"/v1/runs/{identity}", full="true" if full else None)
+            found = gateway.get(f"/v1/runs/{identity}", full="true" if full or played_back else None)
+            if played_back and output == "text":
+                tell("\n".join(played(found, _fetch(gateway) if full else None)))
+                return Code.OK
             waiting = []
             if found.get("approvals") and output == "text" and not as_tree:
                 waiting = gateway.get("/v1/approvals", run=identity, limit=100)["approvals"]
@@ -49,6 +61,10 @@ def command(run: str, as_tree: bool, full: bool, following: bool, output: str) -
     else:
         tell("\n".join(_account(found, full, waiting)))
     return Code.OK
+
+
+def _fetch(gateway: Gateway) -> Fetch:
+    return lambda run: gateway.get(f"/v1/runs/{run}", full="true")
 
 
 async def _follow(url: str, run: str, output: str) -> int:

@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx2
+import msgspec
 
 from cadre.cli import nats_server, state
+from cadre.cli.bus_roles import tools_names
+from cadre.cli.isolation import reached
+from cadre.cli.stack_users import StackUsers
 from cadre.cli.supervise import Child, Service, until_ready
 from cadre.cli.team import Team
 from cadre.settings import (
@@ -21,6 +25,7 @@ from cadre.settings import (
     read_nats_sync,
     read_secret,
     read_settings,
+    read_tracing_settings,
 )
 
 T = TypeVar("T")
@@ -50,6 +55,10 @@ class Stack:
     """In the order of their start: NATS, the scripted model if any, the services."""
     _lives: dict[asyncio.Task[None], Child] = field(default_factory=dict)
     _started: bool = False
+    users: StackUsers | None = None
+    """Each service is one of them; None: anybody may do anything."""
+    notes: list[str] = field(default_factory=list)
+    """What the user is to know once all is ready."""
 
     def __post_init__(self) -> None:
         self.gateway = f"http://127.0.0.1:{self.gateway_port}"
@@ -61,12 +70,32 @@ class Stack:
 
     async def start(self) -> None:
         """Starts everything and returns when all is ready. Raises Failure."""
-        await self._launch([self._nats()])
-        if self.is_scripted:
-            await self._launch([self._scripted_model()])
+        isolated = asyncio.create_task(self._leave_out_coders())
+        try:
+            if self.users is not None:
+                await asyncio.to_thread(self.users.make, self.team)
+            await self._launch([self._nats()])
+            if self.users is not None:
+                await self.users.provision(self.nats)
+            if self.is_scripted:
+                await self._launch([self._scripted_model()])
+            await isolated
+        finally:
+            isolated.cancel()
         await self._launch(self._services())
         self._started = True
         self._write_state()
+
+    async def _leave_out_coders(self) -> None:
+        """Leaves out the agents whose code cannot be run on this machine, if any are left then."""
+        if self.team is None or not self.team.pools:
+            return
+        tier, why = await reached()
+        others = {name: file for name, file in self.team.agents.items() if name not in self.team.coders}
+        asked = self.team.demo.agent if self.team.demo is not None else next(iter(others), None)
+        if not tier and asked in others:
+            self.notes.append(f"without {', '.join(self.team.coders)}: their code cannot be run here: {why}")
+            self.team = msgspec.structs.replace(self.team, agents=others, pools=[])
 
     async def alive_during(self, work: Coroutine[Any, Any, T]) -> T:
         """Awaits the work; raises the Failure of a service that cannot be kept alive meanwhile."""
@@ -126,7 +155,8 @@ class Stack:
     def _nats(self) -> Service:
         server = nats_server.executable()
         config = self.data / "nats.conf"
-        nats_server.configure(config, self.data / "nats", self.nats_port, self.sync)
+        users = self.users.server_file if self.users is not None else None
+        nats_server.configure(config, self.data / "nats", self.nats_port, self.sync, users)
 
         async def ready() -> str | None:
             info = await nats_server.greeting("127.0.0.1", self.nats_port)
@@ -139,21 +169,28 @@ class Stack:
         port = nats_server.take_port(0, "the scripted model", "CADRE_MODEL_URL")
         self.model = f"http://127.0.0.1:{port}/v1"
         argv = ["--script", str(self.team.script), "--port", str(port)]
-        return self._python("model", "cadre_scripted_model", argv, port)
+        return self._python("model", "cadre_scripted_model", argv, "", port)
 
     def _services(self) -> list[Service]:
-        services = [self._python("gateway", "cadre_gateway", [], self.gateway_port)]
+        services = [self._python("gateway", "cadre_gateway", [], "gateway", self.gateway_port)]
+        if read_tracing_settings().endpoint:
+            services.append(self._python("tracer", "cadre_tracer", [], "tracer"))
         if self.team is None:
             return services
-        for entry in self.team.tools:
+        for entry, role in zip(self.team.tools, tools_names(self.team.tools), strict=True):
             name = Path(entry.partition(":")[0]).stem if "/" in entry else entry
-            services.append(self._python(self._unused(name, services), "cadre_tools", [entry]))
+            name = self._unused(name, services)
+            services.append(self._python(name, "cadre_tools", [entry], f"tools-{role}"))
         for pool in self.team.pools:
             name = "sandbox" if pool == "default" else f"sandbox-{pool}"
             argv = ["--pool", pool]
-            services.append(self._python(self._unused(name, services), "cadre_sandbox", argv))
+            name = self._unused(name, services)
+            services.append(self._python(name, "cadre_sandbox", argv, f"sandbox-{pool}"))
+        if self.team.remembers:
+            services.append(self._memory(self._unused("memory", services)))
         for name, file in self.team.agents.items():
-            services.append(self._python(self._unused(name, services), "cadre_agent", [str(file)]))
+            user = f"agent-{name}"
+            services.append(self._python(self._unused(name, services), "cadre_agent", [str(file)], user))
         return services
 
     @staticmethod
@@ -162,10 +199,25 @@ class Stack:
         taken = {"nats", "model", *(service.name for service in services)}
         return next(n for n in (name, *(f"{name}-{i}" for i in range(2, 1000))) if n not in taken)
 
-    def _python(self, name: str, module: str, argv: Sequence[str], port: int | None = None) -> Service:
+    def _python(
+        self, name: str, module: str, argv: Sequence[str], user: str, port: int | None = None
+    ) -> Service:
         port = port or nats_server.take_port(0, name, "nothing")
-        environment = {"CADRE_PORT": str(port), "PYTHONUNBUFFERED": "1"}
+        environment = {"CADRE_PORT": str(port), "PYTHONUNBUFFERED": "1", **self._as_user(user)}
         return self._service(name, [sys.executable, "-m", module, *argv], environment, _Readyz(port))
+
+    def _as_user(self, user: str) -> dict[str, str]:
+        return self.users.environment(user) if self.users is not None and user else {}
+
+    def _memory(self, name: str) -> Service:
+        port = nats_server.take_port(0, name, "nothing")
+        environment = {
+            "CADRE_PORT": str(port),
+            "CADRE_MEMORY_DIRECTORY": str(self.data / "memory"),
+            "PYTHONUNBUFFERED": "1",
+            **self._as_user("memory"),
+        }
+        return self._service(name, [sys.executable, "-m", "cadre_memory"], environment, _Readyz(port))
 
     def _service(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Literal
 
@@ -10,17 +11,20 @@ import msgspec
 
 from cadre.agent_file import read_agent
 from cadre.errors import SpecError
-from cadre.specs import AgentSpec
+from cadre.memory_api import MEMORY_TOOLS
+from cadre.specs import INTERPRETER_TOOL, AgentSpec, MemorySpec
 from cadre.yaml_file import read_yaml
 
 TEAM_FILE = "team.yaml"
 
 
 class Demo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A task to show the team with."""
+    """What shows the team at work: a task for one of its agents, or a program that gives several."""
 
-    agent: str
-    task: str
+    agent: str = ""
+    task: str = ""
+    program: str | None = None
+    """Command, run in the team's folder with the gateway in CADRE_GATEWAY_URL; exit code 0 means that all went well."""
     check: str | None = None
     """Command, run in the team's folder with the name of a file that holds the answer as its last argument;
     exit code 0 means that the answer is right."""
@@ -63,7 +67,11 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
     tools: list[str] = []
     """Module names or absolute paths of files, each perhaps with `:NAME` of one tool in it."""
     pools: list[str] = []
-    """Whose sandboxes its agents of kind `code` need."""
+    """Whose sandboxes its agents need: those of kind `code`, and those that call the interpreter as a tool."""
+    coders: list[str] = []
+    """Names of those agents."""
+    remembers: bool = False
+    """Some agent keeps something beyond its runs, which needs the memory service."""
     script: Path | None = None
     """Answers for the scripted model."""
     demo: Demo | None = None
@@ -86,21 +94,52 @@ def read_team(path: Path) -> Team:
     agents, specs = _agents(file, body.agents)
     if not agents:
         raise SpecError(f"{file}: spec.agents: name at least one agent file")
-    if demo is not None and demo.agent not in agents:
-        raise SpecError(
-            f"{file}: spec.demo.agent: {demo.agent!r} is none of the team's agents: {', '.join(agents)}"
-        )
-    if demo is not None and not demo.task.strip():
-        raise SpecError(f"{file}: spec.demo.task: is empty")
+    if demo is not None:
+        _check_demo(file, demo, agents)
     return Team(
         name=document.metadata.name,
         file=file,
         agents=agents,
         tools=[_tool(file, f"spec.tools[{i}]", entry) for i, entry in enumerate(body.tools)],
-        pools=sorted({spec.code.pool for spec in specs if spec.kind == "code"}),
+        pools=sorted({pool for spec in specs for pool in _pools(spec)}),
+        coders=[spec.name for spec in specs if spec.kind == "code"],
+        remembers=any(_remembers(spec) for spec in specs),
         script=None if body.script is None else _existing(file, "spec.script", body.script),
         demo=demo,
     )
+
+
+def _check_demo(file: Path, demo: Demo, agents: dict[str, Path]) -> None:
+    for key, command in (("program", demo.program), ("check", demo.check)):
+        if command is not None and not _is_command(command):
+            raise SpecError(f"{file}: spec.demo.{key}: {command!r} is no command: write it as for a shell")
+    if demo.program is not None:
+        if demo.agent or demo.task or demo.check:
+            raise SpecError(f"{file}: spec.demo: write either a program, or an agent with a task")
+        return
+    if demo.agent not in agents:
+        raise SpecError(
+            f"{file}: spec.demo.agent: {demo.agent!r} is none of the team's agents: {', '.join(agents)}"
+        )
+    if not demo.task.strip():
+        raise SpecError(f"{file}: spec.demo.task: is empty")
+
+
+def _is_command(text: str) -> bool:
+    try:
+        return bool(shlex.split(text))
+    except ValueError:
+        return False
+
+
+def _pools(spec: AgentSpec) -> list[str]:
+    called = [tool.removeprefix(INTERPRETER_TOOL) for tool in spec.tools if tool.startswith(INTERPRETER_TOOL)]
+    pools = ["default" if not rest else rest[1:] for rest in called if not rest or rest[0] == "_"]
+    return [*pools, spec.code.pool] if spec.kind == "code" else pools
+
+
+def _remembers(spec: AgentSpec) -> bool:
+    return spec.memory != MemorySpec() or not set(MEMORY_TOOLS).isdisjoint(spec.tools)
 
 
 def _document(file: Path) -> _Document:

@@ -112,7 +112,7 @@ def _accepted(node: Node, event: dict[str, Any], at: float) -> Node:
         node,
         agent=task.get("agent", node.agent),
         task=task.get("task", ""),
-        tools=tuple(spec.get("tools") or ()),
+        tools=(*(spec.get("tools") or ()), *(spec.get("checks") or ())),
         max_steps=steps,
         started_at=at,
     )
@@ -123,7 +123,12 @@ def _offer(node: Node, event: dict[str, Any], at: float) -> Node:
 
 
 def _model_called(node: Node, event: dict[str, Any], at: float) -> Node:
-    purpose = {"act": "thinking", "plan": "planning", "final": "writing the final answer"}
+    purpose = {
+        "act": "thinking",
+        "plan": "planning",
+        "final": "writing the final answer",
+        "summary": "summarizing earlier steps",
+    }
     doing = purpose.get(event.get("purpose", ""), "thinking")
     if event.get("attempt", 1) > 1:
         doing += f", try {event['attempt']}"

@@ -62,6 +62,11 @@ def _text(node: Node, name: str, event: dict[str, Any]) -> str | None:
             return f"{event.get('member')} {_outcome(event)}"
         case "call.refused":
             return f"{event.get('name')} {_outcome(event)}"
+        case "answer.proposed":
+            checks = event.get("checks") or {}
+            return f"has an answer, checked by {brief(', '.join(dict.fromkeys(checks.values())), _WIDE)}"
+        case "answer.checked" if event.get("problem"):
+            return f"answer turned down by {event.get('check')}: {brief(event['problem'], _WIDE)}"
         case "step.finished" if event.get("error"):
             return f"step {event.get('step')} failed: {brief(error_text(event['error']), _WIDE)}"
         case "cancel.requested":

@@ -19,6 +19,7 @@ from cadre.cli.exits import Code, Failure
 from cadre.cli.nats_server import take_port
 from cadre.cli.service_log import Printer
 from cadre.cli.stack import Stack, advice
+from cadre.cli.stack_users import StackUsers
 from cadre.cli.team import TEAM_FILE, Team, read_team
 
 SHIPPED_DEMO = "apollo"
@@ -41,6 +42,9 @@ GATEWAY_PORT = 8080
     "--nats-port", type=click.IntRange(0, 65535), default=0, help="Port of NATS.  [default: a free one]"
 )
 @click.option(
+    "--secure", is_flag=True, help="Give every service a NATS user of its own, with the rights that it needs."
+)
+@click.option(
     "--timeout", type=click.FloatRange(min=1), default=300.0, show_default=True, help="Seconds for --run."
 )
 def command(team: Path | None, shipped: bool, runs_demo: bool, timeout: float, **places: Any) -> int:
@@ -56,18 +60,22 @@ def command(team: Path | None, shipped: bool, runs_demo: bool, timeout: float, *
     return _demonstrate(found, timeout, **places)
 
 
-def _serve(team: Team | None, data: Path | None, port: int | None, nats_port: int) -> int:
+def _serve(team: Team | None, data: Path | None, port: int | None, nats_port: int, secure: bool) -> int:
     folder = data or state.default_data()
     with state.owned(folder):
         stack = _stack(folder, team, GATEWAY_PORT if port is None else port, nats_port, Printer())
+        stack.users = StackUsers(stack.data) if secure else None
         return asyncio.run(_supervised(stack, _until_stopped(stack), Code.OK))
 
 
-def _demonstrate(team: Team, timeout: float, data: Path | None, port: int | None, nats_port: int) -> int:
+def _demonstrate(
+    team: Team, timeout: float, *, data: Path | None, port: int | None, nats_port: int, secure: bool
+) -> int:
     """Runs the demo on a data folder of its own, which is kept when the demo fails."""
     folder = data or Path(tempfile.mkdtemp(prefix="cadre-"))
     with state.owned(folder):
         stack = _stack(folder, team, port or 0, nats_port, lambda name, line: None)
+        stack.users = StackUsers(stack.data) if secure else None
         code = Code.FAILED
         try:
             code = Code(asyncio.run(_supervised(stack, demo.play(stack, team, timeout), Code.DETACHED)))
@@ -143,6 +151,8 @@ async def _until_stopped(stack: Stack) -> int:
     for line in advice(stack):
         click.echo(f"cadre: {line}", err=True)
     await stack.start()
+    for line in stack.notes:
+        click.echo(f"cadre: {line}", err=True)
     click.echo(f"gateway  {stack.gateway}")
     click.echo(f"nats     {stack.nats}")
     if stack.team is None:

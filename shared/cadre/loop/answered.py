@@ -5,6 +5,7 @@ from __future__ import annotations
 from cadre.loop import events as ev
 from cadre.loop.arrivals import Arrival
 from cadre.loop.course import after_call
+from cadre.loop.proposing import is_check, on_check, problem_of
 from cadre.loop.run import Run
 from cadre.messages import Report, ToolResult
 
@@ -16,9 +17,13 @@ def on_result(run: Run, result: ToolResult, arrival: Arrival) -> list[ev.AnyEven
         output=result.output,
         error=result.error,
         blob=result.blob,
+        files=result.files,
+        blob_form=result.blob_form,
         executor=result.executor,
         seconds=max(0.0, result.at - result.started_at) if result.started_at else 0.0,
     )
+    if is_check(run, result.call):
+        return [answered, *on_check(run, result.call, problem_of(result), arrival)]
     return [answered, *after_call(run, arrival)]
 
 
@@ -39,4 +44,7 @@ def on_report(run: Run, report: Report, arrival: Arrival) -> list[ev.AnyEvent]:
 def on_time_out(run: Run, call: str, arrival: Arrival) -> list[ev.AnyEvent]:
     state = next(one for one in run.open_calls() if one.id == call)
     seconds = (state.due or arrival.at) - state.opened_at
-    return [ev.CallTimedOut(call=call, seconds=round(seconds, 3)), *after_call(run, arrival)]
+    timed_out = ev.CallTimedOut(call=call, seconds=round(seconds, 3))
+    if is_check(run, call):
+        return [timed_out, *on_check(run, call, f"no answer within {timed_out.seconds:g} s", arrival)]
+    return [timed_out, *after_call(run, arrival)]

@@ -6,13 +6,17 @@ and call ids are derived from it, whatever ids the model chose.
 
 from __future__ import annotations
 
+from typing import Any
+
 from cadre.loop import events as ev
+from cadre.loop.answer_form import answer_of, last_answer_of
 from cadre.loop.arrivals import Arrival, ModelReplied
 from cadre.loop.checking import FINAL_ANSWER, CallError, check_call
 from cadre.loop.coding import begin_code
 from cadre.loop.course import after_step, finished
 from cadre.loop.findings import findings_of
 from cadre.loop.opening import open_calls
+from cadre.loop.proposing import propose
 from cadre.loop.reading import ReadingError, read_arguments, read_calls
 from cadre.loop.run import Run
 from cadre.loop.variables import with_values
@@ -28,9 +32,11 @@ def act_on_answer(run: Run, reply: ModelReplied, arrival: Arrival, step: int) ->
     except ReadingError as error:
         return after_step(run, arrival, step, error=error.info)
     if len(calls) == 1 and calls[0].name == FINAL_ANSWER:
-        answer = _final_answer(run, calls[0])
-        if answer is not None:
-            return [ev.StepFinished(step=step), answer]
+        arguments = _final_answer(run, calls[0])
+        if arguments is not None:
+            answer = answer_of(run, with_values(run, arguments)["answer"])
+            # The call of `final_answer` itself is the step's first.
+            return propose(run, answer, arrival, step, made=1, arguments=arguments)
     opened, stuck = open_calls(run, arrival, calls, step, reply.usage)
     if stuck is not None:
         return [finished(run, "error", output=findings_of(run), error=stuck)]
@@ -42,15 +48,14 @@ def act_on_answer(run: Run, reply: ModelReplied, arrival: Arrival, step: int) ->
 def conclude(run: Run, reply: ModelReplied) -> ev.RunFinished:
     """The answer that a run gives when its steps are used up."""
     error = ErrorInfo("AgentMaxStepsError", f"Reached the limit of {run.max_steps} steps.")
-    return finished(run, "max_steps_error", output=reply.content, error=error)
+    return finished(run, "max_steps_error", output=last_answer_of(run, reply.content), error=error)
 
 
-def _final_answer(run: Run, call: ev.RequestedCall) -> ev.RunFinished | None:
-    """The end of the run, or None when the call itself is wrong (it is refused like any other then)."""
+def _final_answer(run: Run, call: ev.RequestedCall) -> dict[str, Any] | None:
+    """The call's arguments, or None when the call itself is wrong (it is refused like any other then)."""
     try:
         arguments = read_arguments(call)
         check_call(run, call.name, arguments)
     except (ReadingError, CallError):
         return None
-    answer = with_values(run, arguments)["answer"]
-    return finished(run, "success", output=answer)
+    return arguments

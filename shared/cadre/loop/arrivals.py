@@ -36,6 +36,8 @@ class ModelFailed(msgspec.Struct, frozen=True, kw_only=True):
     rate_limited: bool = False
     final: bool = False
     """The request itself was refused: trying again cannot help."""
+    too_long: bool = False
+    """It was refused for taking more than the model's context: a shorter one can help."""
 
 
 class ModelLost(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,3 +73,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """Steps of the run that the task forks."""
     problem: str = ""
     """Why the task cannot begin."""
+    base: int = 0
+    """Tokens of a request besides the memory, when nothing is offered."""
+    base_with_offer: int = 0
+    """The same with the offer in hand."""

@@ -8,6 +8,7 @@ from cadre.loop.arrivals import Arrival, ModelReplied
 from cadre.loop.course import after_step, finished
 from cadre.loop.findings import findings_of
 from cadre.loop.opening import open_calls
+from cadre.loop.proposing import propose
 from cadre.loop.reading import ReadingError
 from cadre.loop.reading_code import read_code
 from cadre.loop.run import Run
@@ -78,5 +79,5 @@ def on_end(run: Run, ended: CodeFinished, arrival: Arrival) -> list[ev.AnyEvent]
         seconds=ended.seconds,
     )
     if ended.is_final_answer and ended.error is None:
-        return [event, ev.StepFinished(step=step), finished(run, "success", output=ended.output)]
+        return [event, *propose(run, ended.output, arrival, step, made=len(run.current.calls))]
     return [event, *after_step(run, arrival, step, error=ended.error)]

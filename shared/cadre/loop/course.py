@@ -7,20 +7,35 @@ from typing import Any
 from cadre.loop import events as ev
 from cadre.loop.arrivals import Arrival
 from cadre.loop.bounds import budget_of, deadline_of
-from cadre.loop.run import Purpose, Run
+from cadre.loop.observation import clip
+from cadre.loop.run import Postponed, Purpose, Run
 from cadre.messages import ErrorInfo, RunState, Task
+from cadre.specs import AgentSpec
+from cadre.subjects import call_id
+
+_QUESTION = 2_000
+"""Characters of a task that the memory service is asked with."""
 
 
 def begin(run: Run, task: Task, arrival: Arrival) -> list[ev.AnyEvent]:
     """Accepts the task and thinks for the first time: before step 1, or before the step that it forks at."""
     if arrival.problem:
         return [accepted(task, arrival), finished(run, "error", error=ErrorInfo("NotFound", arrival.problem))]
+    # A fork has what the other run was given.
+    if arrival.spec.memory.recall and task.forks is None:
+        asked = ev.MemoryAsked(
+            call=call_id(run.id, 0, 0), query=clip(task.task, _QUESTION), count=arrival.spec.memory.recall
+        )
+        return [accepted(task, arrival), asked]
+    return [accepted(task, arrival), *first_call(run, arrival, task, arrival.spec)]
+
+
+def first_call(run: Run, arrival: Arrival, task: Task, spec: AgentSpec) -> list[ev.AnyEvent]:
+    """The run thinks for the first time."""
     number = task.forks.at if task.forks is not None else 1
-    if number > (task.max_steps or arrival.spec.limits.max_steps):
-        first = begin_model_call(run, arrival, "final", number - 1)
-    else:
-        first = next_step(run, arrival, number, interval=arrival.spec.planning_interval)
-    return [accepted(task, arrival), *first]
+    if number > (task.max_steps or spec.limits.max_steps):
+        return begin_model_call(run, arrival, "final", number - 1)
+    return next_step(run, arrival, number, interval=spec.planning_interval)
 
 
 def accepted(task: Task, arrival: Arrival) -> ev.RunAccepted:
@@ -31,6 +46,7 @@ def accepted(task: Task, arrival: Arrival) -> ev.RunAccepted:
         prefix=arrival.prefix,
         deadline=deadline_of(task, arrival.spec, arrival.at),
         budget=budget_of(task, arrival.spec),
+        base=arrival.base,
     )
 
 
@@ -41,9 +57,15 @@ def next_step(run: Run, arrival: Arrival, number: int, *, interval: int | None) 
 
 
 def begin_model_call(
-    run: Run, arrival: Arrival, purpose: Purpose, step: int, *, attempt: int = 1
+    run: Run,
+    arrival: Arrival,
+    purpose: Purpose,
+    step: int,
+    *,
+    attempt: int = 1,
+    then: Postponed | None = None,
 ) -> list[ev.AnyEvent]:
-    called = ev.ModelCalled(purpose=purpose, step=step, attempt=attempt, cause=arrival.cause)
+    called = ev.ModelCalled(purpose=purpose, step=step, attempt=attempt, cause=arrival.cause, then=then)
     return [*_news_of_the_offer(run, arrival), called]
 
 
@@ -79,6 +101,9 @@ def _news_of_the_offer(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
         return []
     return [
         ev.OfferChanged(
-            tools=list(offer.tools.values()), members=list(offer.members.values()), missing=offer.missing
+            tools=list(offer.tools.values()),
+            members=list(offer.members.values()),
+            missing=offer.missing,
+            base=arrival.base_with_offer,
         )
     ]

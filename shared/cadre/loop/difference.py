@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from cadre.upcast import LATER
+
 WHOLE: Any = object()
 """Instead of what was said: everything was."""
 
@@ -42,7 +44,7 @@ def differences(was: Any, now: Any, said: Any = WHOLE, path: str = "") -> list[s
 def _of_objects(was: dict[str, Any], now: dict[str, Any], said: Any, path: str) -> list[str]:
     lines: list[str] = []
     for key in [*was, *(key for key in now if key not in was)]:
-        if isinstance(said, dict) and key in was and key not in said:
+        if isinstance(said, dict) and key not in said and (key in was or key in LATER):
             continue
         part = said.get(key, WHOLE) if isinstance(said, dict) else WHOLE
         where = f"{path}.{key}" if path else key

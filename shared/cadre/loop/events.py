@@ -9,18 +9,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from cadre.code_exchange import CodeRequest
-from cadre.loop.run import Purpose, Run, Step
-from cadre.messages import (
-    AgentCard,
-    Budget,
-    ErrorInfo,
-    RunState,
-    Task,
-    ToolCard,
-    Usage,
-    Verdict,
-)
+from cadre.cards import AgentCard, ToolCard
+from cadre.code_exchange import BlobForm, CodeRequest
+from cadre.loop.run import Memory, Postponed, Purpose, Run, Step
+from cadre.messages import Budget, ErrorInfo, FileInfo, RunState, Task, Usage, Verdict
 from cadre.specs import AgentSpec
 
 
@@ -41,6 +33,28 @@ class RunAccepted(Event, frozen=True, tag="run.accepted"):
     """Unix seconds: the earlier of the task's and the spec's."""
     budget: Budget | None = None
     """The narrower of the task's and the spec's, field by field."""
+    base: int = 0
+    """Tokens of a request besides the memory, when nothing is offered."""
+
+
+class MemoryAsked(Event, frozen=True, tag="memory.asked"):
+    """The run begins with a question to the memory service; `call` is the id of the tool call."""
+
+    call: str
+    query: str
+    count: int
+
+
+class MemoryRecalled(Event, frozen=True, tag="memory.recalled"):
+    """What the run knows from earlier work; `error` when it begins without."""
+
+    call: str
+    memories: list[Memory] = []
+    degraded: str = ""
+    """Why the search was not as good as it could be."""
+    error: ErrorInfo | None = None
+    executor: str = ""
+    seconds: float = 0.0
 
 
 class OfferChanged(Event, frozen=True, tag="offer.changed"):
@@ -50,6 +64,8 @@ class OfferChanged(Event, frozen=True, tag="offer.changed"):
     members: list[AgentCard]
     missing: list[str] = []
     """Tools and team members that the spec names and no live service offers."""
+    base: int = 0
+    """Tokens of a request besides the memory, with this offer."""
 
 
 class ModelCalled(Event, frozen=True, tag="model.called"):
@@ -59,6 +75,8 @@ class ModelCalled(Event, frozen=True, tag="model.called"):
     step: int
     attempt: int
     cause: str
+    then: Postponed | None = None
+    """Of a summary: what it makes room for."""
 
 
 class RequestedCall(msgspec.Struct, frozen=True):
@@ -93,6 +111,25 @@ class ModelDeferred(Event, frozen=True, tag="model.deferred"):
     reason: str
     status: int | None = None
     rate_limited: bool = False
+
+
+class ContextOverflowed(Event, frozen=True, tag="context.overflowed"):
+    """The endpoint refused the request as too long: the run counts more carefully from now on."""
+
+    step: int
+    attempt: int
+    reason: str
+
+
+class HistorySummarized(Event, frozen=True, tag="history.summarized"):
+    """The model reads `text` in place of the first `covers` steps of the memory, but for the task."""
+
+    step: int
+    attempt: int
+    text: str
+    covers: int
+    digest: bool = False
+    """No model wrote it: the steps were told in short without one."""
 
 
 class ApprovalRequested(Event, frozen=True, tag="approval.requested"):
@@ -155,6 +192,9 @@ class ToolAnswered(Event, frozen=True, tag="tool.answered"):
     output: Any = None
     error: ErrorInfo | None = None
     blob: str | None = None
+    blob_form: BlobForm = "text"
+    files: list[FileInfo] = []
+    """That are in an output which was cut."""
     executor: str = ""
     seconds: float = 0.0
 
@@ -215,6 +255,26 @@ class BlockFinished(Event, frozen=True, tag="code.finished"):
     seconds: float = 0.0
 
 
+class AnswerProposed(Event, frozen=True, tag="answer.proposed"):
+    """An answer that counts once the tools that check it have passed it: their calls follow."""
+
+    step: int
+    answer: Any
+    checks: dict[str, str]
+    """Tool by the id of its call, in the order of the agent's checks."""
+    arguments: dict[str, Any] | None = None
+    """Of `final_answer`, as the model wrote them; None when code has given the answer."""
+
+
+class AnswerChecked(Event, frozen=True, tag="answer.checked"):
+    """One check is over. What follows from the last of them, the end or another step, is told beside it."""
+
+    call: str
+    check: str
+    problem: str = ""
+    """Why the answer has not passed it; "" when it has."""
+
+
 class StepFinished(Event, frozen=True, tag="step.finished"):
     """Every call of the step has its observation; `error` when the answer held no call that could be made."""
 
@@ -248,10 +308,14 @@ class RunFinished(Event, frozen=True, tag="run.finished"):
 
 AnyEvent = (
     RunAccepted
+    | MemoryAsked
+    | MemoryRecalled
     | OfferChanged
     | ModelCalled
     | ModelAnswered
     | ModelDeferred
+    | ContextOverflowed
+    | HistorySummarized
     | ApprovalRequested
     | ApprovalDecided
     | ToolCalled
@@ -263,6 +327,8 @@ AnyEvent = (
     | BlockStarted
     | BlockYielded
     | BlockFinished
+    | AnswerProposed
+    | AnswerChecked
     | StepFinished
     | CancelRequested
     | RecordIgnored

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cadre.loop.observation import clip
+from cadre.loop.observation import clip, observation_of
 from cadre.loop.run import ActionStep, PlanningStep, Run
 
 
@@ -15,10 +15,12 @@ def findings_of(run: Run) -> str | None:
             case PlanningStep():
                 told.append(f"Plan:\n{step.plan}")
             case ActionStep():
-                told += [f"{call.name}: {call.observation}" for call in step.calls if call.observation]
+                told += [f"{call.name}: {call.observation}" for call in step.asked if call.observation]
                 told += [step.observation] if step.observation else []
             case _:
                 pass
+    if run.proposal is not None:
+        told.append(f"Answer that was still being checked:\n{observation_of(run.proposal.answer)}")
     if not told:
         return None
     limit = run.spec.limits.observation_chars if run.spec else None

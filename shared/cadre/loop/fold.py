@@ -11,7 +11,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from cadre.code_exchange import CodeReply
+from cadre.code_exchange import CodeReply, holds_more
 from cadre.loop import events as ev
 from cadre.loop.fold_calls import (
     close_call,
@@ -22,6 +22,7 @@ from cadre.loop.fold_calls import (
     time_out_call,
 )
 from cadre.loop.fold_code import await_calls, end_code, note_reply, start_code
+from cadre.loop.images import note_images
 from cadre.loop.observation import observation_of
 from cadre.loop.reading_code import closed
 from cadre.loop.run import (
@@ -31,10 +32,17 @@ from cadre.loop.run import (
     ModelInFlight,
     Phase,
     PlanningStep,
+    Proposal,
+    RecalledStep,
+    Recalling,
     Result,
     Run,
+    Step,
+    Summary,
     TaskStep,
+    is_fresh,
 )
+from cadre.loop.weighing import refused_tokens, scale_of, weigh, weight_of_memory
 from cadre.messages import Usage
 
 
@@ -57,6 +65,10 @@ def apply_entry(run: Run, entry: ev.Entry) -> None:
 
 def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
     """Makes `event`, of the journal's entry `n`, true of the run."""
+    weight = weigh(run, event)
+    if weight:
+        run.weight += weight
+        note_images(run, event)
     match event:
         case ev.RunAccepted():
             _accept(run, event, n, at)
@@ -64,26 +76,30 @@ def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
             run.tools = {tool.name: tool for tool in event.tools}
             run.members = {member.name: member for member in event.members}
             run.missing = event.missing
+            run.base = event.base or run.base
+        case ev.MemoryAsked():
+            _recall(run, event, n, at)
+        case ev.MemoryRecalled():
+            run.recalling = None
+            run.memory += [RecalledStep(memories=event.memories)] if event.memories else []
         case ev.ModelCalled():
             _call_model(run, event, n, at)
         case ev.ModelAnswered():
-            _answer(run, event)
+            _answer(run, event, weight)
         case ev.ModelDeferred():
             _defer(run, event, n, at)
+        case ev.ContextOverflowed():
+            _overflow(run)
+        case ev.HistorySummarized():
+            _summarize(run, event)
         case ev.ApprovalRequested() | ev.ToolCalled() | ev.DelegateStarted() | ev.CallRefused():
             open_call(run, event, n, at)
         case ev.ApprovalDecided():
             decide_call(run, event, n, at)
         case ev.ToolAnswered():
-            close_call(run, event.call, n, at, observation_of(event.output), event.error)
-            error = event.error.message if event.error is not None else None
-            note_reply(run, event.call, CodeReply(value=event.output, error=error, blob=event.blob), n, at)
+            _take_result(run, event, n, at)
         case ev.DelegateFinished():
-            failure = failure_of(event)
-            close_call(run, event.call, n, at, event.text, failure)
-            reply = CodeReply(value=event.text) if failure is None else CodeReply(error=failure.message)
-            note_reply(run, event.call, reply, n, at)
-            run.usage += event.usage
+            _take_report(run, event, n, at)
         case ev.CallTimedOut():
             time_out_call(run, event, n, at)
         case ev.BlockStarted():
@@ -92,8 +108,14 @@ def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
             await_calls(run, event)
         case ev.BlockFinished():
             end_code(run, event)
+        case ev.AnswerProposed():
+            asked = {"answer": event.answer, "step": event.step, "checks": event.checks}
+            run.proposal = Proposal(**asked, arguments=event.arguments, problems={})
+        case ev.AnswerChecked():
+            if run.proposal is not None:
+                run.proposal.problems[event.call] = event.problem
         case ev.StepFinished():
-            _finish_step(run, event, at)
+            _finish_step(run, event, n, at)
         case ev.RunFinished():
             _finish(run, event, n, at)
         case ev.CancelRequested():
@@ -102,6 +124,22 @@ def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
             pass  # told for the reader only
         case _:
             assert_never(event)
+
+
+def _take_result(run: Run, event: ev.ToolAnswered, n: int, at: float) -> None:
+    close_call(run, event.call, n, at, observation_of(event.output), event.error)
+    error = event.error.message if event.error is not None else None
+    reply = CodeReply(value=event.output, error=error, blob=event.blob, blob_form=event.blob_form)
+    note_reply(run, event.call, reply, n, at)
+
+
+def _take_report(run: Run, event: ev.DelegateFinished, n: int, at: float) -> None:
+    failure = failure_of(event)
+    close_call(run, event.call, n, at, event.text, failure)
+    said = event.output if holds_more(event.output) else event.text
+    reply = CodeReply(value=said) if failure is None else CodeReply(error=failure.message)
+    note_reply(run, event.call, reply, n, at)
+    run.usage += event.usage
 
 
 def _accept(run: Run, event: ev.RunAccepted, n: int, at: float) -> None:
@@ -114,15 +152,39 @@ def _accept(run: Run, event: ev.RunAccepted, n: int, at: float) -> None:
     run.phase = Phase.ACTING  # nothing open: the next event begins a model call or ends the run
     step = TaskStep(task=with_arguments(task.task, task.additional_args), images=task.images)
     step.delegated = task.reply_to is not None or (task.forks is not None and task.forks.delegated)
-    run.memory = [*event.history, step, *event.prefix]
+    run.memory = [*map(_of_another, event.history), step, *map(_of_another, event.prefix)]
+    run.base = event.base
+    run.weight = weight_of_memory(run)
     run.step = task.forks.at - 1 if task.forks is not None else 0
     run.snapshot = run.inherited = _variables_left(run)
+
+
+def _of_another(step: Step) -> Step:
+    return msgspec.structs.replace(step, entry=0) if isinstance(step, ActionStep) else step
+
+
+def _recall(run: Run, event: ev.MemoryAsked, n: int, at: float) -> None:
+    seconds = run.spec.memory.seconds if run.spec is not None else 0.0
+    run.recalling = Recalling(
+        call=event.call, query=event.query, count=event.count, since=n, at=at, due=at + seconds
+    )
+
+
+def _overflow(run: Run) -> None:
+    run.refused = refused_tokens(run)
+    run.tight += 1
+    run.weight = weight_of_memory(run)
+
+
+def _summarize(run: Run, event: ev.HistorySummarized) -> None:
+    run.summary = Summary(text=event.text, covers=event.covers, step=event.step, attempt=event.attempt)
+    run.weight = weight_of_memory(run)
 
 
 def _variables_left(run: Run) -> str | None:
     """By the code of the run that this one goes on from."""
     steps = (step for step in reversed(run.memory) if isinstance(step, ActionStep))
-    return next((step.snapshot for step in steps if step.snapshot is not None), None)
+    return next((step.snapshot for step in steps if step.code is not None), None)
 
 
 def with_arguments(task: str, arguments: dict[str, Any]) -> str:
@@ -141,26 +203,35 @@ def _call_model(run: Run, event: ev.ModelCalled, n: int, at: float) -> None:
     run.deferral = None
     run.phase = Phase.THINKING
     run.model = ModelInFlight(
-        purpose=event.purpose, step=event.step, attempt=event.attempt, cause=event.cause, since=n, at=at
+        purpose=event.purpose,
+        step=event.step,
+        attempt=event.attempt,
+        cause=event.cause,
+        since=n,
+        at=at,
+        then=event.then,
     )
 
 
-def _answer(run: Run, event: ev.ModelAnswered) -> None:
+def _answer(run: Run, event: ev.ModelAnswered, weight: int) -> None:
     started = run.model.at if run.model else 0.0
+    if event.purpose == "act":
+        run.scale = scale_of(run, event.usage.input_tokens, weight)
     run.model = None
     run.phase = Phase.ACTING
     run.usage += event.usage + Usage(model_calls=1)
     if event.unpriced:
         run.unpriced = event.model or "the model"
     if event.purpose == "plan":
-        first = all(isinstance(step, TaskStep) for step in run.memory)
-        run.memory.append(PlanningStep(plan=event.content, first=first))
+        first = is_fresh(run.memory)
+        run.memory.append(PlanningStep(plan=event.content, first=first, usage=event.usage))
     elif event.purpose == "act":
         run.current = ActionStep(
             number=event.step,
             content=_as_said(run, event.content),
             native=bool(event.calls),
             started_at=started,
+            usage=event.usage,
         )
 
 
@@ -173,6 +244,7 @@ def _as_said(run: Run, content: str) -> str:
 
 def _defer(run: Run, event: ev.ModelDeferred, n: int, at: float) -> None:
     purpose, cause = (run.model.purpose, run.model.cause) if run.model else ("act", "")
+    then = run.model.then if run.model else None
     run.model = None
     run.phase = Phase.WAITING
     run.failures += not event.rate_limited
@@ -186,14 +258,16 @@ def _defer(run: Run, event: ev.ModelDeferred, n: int, at: float) -> None:
         attempt=event.attempt,
         at=at,
         cause=cause,
+        then=then,
     )
 
 
-def _finish_step(run: Run, event: ev.StepFinished, at: float) -> None:
+def _finish_step(run: Run, event: ev.StepFinished, n: int, at: float) -> None:
     run.usage += Usage(steps=1)
+    run.proposal = None
     if run.current is not None:
         run.current.error = event.error
-        run.current.ended_at = at
+        run.current.ended_at, run.current.entry = at, n
         run.memory.append(run.current)
         run.current = None
 
@@ -203,7 +277,8 @@ def _finish(run: Run, event: ev.RunFinished, n: int, at: float) -> None:
         reason = f"{run.agent} ended: {event.error.message if event.error else event.state}"
         for call in run.open_calls():
             revoke(run, call, n, at, reason)
-    run.model, run.deferral, run.code = None, None, None
+    run.model, run.deferral, run.code, run.recalling = None, None, None, None
+    run.proposal = None
     run.phase = Phase.DONE
     run.result = Result(state=event.state, output=event.output, error=event.error, since=n, at=at)
     if event.state in ("success", "max_steps_error"):

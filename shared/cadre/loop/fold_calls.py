@@ -8,6 +8,7 @@ from cadre.loop.fold_code import note_call, note_reply
 from cadre.loop.observation import clip, observation_of
 from cadre.loop.repeats import LOOP, note_outcome
 from cadre.loop.run import CallState, Correction, Hold, Revoked, Run
+from cadre.loop.weighing import fit, per_step
 from cadre.messages import ErrorInfo
 
 _REMEMBERED = 64
@@ -23,6 +24,7 @@ def open_call(run: Run, event: Opening, n: int, at: float) -> None:
     match event:
         case ev.ToolCalled():
             call = CallState(id=event.call, name=event.tool, kind="tool", arguments=event.arguments)
+            call.check = run.proposal is not None and event.call in run.proposal.checks
         case ev.DelegateStarted():
             given = {"task": event.task, "additional_args": event.additional_args}
             call = CallState(
@@ -78,8 +80,9 @@ def close_call(run: Run, call: str, n: int, at: float, text: str | None, error: 
     if error is not None:
         state.error = _clipped(run, ErrorInfo(error.type, _with_correction(state, error.message)))
     if text is not None:
-        state.observation = clip(_with_correction(state, text), _limit(run))
-    note_outcome(run, state)
+        state.observation = _short(run, _with_correction(state, text))
+    if not state.check:
+        note_outcome(run, state)
     _send_next(run, n, at)
 
 
@@ -153,10 +156,14 @@ def _with_correction(call: CallState, text: str) -> str:
     return f"A person changed this call to {what}.{said}\n{text}"
 
 
-def _limit(run: Run) -> int | None:
-    return run.spec.limits.observation_chars if run.spec else None
+def _short(run: Run, text: str) -> str:
+    """What goes beyond the agent's limit is cut, and beyond the call's share of what one step may take up."""
+    if run.spec is None:
+        return text
+    calls = len(run.current.calls) if run.current is not None else 1
+    return fit(clip(text, run.spec.limits.observation_chars), per_step(run) // max(1, calls))
 
 
 def _clipped(run: Run, error: ErrorInfo) -> ErrorInfo:
     """What went wrong is an observation too, and as long as a tool likes."""
-    return ErrorInfo(error.type, clip(error.message, _limit(run)))
+    return ErrorInfo(error.type, _short(run, error.message))

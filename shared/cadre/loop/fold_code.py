@@ -48,7 +48,8 @@ def note_reply(run: Run, call: str, reply: CodeReply, n: int, at: float) -> None
 
 def end_code(run: Run, event: ev.BlockFinished) -> None:
     run.code = None
-    run.snapshot = event.snapshot or run.snapshot
+    # None: they cannot be restored, and the next block would fail in the same way.
+    run.snapshot = event.snapshot
     if run.current is None:
         return
     run.current.snapshot = event.snapshot

@@ -7,8 +7,10 @@ from typing import TypeVar
 
 import msgspec
 
+from cadre.cards import AgentCard, Presence, ToolCard
 from cadre.loop.checking import FINAL_ANSWER
-from cadre.messages import AgentCard, Presence, ToolCard
+from cadre.memory_api import RECALL, REMEMBER
+from cadre.policy import is_expression
 from cadre.specs import AgentSpec, Selector
 
 T = TypeVar("T")
@@ -27,8 +29,12 @@ def offer_of(spec: AgentSpec, presences: Iterable[Presence]) -> Offer:
     """Of several replicas' cards the one with the highest version (then the latest started) counts."""
     tools: dict[str, tuple[tuple[str, float], ToolCard]] = {}
     members: dict[str, tuple[tuple[str, float], AgentCard]] = {}
+    live: set[str] = set()
+    hidden = [*(check for check in spec.checks if not is_expression(check)), *_of_memory(spec)]
     for presence in presences:
         rank = presence.started_at
+        if presence.tool is not None and presence.tool.name in hidden:
+            live.add(presence.tool.name)
         if presence.tool is not None and presence.tool.name in spec.tools:
             _keep(tools, presence.tool.name, (presence.tool.version, rank), presence.tool)
         if presence.agent is not None and _in_team(spec, presence.agent):
@@ -37,11 +43,18 @@ def offer_of(spec: AgentSpec, presences: Iterable[Presence]) -> Offer:
     for taken in (*tools, FINAL_ANSWER):
         members.pop(taken, None)
     named = [*spec.tools, *(member for member in spec.team if isinstance(member, str))]
+    named += [name for name in hidden if name not in (*live, *named)]
     return Offer(
         tools={name: tools[name][1] for name in spec.tools if name in tools},
         members={name: members[name][1] for name in sorted(members)},
         missing=[name for name in named if name not in tools and name not in members],
     )
+
+
+def _of_memory(spec: AgentSpec) -> list[str]:
+    """Tools that the agent calls of itself."""
+    used = {RECALL: spec.memory.recall > 0, REMEMBER: spec.memory.remember != "nothing"}
+    return [name for name, is_used in used.items() if is_used]
 
 
 def _keep(best: dict[str, tuple[tuple[str, float], T]], name: str, rank: tuple[str, float], card: T) -> None:

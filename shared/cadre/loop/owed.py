@@ -6,13 +6,16 @@ from __future__ import annotations
 
 import msgspec
 
+from cadre.cards import AgentCard
 from cadre.code_exchange import CodeFunction
 from cadre.code_names import named_in_code
+from cadre.loop.recalling import origin_of, question
+from cadre.loop.remembering import to_remember
 from cadre.loop.run import CallState, Phase, Purpose, Revoked, Run
 from cadre.loop.timers import Wait, waits
 from cadre.loop.variables import with_values
+from cadre.memory_api import MEMORY_TOOLS
 from cadre.messages import (
-    AgentCard,
     Cancel,
     CodeCall,
     ErrorInfo,
@@ -59,6 +62,8 @@ class Send(msgspec.Struct, frozen=True):
 
     message: Task | ToolCall | CodeCall | Report | Cancel
     to: str | None = None
+    with_summary: bool = False
+    """Of a Report: its text tells how the work was done as well."""
 
 
 Command = CallModel | SetTimer | Send | Revoke
@@ -67,8 +72,12 @@ Command = CallModel | SetTimer | Send | Revoke
 def owed(run: Run, since: int = 0) -> list[Command]:
     """Everything that the run owes; with `since`, only what its entries from that one on made owed."""
     commands = _in_phase(run, since)
-    if run.phase not in (Phase.NEW, Phase.DONE) and (run.deadline is not None or run.current is not None):
+    if run.phase not in (Phase.NEW, Phase.DONE) and (
+        run.deadline is not None or run.current is not None or run.recalling is not None
+    ):
         commands += [_set(run, wait) for wait in waits(run) if wait.since >= since]
+    if run.spec is not None and run.spec.memory.remember != "nothing":
+        commands += [Send(call) for call in to_remember(run, since)]
     if run.revoked:
         commands += [_revoke(run, call) for call in run.revoked if call.since >= since]
     return commands
@@ -87,6 +96,9 @@ def _in_phase(run: Run, since: int) -> list[Command]:
         case Phase.WAITING:
             return _timer(run, since)
         case Phase.ACTING:
+            if run.recalling is not None and run.spec is not None:
+                asked = run.recalling
+                return [Send(question(run, asked, run.spec))] if asked.since >= since else []
             calls: list[Command] = [
                 _for_call(run, call) for call in run.open_calls() if call.opened and call.opened >= since
             ]
@@ -180,7 +192,8 @@ def _functions(run: Run) -> list[CodeFunction]:
 def _for_call(run: Run, call: CallState) -> Send:
     task = run.task
     assert task is not None
-    arguments = with_values(run, call.arguments)
+    # What is checked is the answer as it is, values of variables included.
+    arguments = call.arguments if call.check else with_values(run, call.arguments)
     if call.kind == "tool":
         return Send(
             ToolCall(
@@ -192,6 +205,8 @@ def _for_call(run: Run, call: CallState) -> Send:
                 tool=call.name,
                 arguments=arguments,
                 deadline=min((due for due in (call.due, run.deadline) if due is not None), default=None),
+                output_chars=_read_at_most(run),
+                origin=origin_of(run, run.spec) if call.name in MEMORY_TOOLS and run.spec else None,
                 trace=task.trace,
             )
         )
@@ -208,9 +223,17 @@ def _for_call(run: Run, call: CallState) -> Send:
             path=[*task.path, run.agent],
             deadline=run.deadline,
             budget=call.budget,
+            origin=task.origin,
             trace=task.trace,
         )
     )
+
+
+def _read_at_most(run: Run) -> int | None:
+    """What a model reads itself need not travel beyond its limit; code gets outputs whole."""
+    if run.spec is None or run.spec.kind == "code":
+        return None
+    return run.spec.limits.observation_chars
 
 
 def _at_the_end(run: Run, since: int) -> list[Command]:
@@ -234,5 +257,6 @@ def _at_the_end(run: Run, since: int) -> list[Command]:
             usage=run.usage,
             steps=run.step,
         )
-        commands.append(Send(report, to=task.reply_to.agent))
+        summarised = run.spec is not None and run.spec.provide_run_summary
+        commands.append(Send(report, to=task.reply_to.agent, with_summary=summarised))
     return commands

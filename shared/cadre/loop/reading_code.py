@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 
 import msgspec
@@ -18,6 +19,13 @@ class ThoughtAndCode(msgspec.Struct):
 
     thought: str
     code: str
+
+
+class ThoughtAndAction(msgspec.Struct):
+    """The same by the name that smolagents' steps have for code."""
+
+    thought: str
+    code_action: str
 
 
 def closed(text: str, code: CodeSpec) -> str:
@@ -48,6 +56,8 @@ def _structured(content: str) -> str:
     try:
         return msgspec.json.decode(content, type=ThoughtAndCode).code
     except UNREADABLE as error:
+        with contextlib.suppress(*UNREADABLE):
+            return msgspec.json.decode(content, type=ThoughtAndAction).code_action
         raise ReadingError(
             f"Your answer is not the JSON object that was asked for: {error}."
             ' Answer with {"thought": "…", "code": "…"} and nothing else.'

@@ -16,6 +16,7 @@ from cadre.loop.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, P
 from cadre.loop.offer import Offer
 from cadre.loop.run import Run
 from cadre.loop.trouble import LAST_WORD_FAILED, wait_before
+from cadre.memory_api import RECALL
 from cadre.messages import (
     Cancel,
     CodeFinished,
@@ -31,8 +32,8 @@ from cadre.specs import AgentSpec
 What = Any
 """One of the arrivals' kinds."""
 
-_OF_MODEL = re.compile(r":model:(plan|act|final):(\d+):(\d+)")
-_LOST = re.compile(r":lost:(plan|act|final):(\d+):(\d+)")
+_OF_MODEL = re.compile(r":model:(plan|act|final|summary):(\d+):(\d+)")
+_LOST = re.compile(r":lost:(plan|act|final|summary):(\d+):(\d+)")
 _DELIVERED = re.compile(
     r"record (\S+) was delivered (\d+) times and never handled to the end(?:: (.*))?", re.DOTALL
 )
@@ -54,6 +55,8 @@ def arrivals_of(run: Run, entry: ev.Entry) -> list[Arrival]:
             history=accepted.history if accepted else [],
             prefix=accepted.prefix if accepted else [],
             problem=_problem(entry),
+            base=accepted.base if accepted else 0,
+            base_with_offer=_base(run, entry),
         )
         for what in _whats(run, entry, accepted)
     ]
@@ -67,6 +70,10 @@ def _problem(entry: ev.Entry) -> str:
             return error.message
         case _:
             return ""
+
+
+def _base(run: Run, entry: ev.Entry) -> int:
+    return next((e.base for e in entry.events if isinstance(e, ev.OfferChanged)), run.base)
 
 
 def _offer(run: Run, entry: ev.Entry) -> Offer:
@@ -110,6 +117,11 @@ def _model_outcomes(run: Run, entry: ev.Entry, first: ev.AnyEvent | None, attemp
             if abs(wait_before(failed, tries=attempt) - wait) > _SAME_WAIT:
                 failed = msgspec.structs.replace(failed, retry_after=wait)
             return [failed]
+        case ev.ContextOverflowed():
+            return [ModelFailed(attempt=attempt, message=first.reason, final=True, too_long=True)]
+        case ev.HistorySummarized():
+            # The model did not write it: it was refused, or failed once too often.
+            return [ModelFailed(attempt=attempt, message="", final=True)]
         case ev.RunFinished(error=error) if error is not None:
             text = error.message
             if isinstance(first.output, str) and first.output.startswith(LAST_WORD_FAILED):
@@ -142,6 +154,12 @@ def _record(run: Run, entry: ev.Entry, first: ev.AnyEvent | None) -> list[What]:
         case ev.ToolAnswered(seconds=seconds):
             about["at"] = 1.0 + seconds
             return [_copy(ToolResult, first, about, started_at=1.0 if seconds else 0.0)]
+        case ev.MemoryRecalled() if not entry.cause.startswith(f"{run.id}:"):
+            output = {"hits": first.memories, "degraded": bool(first.degraded), "why": first.degraded}
+            about["at"] = 1.0 + first.seconds
+            begun = 1.0 if first.seconds else 0.0
+            answer = msgspec.to_builtins(output) if first.error is None else None
+            return [_copy(ToolResult, first, about, tool=RECALL, output=answer, started_at=begun)]
         case ev.DelegateFinished():
             return [_copy(Report, first, about, child=first.call, agent=first.member)]
         case ev.BlockYielded():
@@ -153,7 +171,12 @@ def _record(run: Run, entry: ev.Entry, first: ev.AnyEvent | None) -> list[What]:
         case ev.ApprovalDecided() if first.verdict != "expired":
             return [_copy(Decision, first, about, tool=first.name)]
         case (
-            ev.ApprovalDecided() | ev.CallTimedOut() | ev.OfferChanged() | ev.ModelCalled() | ev.RunFinished()
+            ev.ApprovalDecided()
+            | ev.CallTimedOut()
+            | ev.MemoryRecalled()
+            | ev.OfferChanged()
+            | ev.ModelCalled()
+            | ev.RunFinished()
         ):
             return _timer(run, about)
         case _:

@@ -10,20 +10,14 @@ from typing import Any, Literal
 
 import msgspec
 
+from cadre.cards import AgentCard, ToolCard
 from cadre.code_exchange import CodeExchange, CodeReply, CodeRequest
-from cadre.messages import (
-    AgentCard,
-    Budget,
-    ErrorInfo,
-    RunState,
-    Task,
-    ToolCard,
-    Usage,
-)
+from cadre.messages import Budget, ErrorInfo, RunState, Task, Usage
 from cadre.specs import AgentSpec
 
-Purpose = Literal["act", "plan", "final"]
-"""Why a model is asked: for the next action, for a plan, or for an answer after the last step."""
+Purpose = Literal["act", "plan", "final", "summary"]
+"""Why a model is asked: for the next action, for a plan, for an answer after the last step, or for a summary of
+earlier steps that have no room in its context any more."""
 
 
 class Phase(enum.Enum):
@@ -71,6 +65,8 @@ class CallState(msgspec.Struct, kw_only=True, omit_defaults=True):
     correction: Correction | None = None
     budget: Budget | None = None
     """The child's share."""
+    check: bool = False
+    """The agent had its answer checked by it: the model has not made this call and does not read it."""
     observation: str | None = None
     error: ErrorInfo | None = None
 
@@ -104,9 +100,28 @@ class TaskStep(msgspec.Struct, kw_only=True, tag="task", omit_defaults=True):
     """The task came from a manager: it is shown through the `managed_agent.task` prompt."""
 
 
+class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something kept from earlier work, as the memory service gave it."""
+
+    text: str
+    agent: str = ""
+    run: str = ""
+    scope: str = ""
+    at: float = 0.0
+    """When it was kept, Unix seconds."""
+
+
+class RecalledStep(msgspec.Struct, kw_only=True, tag="recalled", omit_defaults=True):
+    """What the memory service found for the task when the run began."""
+
+    memories: list[Memory]
+
+
 class PlanningStep(msgspec.Struct, kw_only=True, tag="planning", omit_defaults=True):
     plan: str
     first: bool = True
+    usage: Usage = Usage()
+    """Of the model call that wrote it."""
 
 
 class ActionStep(msgspec.Struct, kw_only=True, tag="action", omit_defaults=True):
@@ -119,11 +134,22 @@ class ActionStep(msgspec.Struct, kw_only=True, tag="action", omit_defaults=True)
     """The block that the model wrote, for an agent of kind `code`."""
     observation: str | None = None
     """What the block printed and gave."""
+    images: list[str] = []
+    """`blob:` references of what tools showed, in their order."""
     snapshot: str | None = None
     """`blob:` reference of the variables after it."""
     error: ErrorInfo | None = None
     started_at: float = 0.0
     ended_at: float = 0.0
+    entry: int = 0
+    """Entry of this run's journal that ended it; 0 for a step of another run."""
+    usage: Usage = Usage()
+    """Of the model call that it began with."""
+
+    @property
+    def asked(self) -> list[CallState]:
+        """The calls that the model, or its code, has made."""
+        return [call for call in self.calls if not call.check]
 
 
 class AnswerStep(msgspec.Struct, kw_only=True, tag="answer", omit_defaults=True):
@@ -132,7 +158,54 @@ class AnswerStep(msgspec.Struct, kw_only=True, tag="answer", omit_defaults=True)
     output: Any
 
 
-Step = TaskStep | PlanningStep | ActionStep | AnswerStep
+Step = TaskStep | RecalledStep | PlanningStep | ActionStep | AnswerStep
+
+
+class Postponed(msgspec.Struct, frozen=True):
+    """The model call that a summary makes room for."""
+
+    purpose: Purpose
+    attempt: int = 1
+
+
+class Summary(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What stands for the first steps of a run's memory when its model reads it."""
+
+    text: str
+    covers: int
+    """How many steps of the memory; the task among them is still read as it is."""
+    step: int
+    attempt: int
+    """Of the model call that wrote it."""
+
+
+class Recalling(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The memory service is asked before the run's first model call."""
+
+    call: str
+    query: str
+    count: int
+    since: int
+    at: float
+    due: float
+    """When the run begins without an answer (Unix seconds)."""
+
+
+class Proposal(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An answer that waits for the tools that check it."""
+
+    answer: Any
+    step: int
+    checks: dict[str, str]
+    """Tool by the id of its call."""
+    arguments: dict[str, Any] | None = None
+    problems: dict[str, str] = {}
+    """By call, as far as they are over: why the answer did not pass, "" when it did."""
+
+
+def is_fresh(memory: list[Step]) -> bool:
+    """Nothing has been done yet."""
+    return all(isinstance(step, TaskStep | RecalledStep) for step in memory)
 
 
 class ModelInFlight(msgspec.Struct, kw_only=True):
@@ -143,6 +216,7 @@ class ModelInFlight(msgspec.Struct, kw_only=True):
     since: int
     """Entry of the journal that began it."""
     at: float
+    then: Postponed | None = None
 
 
 class Deferral(msgspec.Struct, kw_only=True):
@@ -158,6 +232,7 @@ class Deferral(msgspec.Struct, kw_only=True):
     """When the wait began."""
     cause: str = ""
     """The inbox record whose model call was put off, and whose worker sees to the timer."""
+    then: Postponed | None = None
 
 
 class Repeated(msgspec.Struct, kw_only=True):
@@ -200,8 +275,21 @@ class Run(msgspec.Struct, kw_only=True):
     missing: list[str] = []
     memory: list[Step] = []
     """Finished steps, the task first."""
+    recalling: Recalling | None = None
+    base: int = 0
+    """Tokens of a request besides the memory: instructions, tools, the longest of the fixed prompts."""
+    weight: int = 0
+    """Tokens of the memory as the model reads it, the step in work included."""
+    scale: float = 1.0
+    """How many times as much as estimated its model last counted; never less than 1."""
+    tight: int = 0
+    """Requests that the endpoint refused as too long."""
+    refused: int | None = None
+    """Tokens, as estimated, of the smallest of them."""
+    summary: Summary | None = None
     current: ActionStep | None = None
     code: CodeInWork | None = None
+    proposal: Proposal | None = None
     snapshot: str | None = None
     """`blob:` reference of the variables that the code has left."""
     inherited: str | None = None

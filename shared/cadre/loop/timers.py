@@ -38,6 +38,8 @@ def call_of(timer: str, kind: str) -> str | None:
 def waits(run: Run) -> list[Wait]:
     """All that are running, but for the pause before a model call (see `Deferral`)."""
     found = [Wait(DEADLINE, run.deadline, run.accepted)] if run.deadline is not None else []
+    if run.recalling is not None:
+        found.append(Wait(call_timer(run.recalling.call), run.recalling.due, run.recalling.since))
     for call in run.current.calls if run.current is not None else ():
         if not call.is_open:
             continue
@@ -60,7 +62,9 @@ def ended(run: Run, events: list[ev.AnyEvent], gone: str | None = None) -> str |
             names.append(run.deferral.timer)
         return next((name for name in names if name != gone), None)
     match events[0]:
-        case ev.ToolAnswered(call=call) | ev.DelegateFinished(call=call):
+        case ev.ToolAnswered(call=call) | ev.DelegateFinished(call=call) | ev.MemoryRecalled(call=call) if (
+            call_timer(call) != gone
+        ):
             return next((wait.name for wait in waits(run) if wait.name == call_timer(call)), None)
         case ev.ApprovalDecided(call=call) as decision if decision.verdict != "expired":
             return next((wait.name for wait in waits(run) if wait.name == approval_timer(call)), None)

@@ -18,7 +18,9 @@ from cadre.loop.coding import is_awaited, on_calls, on_end
 from cadre.loop.course import accepted, begin, begin_model_call, finished
 from cadre.loop.deciding import on_decision, on_expiry
 from cadre.loop.findings import findings_of
+from cadre.loop.recalling import on_memories, on_no_memories
 from cadre.loop.run import Phase, Run
+from cadre.loop.summarizing import on_summary, within_context
 from cadre.loop.timers import DEADLINE, call_of
 from cadre.loop.trouble import on_model_failure
 from cadre.messages import (
@@ -36,7 +38,8 @@ from cadre.messages import (
 
 def transition(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
     """The events that the arrival makes true of the run; at least one."""
-    events = within_bounds(run, _decide(run, arrival), arrival.at)
+    events = within_context(run, _decide(run, arrival), arrival)
+    events = within_bounds(run, events, arrival.at)
     end = events[-1]
     if isinstance(end, ev.RunFinished):
         events[-1] = msgspec.structs.replace(end, usage=run.usage + gained(events))
@@ -76,6 +79,12 @@ def _decide(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
             return _again(run, arrival, lost.attempt + 1)
         case Phase.WAITING, TimerFired() as timer if run.deferral and run.deferral.timer == timer.name:
             return _again(run, arrival, run.deferral.attempt + 1)
+        case Phase.ACTING, ToolResult() as result if run.recalling and run.recalling.call == result.call:
+            return on_memories(run, result, arrival)
+        case Phase.ACTING, TimerFired() as timer if run.recalling and (
+            call_of(timer.name, "call") == run.recalling.call
+        ):
+            return on_no_memories(run, run.recalling, arrival)
         case Phase.ACTING, ToolResult() as result if _is_open(run, result.call):
             return on_result(run, result, arrival)
         case Phase.ACTING, Report() as report if _is_open(run, report.child):
@@ -120,13 +129,15 @@ def _on_reply(run: Run, reply: ModelReplied, arrival: Arrival) -> list[ev.AnyEve
             return [answered, *act_on_answer(run, reply, arrival, model.step)]
         case "final":
             return [answered, conclude(run, reply)]
+        case "summary":
+            return on_summary(run, reply, answered, arrival)
 
 
 def _again(run: Run, arrival: Arrival, attempt: int) -> list[ev.AnyEvent]:
     """The same model call once more, now belonging to the record in hand."""
     about = run.model or run.deferral
     assert about is not None
-    return begin_model_call(run, arrival, about.purpose, about.step, attempt=attempt)
+    return begin_model_call(run, arrival, about.purpose, about.step, attempt=attempt, then=about.then)
 
 
 def _is_current(run: Run, attempt: int) -> bool:

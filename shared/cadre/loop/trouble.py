@@ -11,6 +11,7 @@ from cadre.loop import events as ev
 from cadre.loop.arrivals import Arrival, ModelFailed
 from cadre.loop.course import finished
 from cadre.loop.run import Run
+from cadre.loop.summarizing import on_overflow, without_model
 from cadre.messages import ErrorInfo
 
 LAST_WORD_FAILED = "Error in generating final LLM output: "
@@ -23,6 +24,8 @@ def on_model_failure(run: Run, failure: ModelFailed, arrival: Arrival) -> list[e
     model = run.model
     assert model is not None
     assert run.spec is not None
+    if failure.too_long and (again := on_overflow(run, failure.message, arrival)) is not None:
+        return again
     wait = wait_before(failure, tries=model.attempt)
     since = run.troubled_since if run.troubled_since is not None else arrival.at
     patient = arrival.at + wait - since <= run.spec.model.patience
@@ -38,6 +41,8 @@ def on_model_failure(run: Run, failure: ModelFailed, arrival: Arrival) -> list[e
                 rate_limited=failure.rate_limited,
             )
         ]
+    if model.purpose == "summary":
+        return without_model(run, arrival)
     if model.purpose == "final":
         error = ErrorInfo("AgentMaxStepsError", f"Reached the limit of {run.max_steps} steps.")
         text = f"{LAST_WORD_FAILED}{failure.message}"

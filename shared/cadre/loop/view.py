@@ -9,10 +9,34 @@ from typing import Any
 
 import msgspec
 
-from cadre.loop.checking import FINAL_ANSWER, FINAL_ANSWER_SCHEMA, MEMBER_SCHEMA
+from cadre.loop.answer_form import final_answer_parameters, last_answer_form
+from cadre.loop.checking import FINAL_ANSWER, MEMBER_SCHEMA
+from cadre.loop.condensing import summary_prompt
+from cadre.loop.images import latest, with_images_of
 from cadre.loop.observation import observation_of
 from cadre.loop.reading import STOP_SEQUENCES
-from cadre.loop.run import ActionStep, AnswerStep, CallState, PlanningStep, Purpose, Run, Step, TaskStep
+from cadre.loop.run import (
+    ActionStep,
+    AnswerStep,
+    CallState,
+    PlanningStep,
+    Purpose,
+    RecalledStep,
+    Run,
+    Step,
+    TaskStep,
+    is_fresh,
+)
+from cadre.loop.weighing import (
+    MESSAGE,
+    fit,
+    is_pinned,
+    known_room,
+    summary_tokens,
+    task_of,
+    to_cover,
+    tokens_of,
+)
 from cadre.prompting import CodeTerms, Prompts
 from cadre.specs import CodeSpec
 
@@ -46,6 +70,8 @@ class ModelRequest(msgspec.Struct, kw_only=True):
     stop: list[str] = []
     schema: dict[str, Any] | None = None
     """JSON Schema that the answer must fit."""
+    max_tokens: int | None = None
+    """Of the answer, where it is to be shorter than the agent allows."""
 
 
 class Transcript:
@@ -56,6 +82,7 @@ class Transcript:
         self._messages: list[ChatMessage] = []
         self._summary: list[ChatMessage] = []
         self._rendered = 0
+        self._begun = (0, 0)
         self._offer: tuple[object, object] | None = None
         self._system: ChatMessage = {}
         self._tools: list[dict[str, Any]] = []
@@ -64,41 +91,86 @@ class Transcript:
         self._catch_up(run)
         match purpose:
             case "act":
-                messages = [self._system, *self._messages]
+                messages = [self._system, *latest(self._messages, run)]
                 if run.spec is not None and run.spec.kind == "code":
                     return _code_request(messages, run.spec.code)
                 return ModelRequest(messages=messages, tools=self._tools, stop=STOP_SEQUENCES)
             case "plan":
                 return ModelRequest(messages=self._planning(run), stop=[END_PLAN])
             case "final":
-                return ModelRequest(messages=self._final(run))
+                return ModelRequest(messages=self._final(run), schema=last_answer_form(run))
+            case "summary":
+                return self._condensing(run)
 
     def _catch_up(self, run: Run) -> None:
         if self._offer is None or self._offer[0] is not run.tools or self._offer[1] is not run.members:
             self._offer = (run.tools, run.members)
             self._system = system_message(run, self._prompts)
             self._tools = functions(run)
+        begun = (run.summary.covers if run.summary is not None else 0, run.tight)
+        if self._begun != begun:
+            self._begun = begun
+            self._begin_anew(run)
         for step in run.memory[self._rendered :]:
-            rendered = messages_of(step, run.agent, self._prompts)
-            self._messages += rendered
-            self._summary += in_summary(step, rendered)
+            self._add(step, run)
         self._rendered = len(run.memory)
 
+    def _begin_anew(self, run: Run) -> None:
+        """With the summary in place of what it covers, but for the task."""
+        self._messages, self._summary = [], []
+        self._rendered = run.summary.covers if run.summary is not None else 0
+        for place in range(self._rendered):
+            if is_pinned(run, place):
+                self._add(run.memory[place], run)
+        if run.summary is not None:
+            summary = _user(self._prompts.summary(run.summary.text))
+            self._messages.append(summary)
+            self._summary.append(summary)
+
+    def _add(self, step: Step, run: Run) -> None:
+        rendered = self._messages_of(step, run)
+        self._messages += rendered
+        self._summary += in_summary(step, rendered)
+
+    def _messages_of(self, step: Step, run: Run) -> list[ChatMessage]:
+        if isinstance(step, TaskStep):
+            step = msgspec.structs.replace(step, task=task_of(step, run))
+        return messages_of(step, run.agent, self._prompts)
+
+    def _condensing(self, run: Run) -> ModelRequest:
+        first = run.summary.covers if run.summary is not None else 0
+        past = [
+            message
+            for place in range(first, to_cover(run) or first)
+            if not is_pinned(run, place)
+            for message in self._messages_of(run.memory[place], run)
+        ]
+        prompt = summary_prompt(run, as_text(past), task_text(run), self._prompts)
+        return ModelRequest(messages=[_user(prompt)], max_tokens=summary_tokens(run))
+
     def _planning(self, run: Run) -> list[ChatMessage]:
-        task = task_text(run)
+        task = repeated_task(run)
         tools, members = list(run.tools.values()), list(run.members.values())
-        if all(isinstance(step, TaskStep) for step in run.memory):
-            return [_user(self._prompts.initial_plan(task, tools, members))]
+        if is_fresh(run.memory):
+            recalled = [step for step in run.memory if isinstance(step, RecalledStep)]
+            known = [message for step in recalled for message in self._messages_of(step, run)]
+            # Nothing else holds the task yet.
+            return [*known, _user(self._prompts.initial_plan(whole_task(run), tools, members))]
         left = run.max_steps - run.step
         return [
             {"role": "system", "content": self._prompts.update_plan_pre(task)},
-            *as_text([*self._summary, _user(self._prompts.update_plan_post(task, tools, members, left))]),
+            *as_text(
+                [
+                    *latest(self._summary, run),
+                    _user(self._prompts.update_plan_post(task, tools, members, left)),
+                ]
+            ),
         ]
 
     def _final(self, run: Run) -> list[ChatMessage]:
         return [
             {"role": "system", "content": self._prompts.final_pre()},
-            *as_text([*self._messages, _user(self._prompts.final_post(task_text(run)))]),
+            *as_text([*latest(self._messages, run), _user(self._prompts.final_post(repeated_task(run)))]),
         ]
 
 
@@ -116,10 +188,33 @@ def task_text(run: Run) -> str:
     return next((step.task for step in reversed(run.memory) if isinstance(step, TaskStep)), "")
 
 
+def whole_task(run: Run) -> str:
+    """The task as far as the context has room for it."""
+    return next((task_of(step, run) for step in reversed(run.memory) if isinstance(step, TaskStep)), "")
+
+
+def repeated_task(run: Run) -> str:
+    """The task where the memory holds it as well."""
+    text = whole_task(run)
+    return fit(text, known_room(run) // 8) if run.spec is not None else text
+
+
+def base_tokens(run: Run, prompts: Prompts) -> int:
+    """What a request of the run takes up besides its memory, whichever its purpose."""
+    tools, members = list(run.tools.values()), list(run.members.values())
+    asked = system_message(run, prompts)["content"] + msgspec.json.encode(functions(run)).decode()
+    planned = prompts.update_plan_pre("") + prompts.update_plan_post("", tools, members, 0)
+    last = prompts.final_pre() + prompts.final_post("")
+    longest = max(map(tokens_of, (asked, planned, prompts.initial_plan("", tools, members), last)))
+    return longest + 8 * MESSAGE
+
+
 def system_message(run: Run, prompts: Prompts) -> ChatMessage:
     instructions = run.spec.instructions if run.spec else ""
     terms = CodeTerms.of(run.spec.code) if run.spec is not None and run.spec.kind == "code" else None
-    text = prompts.system(list(run.tools.values()), list(run.members.values()), instructions, terms)
+    tools, members = list(run.tools.values()), list(run.members.values())
+    schema = run.spec.output_schema if run.spec else None
+    text = prompts.system(tools, members, instructions, terms, schema)
     return {"role": "system", "content": text}
 
 
@@ -128,7 +223,9 @@ def functions(run: Run) -> list[dict[str, Any]]:
     return [
         *(_function(tool.name, tool.description, tool.input_schema) for tool in run.tools.values()),
         *(_function(member.name, member.description, MEMBER_SCHEMA) for member in run.members.values()),
-        _function(FINAL_ANSWER, "Gives the final answer to the task and ends it.", FINAL_ANSWER_SCHEMA),
+        _function(
+            FINAL_ANSWER, "Gives the final answer to the task and ends it.", final_answer_parameters(run)
+        ),
     ]
 
 
@@ -137,13 +234,15 @@ def messages_of(step: Step, agent: str, prompts: Prompts) -> list[ChatMessage]:
         case TaskStep():
             text = prompts.managed_task(agent, step.task) if step.delegated else step.task
             return [_with_images(prompts.new_task(text), step.images)]
+        case RecalledStep():
+            return [_user(prompts.recalled(step.memories))]
         case PlanningStep():
             return [
                 {"role": "assistant", "content": prompts.plan(step.plan, first=step.first)},
                 _user(prompts.proceed()),
             ]
         case ActionStep():
-            return _action(step, prompts)
+            return with_images_of(step, _action(step, prompts))
         case AnswerStep():
             return [{"role": "assistant", "content": observation_of(step.output)}]
 
@@ -164,7 +263,7 @@ def _called(step: Step) -> str | None:
         return None
     if step.code is not None:
         return f"Code that was run:\n```python\n{step.code}\n```"
-    return None if step.native or not step.calls else _written_out([_tool_call(call) for call in step.calls])
+    return None if step.native or not step.asked else _written_out([_tool_call(call) for call in step.asked])
 
 
 def _written_out(calls: list[dict[str, Any]]) -> str:
@@ -192,13 +291,14 @@ def as_text(messages: list[ChatMessage]) -> list[ChatMessage]:
 
 def _action(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:
     said: ChatMessage = {"role": "assistant", "content": step.content or None}
-    if step.calls and step.native:
-        said["tool_calls"] = [_tool_call(call) for call in step.calls]
+    calls = step.asked
+    if calls and step.native:
+        said["tool_calls"] = [_tool_call(call) for call in calls]
         return [
             said,
             *(
                 {"role": "tool", "tool_call_id": _call_id(call), "content": _observed(call, prompts)}
-                for call in step.calls
+                for call in calls
             ),
         ]
     said["content"] = step.content or "(empty)"
@@ -206,10 +306,10 @@ def _action(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:
         return [said, _user(_observed_of_code(step, prompts))]
     if step.error is not None:
         return [said, _user(prompts.error(step.error.message))]
-    if not step.calls:
+    if not calls:
         # The run's last step: its answer follows.
         return [said] if step.content else []
-    observations = "\n\n".join(f"{call.name}: {_observed(call, prompts)}" for call in step.calls)
+    observations = "\n\n".join(f"{call.name}: {_observed(call, prompts)}" for call in calls)
     return [said, _user(f"Observation:\n{observations}")]
 
 

@@ -55,3 +55,13 @@ def web_look(url: str) -> dict[str, str]:
         url: What.
     """
     return {"title": f"the page {url}"}
+
+
+@tool(read_only=True)
+def rows(count: int) -> list[dict[str, int]]:
+    """Returns rows.
+
+    Args:
+        count: How many.
+    """
+    return [{"n": n, "square": n * n} for n in range(count)]

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from cadre.cards import AgentCard, ToolCard
 from cadre.loop import events as ev
 from cadre.loop.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
 from cadre.loop.fold import apply_entry
@@ -14,7 +15,6 @@ from cadre.loop.owed import Command, owed
 from cadre.loop.run import Run, Step
 from cadre.loop.transition import transition
 from cadre.messages import (
-    AgentCard,
     Cancel,
     ErrorInfo,
     Record,
@@ -23,7 +23,6 @@ from cadre.messages import (
     RunState,
     Task,
     TimerFired,
-    ToolCard,
     ToolResult,
     Usage,
 )
@@ -124,8 +123,10 @@ def timer(name: str, run: str = "r1") -> TimerFired:
 class Course:
     """One run taken forward as the runner does it; each entry goes through its JSON form."""
 
-    def __init__(self, spec: AgentSpec = SPEC, offer: Offer = OFFER, run: str = "r1") -> None:
-        self.spec, self.offer = spec, offer
+    def __init__(
+        self, spec: AgentSpec = SPEC, offer: Offer = OFFER, run: str = "r1", *, base: int = 0
+    ) -> None:
+        self.spec, self.offer, self._base = spec, offer, base
         self.run = Run(id=run, tree=tree_of(run))
         self._journal: list[bytes] = []
         self.at = 100.0
@@ -149,6 +150,8 @@ class Course:
             spec=self.spec,
             history=history or [],
             prefix=prefix or [],
+            base=self._base,
+            base_with_offer=self._base,
         )
         entry = ev.Entry(
             tree=self.run.tree,

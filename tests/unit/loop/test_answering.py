@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from cadre.cards import AgentCard, ToolCard
 from cadre.loop import events as ev
 from cadre.loop.offer import Offer
 from cadre.loop.owed import Send, owed
 from cadre.loop.run import ActionStep, Phase
-from cadre.messages import AgentCard, ErrorInfo, Record, Task, ToolCall, ToolCard
+from cadre.messages import ErrorInfo, Record, Task, ToolCall
 from cadre.specs import Limits
 from unit.loop.build import ADD, ANSWER, KID, OFFER, Course, call, kinds, only, report, result, spec
 

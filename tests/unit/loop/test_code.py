@@ -301,6 +301,7 @@ def test_no_block(text: str) -> None:
 def test_structured_answers() -> None:
     structured = CodeSpec(structured=True)
     assert read_code('{"thought": "add", "code": "x = 1"}', structured) == "x = 1"
+    assert read_code('{"thought": "add", "code_action": "x = 2"}', structured) == "x = 2"
     with pytest.raises(ReadingError, match="not the JSON object"):
         read_code("<code>x = 1</code>", structured)
 

@@ -161,7 +161,9 @@ def test_plans_go_on_in_their_interval() -> None:
     about = Fork(run="r1", at=3)
     course.arrive(task(run="r2", forks=about), prefix=prefix_of(before, about).steps)
     course.say(content="another plan for 3")
-    assert course.run.memory[-1] == PlanningStep(plan="another plan for 3", first=False)
+    plan = course.run.memory[-1]
+    assert isinstance(plan, PlanningStep)
+    assert (plan.plan, plan.first) == ("another plan for 3", False)
     assert course.run.model is not None
     assert (course.run.model.purpose, course.run.model.step) == ("act", 3)
 

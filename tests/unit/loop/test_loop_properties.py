@@ -37,14 +37,16 @@ OUTPUTS = st.sampled_from([3, "text", None, {"k": [1]}, "x" * 300])
 USAGES = st.builds(Usage, st.integers(0, 99), st.integers(0, 99))
 ERRORS = st.none() | st.just(ErrorInfo("AgentToolExecutionError", "kaput"))
 SPECS = st.builds(
-    lambda interval, steps, retries: spec(
+    lambda interval, steps, retries, checks: spec(
         planning_interval=interval,
+        checks=checks,
         limits=Limits(max_steps=steps, observation_chars=100),
         model=ModelSpec(retries=retries),
     ),
     st.sampled_from([None, 1, 2]),
     st.integers(1, 4),
     st.integers(0, 2),
+    st.sampled_from([[], ["look"], ["when: answer != '42'"], ["when: answer", "look", "proofread"]]),
 )
 STATES = st.sampled_from(list[RunState](get_args(RunState)))
 LATE: list[Record] = [result("r1_9_0", 1), report("r1_9_1", "x"), timer("nobodys"), task("Again.")]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from cadre.cards import AgentCard, Presence, ToolCard
 from cadre.loop.offer import offer_of
-from cadre.messages import AgentCard, Presence, ToolCard
 from cadre.specs import AgentSpec, Limits, Selector
 
 

@@ -41,6 +41,7 @@ def test_acting_owes_each_open_call_and_no_answered_one() -> None:
         agent="boss",
         tool="add",
         arguments={"a": 1, "b": 2},
+        output_chars=20_000,
         trace="00-aa-bb-01",
     )
     child = Task(

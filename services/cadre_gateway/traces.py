@@ -1,0 +1,35 @@
+"""The trace of a run as its journals tell it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cadre.ports import Stored
+from cadre.subjects import tree_of
+from cadre.tracing.ids import trace_id
+from cadre.tracing.spans import SpanRecord
+from cadre.tracing.whole import in_order, trace_of
+
+
+class TraceSpan(SpanRecord, frozen=True, kw_only=True):
+    """A span in its place."""
+
+    depth: int
+
+
+class TraceTree(msgspec.Struct, kw_only=True):
+    id: str
+    trace: str
+    spans: list[TraceSpan]
+    """Parents before their children, siblings by time."""
+
+
+def spans_of(stored: list[Stored], run: str, *, now: float, content: bool) -> list[SpanRecord]:
+    """Those of the run and of all runs below it; of what goes on, as far as it has come."""
+    entries = (one.entry for one in stored if one.entry.run == run or one.entry.run.startswith(f"{run}_"))
+    return trace_of(entries, now=now, content=content)
+
+
+def tree_of_spans(run: str, spans: list[SpanRecord]) -> TraceTree:
+    placed = [TraceSpan(**msgspec.structs.asdict(span), depth=depth) for depth, span in in_order(spans)]
+    return TraceTree(id=run, trace=trace_id(tree_of(run)), spans=placed)

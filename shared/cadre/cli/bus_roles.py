@@ -1,0 +1,32 @@
+"""The NATS users that a team's services need, by the names that these have everywhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from cadre.cli.team import Team
+from cadre.permissions import Role, team_roles
+from cadre.tool_loading import load_tools
+
+
+def roles_of(team: Team, *, memory: bool | None = None) -> list[Role]:
+    """Raises SetupError when a module of tools cannot be loaded."""
+    tools = [
+        (name, tuple(tool.name for tool in load_tools(entry)))
+        for entry, name in zip(team.tools, tools_names(team.tools), strict=True)
+    ]
+    remembers = team.remembers if memory is None else memory
+    return team_roles(team.agents, tools, team.pools, memory=remembers)
+
+
+def tools_names(entries: Iterable[str]) -> list[str]:
+    """What the services of these modules are called, in their order."""
+    taken: list[str] = []
+    for entry in entries:
+        source, _, function = entry.partition(":")
+        stem = Path(source).stem if "/" in source else source.rpartition(".")[2]
+        wanted = re.sub(r"[^a-zA-Z0-9_-]", "-", stem + (function and f"-{function}"))
+        taken.append(next(n for n in (wanted, *(f"{wanted}-{i}" for i in range(2, 1000))) if n not in taken))
+    return taken

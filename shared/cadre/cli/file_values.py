@@ -1,0 +1,47 @@
+"""Files within a value, as a person reads them: a name, a type, a size, and the command that downloads."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+_OF_CODE = {"image": "image/png", "table": "text/csv", "array": "application/x-npy"}
+_REF = re.compile(r"blob:[0-9a-f]{64}")
+
+
+def told(value: Any) -> tuple[Any, list[str]]:
+    """The value with a few words in the place of each file in it, and the commands that download them."""
+    commands: list[str] = []
+
+    def words(part: Any) -> Any:
+        if isinstance(part, list):
+            return [words(item) for item in part]
+        if not isinstance(part, dict):
+            return part
+        match part:
+            case {"$file": {"ref": str(ref), **about}} if len(part) == 1 and _REF.fullmatch(ref):
+                name = str(about.get("name") or "")
+                commands.append(_command(ref, name))
+                size = about.get("size")
+                of_size = f", {size_text(size)}" if isinstance(size, int) else ""
+                return f"{name or 'file'} ({about.get('media_type') or 'unknown type'}{of_size})"
+            case {"$given": [str(form), str(ref)]} if len(part) == 1 and _REF.fullmatch(ref):
+                commands.append(_command(ref, ""))
+                return f"{form} ({_OF_CODE.get(form, 'bytes')})"
+        return {key: words(item) for key, item in part.items()}
+
+    return words(value), list(dict.fromkeys(commands))
+
+
+def size_text(size: int) -> str:
+    """950 B, 12.3 kB, 4.0 MB."""
+    for unit, letter in ((1_000_000, "MB"), (1_000, "kB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {letter}"
+    return f"{size} B"
+
+
+def _command(ref: str, name: str) -> str:
+    target = shlex.quote(name.rpartition("/")[2]) if name and name.isprintable() else "FILE"
+    return f"cadre files {ref} -o {target}"

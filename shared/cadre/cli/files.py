@@ -1,0 +1,115 @@
+"""`cadre files`: the files of a run's workspace, listed, downloaded, uploaded; and files that an answer names."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mimetypes
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import quote
+
+import click
+
+from cadre.cli.exits import Code, Failure
+from cadre.cli.file_values import size_text
+from cadre.cli.gateway import Gateway
+from cadre.cli.table import table
+
+STDOUT = "-"
+BLOB = "blob:"
+
+
+@click.command("files")
+@click.argument("run")
+@click.argument("path", required=False)
+@click.option("-o", "--output", "target", metavar="FILE", help="Where to download to; `-` is stdout.")
+@click.option(
+    "--put",
+    "source",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Give RUN this file, under its own name or as PATH.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The list as JSON.")
+def command(run: str, path: str | None, target: str | None, source: Path | None, as_json: bool) -> int:
+    """List the files of RUN's workspace, or download one of them.
+
+    RUN is an id, a unique beginning of one, or @last. In its place a file that an answer names may stand:
+    `cadre files blob:… -o FILE`.
+    """
+    with Gateway() as gateway:
+        if run.startswith(BLOB):
+            _download(gateway, f"/v1/blobs/{quote(run.removeprefix(BLOB))}", target or STDOUT)
+            return Code.OK
+        identity = gateway.run_id(run)
+        if source is not None:
+            _upload(gateway, identity, source, path or source.name)
+        elif path is not None:
+            _download(gateway, f"/v1/runs/{identity}/files/{quote(path)}", target or _own_name(path))
+        elif target is not None:
+            raise click.UsageError("--output needs the PATH of a file: `cadre files RUN` lists them")
+        else:
+            _list(gateway, identity, as_json)
+    return Code.OK
+
+
+def _list(gateway: Gateway, run: str, as_json: bool) -> None:
+    files = gateway.get(f"/v1/runs/{run}/files")["files"]
+    if as_json:
+        click.echo(json.dumps(files, ensure_ascii=False))
+    elif not files:
+        click.echo(f"run {run} has no files", err=True)
+    else:
+        rows = [
+            [
+                str(one["version"]),
+                size_text(one["size"]),
+                one["media_type"],
+                one.get("by") or "-",
+                one["path"],
+            ]
+            for one in files
+        ]
+        click.echo(table(["VERSION", "SIZE", "TYPE", "BY", "PATH"], rows))
+
+
+def _own_name(path: str) -> str:
+    """A terminal gets a file of the same name, a pipe gets the content."""
+    return Path(path).name if sys.stdout.isatty() else STDOUT
+
+
+def _download(gateway: Gateway, path: str, target: str) -> None:
+    if target == STDOUT:
+        gateway.download(path, sys.stdout.buffer)
+        return
+    file = Path(target)
+    with written(file) as stream:
+        gateway.download(path, stream)
+    click.echo(f"{file} ({size_text(file.stat().st_size)})", err=True)
+
+
+def _upload(gateway: Gateway, run: str, source: Path, path: str) -> None:
+    kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
+    try:
+        with source.open("rb") as stream:
+            entry = gateway.put(f"/v1/runs/{run}/files/{quote(path)}", stream, kind)
+    except OSError as error:
+        raise Failure(f"{source}: {error.strerror}", Code.USAGE) from error
+    click.echo(f"{entry['path']} (version {entry['version']}, {size_text(entry['size'])})")
+
+
+@contextlib.contextmanager
+def written(file: Path) -> Iterator[BinaryIO]:
+    """A file that is there when it is whole, and not before."""
+    partial = file.with_name(f".{file.name}.{os.getpid()}.part")
+    try:
+        with partial.open("wb") as stream:
+            yield stream
+        partial.replace(file)
+    except OSError as error:
+        raise Failure(f"{file}: {error.strerror or error}") from error
+    finally:
+        partial.unlink(missing_ok=True)

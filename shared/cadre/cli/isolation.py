@@ -1,0 +1,30 @@
+"""Whether the code of agents can be run on this machine, as the sandbox itself finds it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+_WITHIN = 60.0
+
+
+async def reached() -> tuple[str, str]:
+    """The tier of isolation and "", or "" and why there is none."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "cadre_sandbox", "--check"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(_WITHIN):
+            said, complaint = await process.communicate()
+    except TimeoutError:
+        return "", f"no answer within {_WITHIN:g} s"
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode == 0:
+        return said.decode().strip(), ""
+    lines = complaint.decode(errors="replace").strip().splitlines() or ["no reason given"]
+    return "", lines[-1].removeprefix("cadre: ")

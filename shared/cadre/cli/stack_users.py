@@ -1,0 +1,46 @@
+"""The NATS users of one `cadre up --secure`: made before the server starts, provisioned for before services do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from cadre.adapters.nats_consumers import provision_roles
+from cadre.cli import auth_files
+from cadre.cli.bus_roles import roles_of
+from cadre.cli.exits import Failure
+from cadre.cli.team import Team
+from cadre.permissions import OPERATOR, team_roles
+from cadre.settings import read_settings
+from cadre.subjects import Topology
+
+
+class StackUsers:
+    """Of the stack whose data lies in `data`."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self._folder = data / "auth"
+        self.server_file = self._folder / auth_files.SERVER_FILE
+
+    def make(self, team: Team | None) -> None:
+        """A key for each service of the team that has none yet. Raises SetupError, Failure."""
+        roles = team_roles([], [], [], memory=False) if team is None else roles_of(team)
+        settings = read_settings()
+        auth_files.make(self._folder, roles, Topology(settings.shards, settings.prefix))
+
+    async def provision(self, nats: str) -> None:
+        """What services may not make for themselves, for all who have a key. Raises what `provision_roles` does."""
+        key = str(auth_files.key_file(self._folder, OPERATOR))
+        settings = msgspec.structs.replace(read_settings(), nats_url=nats, nats_credentials=key)
+        topology = await provision_roles(settings, auth_files.known_roles(self._folder))
+        if topology.shards != settings.shards:
+            raise Failure(
+                f"the streams in {self._data} have {topology.shards} shards, and the users were made for"
+                f" {settings.shards}: start with CADRE_SHARDS={topology.shards}"
+            )
+
+    def environment(self, user: str) -> dict[str, str]:
+        """Of a process that is this user."""
+        return {"CADRE_NATS_CREDENTIALS": str(auth_files.key_file(self._folder, user))}

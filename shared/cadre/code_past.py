@@ -1,0 +1,126 @@
+"""The exchanges of a block that its messages do not repeat: pieces in the blob store, each naming the one before.
+
+A block of hundreds of calls would else send all of its past with every call, though only an interpreter that begins
+it anew wants it. How the past is cut follows from the exchanges alone, so everybody cuts it alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from cadre.code_exchange import CodeExchange
+from cadre.errors import UnreadableMessage
+from cadre.messages import CodeCall
+from cadre.ports import Blobs
+from cadre.wire import UNREADABLE, encode
+
+PIECE_EXCHANGES = 16
+PIECE_BYTES = 64 * 1024
+"""A piece ends with the exchange that brings it to one of these."""
+
+_BLOCKS = 256
+_TRUSTED_SECONDS = 1800.0
+"""After which a piece is stored again: nothing may have named it since."""
+
+
+class Piece(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a blob of the past holds."""
+
+    v: Literal[1] = 1
+    block: str
+    before: int = 0
+    """How many exchanges there were before these."""
+    earlier: str | None = None
+    """`blob:` reference of their last piece."""
+    exchanges: list[CodeExchange]
+
+
+class Place(NamedTuple):
+    """Where a block stands: exchanges at hand, those before them behind a reference."""
+
+    before: int
+    earlier: str | None
+    exchanges: list[CodeExchange]
+
+
+_decoder = msgspec.json.Decoder(Piece)
+
+
+def shortened(block: str, place: Place) -> tuple[Place, list[bytes]]:
+    """The same place with no more at hand than must be, the last exchange in any case; and the new pieces behind it."""
+    before, earlier, exchanges = place
+    pieces: list[bytes] = []
+    begin = size = 0
+    for end, exchange in enumerate(exchanges[:-1], 1):
+        size += len(encode(exchange))
+        if end - begin >= PIECE_EXCHANGES or size >= PIECE_BYTES:
+            held = exchanges[begin:end]
+            pieces.append(encode(Piece(block=block, before=before, earlier=earlier, exchanges=held)))
+            earlier = f"blob:{hashlib.sha256(pieces[-1]).hexdigest()}"
+            before, begin, size = before + len(held), end, 0
+    return Place(before, earlier, list(exchanges[begin:])), pieces
+
+
+async def whole(call: CodeCall, blobs: Blobs) -> CodeCall:
+    """The call with all exchanges. Raises UnreadableMessage, BlobMissing, RetryableError."""
+    pieces: list[Sequence[CodeExchange]] = [call.exchanges]
+    before, ref = call.before, call.earlier
+    while before > 0 and ref is not None:
+        try:
+            piece = _decoder.decode(await blobs.get(ref))
+        except UNREADABLE as error:
+            raise UnreadableMessage(f"the past of {call.block} in {ref}: {error}") from error
+        if piece.block != call.block or not 0 < len(piece.exchanges) == before - piece.before:
+            raise UnreadableMessage(f"{ref} is not the past of {call.block} before exchange {before}")
+        pieces.append(piece.exchanges)
+        before, ref = piece.before, piece.earlier
+    if before != 0 or ref is not None:
+        raise UnreadableMessage(f"the past of {call.block} has {before} exchanges too few")
+    exchanges = list(itertools.chain.from_iterable(reversed(pieces)))
+    return replace(call, before=0, earlier=None, exchanges=exchanges)
+
+
+class _Known(NamedTuple):
+    before: int
+    earlier: str | None
+    last: CodeExchange
+    """Of those before: that very object, in the state that the calls are made from."""
+    at: float
+
+
+class Shortening:
+    """Sends the past of each block to the store once."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+
+    async def __call__(self, call: CodeCall) -> CodeCall:
+        """The call as it travels. Raises RetryableError."""
+        if call.before or len(call.exchanges) <= 1:
+            return call
+        known = self._known.pop(call.block, None)
+        begin, at = Place(0, None, call.exchanges), time.monotonic()
+        if known is not None and _continues(call, known) and at - known.at < _TRUSTED_SECONDS:
+            begin, at = Place(known.before, known.earlier, call.exchanges[known.before :]), known.at
+        place, pieces = shortened(call.block, begin)
+        for piece in pieces:
+            await self._blobs.put(piece)
+        if place.before:
+            last = call.exchanges[place.before - 1]
+            self._known[call.block] = _Known(place.before, place.earlier, last, at)
+            while len(self._known) > _BLOCKS:
+                self._known.popitem(last=False)
+        return replace(call, before=place.before, earlier=place.earlier, exchanges=place.exchanges)
+
+
+def _continues(call: CodeCall, known: _Known) -> bool:
+    return len(call.exchanges) > known.before and call.exchanges[known.before - 1] is known.last

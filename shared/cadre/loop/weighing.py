@@ -1,0 +1,294 @@
+"""How much of a model's context a run takes up, in tokens, estimated without any model's own tokenizer.
+
+The estimate is made for being safe: from the kinds of characters in a text, a little more than byte pair tokenizers
+make of prose, code, numbers and hashes, and up to three times as much for alphabets that they know well. Where a model
+counts more all the same, its own count of the last request corrects it (`Run.scale`), and an endpoint that refuses a
+request as too long tightens it (`Run.tight`, `Run.refused`), however much its spec claims.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from cadre.loop import events as ev
+from cadre.loop.images import shown_by
+from cadre.loop.observation import clip, observation_of
+from cadre.loop.run import (
+    ActionStep,
+    AnswerStep,
+    PlanningStep,
+    RecalledStep,
+    Run,
+    Step,
+    TaskStep,
+)
+from cadre.specs import AgentSpec
+
+CHARACTERS = 3
+"""Of a summary that make one token, for a model that is told its length in characters."""
+
+_KINDS = bytes(
+    ord(
+        "d" if 48 <= byte <= 57
+        else "U" if 65 <= byte <= 90
+        else "a" if 97 <= byte <= 122
+        else " " if byte in b" \t\r\n"
+        else "x" if byte >= 128
+        else "."
+    )
+    for byte in range(256)
+)  # fmt: skip
+"""Of each byte of UTF-8: digit, capital, small letter, space, part of a letter beyond ASCII, sign."""
+
+_WEIGHTS = {
+    b"a": 0.25,
+    b"U": 0.52,
+    b"d": 0.36,
+    b".": 1.0,
+    b" ": 0.18,
+    b"x": 0.53,
+    # Where one kind follows another a token ends.
+    b"ad": 0.9,
+    b"Ud": 0.9,
+    b".d": 0.9,
+    b" d": 0.9,
+    b"aU": 0.7,
+    b"dU": 0.7,
+    b"da": 0.7,
+}
+"""Tokens that each occurrence adds, fitted to the byte pairs of a model in wide use and rounded up."""
+
+_SHORT = 48
+"""Bytes up to which a text counts for the most that so many can be: looking closer would cost more than it tells."""
+
+_PER_CHARACTER = 5
+"""No character takes more tokens than this."""
+
+MESSAGE = 24
+"""Tokens of what stands around each message and call: roles, ids, headings."""
+
+IMAGE = 1_600
+"""Tokens of one image, at the highest resolution that endpoints read it in."""
+
+ANSWER = 4_096
+"""Tokens kept free for the answer of a model whose `max_tokens` is not set, as far as its context has them."""
+
+TIGHTENING = 1.3
+"""What each refused request makes of the estimate."""
+
+
+def tokens_of(text: str) -> int:
+    raw = text.encode("utf-8", "surrogatepass")
+    if len(raw) <= _SHORT:
+        return len(raw) * 9 // 8
+    kinds = raw.translate(_KINDS)
+    return math.ceil(sum(weight * kinds.count(kind) for kind, weight in _WEIGHTS.items()))
+
+
+def fit(text: str, tokens: int) -> str:
+    """`text`, or its two ends with a note between them when it takes up more than so many tokens."""
+    if len(text) * _PER_CHARACTER <= tokens:
+        return text
+    weight = tokens_of(text)
+    if weight <= tokens:
+        return text
+    characters = len(text) * max(0, tokens - MESSAGE) // weight
+    # The ends may be denser than the rest.
+    while tokens_of(cut := clip(text, characters)) > tokens and characters:
+        characters = characters * 4 // 5
+    return cut
+
+
+def room(spec: AgentSpec) -> int:
+    """Tokens that a request may take up, by the spec alone."""
+    context = spec.model.context
+    return context - min(spec.model.max_tokens or min(ANSWER, context // 4), context - 1)
+
+
+def limit(run: Run) -> int:
+    """Tokens that a request may take up, by this module's way of counting."""
+    return min(int(room(run.spec) / run.scale), known_room(run)) if run.spec is not None else 0
+
+
+def refused_tokens(run: Run) -> int:
+    """What the smallest request that was refused took up, the one in flight included."""
+    # A summary's request is cut to the limit.
+    written = run.model is not None and run.model.purpose == "summary"
+    asked = limit(run) if written else run.base + run.weight
+    return asked if run.refused is None else min(asked, run.refused)
+
+
+def known_room(run: Run) -> int:
+    """What the spec claims, as far as the endpoint has not said otherwise. Refused again and again, a request shrinks
+    faster and faster: a context may be claimed to be many times what it is."""
+    claimed = room(run.spec) if run.spec is not None else 0
+    least = claimed if run.refused is None else min(claimed, run.refused)
+    return int(least / TIGHTENING**run.tight)
+
+
+def summary_tokens(run: Run) -> int:
+    """The most that a summary of earlier steps may take up."""
+    return min(1_500, limit(run) // 8)
+
+
+def per_step(run: Run) -> int:
+    """The most that one step's observations may take up together."""
+    return known_room(run) // 2
+
+
+def scale_of(run: Run, counted: int, answer: int) -> float:
+    """The estimate's correction, after a model has counted its request; `answer` is what its answer weighs."""
+    estimate = run.base + run.weight - answer
+    # Small requests say more about templates than about texts.
+    if not counted or estimate < 1_000:
+        return run.scale
+    return min(4.0, max(1.0, 1.05 * counted / estimate))
+
+
+def task_of(step: TaskStep, run: Run) -> str:
+    """The task as far as the context has room for it."""
+    return fit(step.task, max(0, known_room(run) - run.base) // 2) if run.spec else step.task
+
+
+def weight_of(step: Step, run: Run) -> int:
+    """Of one step as its model reads it."""
+    match step:
+        case TaskStep():
+            # Planning and the answer after the last step repeat the task.
+            task = tokens_of(task_of(step, run))
+            return 2 * MESSAGE + task + _repeated(task, run) + IMAGE * len(step.images)
+        case PlanningStep():
+            return 4 * MESSAGE + tokens_of(step.plan)
+        case RecalledStep():
+            return 2 * MESSAGE + sum(MESSAGE + tokens_of(memory.text) for memory in step.memories)
+        case AnswerStep():
+            return MESSAGE + _tokens(step.output)
+        case ActionStep():
+            return _weight_of_action(step)
+
+
+def _repeated(task: int, run: Run) -> int:
+    return 2 * min(task, known_room(run) // 8)
+
+
+def _weight_of_action(step: ActionStep) -> int:
+    weight = 3 * MESSAGE + tokens_of(step.content) + _of_failure(step.error.message if step.error else None)
+    weight += tokens_of(step.observation or "") + IMAGE * len(step.images)
+    if step.code is not None:
+        return weight + tokens_of(step.code)
+    for call in step.calls:
+        asked = call.correction or call
+        weight += 2 * MESSAGE + _tokens(asked.arguments) + tokens_of(call.observation or "")
+        weight += _of_failure(call.error.message if call.error else None)
+    return weight
+
+
+def weight_of_memory(run: Run) -> int:
+    """Of everything that the model reads beside the base, between two steps."""
+    summary = run.summary
+    if summary is None:
+        return sum(weight_of(step, run) for step in run.memory)
+    read = (step for place, step in enumerate(run.memory) if place >= summary.covers or is_pinned(run, place))
+    return tokens_of(summary.text) + sum(weight_of(step, run) for step in read)
+
+
+def is_pinned(run: Run, place: int) -> bool:
+    """The task and what was recalled for it are read as they are, whatever a summary covers."""
+    begin = place_of_task(run)
+    return place == begin or (place == begin + 1 and isinstance(run.memory[place], RecalledStep))
+
+
+def place_of_task(run: Run) -> int:
+    places = (place for place, step in enumerate(run.memory) if isinstance(step, TaskStep))
+    return max(places, default=-1)
+
+
+def weigh(run: Run, event: ev.AnyEvent) -> int:
+    """What an event adds to what the model reads: never less than the step that it becomes part of will weigh."""
+    if type(event) not in _READ:
+        return 0
+    return _in_words(run, event) + IMAGE * len(shown_by(run, event))
+
+
+def _in_words(run: Run, event: ev.AnyEvent) -> int:
+    most = run.spec.limits.observation_chars if run.spec is not None else None
+    match event:
+        case ev.MemoryRecalled(memories=memories) if memories:
+            return 2 * MESSAGE + sum(MESSAGE + tokens_of(memory.text) for memory in memories)
+        case ev.ModelAnswered(purpose="act"):
+            return 3 * MESSAGE + tokens_of(event.content) + sum(_asked(call) for call in event.calls)
+        case ev.ModelAnswered(purpose="plan"):
+            return 4 * MESSAGE + tokens_of(event.content)
+        case ev.ToolAnswered() if run.code is None:
+            error = clip(event.error.message, most) if event.error is not None else None
+            return MESSAGE + tokens_of(clip(observation_of(event.output), most)) + _of_failure(error)
+        case ev.DelegateFinished() if run.code is None:
+            told = tokens_of(event.text) + (_tokens(event.output) if event.error is not None else 0)
+            return 2 * MESSAGE + told + _of_failure(event.error.message if event.error else None)
+        case ev.CallRefused() if run.code is None:
+            return MESSAGE + _tokens(event.arguments) + _of_failure(clip(event.error.message, most))
+        case ev.BlockStarted():
+            return tokens_of(event.code)
+        case ev.BlockFinished():
+            notes = sum(map(tokens_of, event.notes))
+            return 2 * MESSAGE + tokens_of(clip(event.logs + event.text, most)) + notes
+        case ev.StepFinished():
+            return _of_failure(event.error.message if event.error is not None else None)
+        case ev.ApprovalDecided() | ev.CallTimedOut():
+            return 4 * MESSAGE + tokens_of(getattr(event, "feedback", ""))
+        case _:
+            return 0
+
+
+_READ = {
+    ev.ApprovalDecided,
+    ev.BlockFinished,
+    ev.BlockStarted,
+    ev.CallRefused,
+    ev.CallTimedOut,
+    ev.DelegateFinished,
+    ev.MemoryRecalled,
+    ev.ModelAnswered,
+    ev.StepFinished,
+    ev.ToolAnswered,
+}
+"""Events that a model reads of."""
+
+
+def _asked(call: ev.RequestedCall) -> int:
+    return 2 * MESSAGE + tokens_of(call.name) + _tokens(call.arguments)
+
+
+def _of_failure(message: str | None) -> int:
+    """An error comes with a hint at what to do."""
+    return 3 * MESSAGE + tokens_of(message) if message is not None else 0
+
+
+def _tokens(value: Any) -> int:
+    return tokens_of(value) if isinstance(value, str) else tokens_of(msgspec.json.encode(value).decode())
+
+
+def to_cover(run: Run) -> int | None:
+    """How many steps of the memory the next summary covers; None when it would cover nothing new."""
+    first = run.summary.covers if run.summary is not None else 0
+    kept = (limit(run) - run.base - summary_tokens(run) - _pinned_weight(run)) // 2
+    covers = len(run.memory)
+    while covers > first:
+        weight = 0 if is_pinned(run, covers - 1) else weight_of(run.memory[covers - 1], run)
+        if weight > kept:
+            break
+        kept -= weight
+        covers -= 1
+    new = [place for place in range(first, covers) if not is_pinned(run, place)]
+    if new:
+        return covers
+    # All of it would be kept, and yet there is no room: the oldest step goes.
+    rest = [place for place in range(covers, len(run.memory)) if not is_pinned(run, place)]
+    return rest[0] + 1 if rest else None
+
+
+def _pinned_weight(run: Run) -> int:
+    return sum(weight_of(step, run) for place, step in enumerate(run.memory) if is_pinned(run, place))

@@ -1,0 +1,183 @@
+"""A tree's workspace over the index of its files and the blob store, for one call or one request."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from cadre.errors import BlobMissing, Fenced, OutcomeUnknown, RetryableError, TooLarge
+from cadre.file_records import FileWritten, WorkspaceFile
+from cadre.files import File, media_type_of
+from cadre.messages import FileInfo
+from cadre.ports import Blobs, FileIndex
+from cadre.workspace import FileChanged, FileEntry, NoSuchFile, WorkspaceError, normal_path
+
+MOST_FILES = 1000
+"""In one workspace: its list is read whole."""
+
+_REMEMBERED = 64
+"""Versions of a file whose writes are known again."""
+
+_NAMED = 20
+"""Files that an error names."""
+
+_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
+_REF = re.compile(r"blob:[0-9a-f]{64}")
+
+_Content = dict[str, str | int]
+"""Fields of a WorkspaceFile that has content."""
+
+T = TypeVar("T")
+
+
+class TreeFiles:
+    """cadre.workspace.Workspace. `call` is what makes a write the same write when it is tried again."""
+
+    def __init__(
+        self, index: FileIndex, blobs: Blobs, *, tree: str, call: str, by: str, most_bytes: int
+    ) -> None:
+        self._index = index
+        self._blobs = blobs
+        self._tree = tree
+        self._call = call
+        self._by = by
+        self._most = most_bytes
+        self._writes: Counter[str] = Counter()
+
+    async def read(self, path: str) -> File:
+        path = normal_path(path)
+        found = await _insist(lambda: self._index.read(self._tree, path))
+        record = found[0] if found is not None else None
+        if record is None or record.ref is None:
+            raise NoSuchFile(await self._not_found(path))
+        ref = record.ref
+        file = File.from_json(ref)
+        about = FileInfo(ref=ref, name=path.rpartition("/")[2], media_type=record.media_type)
+        file.load(await _insist(lambda: self._blobs.get(ref)), about)
+        return file
+
+    async def write(
+        self, path: str, content: bytes | str | File, *, media_type: str = "", expected: int | None = None
+    ) -> FileEntry:
+        path = normal_path(path)
+        data, told = _content(content, media_type)
+        if len(data) > self._most:
+            raise TooLarge(f"file {path}", len(data), self._most)
+        ref = await _insist(lambda: self._blobs.put(data))
+        content_now: _Content = {
+            "ref": ref,
+            "media_type": media_type_of(data, path, told),
+            "size": len(data),
+        }
+        return _entry(await self._put(path, self._key(path), expected, content_now))
+
+    async def delete(self, path: str) -> None:
+        path = normal_path(path)
+        found = await _insist(lambda: self._index.read(self._tree, path))
+        key = self._key(path)
+        if found is None or (found[0].ref is None and not _done(found[0], key, "")):
+            raise NoSuchFile(await self._not_found(path))
+        await self._put(path, key, None, {})
+
+    async def files(self) -> list[FileEntry]:
+        records = await _insist(lambda: self._index.all(self._tree))
+        return sorted((_entry(one) for one in records if one.ref is not None), key=lambda one: one.path)
+
+    async def blob(self, ref: str) -> bytes:
+        if not _REF.fullmatch(ref):
+            raise BlobMissing(ref)
+        return await _insist(lambda: self._blobs.get(ref))
+
+    async def _put(self, path: str, key: str, expected: int | None, content: _Content) -> WorkspaceFile:
+        """Puts the next version behind whichever is there."""
+        return await _insist(lambda: self._put_once(path, key, expected, content))
+
+    async def _put_once(self, path: str, key: str, expected: int | None, content: _Content) -> WorkspaceFile:
+        found = await self._index.read(self._tree, path)
+        record, fence = found if found is not None else (None, 0)
+        history = record.history if record is not None else []
+        before = record.version if record is not None else 0
+        ref = str(content.get("ref", ""))
+        done = _done(record, key, ref) if record is not None else None
+        written = FileWritten(done.version if done else before + 1, key, ref)
+        after = WorkspaceFile(
+            id=f"{self._tree}:file:{path}:{written.version}",
+            tree=self._tree,
+            run=self._tree,
+            at=time.time(),
+            path=path,
+            version=written.version,
+            by=self._by,
+            history=[*history, written][-_REMEMBERED:],
+            **content,  # type: ignore[arg-type]
+        )
+        if done is not None:
+            # It took place, and its outcome was never heard of; another one may have followed since.
+            return after
+        current = before if record is not None and record.ref is not None else 0
+        if expected is not None and expected != current:
+            there = f"it has version {current}" if current else "there is none"
+            raise FileChanged(f"file {path} is not at version {expected} any more: {there}: read it again")
+        if not current and content:
+            await self._check_room(path)
+        try:
+            await self._index.write(after, fence)
+        except Fenced as error:
+            raise OutcomeUnknown(f"writing file {path}", error) from error
+        return after
+
+    async def _check_room(self, path: str) -> None:
+        if await self._index.count(self._tree) >= MOST_FILES:
+            raise WorkspaceError(
+                f"file {path} was not written: the workspace has {MOST_FILES} files, which is the limit"
+            )
+
+    async def _not_found(self, path: str) -> str:
+        names = [entry.path for entry in await self.files()]
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        there = f"there are: {', '.join(names[:_NAMED])}{more}" if names else "the workspace is empty"
+        return f"there is no file {path!r} in the workspace; {there}"
+
+    def _key(self, path: str) -> str:
+        self._writes[path] += 1
+        return f"{self._call}#{self._writes[path]}"
+
+
+def _done(record: WorkspaceFile, key: str, ref: str) -> FileWritten | None:
+    """The write, when it took place before."""
+    return next((one for one in record.history if (one.by, one.ref) == (key, ref)), None)
+
+
+def _content(content: bytes | str | File, media_type: str) -> tuple[bytes, str]:
+    if isinstance(content, File):
+        return content.data, media_type or content.media_type
+    if isinstance(content, str):
+        return content.encode(), media_type
+    return bytes(content), media_type
+
+
+def _entry(record: WorkspaceFile) -> FileEntry:
+    return FileEntry(
+        path=record.path,
+        size=record.size,
+        media_type=record.media_type,
+        version=record.version,
+        at=record.at,
+        by=record.by,
+        ref=record.ref or "",
+    )
+
+
+async def _insist(operation: Callable[[], Awaitable[T]]) -> T:
+    """A tool cannot hand its call back: it waits for the bus, and its own time limit ends that."""
+    tries = 0
+    while True:
+        try:
+            return await operation()
+        except RetryableError:
+            await asyncio.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
+            tries += 1

@@ -1,0 +1,56 @@
+"""What the bus alone costs a block of code: a process that takes code calls as a sandbox does, and runs nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+
+import uvloop
+from nats.aio.msg import Msg
+
+from cadre.adapters.nats_queue import Delivery, Queue
+from cadre.messages import CodeFinished
+from cadre.service import calm_collector, open_platform
+from cadre.settings import read_settings
+from cadre.wire import unpack_code_call
+
+POOL = "echo"
+SUBJECT = "bench.code.echo"
+
+
+async def main() -> None:
+    platform = await open_platform("bench echo", read_settings())
+    topology = platform.topology
+
+    async def answer(delivery: Delivery) -> None:
+        call = await unpack_code_call(delivery.data, platform.blobs)
+        done = CodeFinished(
+            id=f"{call.block}:0:finished",
+            tree=call.tree,
+            run=call.run,
+            at=time.time(),
+            block=call.block,
+            exchange=call.done,
+            text="1",
+            output=1,
+        )
+        await platform.bus.send(done, "sandbox", to=call.agent)
+        await delivery.ack()
+
+    async def echo(message: Msg) -> None:
+        await message.respond(message.data)
+
+    await platform.nc.subscribe(SUBJECT, cb=echo)
+    for shard in range(topology.shards):
+        names = topology.stream(shard), topology.code_consumer(POOL), topology.code_filter(shard, POOL)
+        await Queue(platform.nc, *names, answer, credit=8).start()
+    calm_collector()
+    print("ready", flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    await platform.registry.stop()
+    await platform.nc.close()
+
+
+if __name__ == "__main__":
+    uvloop.run(main())

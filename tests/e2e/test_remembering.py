@@ -1,0 +1,236 @@
+"""What agents remember across sessions, whoever is killed on the way, and what is forgotten."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.command import Commands, commands_of
+from harness.people import events_of
+from harness.stack import Gateway, Service, Stack, eventually
+
+HERE = Path(__file__).parent
+TEAM = HERE / "remembering"
+
+
+@pytest.fixture(scope="module")
+def memory(stack: Stack, gateway: Gateway) -> Service:
+    service = stack.add(
+        "memory",
+        "cadre_memory",
+        CADRE_MEMORY_DIRECTORY=str(stack.folder / "memory"),
+        CADRE_MEMORY_EMBEDDINGS="none",
+    )
+
+    def lack_nothing() -> bool:
+        agents = gateway.request("GET", "/v1/agents").json()["agents"]
+        return len(agents) == 4 and all(agent["missing"] == [] for agent in agents)
+
+    eventually(lack_nothing, within=60, what="all agents are at work", state=stack.logs)
+    return service
+
+
+@pytest.fixture(scope="module")
+def cadre(
+    stack: Stack, gateway: Gateway, memory: Service, tmp_path_factory: pytest.TempPathFactory
+) -> Commands:
+    return commands_of(stack, tmp_path_factory.mktemp("cli"))
+
+
+def listed(gateway: Gateway, **whose: str) -> list[dict[str, Any]]:
+    answer = gateway.request("GET", "/v1/memory", params={**whose, "limit": "50"})
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["memories"]
+    return found
+
+
+def left(gateway: Gateway, count: int, **whose: str) -> list[dict[str, Any]]:
+    """What is remembered, once it is so much; nobody has waited for it to be stored."""
+    found: list[dict[str, Any]] = []
+
+    def there() -> bool:
+        found[:] = listed(gateway, **whose)
+        return len(found) >= count
+
+    eventually(there, within=60, what=f"{count} memories", state=lambda: found)
+    assert len(found) == len({one["memory"] for one in found}) == count, found
+    return found
+
+
+def note(gateway: Gateway, text: str, user: str, session: str = "first") -> str:
+    """A run that leaves its step and its answer; its id."""
+    run = gateway.submit("keeper", f"note: {text}", user=user, session=f"{session}-{user}")
+    assert gateway.finished(run)["state"] == "success"
+    return run
+
+
+def ask(gateway: Gateway, words: str, user: str, agent: str = "keeper", session: str = "second") -> str:
+    return gateway.submit(agent, f"ask: {words}", user=user, session=f"{session}-{user}")
+
+
+def recalled(gateway: Gateway, run: str) -> dict[str, Any]:
+    """The run's only answer of the memory service."""
+    assert len(events_of(gateway, run, "memory.asked")) == 1
+    [event] = events_of(gateway, run, "memory.recalled")
+    return event
+
+
+def sound(cadre: Commands, run: str) -> None:
+    """Decided anew the run is what it was."""
+    replay = cadre("replay", run)
+    assert (replay.returncode, "no divergence" in replay.stdout) == (0, True), replay.stdout + replay.stderr
+
+
+def test_what_one_session_left_the_next_one_knows_and_nobody_else(
+    stack: Stack, gateway: Gateway, memory: Service
+) -> None:
+    run = note(gateway, "The red bicycle stands behind the mill.", "anna")
+    kept = left(gateway, 2, user="anna")
+    assert {(one["scope"], one["user"], one["run"], one["agent"], one["kind"]) for one in kept} == {
+        ("user", "anna", run, "keeper", "step"),
+        ("user", "anna", run, "keeper", "answer"),
+    }
+    asked = ask(gateway, "Where is the red bicycle?", "anna")
+    result = gateway.finished(asked)
+    assert "behind the mill" in result["output"], stack.logs()
+    hits = recalled(gateway, asked)["memories"]
+    assert {(hit["run"], hit["agent"], hit["scope"]) for hit in hits} == {(run, "keeper", "user")}
+
+    for other in (
+        ask(gateway, "Where is the red bicycle?", "bob"),
+        gateway.submit("keeper", "ask: Where is the red bicycle?", session="second-anna-too"),
+        gateway.submit("keeper", "ask: Where is the red bicycle?"),
+    ):
+        assert gateway.finished(other)["output"] == "nothing is known", stack.logs()
+        assert recalled(gateway, other)["memories"] == []
+
+
+def test_a_run_waits_for_a_memory_service_that_was_killed(
+    stack: Stack, gateway: Gateway, memory: Service, cadre: Commands
+) -> None:
+    note(gateway, "The cat is called Matilda.", "carla")
+    left(gateway, 2, user="carla")
+    # Stopped it has the question in hand when it dies.
+    memory.signal(signal.SIGSTOP)
+    run = ask(gateway, "What is the cat called?", "carla")
+    gateway.wait_for(run, "memory.asked")
+    memory.kill()
+    memory.start()
+    assert "Matilda" in gateway.finished(run)["output"], stack.logs()
+    assert recalled(gateway, run)["error"] is None
+    sound(cadre, run)
+
+
+def test_a_run_begins_without_a_memory_service_that_does_not_answer(
+    stack: Stack, gateway: Gateway, memory: Service, cadre: Commands
+) -> None:
+    note(gateway, "The cellar is locked.", "doris")
+    left(gateway, 2, user="doris")
+    memory.kill()
+    try:
+        run = ask(gateway, "Is the cellar locked?", "doris", agent="hasty")
+        result = gateway.finished(run)
+    finally:
+        memory.start()
+    assert (result["state"], result["output"]) == ("success", "nothing is known"), stack.logs()
+    assert "did not answer within 2 s" in recalled(gateway, run)["error"]["message"]
+    # The question is still on the bus: what comes of it now changes nothing.
+    again = ask(gateway, "Is the cellar locked?", "doris", agent="hasty", session="third")
+    assert "locked" in gateway.finished(again)["output"], stack.logs()
+    assert gateway.finished(run)["output"] == "nothing is known"
+    sound(cadre, run)
+
+
+def test_an_agent_killed_while_it_waits_for_its_memories(
+    stack: Stack, gateway: Gateway, memory: Service, cadre: Commands
+) -> None:
+    note(gateway, "The ferry leaves at noon.", "emil")
+    left(gateway, 2, user="emil")
+    keeper = stack.services["keeper"]
+    memory.signal(signal.SIGSTOP)
+    try:
+        run = ask(gateway, "When does the ferry leave?", "emil")
+        gateway.wait_for(run, "memory.asked")
+        keeper.kill()
+    finally:
+        memory.signal(signal.SIGCONT)
+    keeper.start()
+    assert "at noon" in gateway.finished(run)["output"], stack.logs()
+    assert recalled(gateway, run)["error"] is None
+    sound(cadre, run)
+
+
+def test_what_a_killed_agent_owed_the_memory_service_arrives_once(
+    stack: Stack, gateway: Gateway, memory: Service, tmp_path: Path
+) -> None:
+    """It dies when its run has ended and the answer is not left yet, and again when it is left and nobody knows."""
+    keeper, died = stack.services["keeper"], tmp_path / "died"
+    keeper.terminate()
+    dying = stack.add("dying", HERE / "dying_agent.py", TEAM / "keeper.yaml", DIED=str(died))
+    try:
+        run = gateway.submit("keeper", "note: The ladder is short.", user="frida")
+        for death in ("x", "xx"):
+            eventually(lambda: not dying.is_running, within=60, what="the agent has died", state=stack.logs)
+            assert died.read_text() == death
+            if death == "x":
+                assert gateway.finished(run)["state"] == "success"
+                assert listed(gateway, user="frida", kind="answer") == []
+            dying.start()
+        assert gateway.finished(run)["state"] == "success"
+        eventually(lambda: died.read_text() == "xx.", within=60, what="the answer is left once more")
+        # What is left later is stored behind all of that.
+        note(gateway, "The rope is long.", "frida", session="second")
+        kept = [one for one in left(gateway, 4, user="frida") if one["run"] == run]
+        assert {one["kind"]: one["text"] for one in kept} == {
+            "step": 'jot({"text":"The ladder is short."}): jotted: The ladder is short.',
+            "answer": "Task: note: The ladder is short.\nAnswer: Thank you: jotted: The ladder is short.",
+        }
+    finally:
+        dying.terminate()
+        keeper.start()
+
+
+def test_what_a_person_has_removed_is_not_known_any_more_and_replays_all_the_same(
+    stack: Stack, gateway: Gateway, memory: Service, cadre: Commands
+) -> None:
+    note(gateway, "Verses by Gerda are about the sea.", "gerda")
+    note(gateway, "Gerda and the sea: a second word.", "gerda", session="other")
+    left(gateway, 4, user="gerda")
+    long = gateway.submit("historian", "verses: 14, then what Gerda said of the sea", user="gerda")
+    result = gateway.finished(long)
+    assert result["state"] == "success", stack.logs()
+    assert "Verses by Gerda" in result["output"], "a summary leaves what was recalled as it is"
+    assert len(events_of(gateway, long, "history.summarized")) >= 2
+    hits = recalled(gateway, long)["memories"]
+    asked = ask(gateway, "What does Gerda write about the sea?", "gerda")
+    assert "the sea" in gateway.finished(asked)["output"]
+
+    gone = cadre("memory", "forget", "--user", "gerda", "--yes")
+    assert gone.returncode == 0, gone.stderr
+    assert listed(gateway, user="gerda") == []
+    later = ask(gateway, "What does Gerda write about the sea?", "gerda", session="later")
+    assert gateway.finished(later)["output"] == "nothing is known"
+    sound(cadre, long)
+    sound(cadre, asked)
+    assert recalled(gateway, long)["memories"] == hits
+
+
+def test_an_erased_tree_takes_its_own_memories_along(
+    stack: Stack, gateway: Gateway, memory: Service, cadre: Commands
+) -> None:
+    run = gateway.submit("scribe", "pass: The bell is cracked.", user="heidi")
+    assert gateway.finished(run)["state"] == "success", stack.logs()
+    own = left(gateway, 4, run=run)
+    assert sorted(one["scope"] for one in own) == ["run", "run", "user", "user"]
+    assert {one["run"] for one in own if one["scope"] == "user"} == {f"{run}_1_1"}
+    erased = cadre("runs", "rm", run)
+    assert erased.returncode == 0, erased.stderr
+    eventually(
+        lambda: [one["scope"] for one in listed(gateway, run=run)] == ["user", "user"],
+        within=60,
+        what="the memories of the tree are gone, those of the person stay",
+        state=lambda: listed(gateway, run=run),
+    )

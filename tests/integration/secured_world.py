@@ -1,0 +1,105 @@
+"""A nats-server with a user for every service of a small team, and its users as somebody who has their key."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import nats
+from nats.aio.client import Client
+
+from cadre.adapters.nats_consumers import provision_roles
+from cadre.adapters.nats_keys import read_key
+from cadre.cli import auth_files
+from cadre.permissions import inbox_of, team_roles
+from cadre.settings import Settings
+from cadre.subjects import Topology
+from harness.nats_server import NatsServer
+
+TOPOLOGY = Topology(1)
+
+REFUSED_WITHIN = 20.0
+
+ROLES = team_roles(
+    ["boss", "digger"],
+    [("desk", ("look_up",)), ("yard", ("dig",))],
+    ["default"],
+    memory=True,
+)
+
+
+class Secured:
+    """The server, and where its users' keys are."""
+
+    def __init__(self, folder: Path) -> None:
+        self.auth = folder / "auth"
+        auth_files.make(self.auth, ROLES, TOPOLOGY)
+        self.server = NatsServer(folder, more=f'include "auth/{auth_files.SERVER_FILE}"\n')
+
+    def settings(self, user: str, **more: object) -> Settings:
+        key = str(auth_files.key_file(self.auth, user))
+        return Settings(nats_url=self.server.url, nats_credentials=key, shards=1, **more)  # type: ignore[arg-type]
+
+    def rotate(self, user: str) -> None:
+        """A new key, which the server is told of."""
+        auth_files.make(self.auth, ROLES, TOPOLOGY, rotate=[user])
+        self.server.process.send_signal(signal.SIGHUP)
+
+    @asynccontextmanager
+    async def intruder(self, user: str) -> AsyncIterator[Intruder]:
+        """Somebody with the user's key and a client of their own."""
+        refusals: asyncio.Queue[str] = asyncio.Queue()
+
+        async def note(error: Exception) -> None:
+            refusals.put_nowait(str(error))
+
+        nc = await nats.connect(
+            self.server.url,
+            nkeys_seed_str=read_key(auth_files.key_file(self.auth, user)).seed,
+            inbox_prefix=inbox_of(user).encode(),
+            error_cb=note,
+        )
+        try:
+            yield Intruder(nc, refusals)
+        finally:
+            await nc.close()
+
+
+class Intruder:
+    def __init__(self, nc: Client, refusals: asyncio.Queue[str]) -> None:
+        self.nc = nc
+        self._refusals = refusals
+
+    async def publish(self, subject: str, data: bytes = b"x") -> str:
+        """What the server says against it. Raises TimeoutError when it says nothing."""
+        await self.nc.publish(subject, data, reply=self.nc.new_inbox())
+        return await self._refusal(subject)
+
+    async def listen(self, subject: str) -> str:
+        await self.nc.subscribe(subject)
+        return await self._refusal(subject)
+
+    async def _refusal(self, subject: str) -> str:
+        async with asyncio.timeout(REFUSED_WITHIN):
+            while f'"{subject.lower()}"' not in (said := await self._refusals.get()):
+                pass
+        return said
+
+    async def ask(self, subject: str, data: bytes = b"", **headers: str) -> bytes:
+        answer = await self.nc.request(subject, data, timeout=10, headers=headers or None)
+        return answer.data
+
+
+@contextmanager
+def secured(folder: Path) -> Iterator[Secured]:
+    """With everything provisioned."""
+    one = Secured(folder)
+    one.server.start()
+    try:
+        asyncio.run(provision_roles(one.settings("operator"), ROLES))
+        yield one
+    finally:
+        one.server.stop()

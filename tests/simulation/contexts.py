@@ -1,0 +1,66 @@
+"""Models with little room: how much a request takes, and how far the work has come when a summary tells of it."""
+
+from __future__ import annotations
+
+import random
+import re
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from cadre.loop.offer import Offer
+from cadre.loop.run import Run
+from cadre.loop.view import ModelRequest, base_tokens
+from cadre.loop.weighing import tokens_of
+from cadre.prompting import Prompts
+from cadre.specs import AgentSpec, ModelSpec
+
+_ANSWER = 100
+"""Tokens kept free for each answer."""
+
+_TOLD = re.compile(r"So far (\d+) steps\.|^Step (\d+)", re.MULTILINE)
+"""In a model's summary, and in what stands for one when no model writes it."""
+
+_ASSISTANT = re.compile(r"^assistant:$", re.MULTILINE)
+
+
+@cache
+def prompts_of(kind: str) -> Prompts:
+    """`structured` code agents have prompts of their own."""
+    return Prompts.load("structured_code" if kind == "structured" else kind)
+
+
+def kind_of(spec: AgentSpec) -> str:
+    return "structured" if spec.kind == "code" and spec.code.structured else spec.kind
+
+
+def narrowed(spec: AgentSpec, offer: Offer, chance: random.Random) -> AgentSpec:
+    """With a context that a few steps fill."""
+    run = Run(id="", tree="", spec=spec, tools=offer.tools, members=offer.members)
+    base = base_tokens(run, prompts_of(kind_of(spec)))
+    # What was recalled takes an eighth at most, and makes way for nothing.
+    room = base + chance.choice((400, 700)) + (base // 6 if spec.memory.recall else 0)
+    fields = msgspec.structs.asdict(spec.model) | {"context": room + _ANSWER, "max_tokens": _ANSWER}
+    return msgspec.structs.replace(spec, model=ModelSpec(**fields))
+
+
+def size_of(request: ModelRequest) -> int:
+    """Tokens, with what endpoints count around each message."""
+    size = tokens_of(msgspec.json.encode(request.tools).decode())
+    for message in request.messages:
+        content: Any = message.get("content") or ""
+        size += 8 + tokens_of(content if isinstance(content, str) else msgspec.json.encode(content).decode())
+        size += tokens_of(msgspec.json.encode(message.get("tool_calls", [])).decode())
+    return size
+
+
+def steps_told(text: str) -> int:
+    """How many steps a summary tells of, or a text that holds one."""
+    return max((int(one or other) for one, other in _TOLD.findall(text)), default=0)
+
+
+def summary_of(prompt: str, plan: str) -> str:
+    """What a model writes that is asked to summarize: no more than it needs to go on."""
+    steps = len(_ASSISTANT.findall(prompt)) - prompt.count(plan)
+    return f"So far {steps_told(prompt) + steps} steps."

@@ -1,0 +1,79 @@
+"""Bugs to find in what is remembered, recalled and summarized: parts with one rule broken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from cadre.cache import Held
+from cadre.errors import OutcomeUnknown
+from cadre.loop.owed import CallModel, Command, Send
+from cadre.loop.run import Run
+from cadre.loop.view import ModelRequest, Transcript
+from cadre.memory_api import RECALL, REMEMBER
+from cadre.messages import Record, ToolCall, ToolResult
+from cadre.model_calls import ModelCalls, Outcome
+from cadre.runner import Runner
+from cadre_memory.cards import Remember
+from cadre_memory.index import Chunk
+from cadre_memory.scoping import Caller
+from simulation.memory import SimMemories
+
+
+class LeavesOnce(Runner):
+    """After a crash it believes that the memory service has what it is owed."""
+
+    async def _take_over(self, held: Held, record_id: str, deliveries: int) -> list[Command]:
+        commands = await super()._take_over(held, record_id, deliveries)
+        return [one for one in commands if not (isinstance(one, Send) and _is_left(one.message))]
+
+
+def _is_left(message: object) -> bool:
+    return isinstance(message, ToolCall) and message.tool == REMEMBER
+
+
+class StoresAnew(SimMemories):
+    """Gives each delivery of the same memory an id of its own."""
+
+    def chunks(self, wanted: Remember, caller: Caller, at: float) -> list[Chunk]:
+        count = len(self.index.points)
+        return [replace(one, id=f"{one.id}-{count}") for one in super().chunks(wanted, caller, at)]
+
+
+class TakesSilenceForDone(SimMemories):
+    """Says that a memory is kept though its engine has not said so."""
+
+    async def call(self, tool: str, arguments: dict[str, Any], caller: Caller, at: float, now: float) -> Any:
+        try:
+            return await super().call(tool, arguments, caller, at, now)
+        except OutcomeUnknown:
+            return {"memory": caller.call, "chunks": 1, "scope": "run"}
+
+
+class SharesAnswers(Runner):
+    """Gives a run what the memory service has answered to another."""
+
+    _last: Any = None
+
+    async def _account(self, record: Record, deliveries: int, seq: int) -> list[Command]:
+        if isinstance(record, ToolResult) and record.tool == RECALL and record.error is None:
+            last, self._last = self._last, record.output
+            record = replace(record, output=last or record.output)
+        return await super()._account(record, deliveries, seq)
+
+
+class ShowsEverything(Runner):
+    """Shows its model everything that it ever read."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._calls.__class__ = _WithoutSummary
+        self._calls.prompts = self._prompts  # type: ignore[attr-defined]
+
+
+class _WithoutSummary(ModelCalls):
+    async def make(self, run: Run, command: CallModel, request: ModelRequest) -> Outcome | None:
+        if command.purpose == "act":
+            request = Transcript(self.prompts).request(replace(run, summary=None), "act")  # type: ignore[attr-defined]
+        return await super().make(run, command, request)

@@ -1,0 +1,361 @@
+"""A history never outgrows its model's context: what does not fit is summarized, however the run goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from semantic_text_splitter import TextSplitter
+
+from cadre.loop import events as ev
+from cadre.loop.run import ActionStep, Phase, Run, Step, TaskStep
+from cadre.loop.view import ModelRequest, Transcript, base_tokens
+from cadre.loop.weighing import IMAGE, fit, limit, tokens_of
+from cadre.messages import ErrorInfo, Usage
+from cadre.prompting import Prompts
+from cadre.specs import AgentSpec, Limits, ModelSpec
+from loop_texts import SAMPLES
+from unit.loop.build import ANSWER, OFFER, Course, call, only, report, result, spec
+from unit.loop.memory_world import PROMPTS
+
+SMALL = 8_000
+BASE = base_tokens(Run(id="", tree="", spec=spec(), tools=OFFER.tools, members=OFFER.members), PROMPTS)
+
+
+def size_of(request: ModelRequest) -> int:
+    """Tokens of a request, with what endpoints count around each message."""
+    size = tokens_of(msgspec.json.encode(request.tools).decode())
+    for message in request.messages:
+        content = message.get("content") or ""
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        for part in parts:
+            size += tokens_of(part["text"]) if part["type"] == "text" else IMAGE
+        size += 8 + tokens_of(msgspec.json.encode(message.get("tool_calls", [])).decode())
+    return size
+
+
+def small(context: int = SMALL, **fields: Any) -> AgentSpec:
+    limits = Limits(max_steps=fields.pop("max_steps", 40), repeats=0)
+    return spec(model=ModelSpec(context=context, max_tokens=1_000), limits=limits, **fields)
+
+
+def begun(agent: AgentSpec, text: str = "Do it.", base: int = BASE, **fields: Any) -> Course:
+    return Course(agent, base=base).begin(text, **fields)
+
+
+def one_step(course: Course, seen: str, content: str = "Look further.") -> None:
+    """A call with its observation; a summary that is asked for in between is written."""
+    condense(course)
+    course.say(call("look", at=f"place {course.run.step}"), content=content)
+    course.arrive(result(course.id(), seen))
+
+
+def condense(course: Course, text: str = "Found so far: 42 things.") -> bool:
+    asked = course.run.model is not None and course.run.model.purpose == "summary"
+    if asked:
+        course.say(content=text)
+    return asked
+
+
+def purpose(course: Course) -> str:
+    assert course.run.model is not None
+    return course.run.model.purpose
+
+
+# --- the estimate
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_no_text_takes_more_tokens_than_are_counted_for_it(name: str) -> None:
+    """Held against the byte pairs of a model in wide use."""
+    text = SAMPLES[name]
+    whole = TextSplitter.from_tiktoken_model("gpt-4o", max(1, tokens_of(text))).chunks(text)
+    assert len(whole) == 1
+
+
+@given(text=st.text(max_size=4_000), tokens=st.integers(0, 2_000))
+def test_a_text_is_cut_to_what_there_is_room_for(text: str, tokens: int) -> None:
+    cut = fit(text, tokens)
+    assert cut == text if tokens_of(text) <= tokens else tokens_of(cut) <= max(tokens, 64)
+
+
+# --- never exceeded
+
+texts = st.sampled_from([*SAMPLES.values(), "x" * 9_000, "短い文。" * 900, "", "ok"])
+turns = st.lists(
+    st.one_of(
+        st.tuples(st.just("calls"), texts, st.lists(texts, min_size=1, max_size=4)),
+        st.tuples(st.just("wrong"), texts, st.just([])),
+        st.tuples(st.just("member"), texts, st.lists(texts, min_size=1, max_size=2)),
+    ),
+    min_size=1,
+    max_size=14,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    turns=turns,
+    context=st.sampled_from([7_000, 9_000, 16_000]),
+    interval=st.sampled_from([None, 1, 3]),
+    asked=texts,
+    summaries=texts,
+    earlier=st.lists(texts, max_size=4),
+)
+def test_no_request_outgrows_the_context(
+    turns: Any, context: int, interval: int | None, asked: str, summaries: str, earlier: list[str]
+) -> None:
+    history: list[Step] = [
+        step
+        for number, text in enumerate(earlier, 1)
+        for step in (TaskStep(task=text), ActionStep(number=number, content=text, observation=text))
+    ]
+    course = Course(small(context, planning_interval=interval, max_steps=len(turns) + 1), base=BASE)
+    course.begin()  # a course of its own, to learn the task's form
+    course = Course(course.spec, base=BASE)
+    transcript = Transcript(PROMPTS)
+    from unit.loop.build import task as new_task
+
+    course.arrive(new_task(asked or "Do it."), history=history)
+    for turn in [*turns, None]:
+        thinks(course, transcript, summaries)
+        if turn is None or course.run.phase is not Phase.THINKING:
+            break
+        act(course, *turn)
+    assert course.run.phase in (Phase.THINKING, Phase.DONE)
+    assert (
+        course.run.result is None
+        or course.run.result.error is None
+        or (course.run.result.error.type in ("AgentMaxStepsError", "AgentGenerationError"))
+    )
+
+
+def thinks(course: Course, transcript: Transcript, summaries: str) -> None:
+    """Until the model is asked for an action; each request on the way is measured."""
+    while course.run.phase is Phase.THINKING:
+        asked = purpose(course)
+        request = transcript.request(course.run, asked)  # type: ignore[arg-type]
+        assert size_of(request) <= limit(course.run), asked
+        if asked == "act":
+            return
+        course.say(content=summaries if asked == "summary" else "1. Look. 2. Tell.")
+
+
+def act(course: Course, kind: str, content: str, seen: list[str]) -> None:
+    first = course.run.step
+    if kind == "wrong":
+        course.say(content=content)
+    elif kind == "calls":
+        course.say(*(call("look", at=text[:500]) for text in seen), content=content)
+        for index, text in enumerate(seen):
+            course.arrive(result(f"r1_{first}_{index}", text))
+    else:
+        course.say(*(call("kid", task=text or "Help.") for text in seen), content=content)
+        for index, text in enumerate(seen):
+            course.arrive(report(f"r1_{first}_{index}", text))
+
+
+# --- what a summary is
+
+
+def test_earlier_steps_make_room_and_the_latest_are_kept_word_for_word() -> None:
+    course = begun(small())
+    transcript = Transcript(PROMPTS)
+    count = 0
+    while purpose(course) != "summary":
+        one_step(course, f"seen {count} " + "word " * 400)
+        count += 1
+    asked = transcript.request(course.run, "summary")
+    assert "seen 0" in asked.messages[0]["content"]
+    assert f"seen {count - 1}" not in asked.messages[0]["content"]
+    assert asked.max_tokens is not None
+    events = course.say(content="It came to 42 so far.", usage=Usage(input_tokens=3, output_tokens=2))
+    assert only(events, ev.HistorySummarized).text == "It came to 42 so far."
+    text = "\n".join(str(m["content"]) for m in transcript.request(course.run, "act").messages)
+    assert "Do it." in text
+    assert "It came to 42 so far." in text
+    assert "seen 0" not in text
+    assert f"seen {count - 1}" in text
+    assert course.run.usage.model_calls == count + 1
+
+
+def test_a_later_summary_takes_the_earlier_one_in() -> None:
+    course = begun(small())
+    transcript = Transcript(PROMPTS)
+    written = 0
+    for number in range(60):
+        if purpose(course) == "summary":
+            asked = transcript.request(course.run, "summary").messages[0]["content"]
+            assert (f"summary number {written} " in asked) is (written > 0)
+            written += 1
+            course.say(content=f"summary number {written} " + "of words " * 100)
+            if written == 3:
+                break
+        one_step(course, f"seen {number} " + "word " * 300)
+    assert written == 3
+
+
+def test_messages_only_grow_between_two_summaries() -> None:
+    course = begun(small())
+    transcript = Transcript(PROMPTS)
+    before: list[Any] = []
+    summaries = 0
+    for _ in range(25):
+        if condense(course):
+            summaries += 1
+            before = []
+        now = list(transcript.request(course.run, "act").messages)
+        assert now[: len(before)] == before
+        before = now
+        one_step(course, "word " * 300)
+    assert summaries >= 2
+
+
+def test_a_fold_reads_the_same_as_a_run_that_was_followed() -> None:
+    course = begun(small())
+    followed = Transcript(PROMPTS)
+    for _ in range(20):
+        condense(course)
+        now = followed.request(course.run, "act")
+        assert Transcript(PROMPTS).request(course.run, "act") == now
+        one_step(course, "word " * 300)
+
+
+def test_a_long_run_costs_in_proportion_to_its_steps() -> None:
+    course = begun(small(max_steps=300))
+    transcript = Transcript(PROMPTS)
+    costs: list[int] = []
+    summaries = 0
+    for _ in range(200):
+        cost = 0
+        while purpose(course) == "summary":
+            cost += size_of(transcript.request(course.run, "summary"))
+            condense(course)
+            summaries += 1
+        cost += size_of(transcript.request(course.run, "act"))
+        costs.append(cost)
+        one_step(course, "word " * 200)
+    assert sum(costs[100:]) <= 1.1 * sum(costs[50:150])
+    assert summaries <= 200 / 3
+
+
+# --- when it does not go as planned
+
+
+def test_a_summary_that_cannot_be_had_is_told_in_short() -> None:
+    course = begun(small())
+    while purpose(course) != "summary":
+        one_step(course, "seen it " + "word " * 400)
+    events = course.fail("refused", final=True)
+    told = only(events, ev.HistorySummarized)
+    assert told.digest
+    assert "Step 1: Look further." in told.text
+    assert "look: seen it" in told.text
+    assert purpose(course) == "act"
+
+
+def test_an_empty_summary_is_told_in_short() -> None:
+    course = begun(small())
+    while purpose(course) != "summary":
+        one_step(course, "word " * 400)
+    assert only(course.say(content="  "), ev.HistorySummarized).digest
+
+
+def test_a_summary_is_asked_for_again_when_its_worker_dies_or_the_endpoint_is_busy() -> None:
+    course = begun(small())
+    while purpose(course) != "summary":
+        one_step(course, "word " * 400)
+    course.lose()
+    assert purpose(course) == "summary"
+    course.fail("busy")
+    course.wake()
+    assert purpose(course) == "summary"
+    condense(course)
+    assert purpose(course) == "act"
+
+
+def test_a_refusal_as_too_long_makes_room_and_counts_more_carefully() -> None:
+    course = begun(small(64_000))
+    for _ in range(6):
+        one_step(course, "1234567890" * 200)
+    before = limit(course.run)
+    step = course.run.step
+    course.fail("maximum context length is 4096 tokens", final=True, too_long=True)
+    assert limit(course.run) < before
+    assert purpose(course) == "summary"
+    condense(course)
+    assert course.run.model is not None
+    assert (purpose(course), course.run.step, course.run.model.attempt) == ("act", step, 2)
+
+
+@pytest.mark.parametrize("given", ["Do it.", "word " * 30_000])
+def test_a_context_that_is_claimed_far_too_large_is_found_out(given: str) -> None:
+    """The default beside an endpoint that takes a sixteenth of it."""
+    course = begun(small(128_000), given)
+    transcript, refusals = Transcript(PROMPTS), 0
+    for number in range(40):
+        while True:
+            asked = purpose(course)
+            if size_of(transcript.request(course.run, asked)) > 8_000:  # type: ignore[arg-type]
+                refusals += 1
+                course.fail("context_length_exceeded", final=True, too_long=True)
+                assert course.run.phase is Phase.THINKING, f"given up in step {number}"
+            elif not condense(course):
+                break
+        if number < 39:
+            one_step(course, f"seen {number} " + "word " * 300)
+    assert 1 <= refusals <= 5
+
+
+def test_an_endpoint_that_refuses_whatever_comes_ends_the_run() -> None:
+    course = begun(small(64_000), base=0)
+    for _ in range(30):
+        if course.run.phase is Phase.DONE:
+            break
+        course.fail("context_length_exceeded", final=True, too_long=True)
+    assert course.run.result is not None
+    assert course.run.result.error == ErrorInfo("AgentGenerationError", "context_length_exceeded")
+
+
+def test_the_models_own_count_corrects_the_estimate() -> None:
+    course = begun(small(64_000))
+    one_step(course, "9" * 6_000)
+    before = limit(course.run)
+    course.say(call("look", at="x"), usage=Usage(input_tokens=2 * (course.run.base + course.run.weight)))
+    assert limit(course.run) < before / 1.9
+
+
+def test_instructions_that_fill_the_context_end_the_run_with_a_word_about_it() -> None:
+    course = begun(small(2_000), base=5_000)
+    assert course.run.result is not None
+    assert course.run.result.error is not None
+    assert course.run.result.error.type == "AgentGenerationError"
+    assert "model.context" in course.run.result.error.message
+
+
+def test_a_run_within_its_context_is_never_summarized() -> None:
+    course = begun(spec())
+    for _ in range(5):
+        one_step(course, "word " * 100)
+    course.say(ANSWER)
+    assert not any(isinstance(e, ev.HistorySummarized) for entry in course.journal() for e in entry.events)
+
+
+def test_a_plan_that_has_no_room_is_made_after_the_summary() -> None:
+    course = begun(small(planning_interval=2))
+    planned = 0
+    for _ in range(20):
+        condense(course)
+        if purpose(course) == "plan":
+            planned += 1
+            course.say(content="1. Go on.")
+            condense(course)
+        one_step(course, "word " * 400)
+    assert planned >= 9
+
+
+def test_prompts_of_ones_own_may_leave_the_summary_out() -> None:
+    assert Prompts.load("code").summary("It is done.").count("It is done.") == 1

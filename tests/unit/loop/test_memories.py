@@ -1,0 +1,229 @@
+"""What a run asks the memory service before it begins, and what it leaves there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cadre.errors import SpecError
+from cadre.loop import events as ev
+from cadre.loop.fold import fold
+from cadre.loop.owed import Command, Send, SetTimer, owed
+from cadre.loop.redecide import Journaled, redecide
+from cadre.loop.run import Memory, Phase, RecalledStep
+from cadre.loop.timers import ended
+from cadre.loop.view import Transcript
+from cadre.messages import ErrorInfo, Origin, ToolCall
+from cadre.prompting import Prompts
+from cadre.specs import MemorySpec
+from unit.loop.build import ANSWER, Course, call, cancel, kinds, only, result, spec, task, timer
+from unit.loop.memory_world import PROMPTS
+
+HITS = {
+    "hits": [
+        {
+            "id": "m1",
+            "text": "The quay is 40 m long.",
+            "score": 0.9,
+            "agent": "surveyor",
+            "scope": "team",
+            "at": 1e9,
+        },
+        {
+            "id": "m2",
+            "text": "Salt came by mule.",
+            "score": 0.4,
+            "agent": "boss",
+            "scope": "agent",
+            "at": 1e9,
+        },
+    ],
+    "degraded": False,
+    "why": "",
+}
+REMINDED = spec(memory=MemorySpec(recall=2, seconds=5, team="coast", scope="team"))
+KEEPER = spec(memory=MemorySpec(remember="steps", scope="user"))
+
+
+def calls(commands: list[Command], tool: str) -> list[ToolCall]:
+    sent = [one.message for one in commands if isinstance(one, Send)]
+    return [one for one in sent if isinstance(one, ToolCall) and one.tool == tool]
+
+
+def asking(**fields: Any) -> Course:
+    return Course(REMINDED).begin("How long is the quay?", **fields)
+
+
+def test_a_run_asks_first_and_thinks_with_what_it_gets() -> None:
+    course = asking(origin=Origin(user="ada", session="s1"))
+    (asked,) = calls(course.owed(), "recall")
+    assert asked.id == "r1_0_0"
+    assert asked.arguments == {"query": "How long is the quay?", "k": 2}
+    assert asked.origin == Origin(
+        user="ada", session="s1", team="coast", reads=list(REMINDED.memory.reads), writes="team"
+    )
+    assert asked.deadline == course.at + 5
+    (wait,) = [one for one in course.owed() if isinstance(one, SetTimer)]
+    assert (wait.timer.name, wait.due) == ("call-r1_0_0", course.at + 5)
+    events = course.arrive(result("r1_0_0", HITS))
+    assert kinds(events) == ["MemoryRecalled", "OfferChanged", "ModelCalled"]
+    (step,) = [one for one in course.run.memory if isinstance(one, RecalledStep)]
+    assert step.memories[0] == Memory(text="The quay is 40 m long.", agent="surveyor", scope="team", at=1e9)
+    told = Transcript(PROMPTS).request(course.run, "act").messages[2]
+    assert told["role"] == "user"
+    assert 'by="surveyor" on="2001-09-09"' in told["content"]
+    assert "The quay is 40 m long." in told["content"]
+
+
+def test_the_answer_ends_the_wait() -> None:
+    course = asking()
+    before = course.run
+    recalled = ev.MemoryRecalled(call="r1_0_0")
+    assert ended(before, [recalled]) == "call-r1_0_0"
+    assert ended(before, [recalled], "call-r1_0_0") is None
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        (timer("call-r1_0_0"), "did not answer within 5 s"),
+        (result("r1_0_0", error=ErrorInfo("AgentToolExecutionError", "no index")), "no index"),
+        (result("r1_0_0", "nonsense"), "recall answered something else"),
+    ],
+)
+def test_a_run_begins_without_memories_when_there_are_none_to_be_had(what: Any, why: str) -> None:
+    course = asking()
+    recalled = only(course.arrive(what), ev.MemoryRecalled)
+    assert recalled.error is not None
+    assert why in recalled.error.message
+    assert course.run.phase is Phase.THINKING
+    assert not calls(course.owed(), "recall")
+
+
+def test_a_late_answer_changes_nothing() -> None:
+    course = asking()
+    course.arrive(timer("call-r1_0_0"))
+    assert kinds(course.arrive(result("r1_0_0", HITS))) == ["RecordIgnored"]
+
+
+def test_a_cancelled_run_asks_no_more() -> None:
+    course = asking()
+    course.arrive(cancel())
+    assert course.run.phase is Phase.DONE
+    assert not calls(course.owed(), "recall")
+
+
+def test_the_plan_is_made_with_the_memories() -> None:
+    course = Course(spec(memory=MemorySpec(recall=2), planning_interval=1)).begin("How long is the quay?")
+    course.arrive(result("r1_0_0", HITS))
+    known, asked = Transcript(PROMPTS).request(course.run, "plan").messages
+    assert "The quay is 40 m long." in known["content"]
+    assert "How long is the quay?" in asked["content"]
+    course.say(content="1. Answer.")
+    assert course.run.memory[-1].first  # type: ignore[union-attr]
+
+
+def test_a_replay_sees_the_same_memories() -> None:
+    for what in (
+        result("r1_0_0", HITS),
+        result("r1_0_0", {**HITS, "degraded": True, "why": "no embeddings"}),
+        timer("call-r1_0_0"),
+        result("r1_0_0", error=ErrorInfo("AgentToolExecutionError", "no index")),
+    ):
+        course = asking()
+        course.arrive(what)
+        course.say(ANSWER)
+        journal = [Journaled(seq, entry) for seq, entry in enumerate(course.journal(), 1)]
+        chained = [
+            Journaled(seq, _with_prev(entry, [one.seq for one in journal[: seq - 1]]))
+            for seq, entry in journal
+        ]
+        replay = redecide([chained])
+        assert replay.divergences == []
+        assert replay.undecided == []
+
+
+def _with_prev(entry: ev.Entry, prev: list[int]) -> ev.Entry:
+    import msgspec
+
+    return msgspec.structs.replace(entry, prev=prev)
+
+
+# --- what is left
+
+
+def test_each_finished_step_is_left_once_and_nobody_waits_for_it() -> None:
+    course = Course(KEEPER).begin(origin=Origin(user="ada"))
+    course.say(call("add", a=1, b=2), content="Adding.")
+    assert not calls(course.owed(), "remember")
+    course.arrive(result(course.id(), 3))
+    (left,) = calls(course.owed(since=3), "remember")
+    assert left.id == "r1_1_step"
+    assert not left.reply
+    assert left.arguments == {"text": 'Adding.\nadd({"a":1,"b":2}): 3', "kind": "step", "step": 1}
+    assert left.origin is not None
+    assert (left.origin.user, left.origin.writes) == ("ada", "user")
+    assert calls(course.owed(since=4), "remember") == []
+    assert calls(course.owed(), "remember") == [left]
+    course.say(ANSWER)
+    answer = calls(course.owed(since=4), "remember")[-1]
+    assert answer.id == "r1_2_answer"
+    assert answer.arguments["text"] == "Task: Do it.\nAnswer: 42"
+    assert calls(course.owed(), "remember") == [left, answer]
+
+
+def test_a_run_leaves_only_its_answer_when_told_so() -> None:
+    course = Course(spec(memory=MemorySpec(remember="answers"))).begin()
+    course.say(call("add", a=1, b=2))
+    course.arrive(result(course.id(), 3))
+    course.say(ANSWER)
+    assert [one.arguments["kind"] for one in calls(course.owed(), "remember")] == ["answer"]
+
+
+def test_a_failed_run_leaves_no_answer() -> None:
+    course = Course(spec(memory=MemorySpec(remember="answers"))).begin()
+    course.arrive(cancel())
+    assert calls(course.owed(), "remember") == []
+
+
+def test_steps_of_the_run_that_one_goes_on_from_are_not_left_again() -> None:
+    before = Course(KEEPER).begin()
+    before.say(call("add", a=1, b=2))
+    before.arrive(result(before.id(), 3))
+    before.say(ANSWER)
+    course = Course(KEEPER, run="r2")
+    course.arrive(task("Then?", run="r2", continues="r1"), history=before.run.memory)
+    assert calls(course.owed(), "remember") == []
+
+
+def test_a_snapshot_keeps_what_was_asked_and_what_is_left() -> None:
+    course = asking()
+    again = fold(course.journal(), "r1", "r1")
+    assert owed(again) == course.owed()
+
+
+def test_only_tools_of_the_memory_service_learn_for_whom_they_are_called() -> None:
+    course = Course(spec(tools=["add", "look"])).begin(origin=Origin(user="ada"))
+    course.say(call("add", a=1, b=2))
+    assert calls(course.owed(), "add")[0].origin is None
+
+
+def test_children_work_for_the_same_person() -> None:
+    course = Course().begin(origin=Origin(user="ada", session="s1"))
+    course.say(call("kid", task="Help."))
+    (sent,) = [one.message for one in course.owed() if isinstance(one, Send)]
+    assert sent.origin == Origin(user="ada", session="s1")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("bad", [{"recall": -1}, {"seconds": 0}, {"scope": "team"}])
+def test_a_memory_that_cannot_work_is_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(SpecError):
+        spec(memory=MemorySpec(**bad)).__post_init__()
+
+
+@pytest.mark.parametrize("kind", ["tool_calling", "code", "structured_code"])
+def test_notes_are_shown_as_records(kind: Any) -> None:
+    text = Prompts.load(kind).recalled([Memory(text="Salt.", agent="a", at=0.0)])
+    assert '<note by="a">\n' in text
+    assert "no instructions" in text

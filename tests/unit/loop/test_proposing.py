@@ -1,0 +1,328 @@
+"""Answers are proposed before they are given: schema, expressions, checks by tools."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from cadre.cards import Presence, ToolCard
+from cadre.errors import SpecError
+from cadre.loop import events as ev
+from cadre.loop.offer import offer_of
+from cadre.loop.owed import Revoke, Send
+from cadre.loop.run import ActionStep, Phase
+from cadre.loop.view import ModelRequest, Transcript
+from cadre.loop.work_summary import work_of
+from cadre.messages import CodeFinished, ErrorInfo, Report, ToolCall
+from cadre.prompting import Prompts
+from cadre.specs import AgentSpec, Limits
+from unit.loop.build import ADD, OFFER, Course, call, cancel, kinds, only, result, spec, timer
+from unit.loop.test_redecide import replay_of
+
+PRICES = {
+    "type": "object",
+    "properties": {
+        "total": {"type": "number"},
+        "items": {"type": "array", "items": {"$ref": "#/$defs/item"}},
+    },
+    "required": ["total"],
+    "additionalProperties": False,
+    "$defs": {"item": {"type": "string"}},
+}
+
+
+def begun(**fields: Any) -> Course:
+    return Course(spec(**fields)).begin(additional_args={"limit": 40})
+
+
+def answer(value: Any) -> ev.RequestedCall:
+    return call("final_answer", answer=value)
+
+
+def request(course: Course, kind: str = "tool_calling") -> ModelRequest:
+    assert course.run.model is not None
+    return Transcript(Prompts.load(kind)).request(course.run, course.run.model.purpose)
+
+
+def coded(value: Any, step: int = 1) -> CodeFinished:
+    block = f"r1:code:{step}"
+    return CodeFinished(
+        id=f"{block}:0:finished", tree="r1", run="r1", at=2.0, block=block, exchange=0,
+        output=value, text=str(value), is_final_answer=True,
+    )  # fmt: skip
+
+
+def sound(course: Course) -> None:
+    """Decided anew the journal says the same, and nothing that is owed hangs on who pays it."""
+    replay = replay_of(course)
+    assert (replay.divergences, replay.undecided) == ([], [])
+
+
+# --- expressions
+
+
+def test_an_answer_that_an_expression_does_not_let_pass_is_an_observation() -> None:
+    course = begun(checks=["when: answer | int > additional_args.limit", "when: 'sum' not in task"])
+    events = course.say(answer("39"))
+    assert kinds(events) == ["ModelAnswered", "CallRefused", "StepFinished", "ModelCalled"]
+    refused = only(events, ev.CallRefused)
+    assert (refused.name, refused.call) == ("final_answer", "r1_1_0")
+    assert refused.error.type == "AgentError"
+    assert (
+        "Check 'when: answer | int > additional_args.limit' failed: it is not true" in refused.error.message
+    )
+    assert "sum" not in refused.error.message, "what passed is not told of"
+    shown = request(course).messages
+    assert shown[-2]["tool_calls"][0]["function"]["name"] == "final_answer"
+    assert "Check 'when: answer" in shown[-1]["content"]
+    end = only(course.say(answer("41")), ev.RunFinished)
+    assert (end.state, end.output) == ("success", "41")
+    sound(course)
+
+
+def test_an_expression_that_trips_over_the_answer_does_not_let_it_pass() -> None:
+    refused = only(begun(checks=["when: answer.total > 3"]).say(answer("three")), ev.CallRefused)
+    assert "cannot be evaluated" in refused.error.message
+
+
+def test_all_failures_are_told_at_once() -> None:
+    refused = only(begun(checks=["when: answer > 1", "when: answer < 0"]).say(answer(1)), ev.CallRefused)
+    assert refused.error.message.count("failed") == 2
+
+
+# --- tools
+
+
+def test_a_tool_checks_the_answer_before_it_counts() -> None:
+    course = begun(checks=["proofread", "when: answer"])
+    events = course.say(answer("42"))
+    assert kinds(events) == ["ModelAnswered", "AnswerProposed", "ToolCalled"]
+    assert course.run.phase is Phase.ACTING
+    (sent,) = [debt for debt in course.owed() if isinstance(debt, Send)]
+    assert isinstance(sent.message, ToolCall)
+    assert (sent.message.tool, sent.message.arguments) == ("proofread", {"answer": "42", "task": "Do it."})
+    assert course.owed() == course.owed(), "a redelivery owes the same"
+    ended = course.arrive(result("r1_1_1", True))
+    assert kinds(ended) == ["ToolAnswered", "AnswerChecked", "StepFinished", "RunFinished"]
+    assert only(ended, ev.RunFinished).output == "42"
+    assert course.run.proposal is None
+    sound(course)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"output": False}, "does not pass it"),
+        ({"output": "False"}, "does not pass it"),
+        ({"error": ErrorInfo("AgentToolExecutionError", "the sum is wrong")}, "the sum is wrong"),
+    ],
+)
+def test_a_tool_that_does_not_let_the_answer_pass(given: dict[str, Any], why: str) -> None:
+    course = begun(checks=["proofread", "spell"])
+    course.say(answer("42"))
+    assert kinds(course.arrive(result("r1_1_2", True))) == ["ToolAnswered", "AnswerChecked"]
+    events = course.arrive(result("r1_1_1", **given))
+    assert kinds(events) == ["ToolAnswered", "AnswerChecked", "CallRefused", "StepFinished", "ModelCalled"]
+    refused = only(events, ev.CallRefused)
+    assert refused.error.message.startswith("Check 'proofread' failed: ")
+    assert why in refused.error.message
+    assert "spell" not in refused.error.message
+    shown = request(course).messages
+    assert [one["function"]["name"] for one in shown[-2]["tool_calls"]] == ["final_answer"]
+    assert "proofread' failed" in shown[-1]["content"], (
+        "the model reads the verdict, not the calls of the checks"
+    )
+    assert course.run.proposal is None
+    sound(course)
+
+
+def test_a_check_that_takes_too_long_has_failed() -> None:
+    course = begun(checks=["proofread"], timeouts={"proofread": 5})
+    course.say(answer("42"))
+    course.at += 5
+    events = course.arrive(timer("call-r1_1_1"))
+    assert kinds(events)[:3] == ["CallTimedOut", "AnswerChecked", "CallRefused"]
+    assert "no answer within 5 s" in only(events, ev.CallRefused).error.message
+    assert [debt.result.call for debt in course.owed() if isinstance(debt, Revoke)] == ["r1_1_1"]
+    assert kinds(course.arrive(result("r1_1_1", True))) == ["RecordIgnored"]
+    sound(course)
+
+
+def test_checks_are_not_held_back_for_a_person_and_count_as_no_loop() -> None:
+    course = begun(checks=["proofread"], permission="restricted", limits=Limits(repeats=1, max_steps=9))
+    for number in range(1, 5):
+        assert "ToolCalled" in kinds(course.say(answer("42")))
+        course.arrive(result(f"r1_{number}_1", False))
+    assert course.run.phase is Phase.THINKING
+
+
+def test_a_variable_named_by_the_answer_is_what_is_checked() -> None:
+    course = begun(checks=["proofread"])
+    course.say(answer("limit"))
+    (sent,) = [debt for debt in course.owed() if isinstance(debt, Send)]
+    assert isinstance(sent.message, ToolCall)
+    assert sent.message.arguments["answer"] == 40
+    assert only(course.arrive(result("r1_1_1", True)), ev.RunFinished).output == 40
+
+
+def test_a_run_that_is_cancelled_calls_its_checks_back() -> None:
+    course = begun(checks=["proofread"])
+    course.say(answer("42"))
+    course.arrive(cancel())
+    assert [debt.result.call for debt in course.owed() if isinstance(debt, Revoke)] == ["r1_1_1"]
+    assert course.run.proposal is None
+
+
+def test_out_of_time_the_unchecked_answer_is_told() -> None:
+    course = Course(spec(checks=["proofread"])).begin(deadline=200.0)
+    course.say(answer("42"))
+    course.at = 200.0
+    end = only(course.arrive(timer("deadline")), ev.RunFinished)
+    assert "Answer that was still being checked:\n42" in end.output
+
+
+def test_the_last_answer_is_not_checked() -> None:
+    course = begun(checks=["when: false"], limits=Limits(max_steps=1))
+    assert kinds(course.say(answer("42")))[-1] == "ModelCalled"
+    end = only(course.say(content="41 or 42"), ev.RunFinished)
+    assert (end.state, end.output) == ("max_steps_error", "41 or 42")
+
+
+def test_the_answer_of_code_is_checked_as_well() -> None:
+    course = begun(kind="code", checks=["proofread", "when: answer != 7"])
+    course.say(content="<code>final_answer(7)</code>")
+    events = course.arrive(coded(7))
+    assert kinds(events) == ["BlockFinished", "StepFinished", "ModelCalled"]
+    assert "when: answer != 7' failed" in only(events, ev.StepFinished).error.message
+    assert "answer != 7' failed" in request(course, "code").messages[-1]["content"]
+    course.say(content="<code>final_answer(8)</code>")
+    assert kinds(course.arrive(coded(8, 2))) == ["BlockFinished", "AnswerProposed", "ToolCalled"]
+    failed = course.arrive(result("r1_2_0", 0))
+    assert kinds(failed) == ["ToolAnswered", "AnswerChecked", "StepFinished", "ModelCalled"]
+    step = course.run.memory[-1]
+    assert isinstance(step, ActionStep)
+    assert (step.asked, len(step.calls)) == ([], 1)
+    course.say(content="<code>final_answer(9)</code>")
+    course.arrive(coded(9, 3))
+    assert only(course.arrive(result("r1_3_0", True)), ev.RunFinished).output == 9
+    sound(course)
+
+
+def test_a_snapshot_in_the_middle_of_a_check() -> None:
+    course = begun(checks=["proofread", "spell"])
+    course.say(answer("42"))
+    course.arrive(result("r1_1_1", True), snapshot=True)
+    before = copy.deepcopy(course.run)
+    assert before.proposal is not None
+    assert before.proposal.problems == {"r1_1_1": ""}
+    assert only(course.arrive(result("r1_1_2", True)), ev.RunFinished).output == "42"
+    sound(course)
+
+
+def test_a_tool_that_only_checks_is_not_offered_but_missed() -> None:
+    named = spec(tools=["add"], team=[], checks=["proofread", "when: answer"])
+    alive = [presence(ADD), presence(ToolCard(name="proofread", description="x", input_schema={}))]
+    assert offer_of(named, alive[:1]).missing == ["proofread"]
+    offer = offer_of(named, alive)
+    assert (list(offer.tools), offer.missing) == (["add"], [])
+    both = spec(tools=["add", "proofread"], team=[], checks=["proofread"])
+    assert list(offer_of(both, alive).tools) == ["add", "proofread"]
+
+
+def presence(card: ToolCard) -> Presence:
+    return Presence(instance=card.name, host="h", pid=1, started_at=1.0, tool=card)
+
+
+# --- output schema
+
+
+def test_an_answer_must_fit_the_output_schema() -> None:
+    course = begun(output_schema=PRICES)
+    function = request(course).tools[-1]["function"]
+    assert function["parameters"]["properties"]["answer"]["required"] == ["total"]
+    assert function["parameters"]["$defs"] == PRICES["$defs"], "references in it begin at the root"
+    assert '"$ref": "#/$defs/item"' in request(course).messages[0]["content"]
+    refused = only(course.say(answer({"items": ["a", 2], "total": 3})), ev.CallRefused)
+    assert "answer.items[1]: 2 is not of type" in refused.error.message
+    assert "total" in only(course.say(answer({})), ev.CallRefused).error.message
+    assert only(course.say(answer({"total": 2.5})), ev.RunFinished).output == {"total": 2.5}
+    sound(course)
+
+
+def test_json_text_that_fits_is_the_value() -> None:
+    course = begun(output_schema=PRICES)
+    assert only(course.say(answer('{"total": 3}')), ev.RunFinished).output == {"total": 3}
+    text = begun(output_schema={"type": "string"})
+    assert only(text.say(answer('{"total": 3}')), ev.RunFinished).output == '{"total": 3}'
+
+
+def test_code_is_told_the_output_schema_and_held_to_it() -> None:
+    course = begun(kind="code", output_schema={"type": "integer"})
+    assert 'must fit this JSON schema: {"type": "integer"}' in request(course, "code").messages[0]["content"]
+    course.say(content="<code>final_answer('7')</code>")
+    events = course.arrive(coded("seven"))
+    assert 'answer: "seven" is not of type' in only(events, ev.StepFinished).error.message
+
+
+@pytest.mark.parametrize(
+    ("said", "output"),
+    [
+        ('{"answer": {"total": 4}}', {"total": 4}),
+        ('{"total": 4}', {"total": 4}),
+        ('{"answer": {"total": "4"}}', '{"answer": {"total": "4"}}'),
+        ("about four", "about four"),
+    ],
+)
+def test_the_last_answer_is_asked_for_in_the_schema_and_read_by_it(said: str, output: Any) -> None:
+    course = begun(output_schema=PRICES, limits=Limits(max_steps=1))
+    course.say(answer({}))
+    asked = request(course)
+    assert asked.schema is not None
+    assert asked.schema["properties"]["answer"]["required"] == ["total"]
+    end = only(course.say(content=said), ev.RunFinished)
+    assert (end.state, end.output) == ("max_steps_error", output)
+    sound(course)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"output_schema": {"type": "nonsense"}}, "output_schema is no JSON Schema"),
+        ({"output_schema": {"$ref": "https://example.org/schema.json"}}, "output_schema is no JSON Schema"),
+        ({"checks": ["when: answr > 3"]}, "answr"),
+        ({"checks": ["when: >"]}, "checks"),
+        ({"checks": ["not a name"]}, "check name 'not a name'"),
+        ({"checks": ["proofread", "proofread"]}, "twice"),
+        ({"checks": "proofread"}, "checks as a list"),
+        ({"timeouts": {"proofread": 3}}, "timeouts names proofread"),
+    ],
+)
+def test_a_spec_says_what_is_wrong_with_its_checks(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecError, match=said.replace("$", r"\$")):
+        AgentSpec(name="a", description="b", **fields)
+
+
+# --- the summary of a member's work
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_report_that_carries_a_summary(wanted: bool) -> None:
+    course = Course(spec(provide_run_summary=wanted, planning_interval=5), OFFER)
+    course.begin("Add up.", parent="r0")
+    course.say(content="1. add")
+    course.say(call("add", a=1, b=2), content="I add.")
+    course.arrive(result("r1_1_0", "x" * 9000))
+    course.say(answer("3"))
+    (sent,) = [debt for debt in course.owed() if isinstance(debt, Send)]
+    assert isinstance(sent.message, Report)
+    assert sent.with_summary is wanted
+    prompts = Prompts.load("tool_calling")
+    told = work_of(course.run, prompts)
+    assert "Add up." in told[0]
+    assert "add" in told[1]
+    assert 2000 < len(told[2]) < 2200, "each message is cut"
+    assert not [text for text in told if "1. add" in text or "I add." in text], "plans and prose are left out"
+    summary = prompts.managed_summary("boss", told)
+    assert summary.count("\n---\n") == len(told)
