@@ -209,7 +209,8 @@ class Runner:
             # Fenced, or nobody knows: the next one folds again.
             self._cache.forget(held)
             raise
-        self.meters.record_all(figures)
+        if figures:
+            self.meters.record_all(figures)
         apply_entry(run, entry)
         held.appended(appended.seq, appended.size, snapshot=entry.snapshot is not None)
         if run.phase is Phase.DONE:
@@ -246,14 +247,14 @@ class Runner:
             history=history,
             prefix=prefix,
             problem=problem,
-            base=self._base_of(NO_OFFER),
+            base=self._base_of(NO_OFFER) if isinstance(what, Task) else 0,
             base_with_offer=self._base_of(offer),
         )
 
     def _base_of(self, offer: Offer) -> int:
         """Measured anew only when the offer changes."""
         for known, tokens in self._bases:
-            if known == offer:
+            if known is offer:
                 return tokens
         run = Run(id="", tree="", spec=self._spec, tools=offer.tools, members=offer.members)
         tokens = base_tokens(run, self._prompts)

@@ -22,7 +22,7 @@ from cadre.loop.fold_calls import (
     time_out_call,
 )
 from cadre.loop.fold_code import await_calls, end_code, note_reply, start_code
-from cadre.loop.images import note_images
+from cadre.loop.images import SHOWING, note_images
 from cadre.loop.observation import observation_of
 from cadre.loop.reading_code import closed
 from cadre.loop.run import (
@@ -42,7 +42,7 @@ from cadre.loop.run import (
     TaskStep,
     is_fresh,
 )
-from cadre.loop.weighing import refused_tokens, scale_of, weigh, weight_of_memory
+from cadre.loop.weighing import READ, refused_tokens, scale_of, weigh, weight_of_memory
 from cadre.messages import Usage
 
 
@@ -65,10 +65,12 @@ def apply_entry(run: Run, entry: ev.Entry) -> None:
 
 def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
     """Makes `event`, of the journal's entry `n`, true of the run."""
-    weight = weigh(run, event)
-    if weight:
+    weight = 0
+    if type(event) in READ:
+        weight = weigh(run, event)
         run.weight += weight
-        note_images(run, event)
+        if type(event) in SHOWING:
+            note_images(run, event)
     match event:
         case ev.RunAccepted():
             _accept(run, event, n, at)

@@ -22,6 +22,10 @@ class Pictured(dict[str, Any]):
     """A message that shows images of a step; other messages with images are the task's, and keep them."""
 
 
+SHOWING = {ev.ToolAnswered, ev.DelegateFinished, ev.BlockFinished}
+"""Events that may bring an image."""
+
+
 def images_of(output: Any) -> list[str]:
     """`blob:` references of the images within a value, in their order, each once."""
     return list(dict.fromkeys(_images(output)))

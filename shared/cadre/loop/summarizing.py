@@ -41,10 +41,10 @@ def within_context(run: Run, events: list[ev.AnyEvent], arrival: Arrival) -> lis
     call = events[-1]
     if not isinstance(call, ev.ModelCalled) or call.purpose == "summary":
         return events
-    overflowed = any(isinstance(event, ev.ContextOverflowed) for event in events)
-    if not overflowed and (call.attempt > 1 or not _is_full(run, events)):
+    if call.attempt == 1 and not _is_full(run, events):
         return events
-    if any(isinstance(event, ev.HistorySummarized) for event in events):
+    overflowed = any(isinstance(event, ev.ContextOverflowed) for event in events)
+    if not overflowed and (call.attempt > 1 or any(isinstance(e, ev.HistorySummarized) for e in events)):
         return events
     # A copy costs something, once in many steps.
     after = copy.deepcopy(run)
@@ -59,25 +59,29 @@ def within_context(run: Run, events: list[ev.AnyEvent], arrival: Arrival) -> lis
 
 
 def _is_full(run: Run, events: list[ev.AnyEvent]) -> bool:
-    if isinstance(events[0], ev.RunAccepted):
-        return _begins_full(events[0], events)
-    base = next((e.base for e in reversed(events) if isinstance(e, ev.OfferChanged) and e.base), run.base)
+    first, news = events[0], events[max(0, len(events) - 2)]
+    if isinstance(first, ev.RunAccepted):
+        return _begins_full(first, events)
+    base = news.base if isinstance(news, ev.OfferChanged) and news.base else run.base
     most = limit(run)
     # What a step has seen takes up half of the context at most (see `per_step`): no need to weigh it then.
-    if 4 * (base + run.weight) <= most and not any(isinstance(event, ev.ModelAnswered) for event in events):
+    if 4 * (base + run.weight) <= most and not isinstance(first, ev.ModelAnswered):
         return False
     return base + run.weight + sum(weigh(run, event) for event in events) > most
 
 
 def _begins_full(begun: ev.RunAccepted, events: list[ev.AnyEvent]) -> bool:
     """Roughly: what the run goes on from may fill the context by itself."""
-    offered = max((e.base for e in events if isinstance(e, ev.OfferChanged)), default=0)
-    given = 3 * tokens_of(begun.task.task)
-    if begun.task.additional_args:
-        given += 3 * tokens_of(msgspec.json.encode(begun.task.additional_args).decode())
     before = [*begun.history, *begun.prefix]
+    task, most = begun.task, room(begun.spec)
+    offered = max((e.base for e in events if isinstance(e, ev.OfferChanged)), default=0)
+    if not before and not task.additional_args and 4 * max(offered, begun.base, 4 * len(task.task)) <= most:
+        return False
+    given = 3 * tokens_of(task.task)
+    if task.additional_args:
+        given += 3 * tokens_of(msgspec.json.encode(task.additional_args).decode())
     weight = given + sum(weight_of(step, Run(id="", tree="", spec=begun.spec)) for step in before)
-    return max(begun.base, offered) + weight > room(begun.spec)
+    return max(begun.base, offered) + weight > most
 
 
 def _begin(run: Run, step: int, cause: str, then: Postponed) -> ev.ModelCalled:
