@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import shutil
 import signal
@@ -91,11 +92,21 @@ def nats_binary() -> str:
     return found
 
 
+_FIRST, _EACH, _WORKERS = 10_000, 2_700, 8
+_given: set[int] = set()
+
+
 def free_port() -> int:
     """A port that nobody listens on, below those that the system gives to outgoing connections: one of these could
-    be taken in the moment before whoever it is for listens there."""
+    be taken in the moment before whoever it is for listens there. No port is given twice by one process, and workers
+    that test side by side have ports of their own."""
+    worker = int("".join(filter(str.isdigit, os.environ.get("PYTEST_XDIST_WORKER", ""))) or 0) % _WORKERS
+    first = _FIRST + worker * _EACH
     while True:
-        port = random.SystemRandom().randrange(10_000, 32_000)
+        port = random.SystemRandom().randrange(first, first + _EACH)
+        if port in _given:
+            continue
+        _given.add(port)
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))

@@ -65,12 +65,7 @@ def apply_entry(run: Run, entry: ev.Entry) -> None:
 
 def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
     """Makes `event`, of the journal's entry `n`, true of the run."""
-    weight = 0
-    if type(event) in READ:
-        weight = weigh(run, event)
-        run.weight += weight
-        if type(event) in SHOWING:
-            note_images(run, event)
+    weight = _take_in(run, event) if type(event) in READ else 0
     match event:
         case ev.RunAccepted():
             _accept(run, event, n, at)
@@ -126,6 +121,15 @@ def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
             pass  # told for the reader only
         case _:
             assert_never(event)
+
+
+def _take_in(run: Run, event: ev.AnyEvent) -> int:
+    """Notes what the event adds to what the model reads, and returns how much that weighs."""
+    weight = weigh(run, event)
+    run.weight += weight
+    if type(event) in SHOWING:
+        note_images(run, event)
+    return weight
 
 
 def _take_result(run: Run, event: ev.ToolAnswered, n: int, at: float) -> None:
