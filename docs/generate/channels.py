@@ -125,6 +125,14 @@ CHANNELS = (
         (EffectClaim, EffectResult),
     ),
     Channel(
+        "executor",
+        _topology.executor("{tool}", "{instance}"),
+        "core",
+        "Whether an executor is at work on a call that it has claimed: a request with the call's id as plain text."
+        " `+`: it is; `-`: not, or not any more.",
+        (),
+    ),
+    Channel(
         "file",
         _address(_topology.effect("{tree}", "_file.{path}")),
         "stream",
@@ -194,6 +202,13 @@ OPERATIONS = (
     Operation(
         "executorClaims", "send", "effect", "A tool service claims a call with effects, and settles it."
     ),
+    Operation(
+        "executorAsksClaimer",
+        "send",
+        "executor",
+        "A tool service that finds a call claimed asks the claimer whether it still works on it.",
+    ),
+    Operation("executorAnswersPeers", "receive", "executor", "A tool service tells what it has in hand."),
     Operation("executorWritesFiles", "send", "file", "A tool writes a file of its run's workspace."),
     Operation(
         "gatewayReadsFiles", "receive", "file", "The gateway knows which files and blobs belong to a run."

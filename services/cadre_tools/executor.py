@@ -19,6 +19,7 @@ from cadre.subjects import Topology, result_id
 from cadre.tool_loading import AnyTool
 from cadre.trial import Trials
 from cadre.wire import unpack_call
+from cadre_tools.in_hand import AtWorkElsewhere, InHand
 from cadre_tools.invocation import Invocations, Outcome
 from cadre_tools.output import cut_error
 
@@ -37,14 +38,14 @@ class Executor:
         effects: Effects,
         bus: Bus,
         blobs: Blobs,
-        instance: str,
+        in_hand: InHand,
         marks: Marks,
         clock: Clock | None = None,
     ) -> None:
         self._effects = effects
         self._bus = bus
         self._blobs = blobs
-        self._instance = instance
+        self._in_hand = in_hand
         self._clock = clock or SystemClock()
         self._trials = Trials(marks, self._clock)
         self.invocations = Invocations()
@@ -52,10 +53,14 @@ class Executor:
     async def handle(self, tool: AnyTool, delivery: Delivery) -> None:
         """Acks once the result is in the run's inbox. Raises RetryableError: deliver again."""
         tree = Topology.tree_at(delivery.subject)
-        why = await self._trials.hear(delivery, tree, lambda: self._handle(tool, delivery))
-        if why is not None:
-            await self._refuse(delivery, why)
-            await self._trials.acquit(delivery, tree)
+        try:
+            why = await self._trials.hear(delivery, tree, lambda: self._handle(tool, delivery))
+            if why is not None:
+                await self._refuse(delivery, why)
+                await self._trials.acquit(delivery, tree)
+        except AtWorkElsewhere as error:
+            # Without a word to the queue: the other one settles the message, or dies and it is delivered again.
+            log.info("%s left alone: %s", delivery.subject, error)
 
     async def _handle(self, tool: AnyTool, delivery: Delivery) -> None:
         try:
@@ -92,7 +97,7 @@ class Executor:
                 error=ErrorInfo(
                     "Poisoned", cut_error(f"the call of tool {tool!r} cannot be served: {reason}")
                 ),
-                executor=self._instance,
+                executor=self._in_hand.instance,
             )
             await self._bus.send(await self._what_came_of(result), tool, to=agent)
         await delivery.term(reason)
@@ -101,6 +106,8 @@ class Executor:
         """The result that was kept before somebody died of telling it; else the refusal, kept from now on."""
         try:
             effect = await self._effects.read(refusal.tree, refusal.call)
+            if effect is not None and effect.result is None:
+                effect = await self._in_hand.left(refusal.tool, effect)
         except UnreadableMessage as error:
             log.warning("the effect of %s cannot be read: %s", refusal.call, error)
             return refusal
@@ -118,19 +125,22 @@ class Executor:
             run=call.run,
             at=self._clock.now(),
             call=call.id,
-            executor=self._instance,
+            executor=self._in_hand.instance,
             call_seq=delivery.seq,
         )
-        effect = await self._claim(claim)
+        with self._in_hand.hold(call.id):
+            effect = await self._claim(claim)
+            if effect.result is None and effect.claim == claim:
+                return await self._settle(effect, await self._run(tool, call, delivery.deliveries))
+        if effect.result is None:
+            if effect.claim.call_seq != delivery.seq and not delivery.retried:
+                # The call was published twice. Its first message is un-acked: whoever holds it answers.
+                log.info("call %s is in work as message %d: dropped", call.id, effect.claim.call_seq)
+                return None
+            effect = await self._in_hand.left(tool.name, effect)
         if effect.result is not None:
             log.info("call %s has its result: sent again", call.id)
             return effect.result
-        if effect.claim == claim:
-            return await self._settle(effect, await self._run(tool, call, delivery.deliveries))
-        if effect.claim.call_seq != delivery.seq and not delivery.retried:
-            # The call was published twice. Its first message is un-acked: whoever holds it answers.
-            log.info("call %s is in work as message %d: dropped", call.id, effect.claim.call_seq)
-            return None
         return await self._settle(effect, await self._after_a_death(tool, call, delivery, effect))
 
     async def _after_a_death(
@@ -218,7 +228,7 @@ class Executor:
             blob=blob,
             files=[file.info for file in outcome.files] if blob else [],
             blob_form="json" if blob and not isinstance(outcome.output, str) else "text",
-            executor=self._instance,
+            executor=self._in_hand.instance,
             started_at=started,
         )
 

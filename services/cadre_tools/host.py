@@ -9,6 +9,7 @@ from cadre.adapters.nats_effects import NatsEffects
 from cadre.adapters.nats_figures import queue_samples
 from cadre.adapters.nats_interrupts import hear_interrupts
 from cadre.adapters.nats_marks import NatsMarks
+from cadre.adapters.nats_peers import NatsPeers, answer_peers
 from cadre.adapters.nats_queue import Queue
 from cadre.adapters.nats_workspace import NatsFileIndex
 from cadre.errors import SetupError
@@ -18,6 +19,7 @@ from cadre.service import Platform
 from cadre.slots import Slots
 from cadre.tool_loading import AnyTool, load_tools
 from cadre_tools.executor import Executor
+from cadre_tools.in_hand import InHand
 from cadre_tools.invocation import FileAccess
 
 
@@ -36,19 +38,17 @@ class ToolHost:
         """Begins to work, then says so in the registry. Raises BusUnavailable, SetupError."""
         platform, topology = self._platform, self._platform.topology
         settings = platform.settings
-        executor = Executor(
-            NatsEffects(platform.nc, topology),
-            platform.bus,
-            platform.blobs,
-            settings.instance_name(),
-            NatsMarks(platform.nc, topology),
-        )
+        effects = NatsEffects(platform.nc, topology)
+        in_hand = InHand(settings.instance_name(), effects, NatsPeers(platform.nc, topology))
+        marks = NatsMarks(platform.nc, topology)
+        executor = Executor(effects, platform.bus, platform.blobs, in_hand, marks)
         executor.invocations.files = FileAccess(
             NatsFileIndex(platform.nc, topology), platform.blobs, settings.file_bytes
         )
         slots = Slots(settings.concurrency)
         await hear_interrupts(platform.nc, topology, executor.invocations.interrupt)
         for tool in self._tools:
+            await answer_peers(platform.nc, topology, tool.name, in_hand.instance, in_hand.has)
             handler = functools.partial(executor.handle, tool)
             limit = min(tool.concurrency or settings.concurrency, settings.concurrency)
             own = Slots(limit, queues=topology.shards, within=slots)

@@ -146,7 +146,11 @@ def permissions(role: Role, topology: Topology) -> Permissions:
             never += [f"{prefix}.run.*._fate.>"]
         case "tools":
             publish += [*bus.answers(role), *bus.blobs(), *bus.marks(), *bus.effects(), *bus.files()]
-            subscribe += [topology.interrupts]
+            # The replicas ask one another, and answer to nobody else: `answers` would let the user say anything
+            # anywhere, by a question to itself.
+            peers = [topology.executor(tool, "*") for tool in role.tools]
+            publish += [*peers, f"{inbox_of(role.user)}.>"]
+            subscribe += [topology.interrupts, *peers]
         case "sandbox":
             publish += [*bus.answers(role), *bus.blobs(), *bus.marks(), f"{prefix}.warm.{role.name}.>"]
             publish += [f"{prefix}.in.*.*.{SANDBOX_SENDER}.>"]

@@ -44,10 +44,18 @@ class Journal(Protocol):
         """
         ...
 
-    async def append(self, entry: Entry, fence: int, *, ends_timer: str | None = None) -> Appended:
+    async def append(
+        self,
+        entry: Entry,
+        fence: int,
+        *,
+        ends_timer: str | None = None,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Appended:
         """Appends if the last entry of the run still is the one at `fence` (0: none).
 
-        `ends_timer` removes that timer of the run in the same write.
+        `ends_timer` removes that timer of the run in the same write. `meanwhile` is called once, with the entry
+        encoded and on its way: it need not arrive.
         Raises Fenced when somebody else was first, OutcomeUnknown when no answer came.
         """
         ...
@@ -154,6 +162,17 @@ class Effects(Protocol):
         """Stores the result of the claim at `claim_seq`.
 
         Raises Fenced when the claim has a result already, RetryableError, TooLarge.
+        """
+        ...
+
+
+class Peers(Protocol):
+    """The processes that run the same tools."""
+
+    async def has_in_hand(self, tool: str, instance: str, call: str) -> bool | None:
+        """What that process says about a call it had claimed: whether its result is still to come.
+
+        False as well when there is no such process; None when it does not answer. Raises BusUnavailable.
         """
         ...
 

@@ -117,6 +117,10 @@ class Topology:
     def code_filter(self, shard: int, pool: str) -> str:
         return f"{self.prefix}.code.{shard}.{pool}.>"
 
+    def executor(self, tool: str, instance: str) -> str:
+        """Where an executor of the tool is asked whether it is at work on a call."""
+        return f"{self.prefix}.executor.{tool}.{instance}"
+
     @staticmethod
     def code_consumer(pool: str) -> str:
         return f"code-{pool}"

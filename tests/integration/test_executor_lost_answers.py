@@ -11,11 +11,13 @@ import pytest
 
 from cadre.adapters.nats_effects import NatsEffects
 from cadre.adapters.nats_marks import NatsMarks
+from cadre.adapters.nats_peers import NatsPeers
 from cadre.adapters.nats_queue import Queue
 from cadre.errors import OutcomeUnknown
 from cadre.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult
 from cadre.settings import Settings
 from cadre_tools.executor import Executor
+from cadre_tools.in_hand import InHand
 from integration.executor_bench import Bench, eventually, open_bench
 from integration.executor_tools import mark
 
@@ -56,7 +58,8 @@ async def bench(settings: Settings, tmp_path: Path) -> AsyncIterator[Bench]:
 
 async def answer_through(bench: Bench, effects: Lossy) -> tuple[ToolCall, ToolResult]:
     """One call of `mark`, served in this process over the given effects."""
-    executor = Executor(effects, bench.bus, bench.blobs, "here", NatsMarks(bench.nc, bench.topology))
+    in_hand = InHand("here", effects, NatsPeers(bench.nc, bench.topology))
+    executor = Executor(effects, bench.bus, bench.blobs, in_hand, NatsMarks(bench.nc, bench.topology))
     call = bench.new_call("mark", {"folder": str(bench.folder)})
     shard = bench.topology.shard(call.tree)
     queue = Queue(

@@ -18,6 +18,7 @@ from cadre.adapters.nats_effects import NatsEffects
 from cadre.adapters.nats_erasure import NatsErasure
 from cadre.adapters.nats_images import NatsImages
 from cadre.adapters.nats_marks import NatsMarks
+from cadre.adapters.nats_peers import NatsPeers, answer_peers
 from cadre.adapters.nats_queue import Queue
 from cadre.adapters.nats_streams import provision
 from cadre.adapters.nats_workspace import NatsFileIndex
@@ -94,6 +95,7 @@ PUBLISHES = [
     ("tools-desk", "writes an answer of the server", "_INBOX_agent-boss.x.1", b"{}"),
     ("tools-desk", "asks the memory service", T.memory("export"), b"{}"),
     ("tools-desk", "interrupts a run", T.interrupt(TREE), b"t1"),
+    ("tools-desk", "asks another tool's executor", T.executor("dig", "here"), b"t1_1_0"),
     # A sandbox.
     ("sandbox-default", "publishes a task as an agent", BOSS.format("digger"), b"{}"),
     ("sandbox-default", "publishes a task as the gateway", BOSS.format("gateway"), b"{}"),
@@ -109,6 +111,7 @@ PUBLISHES = [
     ("agent-boss", "acks it", "$JS.ACK.CADRE-0.agent-digger.1.3.1.1700000000000000000.0", b"+ACK"),
     ("agent-boss", "makes a consumer of the journals", "$JS.API.CONSUMER.CREATE.CADRE-0.spy", CONSUMER),
     ("agent-boss", "sends as another agent", T.inbox("digger", "digger", TREE, RUN), b"{}"),
+    ("agent-boss", "asks an executor", T.executor("look_up", "here"), b"t1_1_0"),
     ("agent-boss", "approves its own call", BOSS.format("gateway"), b"{}"),
     ("agent-boss", "calls a tool as another", T.call("dig", "digger", TREE, CALL), b"{}"),
     ("agent-boss", "erases a tree", T.fate(TREE), b"{}"),
@@ -145,6 +148,8 @@ EARS = [
     ("tools-desk", "cadre.delta.>"),
     ("tools-desk", "_INBOX_agent-boss.>"),
     ("tools-desk", "_INBOX.>"),
+    ("tools-desk", "cadre.executor.>"),
+    ("tools-desk", "cadre.executor.dig.*"),
     ("tools-desk", "$KV.cadre-sessions.>"),
     ("tools-desk", "$O.cadre-blobs.>"),
     ("tools-desk", "$JS.>"),
@@ -210,6 +215,21 @@ async def test_an_executor_claims_marks_and_keeps_files_without_reading_anything
     with pytest.raises(NotPermitted, match=r"may not publish to \$JS\.API\.STREAM\.MSG\.GET\.CADRE-0"):
         await jetstream.read(nc, "CADRE-0", 1)
     await nc.close()
+
+
+async def test_executors_of_a_tool_ask_one_another(world: Secured) -> None:
+    one, other = [await connect(world.settings("tools-desk"), "test") for _ in range(2)]
+    await answer_peers(one, T, "look_up", "one", {CALL}.__contains__)
+    await one.flush()
+    peers = NatsPeers(other, T)
+    assert await peers.has_in_hand("look_up", "one", CALL) is True
+    assert await peers.has_in_hand("look_up", "one", "t1_1_1") is False
+    assert await peers.has_in_hand("look_up", "gone", CALL) is False
+    assert await peers.has_in_hand("look_up", "no name of ours", CALL) is False
+    # Where permissions are those of a version without questions, it is as it was with that.
+    assert await peers.has_in_hand("dig", "one", CALL) is False
+    await one.close()
+    await other.close()
 
 
 async def test_blobs_of_any_size_can_be_kept_and_read_by_an_executor(world: Secured) -> None:

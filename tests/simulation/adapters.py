@@ -73,8 +73,17 @@ class SimJournal:
         before = [Stored(seq, decode(found[seq].data, Entry), len(found[seq].data)) for seq in entry.prev]
         return [*before, Stored(head.seq, entry, len(head.data))]
 
-    async def append(self, entry: Entry, fence: int, *, ends_timer: str | None = None) -> Appended:
+    async def append(
+        self,
+        entry: Entry,
+        fence: int,
+        *,
+        ends_timer: str | None = None,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Appended:
         data = encode(entry)
+        if meanwhile is not None:
+            meanwhile()
         stream = self._stream(entry.tree)
         seq = await self._wire.ask(
             "appending", lambda: self._store(stream, entry, data, fence, ends_timer), OutcomeUnknown

@@ -54,6 +54,8 @@ class History:
         self.unsettled_code: dict[str, dict[int, str]] = defaultdict(dict)
         """Of each run the calls that no sandbox has settled: id by sequence."""
         self.effects: dict[str, list[EffectClaim | EffectResult]] = defaultdict(list)
+        self.settlings: dict[str, list[EffectResult]] = defaultdict(list)
+        """What executors wanted kept as the result of a call, also those that came second."""
         self.given_up: set[str] = set()
         """Calls that became dead letters."""
         self.retried: set[str] = set()
@@ -101,7 +103,16 @@ class History:
             case "effect":
                 record_of_effect = decode(message.data, EffectClaim | EffectResult)
                 self.effects[leaf].append(record_of_effect)
+                self._wanted(record_of_effect)
                 self._trace.note("effect", message.seq, record_of_effect.id)
+
+    def fenced(self, subject: str, data: bytes) -> None:
+        if subject.split(".", 2)[1] == "effect" and "._trial." not in subject:
+            self._wanted(decode(data, EffectClaim | EffectResult))
+
+    def _wanted(self, record: EffectClaim | EffectResult) -> None:
+        if isinstance(record, EffectResult):
+            self.settlings[record.result.call].append(record)
 
     def settled(self, message: Message, how: str) -> None:
         if how == "term":

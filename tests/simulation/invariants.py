@@ -31,6 +31,8 @@ WAKES = "a run with work to do has a pending record or timer"
 
 PAID = "what a run owes is paid before its last record is acked"
 
+ALIVE = "nobody is taken for dead who answers"
+
 Check = Callable[["World"], None]
 
 
@@ -210,6 +212,22 @@ def _is_what_was_sent(world: World, chronicle: Chronicle, event: ev.ToolAnswered
         raise Violation("the first result wins", f"{event.call} has results that differ from the one kept")
 
 
+def only_the_silent_are_taken_for_dead(world: World) -> None:
+    """Who settles a call in the place of a claimer that goes on to settle it too, must have asked that one in vain."""
+    for call, settlings in world.history.settlings.items():
+        for one in settlings:
+            by, claimer = one.result.executor, one.claim.executor
+            if by == claimer or (by, call) in world.asked.unanswered or one.result.tool not in ONCE:
+                continue  # others than ONCE may run again, whoever began them
+            if any(other.result.executor == claimer and _is_its_own(other.result) for other in settlings):
+                raise Violation(ALIVE, f"{by} settled {call}, which {claimer} had in hand, unasked")
+
+
+def _is_its_own(result: ToolResult) -> bool:
+    """What the tool came to, not what is said of a call that was found half done."""
+    return result.error is None or result.error.type not in ("Interrupted", "Poisoned")
+
+
 def each_report_counts_once(world: World) -> None:
     for name, chronicle in world.history.runs.items():
         finished = [event for event in chronicle.events if isinstance(event, ev.DelegateFinished)]
@@ -266,6 +284,7 @@ AT_THE_END: tuple[Check, ...] = (
     every_record_is_accounted_for_once,
     each_effect_happens_at_most_once,
     the_first_result_wins,
+    only_the_silent_are_taken_for_dead,
     each_report_counts_once,
     a_cancel_reaches_every_open_descendant,
     every_end_has_its_reason,

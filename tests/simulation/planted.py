@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cadre.cache import Held
 from cadre.errors import Fenced
@@ -14,6 +14,7 @@ from cadre.messages import Cancel, EffectClaim, Record, Report, Task, ToolResult
 from cadre.ports import Appended, Delivery, Effect
 from cadre.runner import Runner
 from cadre_tools.executor import Executor
+from cadre_tools.in_hand import InHand
 from simulation import planted_in_code as code
 from simulation import planted_in_memory as memory
 from simulation.adapters import SimEffects, SimJournal
@@ -37,9 +38,9 @@ class AcksFirst(Inbox):
 class Unfenced(SimJournal):
     """Appends whatever it is given, behind whatever is there."""
 
-    async def append(self, entry: Entry, fence: int, *, ends_timer: str | None = None) -> Appended:
+    async def append(self, entry: Entry, fence: int, **more: Any) -> Appended:
         head = self._stream(entry.tree).last(self._topology.journal(entry.tree, entry.run))
-        return await super().append(entry, head.seq if head else 0, ends_timer=ends_timer)
+        return await super().append(entry, head.seq if head else 0, **more)
 
 
 class TakesNothingOver(Runner):
@@ -85,8 +86,7 @@ class AccountsTwice(Runner):
 
     async def _account(self, record: Record, deliveries: int, seq: int) -> list[Command]:
         while True:
-            held = await self._cache.get(record.tree, record.run)
-            async with held.lock:
+            async with self._cache.locked(record.tree, record.run) as held:
                 if held.run.phase is Phase.DONE or isinstance(record, Task):
                     break
                 try:
@@ -94,6 +94,14 @@ class AccountsTwice(Runner):
                 except Fenced:
                     continue
         return await super()._account(record, deliveries, seq)
+
+
+class ReliesOnWhatMayNotArrive(Runner):
+    """Goes on from an entry that was on its way, whatever became of it."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._cache.spoil = self._cache.forget  # type: ignore[method-assign]
 
 
 class AcksWhatOthersHold(Inbox):
@@ -130,6 +138,13 @@ class LooksAtNoClaim(Executor):
         return Effect(claim, effect.seq, None)
 
 
+class AsksNobody(InHand):
+    """Takes whoever has claimed a call for dead when the call comes again."""
+
+    async def left(self, tool: str, effect: Effect) -> Effect:
+        return effect
+
+
 PLANTED: dict[str, tuple[Parts, frozenset[str]]] = {}
 """Each bug by name, with the promises that it may be found to break."""
 
@@ -146,6 +161,7 @@ PAID = "what a run owes is paid before its last record is acked"
 ONCE = "every record is accounted for exactly once"
 EFFECT = "an effect happens at most once per call"
 FIRST = "the first result wins"
+ALIVE = "nobody is taken for dead who answers"
 CANCEL = "a cancel reaches every open descendant"
 
 _plant("ack before append", Parts(inbox=AcksFirst), ACKED, HELD, WAKES, PAID)
@@ -155,10 +171,16 @@ _plant("owed is not paid on redelivery", Parts(runner=PaysOnce), PAID)
 _plant("timers are not set after a crash", Parts(runner=SetsTimersOnce), PAID)
 _plant("late records are dropped on a cached state", Parts(runner=DropsLateRecords), ACKED, HELD, WAKES, PAID)
 _plant("a record is accounted for again", Parts(runner=AccountsTwice), ONCE, HELD, WAKES, PAID)
+_plant(
+    "an entry on its way counts as arrived",
+    Parts(runner=ReliesOnWhatMayNotArrive),
+    *(BRANCH, ACKED, HELD, WAKES, PAID, ONCE),
+)
 _plant("a zombie acks what it lost", Parts(inbox=AcksWhatOthersHold), HELD, ACKED, PAID)
 _plant("open children are not cancelled", Parts(runner=ForgetsChildren), CANCEL, PAID)
 _plant("effects are claimed without a fence", Parts(effects=ClaimsWithoutFence), EFFECT, FIRST)
 _plant("claims are not looked at", Parts(executor=LooksAtNoClaim), EFFECT)
+_plant("a living executor is taken for dead", Parts(in_hand=AsksNobody), ALIVE)
 _plant(
     "an answer to an earlier question is taken",
     Parts(runner=code.TakesAnyAnswer),

@@ -25,8 +25,7 @@ class TakesAnyAnswer(Runner):
 
     async def _account(self, record: Record, deliveries: int, seq: int) -> list[Command]:
         while isinstance(record, CodeYielded | CodeFinished):
-            held = await self._cache.get(record.tree, record.run)
-            async with held.lock:
+            async with self._cache.locked(record.tree, record.run) as held:
                 code = held.run.code
                 if code is None or not code.since or record.block != code.block:
                     break

@@ -37,6 +37,8 @@ class Watch(Protocol):
 
     def stored(self, message: Message) -> None: ...
 
+    def fenced(self, subject: str, data: bytes) -> None: ...
+
     def settled(self, message: Message, how: str) -> None: ...
 
     def reopened(self, message: Message) -> None: ...
@@ -72,6 +74,7 @@ class Stream:
         seqs = self.by_subject.setdefault(subject, [])
         if expect is not None and expect != (seqs[-1] if seqs else 0):
             self._server.trace.note("fenced", subject)
+            self._server.watch.fenced(subject, data)
             raise Fenced(subject)
         seq = len(self.messages) + 1
         message = self.messages[seq] = Message(seq, subject, data, now, retried)

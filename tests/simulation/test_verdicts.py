@@ -1,16 +1,26 @@
-"""What the simulation found in the executor: a call given up as poison whose result had been kept already."""
+"""What executors make of calls that come to them half done, each case played by itself."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
+from typing import NamedTuple
+
+import pytest
+
+from cadre.errors import BusUnavailable
 from cadre.messages import EffectClaim, EffectResult, ToolCall, ToolResult
 from cadre.ports import Mark
 from cadre.trial import ALONE, SUSPECT_AFTER
 from cadre.wire import encode
 from cadre_tools.executor import Executor
+from cadre_tools.in_hand import InHand
+from simulation.adapters import SimEffects
 from simulation.loop import Process
+from simulation.peers import SimPeers
 from simulation.queue import SimDelivery
 from simulation.server import Message
-from simulation.tools import TOOLS
+from simulation.tools import TOOLS, shelf
 from simulation.workers import Connection, Parts
 from simulation.world import World
 
@@ -21,7 +31,7 @@ CALL = ToolCall(
     at=0.0,
     agent="lead",
     tool="book",
-    arguments={"n": 1, "seconds": 1.0},
+    arguments={"n": 1, "seconds": 30.0},
 )
 
 
@@ -30,7 +40,8 @@ def convict(world: World, *, kept: ToolResult | None) -> ToolResult:
     world.faults.left = 0
     process = Process("tools")
     ports = process.context.run(Connection, world, process)
-    executor = Executor(ports.effects, ports.bus, ports.blobs, "tools", ports.marks, ports.clock)
+    in_hand = InHand("tools", ports.effects, SimPeers(world, ports.wire))
+    executor = Executor(ports.effects, ports.bus, ports.blobs, in_hand, ports.marks, ports.clock)
     stream = world.server.streams[world.topology.shard("r0")]
     seq = stream.append(world.topology.call("book", "lead", "r0", CALL.id), encode(CALL))
     message: Message = stream.messages[seq]
@@ -77,3 +88,90 @@ def test_a_refusal_is_kept_so_that_a_zombie_tells_the_same() -> None:
     last = world.history.effects[CALL.id][-1]
     assert isinstance(last, EffectResult)
     assert last.result == refused
+
+
+class LosesItsConnection(SimEffects):
+    """Behind the first claim that it has stored."""
+
+    lost = False
+
+    async def claim(self, claim: EffectClaim) -> int:
+        seq = await super().claim(claim)
+        if not self.lost:
+            self.lost = True
+            raise BusUnavailable("claiming", "the connection went")
+        return seq
+
+
+class Alone(NamedTuple):
+    """One executor in a quiet world."""
+
+    world: World
+    process: Process
+    ports: Connection
+    in_hand: InHand
+    executor: Executor
+
+    def play(self, work: Coroutine[None, None, None]) -> None:
+        done = self.world.loop.spawn(self.process, work)
+        self.world.loop.run(self.world)
+        done.result()
+
+    def deliver(self, *, retried: bool = False) -> SimDelivery:
+        stream = self.world.server.streams[self.world.topology.shard("r0")]
+        subject = self.world.topology.call("book", "lead", "r0", CALL.id)
+        seq = stream.append(subject, encode(CALL), retried=retried)
+        consumer = stream.consumer("call", "book")
+        return SimDelivery(self.ports.wire, consumer, stream.messages[seq], 1)
+
+    def results(self) -> list[ToolResult]:
+        records = self.world.history.runs["r0"].records[f"{CALL.id}:result"]
+        return [one for one in records if isinstance(one, ToolResult)]
+
+
+def alone(parts: Parts) -> Alone:
+    world = World(1, parts)
+    world.faults.left = 0
+    process = Process("tools")
+    process.context.run(shelf.set, world.shelf)
+    ports = process.context.run(Connection, world, process)
+    in_hand = InHand("tools", ports.effects, SimPeers(world, ports.wire))
+    executor = Executor(ports.effects, ports.bus, ports.blobs, in_hand, ports.marks, ports.clock)
+    return Alone(world, process, ports, in_hand, executor)
+
+
+def test_a_call_that_is_in_work_here_is_not_taken_for_left_by_a_dead_executor() -> None:
+    one = alone(Parts())
+
+    async def handle() -> None:
+        at_work = asyncio.create_task(one.executor.handle(TOOLS["book"], one.deliver()))
+        while CALL.id not in one.world.shelf.begun:  # noqa: ASYNC110 - time is virtual
+            await asyncio.sleep(0.01)
+        again = one.deliver(retried=True)
+        await one.executor.handle(TOOLS["book"], again)
+        assert not again.settled
+        await at_work
+        assert not one.in_hand.has(CALL.id)
+        await one.executor.handle(TOOLS["book"], again)
+        assert again.settled
+
+    one.play(handle())
+    assert {result.output for result in one.results()} == {"done 1"}
+    assert one.world.shelf.done == {CALL.id: 1}
+
+
+def test_a_call_that_was_claimed_and_dropped_is_not_in_hand() -> None:
+    one = alone(Parts(effects=LosesItsConnection))
+
+    async def handle() -> None:
+        delivery = one.deliver()
+        with pytest.raises(BusUnavailable):
+            await one.executor.handle(TOOLS["book"], delivery)
+        assert not one.in_hand.has(CALL.id)
+        await one.executor.handle(TOOLS["book"], delivery)
+
+    one.play(handle())
+    (result,) = one.results()
+    assert result.error is not None
+    assert result.error.type == "Interrupted"
+    assert not one.world.shelf.begun

@@ -24,12 +24,14 @@ from cadre_sandbox.sandbox import Sandbox
 from cadre_sandbox.serving import Serving
 from cadre_sandbox.telling import Teller
 from cadre_tools.executor import Executor
+from cadre_tools.in_hand import InHand
 from simulation.adapters import SimBlobs, SimBus, SimClock, SimEffects, SimJournal, SimMarks
 from simulation.box import SimSandbox
 from simulation.contexts import kind_of, prompts_of
 from simulation.loop import Process
 from simulation.memory import SimMemories
 from simulation.model import PlannedModel, Told
+from simulation.peers import SimPeers
 from simulation.queue import SimDelivery, SimQueue
 from simulation.tools import CHECKS, TOOLS, shelf
 from simulation.warm import SimWarm
@@ -48,6 +50,7 @@ class Parts(NamedTuple):
     runner: type[Runner] = Runner
     inbox: type[Inbox] = Inbox
     executor: type[Executor] = Executor
+    in_hand: type[InHand] = InHand
     journal: type[SimJournal] = SimJournal
     effects: type[SimEffects] = SimEffects
     bus: type[SimBus] = SimBus
@@ -105,9 +108,10 @@ def start_agent(world: World, process: Process, name: str) -> Live:
 def start_executor(world: World, process: Process) -> Live:
     """An executor of all tools."""
     ports = Connection(world, process)
-    executor = world.parts.executor(
-        ports.effects, ports.bus, ports.blobs, process.name, ports.marks, ports.clock
-    )
+    peers = SimPeers(world, ports.wire)
+    in_hand = world.parts.in_hand(process.name, ports.effects, peers)
+    peers.answer(in_hand.has)
+    executor = world.parts.executor(ports.effects, ports.bus, ports.blobs, in_hand, ports.marks, ports.clock)
     slots, queues = Slots(world.scenario.credit), []
     for name, one in (TOOLS | CHECKS if world.scenario.checks else TOOLS).items():
         own = Slots(world.scenario.credit, queues=world.scenario.shards, within=slots)

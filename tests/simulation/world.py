@@ -18,6 +18,7 @@ from simulation.invariants import AT_THE_END, nothing_is_let_go_too_early, someb
 from simulation.loop import Loop, Process, Stuck, current_process
 from simulation.memory import Recollections
 from simulation.outside import Person, begin_outside
+from simulation.peers import Asked
 from simulation.scenario import Scenario
 from simulation.server import Message, Server
 from simulation.tools import Shelf
@@ -65,6 +66,7 @@ class World:
         self.shelf = Shelf(self.die)
         self.person = Person(self)
         self.places = Places()
+        self.asked = Asked()
         self.workers: dict[Process, Worker] = {}
         self.deadly: set[str] = set()
         """Calls and tasks whose handling no process survives, or that fail it every time."""

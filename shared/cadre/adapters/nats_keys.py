@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-import nkeys
 from nats.aio.client import Client
 
 from cadre.errors import SettingError
@@ -37,11 +36,15 @@ class Key(NamedTuple):
 
 
 def new_key(user: str) -> Key:
+    import nkeys  # more than a megabyte, for deployments with keys alone
+
     seed: bytes = nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)
     return Key(user, seed.decode())
 
 
 def public_key(seed: str) -> str:
+    import nkeys
+
     key: bytes = nkeys.from_seed(bytearray(seed.encode())).public_key
     return key.decode()
 

@@ -1,0 +1,147 @@
+"""A call that comes to a second executor while the first one lives, is dead, or is stopped: real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from nats.aio.msg import Msg
+
+from cadre.adapters.nats_peers import ANSWER_WITHIN
+from cadre.messages import ToolCall
+from cadre.settings import Settings
+from integration.executor_bench import PATIENCE, Bench, Visit, eventually, kill, open_bench
+
+
+class Questions:
+    """What executors ask one another, overheard, and what they answer. (Who listens on a subject counts as somebody
+    who might answer there: nobody is told any more that there is none.)"""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+        """Subjects, and the calls that they were asked about."""
+        self.answers: asyncio.Queue[bytes] = asyncio.Queue()
+        self._replies: set[str] = set()
+        self._early: list[Msg] = []
+
+    async def overhear(self, bench: Bench) -> None:
+        await bench.nc.subscribe(f"{bench.topology.prefix}.executor.>", cb=self._on_question)
+        await bench.nc.subscribe("_INBOX.>", cb=self._on_answer)
+        await bench.nc.flush()
+
+    async def _on_question(self, question: Msg) -> None:
+        self.asked.append((question.subject, question.data.decode()))
+        self._replies.add(question.reply)
+        early, self._early = self._early, []
+        for answer in early:
+            await self._on_answer(answer)
+
+    async def _on_answer(self, answer: Msg) -> None:
+        """Two subscriptions have no common order: the question may still be on its way."""
+        if answer.subject in self._replies:
+            self.answers.put_nowait(answer.data)
+        else:
+            self._early.append(answer)
+
+
+class Scene(NamedTuple):
+    bench: Bench
+    first: asyncio.subprocess.Process
+    """At work on the call."""
+    call: ToolCall
+    visit: Visit
+    seq: int
+    """Of the call's message."""
+
+    async def deliver_again(self) -> None:
+        """As if the ack wait were over, though the first one gives its signs of life."""
+        stream = self.bench.topology.stream_of(self.call.tree)
+        consumer = self.bench.topology.tool_consumer(self.call.tool)
+        await self.bench.nc.publish(f"$JS.ACK.{stream}.{consumer}.1.{self.seq}.1.0.0", b"-NAK")
+
+    async def has_asked(self, questions: Questions) -> None:
+        """Delivered again until it came to the other one, and that has asked."""
+
+        async def asked() -> bool:
+            await self.deliver_again()
+            await self.bench.nc.flush()
+            return bool(questions.asked)
+
+        await eventually(asked)
+
+    @property
+    def question(self) -> tuple[str, str]:
+        return self.bench.topology.executor(self.call.tool, "executor-0"), self.call.id
+
+
+@pytest.fixture
+async def bench(settings: Settings, tmp_path: Path) -> AsyncIterator[Bench]:
+    async with open_bench(settings, tmp_path) as bench:
+        yield bench
+
+
+async def scene(bench: Bench, tool: str) -> Scene:
+    """One executor is at work on a call, a second one has nothing to do."""
+    first = await bench.start()
+    call = bench.staged_call(tool)
+    seq = await bench.publish(call)
+    visit = await bench.visit()
+    await bench.start()
+    return Scene(bench, first, call, visit, seq)
+
+
+@pytest.mark.parametrize("tool", ["pay", "put"])
+async def test_who_is_at_work_and_says_so_is_left_to_it(bench: Bench, tool: str) -> None:
+    one, questions = await scene(bench, tool), Questions()
+    await questions.overhear(bench)
+    await one.has_asked(questions)
+    assert await asyncio.wait_for(questions.answers.get(), PATIENCE) == b"+"
+    assert set(questions.asked) == {one.question}
+    await one.visit.let_go("done by the first")
+    assert (await bench.answer(one.call)).output == "done by the first"
+    await eventually(lambda: bench.all_acked(tool))
+    assert bench.visits.empty()
+    assert bench.effects_of(one.call) == 1
+    effect = await bench.effects.read(one.call.tree, one.call.id)
+    assert effect is not None
+    assert effect.result is not None
+    assert effect.result.executor == "executor-0"
+    assert bench.unread(one.call) == 0
+
+
+async def test_who_is_dead_is_known_to_be_at_once(bench: Bench) -> None:
+    one = await scene(bench, "pay")
+    await kill(one.first)
+    killed = time.monotonic()
+    await one.deliver_again()
+    result = await bench.answer(one.call)
+    assert time.monotonic() - killed < 2 * ANSWER_WITHIN, "less than it takes to be found silent"
+    assert result.error is not None
+    assert result.error.type == "Interrupted"
+    await eventually(lambda: bench.all_acked("pay"))
+    assert bench.effects_of(one.call) == 1
+
+
+async def test_who_is_stopped_is_asked_twice_and_taken_for_dead(bench: Bench) -> None:
+    one, questions = await scene(bench, "pay"), Questions()
+    await questions.overhear(bench)
+    one.first.send_signal(signal.SIGSTOP)
+    try:
+        await one.has_asked(questions)
+        result = await bench.answer(one.call)
+        assert result.error is not None
+        assert result.error.type == "Interrupted"
+        assert result.executor == "executor-1"
+        assert questions.asked == [one.question] * 2
+    finally:
+        one.first.send_signal(signal.SIGCONT)
+    # It wakes up and says what was said in its place.
+    await one.visit.let_go("too late")
+    assert await bench.answer(one.call) == result
+    await eventually(lambda: bench.all_acked("pay"))
+    assert bench.effects_of(one.call) == 1
