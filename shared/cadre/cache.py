@@ -19,13 +19,17 @@ MOST_RUNS = 512
 
 
 class Held:
-    """A run as of the journal's entry at `seq`; changed only under `lock`, right after an append."""
+    """A run as of the journal's entry at `seq`; changed only under `lock`, by an append.
+
+    It is taken one entry further while that entry is on its way: `spoiled` when the entry did not arrive.
+    """
 
     def __init__(self, run: Run, transcript: Transcript) -> None:
         self.run = run
         self.transcript = transcript
         self.lock = asyncio.Lock()
         self.seq = 0
+        self.spoiled = False
         self._chain: list[int] = []
         self._bytes = 0
 
@@ -53,6 +57,26 @@ class Held:
             self._bytes += size
 
 
+class Locked:
+    """`async with` it: the run's state, for as long as nobody else is to read or change it. Raises BusUnavailable."""
+
+    def __init__(self, cache: RunCache, tree: str, run: str, fresh: bool) -> None:
+        self._cache, self._tree, self._run, self._fresh = cache, tree, run, fresh
+
+    async def __aenter__(self) -> Held:
+        while True:
+            held = await self._cache.get(self._tree, self._run, fresh=self._fresh)
+            await held.lock.acquire()
+            if not held.spoiled:
+                self._held = held
+                return held
+            held.lock.release()
+            self._fresh = False
+
+    async def __aexit__(self, *_: object) -> None:
+        self._held.lock.release()
+
+
 class RunCache:
     """At most MOST_RUNS folded runs, the least recently used forgotten first."""
 
@@ -60,6 +84,9 @@ class RunCache:
         self._journal = journal
         self._prompts = prompts
         self._held: OrderedDict[str, Held] = OrderedDict()
+
+    def locked(self, tree: str, run: str, *, fresh: bool = False) -> Locked:
+        return Locked(self, tree, run, fresh)
 
     async def get(self, tree: str, run: str, *, fresh: bool = False) -> Held:
         """The run's state, folded if need be; `fresh` takes it for new without asking (the fence will tell)."""
@@ -73,6 +100,11 @@ class RunCache:
         while len(self._held) > MOST_RUNS:
             self._held.popitem(last=False)
         return held
+
+    def spoil(self, held: Held) -> None:
+        """Nobody knows what the journal holds: whoever waits for the lock folds again."""
+        held.spoiled = True
+        self.forget(held)
 
     def forget(self, held: Held) -> None:
         if self._held.get(held.run.id) is held:

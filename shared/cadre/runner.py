@@ -30,7 +30,7 @@ from cadre.loop.transition import transition
 from cadre.loop.view import base_tokens
 from cadre.loop.work_summary import work_of
 from cadre.messages import Cancel, Record, Report, RunState, Task, TimerFired
-from cadre.metrics.journaled import samples_of
+from cadre.metrics.journaled import figures_of
 from cadre.metrics.meters import Meters
 from cadre.metrics.names import AGENT, FENCE_LOSSES
 from cadre.model_calls import ModelCalls
@@ -107,8 +107,7 @@ class Runner:
         record_id = what.id
         reminded = False
         while True:
-            held = await self._cache.get(tree, run)
-            async with held.lock:
+            async with self._cache.locked(tree, run) as held:
                 known = record_id in held.run.seen
                 if known and held.run.phase is Phase.DONE:
                     commands = owed(held.run)
@@ -147,8 +146,7 @@ class Runner:
         # A first delivery of a task most likely begins its run: no need to look, the fence will tell.
         fresh = isinstance(record, Task) and deliveries == 1
         while True:
-            held = await self._cache.get(record.tree, record.run, fresh=fresh)
-            async with held.lock:
+            async with self._cache.locked(record.tree, record.run, fresh=fresh) as held:
                 try:
                     if record.id not in held.run.seen:
                         return await self._advance(held, record, entry_cause=record.id, record_id=record.id)
@@ -181,7 +179,10 @@ class Runner:
         entry_cause: str,
         record_id: str,
     ) -> list[Command]:
-        """One append, under the lock of the run. Raises Fenced, with the stale state forgotten."""
+        """One append, under the lock of the run. Raises Fenced, with the stale state forgotten.
+
+        What follows from the entry is worked out while it is on its way, and counts once it has arrived.
+        """
         run = held.run
         arrival = await self._arrival(run, what, record_id)
         events = transition(run, arrival)
@@ -200,26 +201,33 @@ class Runner:
             prev=held.back_pointers(),
             snapshot=run if held.is_snapshot_due() else None,
         )
-        figures = samples_of(run, entry, what) if self.meters.on else []
+        figures = figures_of(run, entry, what) if self.meters.on else []
+        commands: list[Command] = []
+
+        def go_on() -> None:
+            apply_entry(run, entry)
+            # Whoever ended the run may have died before it paid; a record that comes later reminds of it.
+            commands.extend(owed(run) if was_over else owed(run, since=entry.n))
+            if any(isinstance(command, CallModel) for command in commands):
+                held.transcript.catch_up(run)
+
         try:
-            appended = await self._journal.append(entry, held.seq, ends_timer=ends_timer)
+            appended = await self._journal.append(entry, held.seq, ends_timer=ends_timer, meanwhile=go_on)
         except BaseException as error:
             if isinstance(error, Fenced):
                 self.meters.record(FENCE_LOSSES, 1, {AGENT: self._spec.name})
             # Fenced, or nobody knows: the next one folds again.
-            self._cache.forget(held)
+            self._cache.spoil(held)
             raise
         if figures:
             self.meters.record_all(figures)
-        apply_entry(run, entry)
         held.appended(appended.seq, appended.size, snapshot=entry.snapshot is not None)
         if run.phase is Phase.DONE:
             self._cache.forget(held)
             if at_work and not isinstance(what, ModelReplied | ModelFailed):
                 self.interrupt(run.id)
                 await self._bus.interrupt(run.tree, run.id)
-        # Whoever ended the run may have died before it paid; a record that comes later reminds of it.
-        return owed(run) if was_over else owed(run, since=entry.n)
+        return commands
 
     async def _arrival(
         self, run: Run, what: Record | ModelReplied | ModelFailed | ModelLost | Poisoned, record_id: str
@@ -320,8 +328,7 @@ class Runner:
 
     async def _goes_off(self, record_id: str, timer: TimerFired) -> list[Command]:
         while True:
-            held = await self._cache.get(timer.tree, timer.run)
-            async with held.lock:
+            async with self._cache.locked(timer.tree, timer.run) as held:
                 if timer.id in held.run.seen:
                     raise TakenOver
                 try:
@@ -333,8 +340,7 @@ class Runner:
 
     async def _ask(self, record_id: str, tree: str, run_id: str, command: CallModel) -> list[Command]:
         """Makes the call and journals what it came to, unless the run has moved on without it."""
-        held = await self._cache.get(tree, run_id)
-        async with held.lock:
+        async with self._cache.locked(tree, run_id) as held:
             if not _is_in_flight(held.run, command):
                 return _moved_on(held.run)
             request = held.transcript.request(held.run, command.purpose)
@@ -342,10 +348,10 @@ class Runner:
         if outcome is None:
             log.info("model call of %s dropped: the run is said to have ended", run_id)
             self._cache.forget(held)
-            return _moved_on((await self._cache.get(tree, run_id)).run)
+            async with self._cache.locked(tree, run_id) as held:
+                return _moved_on(held.run)
         while True:
-            held = await self._cache.get(tree, run_id)
-            async with held.lock:
+            async with self._cache.locked(tree, run_id) as held:
                 if not _is_in_flight(held.run, command):
                     return _moved_on(held.run)
                 try:

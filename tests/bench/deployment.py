@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from cadre.host import AgentHost
@@ -39,8 +40,8 @@ class WatchedJournal:
     async def read(self, tree: str, run: str) -> list[Stored]:
         return await self._inner.read(tree, run)
 
-    async def append(self, entry: Entry, fence: int, *, ends_timer: str | None = None) -> Appended:
-        appended = await self._inner.append(entry, fence, ends_timer=ends_timer)
+    async def append(self, entry: Entry, fence: int, **more: Any) -> Appended:
+        appended = await self._inner.append(entry, fence, **more)
         awaited = self._awaited.get(entry.run)
         if awaited is not None and any(isinstance(event, awaited[0]) for event in entry.events):
             del self._awaited[entry.run]

@@ -164,7 +164,8 @@ async def _append_all(here: Deployment, appends: list[Append]) -> None:
         else:
             # Where no executor takes it.
             aside = f"{prefix}.code.{shard}.lookup.stepper.{run}.{run}_{n}"
-            await jetstream.append(nc, aside, data, message_id=f"{run}_{n}", headers={jetstream.TTL: "168h"})
+            headers = {jetstream.TTL: "168h", jetstream.MESSAGE_ID: f"{run}_{n}"}
+            await jetstream.append(nc, aside, data, headers=headers)
 
 
 @asynccontextmanager

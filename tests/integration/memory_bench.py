@@ -122,7 +122,8 @@ class Bench:
     async def publish(self, call: ToolCall, *, sender: str = "", message_id: str | None = None) -> None:
         """Past the adapter: as whoever `sender` is, and stored however often it is published."""
         subject = self.topology.call(call.tool, sender or call.agent, call.tree, call.id)
-        await jetstream.append(self.nc, subject, encode(call), message_id=message_id)
+        headers = {jetstream.MESSAGE_ID: message_id} if message_id is not None else None
+        await jetstream.append(self.nc, subject, encode(call), headers=headers)
 
     async def ask(self, call: ToolCall) -> ToolResult:
         await self.bus.send(call, call.agent)

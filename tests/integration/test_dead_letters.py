@@ -68,8 +68,7 @@ class Grave:
             self.world.nc,
             subject,
             data,
-            message_id=f"{run}:{len(data)}",
-            headers={**HEADERS, "traceparent": "00-x"},
+            headers={**HEADERS, "traceparent": "00-x", jetstream.MESSAGE_ID: f"{run}:{len(data)}"},
         )
 
         async def ask() -> dict[str, Any] | None:
@@ -100,6 +99,12 @@ def a_task(run: str) -> bytes:
 async def problem(world: World, method: str, path: str) -> tuple[int, str]:
     answer = await world.http.request(method, f"/v1/dead-letters/{path}")
     return answer.status_code, answer.json()["code"]
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+@pytest.mark.parametrize("number", ["0", "-1", "9" * 23])
+async def test_a_number_that_no_letter_has_is_refused(world: World, method: str, number: str) -> None:
+    assert await problem(world, method, number) == (422, "invalid-request")
 
 
 async def test_a_letter_tells_what_is_known(world: World, grave: Grave) -> None:

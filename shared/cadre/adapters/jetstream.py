@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -86,12 +86,13 @@ async def append(
     data: bytes,
     *,
     expect: int | None = None,
-    message_id: str | None = None,
     headers: Mapping[str, str] | None = None,
+    meanwhile: Callable[[], None] | None = None,
 ) -> int:
     """Publishes to a stream and returns the sequence it got.
 
-    With `expect`, only if the subject's last message has that sequence (0: there is none).
+    With `expect`, only if the subject's last message has that sequence (0: there is none). `meanwhile` is called while
+    the answer is awaited.
     Raises Fenced, TooLarge, BusFull or BusUnavailable (nothing was stored), or OutcomeUnknown.
     """
     if len(data) > nc.max_payload:
@@ -99,9 +100,7 @@ async def append(
     fields = dict(headers) if headers else {}
     if expect is not None:
         fields[EXPECT] = str(expect)
-    if message_id is not None:
-        fields[MESSAGE_ID] = message_id
-    answer = await _request(nc, subject, data, fields, OutcomeUnknown)
+    answer = await _request(nc, subject, data, fields, OutcomeUnknown, meanwhile)
     ack = _decode_ack(answer.data)
     if ack.error is None:
         return ack.seq
@@ -255,9 +254,10 @@ async def _request(
     data: bytes,
     headers: dict[str, str],
     silent: type[BusUnavailable] | type[OutcomeUnknown],
+    meanwhile: Callable[[], None] | None = None,
 ) -> Msg:
     try:
-        return await request(nc, subject, data, headers or None, ANSWER_WITHIN)
+        return await request(nc, subject, data, headers or None, ANSWER_WITHIN, meanwhile)
     except nats.errors.NoRespondersError as error:
         raise BusUnavailable(f"asking {subject}", "no stream or no leader there") from error
     except nats.errors.TimeoutError as error:

@@ -64,10 +64,8 @@ class NatsBus:
                 subject = self._topology.inbox(to, sender, message.tree, message.run)
             case _:
                 assert_never(message)
-        headers = HEADERS | {"traceparent": traceparent_of(message)}
-        await jetstream.append(
-            self._nc, subject, await pack(message, self._blobs), message_id=message.id, headers=headers
-        )
+        headers = HEADERS | {"traceparent": traceparent_of(message), jetstream.MESSAGE_ID: message.id}
+        await jetstream.append(self._nc, subject, await pack(message, self._blobs), headers=headers)
 
     async def revoke(self, result: ToolResult) -> None:
         claim = EffectClaim(

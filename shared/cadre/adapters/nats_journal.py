@@ -7,6 +7,7 @@ back-pointers that it carries: what else the stream holds does not matter.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from nats.aio.client import Client
 
@@ -44,14 +45,23 @@ class NatsJournal:
             raise
         return [*before, Stored(head.seq, entry, len(head.data))]
 
-    async def append(self, entry: Entry, fence: int, *, ends_timer: str | None = None) -> Appended:
+    async def append(
+        self,
+        entry: Entry,
+        fence: int,
+        *,
+        ends_timer: str | None = None,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Appended:
         headers = dict(HEADERS)
         if ends_timer is not None:
             headers[jetstream.SCHEDULE_NEXT] = "purge"
             headers[jetstream.SCHEDULER] = self._topology.timer(entry.tree, entry.run, ends_timer)
         data = await pack(entry, self._blobs)
         subject = self._topology.journal(entry.tree, entry.run)
-        seq = await jetstream.append(self._nc, subject, data, expect=fence, headers=headers)
+        seq = await jetstream.append(
+            self._nc, subject, data, expect=fence, headers=headers, meanwhile=meanwhile
+        )
         return Appended(seq, len(data))
 
     async def _get(self, stream: str, seq: int) -> Stored:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from collections.abc import Callable
 
 import nats.errors
 from nats.aio.client import Client
@@ -16,18 +17,25 @@ from nats.aio.subscription import Subscription
 
 from cadre.errors import NotPermitted
 
+_FEW = 3
+
 _of: weakref.WeakKeyDictionary[Client, Requests] = weakref.WeakKeyDictionary()
 
 
 async def request(
-    nc: Client, subject: str, data: bytes, headers: dict[str, str] | None, within: float
+    nc: Client,
+    subject: str,
+    data: bytes,
+    headers: dict[str, str] | None,
+    within: float,
+    meanwhile: Callable[[], None] | None = None,
 ) -> Msg:
-    """The first answer. Raises nats.errors.TimeoutError, NoRespondersError or another nats.errors.Error, and
-    NotPermitted."""
+    """The first answer; `meanwhile` is called while it is awaited. Raises nats.errors.TimeoutError, NoRespondersError
+    or another nats.errors.Error, and NotPermitted."""
     requests = _of.get(nc)
     if requests is None:
         requests = _of[nc] = Requests(nc)
-    return await requests.ask(subject, data, headers, within)
+    return await requests.ask(subject, data, headers, within, meanwhile)
 
 
 def give_up_all(nc: Client) -> None:
@@ -54,7 +62,14 @@ class Requests:
         self._open: dict[str, tuple[asyncio.Future[Msg], str]] = {}
         self._listening: asyncio.Task[Subscription] | None = None
 
-    async def ask(self, subject: str, data: bytes, headers: dict[str, str] | None, within: float) -> Msg:
+    async def ask(
+        self,
+        subject: str,
+        data: bytes,
+        headers: dict[str, str] | None,
+        within: float,
+        meanwhile: Callable[[], None] | None,
+    ) -> Msg:
         nc = self._nc()
         if nc is None:
             raise nats.errors.ConnectionClosedError
@@ -70,6 +85,9 @@ class Requests:
         timer = loop.call_later(within, _give_up, answer)
         try:
             await nc.publish(subject, data, reply=f"{self._inbox}.{token}", headers=headers)
+            if meanwhile is not None:
+                await self._sent()
+                meanwhile()
             message = await answer
         finally:
             timer.cancel()
@@ -77,6 +95,13 @@ class Requests:
         if message.headers and message.headers.get("Status") == "503":
             raise nats.errors.NoRespondersError
         return message
+
+    async def _sent(self) -> None:
+        """Lets the client's writer send what was published: it takes a turn of the loop to hear of it, and one to do
+        it. Among many requests the turns would cost more than they bring forward."""
+        if len(self._open) <= _FEW:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
 
     def give_up_all(self) -> None:
         for answer, _ in self._open.values():

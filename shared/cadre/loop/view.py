@@ -30,8 +30,8 @@ from cadre.loop.run import (
 from cadre.loop.weighing import (
     MESSAGE,
     fit,
-    is_pinned,
     known_room,
+    pinned,
     summary_tokens,
     task_of,
     to_cover,
@@ -88,7 +88,7 @@ class Transcript:
         self._tools: list[dict[str, Any]] = []
 
     def request(self, run: Run, purpose: Purpose) -> ModelRequest:
-        self._catch_up(run)
+        self.catch_up(run)
         match purpose:
             case "act":
                 messages = [self._system, *latest(self._messages, run)]
@@ -102,7 +102,8 @@ class Transcript:
             case "summary":
                 return self._condensing(run)
 
-    def _catch_up(self, run: Run) -> None:
+    def catch_up(self, run: Run) -> None:
+        """Renders what is new, so that the next request need not."""
         if self._offer is None or self._offer[0] is not run.tools or self._offer[1] is not run.members:
             self._offer = (run.tools, run.members)
             self._system = system_message(run, self._prompts)
@@ -119,8 +120,8 @@ class Transcript:
         """With the summary in place of what it covers, but for the task."""
         self._messages, self._summary = [], []
         self._rendered = run.summary.covers if run.summary is not None else 0
-        for place in range(self._rendered):
-            if is_pinned(run, place):
+        for place in pinned(run):
+            if place < self._rendered:
                 self._add(run.memory[place], run)
         if run.summary is not None:
             summary = _user(self._prompts.summary(run.summary.text))
@@ -138,11 +139,11 @@ class Transcript:
         return messages_of(step, run.agent, self._prompts)
 
     def _condensing(self, run: Run) -> ModelRequest:
-        first = run.summary.covers if run.summary is not None else 0
+        first, always = run.summary.covers if run.summary is not None else 0, pinned(run)
         past = [
             message
             for place in range(first, to_cover(run) or first)
-            if not is_pinned(run, place)
+            if place not in always
             for message in self._messages_of(run.memory[place], run)
         ]
         prompt = summary_prompt(run, as_text(past), task_text(run), self._prompts)

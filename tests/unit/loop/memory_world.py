@@ -72,8 +72,17 @@ class MemoryJournal:
         head = self._get(seqs[-1])
         return [*(self._get(seq) for seq in head.entry.prev), head]
 
-    async def append(self, entry: ev.Entry, fence: int, *, ends_timer: str | None = None) -> Appended:
+    async def append(
+        self,
+        entry: ev.Entry,
+        fence: int,
+        *,
+        ends_timer: str | None = None,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Appended:
         data = encode(entry)
+        if meanwhile is not None:
+            meanwhile()
         await asyncio.sleep(0)
         seqs = self._subjects.setdefault(entry.run, [])
         if fence != (seqs[-1] if seqs else 0):
