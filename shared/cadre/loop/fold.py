@@ -133,7 +133,8 @@ def _take_in(run: Run, event: ev.AnyEvent) -> int:
 
 
 def _take_result(run: Run, event: ev.ToolAnswered, n: int, at: float) -> None:
-    close_call(run, event.call, n, at, observation_of(event.output), event.error)
+    failed = event.error is not None and event.output is None
+    close_call(run, event.call, n, at, None if failed else observation_of(event.output), event.error)
     error = event.error.message if event.error is not None else None
     reply = CodeReply(value=event.output, error=error, blob=event.blob, blob_form=event.blob_form)
     note_reply(run, event.call, reply, n, at)

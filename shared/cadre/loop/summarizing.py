@@ -26,7 +26,7 @@ from cadre.loop.run import (
     Step,
     TaskStep,
 )
-from cadre.loop.weighing import fit, limit, room, summary_tokens, to_cover, tokens_of, weigh, weight_of
+from cadre.loop.weighing import fit, limit, room, summary_tokens, to_cover, tokens_of, weigh, weights_of
 from cadre.messages import ErrorInfo
 
 _TOLD = 300
@@ -80,7 +80,7 @@ def _begins_full(begun: ev.RunAccepted, events: list[ev.AnyEvent]) -> bool:
     given = 3 * tokens_of(task.task)
     if task.additional_args:
         given += 3 * tokens_of(msgspec.json.encode(task.additional_args).decode())
-    weight = given + sum(weight_of(step, Run(id="", tree="", spec=begun.spec)) for step in before)
+    weight = given + sum(weights_of(before, Run(id="", tree="", spec=begun.spec)))
     return max(begun.base, offered) + weight > most
 
 

@@ -9,6 +9,7 @@ request as too long tightens it (`Run.tight`, `Run.refused`), however much its s
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -144,8 +145,24 @@ def task_of(step: TaskStep, run: Run) -> str:
     return fit(step.task, max(0, known_room(run) - run.base) // 2) if run.spec else step.task
 
 
-def weight_of(step: Step, run: Run) -> int:
-    """Of one step as its model reads it."""
+def weights_of(steps: Sequence[Step], run: Run) -> list[int]:
+    """Of each step as its model reads it: of the images that steps show it sees the latest only."""
+    left, found = _images_shown(run), list[int]()
+    for step in reversed(steps):
+        weight = _words_of(step, run)
+        if isinstance(step, ActionStep):
+            shown = min(left, len(step.images))
+            left -= shown
+            weight += IMAGE * shown
+        found.append(weight)
+    return found[::-1]
+
+
+def _images_shown(run: Run) -> int:
+    return run.spec.limits.images if run.spec is not None else 0
+
+
+def _words_of(step: Step, run: Run) -> int:
     match step:
         case TaskStep():
             # Planning and the answer after the last step repeat the task.
@@ -167,7 +184,7 @@ def _repeated(task: int, run: Run) -> int:
 
 def _weight_of_action(step: ActionStep) -> int:
     weight = 3 * MESSAGE + tokens_of(step.content) + _of_failure(step.error.message if step.error else None)
-    weight += tokens_of(step.observation or "") + IMAGE * len(step.images)
+    weight += tokens_of(step.observation or "")
     if step.code is not None:
         return weight + tokens_of(step.code)
     for call in step.calls:
@@ -180,21 +197,23 @@ def _weight_of_action(step: ActionStep) -> int:
 def weight_of_memory(run: Run) -> int:
     """Of everything that the model reads beside the base, between two steps."""
     summary = run.summary
-    if summary is None:
-        return sum(weight_of(step, run) for step in run.memory)
-    read = (step for place, step in enumerate(run.memory) if place >= summary.covers or is_pinned(run, place))
-    return tokens_of(summary.text) + sum(weight_of(step, run) for step in read)
+    told = tokens_of(summary.text) if summary is not None else 0
+    return told + sum(weights_of(_steps_read(run), run))
 
 
-def is_pinned(run: Run, place: int) -> bool:
-    """The task and what was recalled for it are read as they are, whatever a summary covers."""
-    begin = place_of_task(run)
-    return place == begin or (place == begin + 1 and isinstance(run.memory[place], RecalledStep))
+def _steps_read(run: Run) -> list[Step]:
+    covers, always = run.summary.covers if run.summary is not None else 0, pinned(run)
+    return [step for place, step in enumerate(run.memory) if place >= covers or place in always]
 
 
-def place_of_task(run: Run) -> int:
-    places = (place for place, step in enumerate(run.memory) if isinstance(step, TaskStep))
-    return max(places, default=-1)
+def pinned(run: Run) -> range:
+    """Places of the task and of what was recalled for it: they are read as they are, whatever a summary covers."""
+    memory = run.memory
+    begin = next((at for at in reversed(range(len(memory))) if isinstance(memory[at], TaskStep)), None)
+    if begin is None:
+        return range(0)
+    recalled = len(memory) > begin + 1 and isinstance(memory[begin + 1], RecalledStep)
+    return range(begin, begin + 2 if recalled else begin + 1)
 
 
 def weigh(run: Run, event: ev.AnyEvent) -> int:
@@ -202,7 +221,12 @@ def weigh(run: Run, event: ev.AnyEvent) -> int:
     if type(event) not in READ:
         return 0
     words = _in_words(run, event)
-    return words + IMAGE * len(shown_by(run, event)) if type(event) in SHOWING else words
+    if type(event) not in SHOWING or not (brought := len(shown_by(run, event))):
+        return words
+    steps = [*_steps_read(run), *([run.current] if run.current is not None else [])]
+    before = sum(len(step.images) for step in steps if isinstance(step, ActionStep))
+    most = _images_shown(run)
+    return words + IMAGE * (min(most, before + brought) - min(most, before))
 
 
 def _in_words(run: Run, event: ev.AnyEvent) -> int:
@@ -266,21 +290,18 @@ def _tokens(value: Any) -> int:
 def to_cover(run: Run) -> int | None:
     """How many steps of the memory the next summary covers; None when it would cover nothing new."""
     first = run.summary.covers if run.summary is not None else 0
-    kept = (limit(run) - run.base - summary_tokens(run) - _pinned_weight(run)) // 2
+    weights, always = weights_of(run.memory, run), pinned(run)
+    kept = (limit(run) - run.base - summary_tokens(run) - sum(weights[place] for place in always)) // 2
     covers = len(run.memory)
     while covers > first:
-        weight = 0 if is_pinned(run, covers - 1) else weight_of(run.memory[covers - 1], run)
+        weight = 0 if covers - 1 in always else weights[covers - 1]
         if weight > kept:
             break
         kept -= weight
         covers -= 1
-    new = [place for place in range(first, covers) if not is_pinned(run, place)]
+    new = [place for place in range(first, covers) if place not in always]
     if new:
         return covers
     # All of it would be kept, and yet there is no room: the oldest step goes.
-    rest = [place for place in range(covers, len(run.memory)) if not is_pinned(run, place)]
+    rest = [place for place in range(covers, len(run.memory)) if place not in always]
     return rest[0] + 1 if rest else None
-
-
-def _pinned_weight(run: Run) -> int:
-    return sum(weight_of(step, run) for place, step in enumerate(run.memory) if is_pinned(run, place))

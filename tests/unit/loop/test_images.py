@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ import pytest
 from cadre.loop.images import Pictured, images_of
 from cadre.loop.run import ActionStep
 from cadre.loop.view import ModelRequest, Transcript
+from cadre.loop.weighing import IMAGE, weight_of_memory
 from cadre.messages import CodeFinished, FileInfo
 from cadre.prompting import Prompts
 from cadre.specs import CodeSpec, Limits, ModelSpec
@@ -159,3 +161,15 @@ def test_code_sees_images_in_its_observation(vision: bool) -> None:
     assert request.messages[-1]["role"] == "user"
     text = request.messages[-1]["content"]
     assert "<image>" in (text[0]["text"] if vision else text)
+
+
+def test_images_that_are_not_shown_any_more_take_up_no_context() -> None:
+    looks = [file(letter) for letter in "abcdef"]
+    weights = [
+        after_looks(*looks[:count], limits=Limits(images=2)).run.weight for count in range(len(looks) + 1)
+    ]
+    gained = [after - before for before, after in pairwise(weights)]
+    assert min(gained[:2]) >= IMAGE
+    assert max(gained[2:]) < IMAGE
+    run = after_looks(*looks, limits=Limits(images=2)).run
+    assert 2 * IMAGE <= weight_of_memory(run) <= run.weight

@@ -8,7 +8,7 @@ from cadre.loop import events as ev
 from cadre.loop.owed import Revoke, Send, SetTimer
 from cadre.loop.run import ActionStep, Phase
 from cadre.loop.timers import ended
-from cadre.messages import Budget, Cancel, Task, ToolCall, Usage
+from cadre.messages import Budget, Cancel, ErrorInfo, Task, ToolCall, Usage
 from cadre.specs import Limits
 from unit.loop.build import ANSWER, Course, call, cancel, kinds, only, report, result, spec, task, timer
 
@@ -41,6 +41,20 @@ def test_at_the_deadline_a_run_ends_with_what_it_found() -> None:
     assert (end.state, end.error.type) == ("error", "DeadlineExceeded")
     assert "add: 42" in end.output
     assert course.run.phase is Phase.DONE
+
+
+def test_a_call_that_failed_has_found_nothing() -> None:
+    course = Course().begin(deadline=500.0)
+    course.say(call("add", a=20, b=22), call("add", a=1, b=1))
+    course.arrive(result("r1_1_0", 42))
+    course.arrive(result("r1_1_1", error=ErrorInfo("ToolError", "no")))
+    [step] = [step for step in course.run.memory if isinstance(step, ActionStep)]
+    assert [(one.observation, one.error and one.error.message) for one in step.calls] == [
+        ("42", None),
+        (None, "no"),
+    ]
+    end = only(course.arrive(timer("deadline")), ev.RunFinished)
+    assert end.output.count("add:") == 1
 
 
 def test_a_deadline_ends_open_calls_and_children() -> None:
