@@ -43,12 +43,15 @@ def router(desk: Desk) -> APIRouter:
 
     @routes.post("/{call}", summary="Decide", openapi_extra=openapi.ruling())
     async def post_approval(
-        call: str, request: Request, cadre_user: Annotated[str | None, Header()] = None
+        call: str,
+        request: Request,
+        cadre_user: Annotated[str | None, Header()] = None,
+        traceparent: Annotated[str | None, Header()] = None,
     ) -> Response:
         """200 when this decision counts (or says what was decided before), 202 when the agent is down at the
         moment (it is kept and will count), 409 when another was first."""
         wanted = body.ruling(await body.read(request), cadre_user)
-        ruled = await approvals.decide(desk, call, wanted)
+        ruled = await approvals.decide(desk, call, wanted, traceparent)
         answer = _json(ruled, 202 if ruled.at is None else 200)
         answer.headers.update(trace_headers(tree_of(call)))
         return answer

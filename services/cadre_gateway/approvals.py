@@ -27,7 +27,7 @@ from cadre_gateway.feed import Feed
 from cadre_gateway.pending import PendingCall
 from cadre_gateway.problems import Problem, invalid
 from cadre_gateway.projection import short
-from cadre_gateway.submit import SENDER
+from cadre_gateway.submit import SENDER, trace_of
 
 TOLD_WITHIN = 5.0
 """Seconds that a decision's answer waits for the agent to take it up."""
@@ -124,7 +124,7 @@ async def one(desk: Desk, call: str) -> Approval:
     )
 
 
-async def decide(desk: Desk, call: str, wanted: Ruling) -> Ruled:
+async def decide(desk: Desk, call: str, wanted: Ruling, traceparent: str | None) -> Ruled:
     """The decision that counts, which is this one or says the same; without `at` it is still on its way.
 
     Raises a 404, 409, 410 or 422 problem, RetryableError.
@@ -147,6 +147,7 @@ async def decide(desk: Desk, call: str, wanted: Ruling) -> Ruled:
         tool=wanted.tool,
         arguments=wanted.arguments,
         sender=by,
+        trace=trace_of(traceparent),
     )
     entry = await _tell(desk, decision, look.run.agent)
     if entry is not None and (ruled := _ruled(entry, call)) is not None:

@@ -17,6 +17,9 @@ log = logging.getLogger("cadre.tracer")
 
 MOST_RUNS = 4096
 
+MOST_WITH_CONTENT = 512
+"""The same when each holds what its model reads."""
+
 
 class Journals(Protocol):
     """What has been written of runs."""
@@ -40,11 +43,12 @@ class _Held:
 
 
 class Projections:
-    """At most MOST_RUNS runs, the least recently used forgotten first: their journals tell them again."""
+    """At most so many runs, the least recently used forgotten first: their journals tell them again."""
 
     def __init__(self, journals: Journals, *, content: bool) -> None:
         self._journals = journals
         self._content = content
+        self._most = MOST_WITH_CONTENT if content else MOST_RUNS
         self._held: OrderedDict[str, _Held] = OrderedDict()
 
     async def spans(self, stored: Stored, *, patient: bool = True) -> list[SpanRecord]:
@@ -74,7 +78,7 @@ class Projections:
         if held is None:
             held = self._held[entry.run] = _Held(self._new(entry))
         self._held.move_to_end(entry.run)
-        while len(self._held) > MOST_RUNS:
+        while len(self._held) > self._most:
             self._held.popitem(last=False)
         return held
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 
 from cadre.adapters.nats_erasure import NatsErasure
 from cadre.adapters.nats_figures import queue_samples
 from cadre.adapters.nats_history import History
-from cadre.adapters.nats_queue import Delivery, Queue
+from cadre.adapters.nats_queue import Delivery
 from cadre.adapters.otlp_spans import SpanSender
 from cadre.errors import BlobMissing, BusUnavailable, NewerSchema, RetryableError, UnreadableMessage
 from cadre.health import AsgiApp
@@ -22,6 +23,7 @@ from cadre.slots import Slots
 from cadre.tracing.spans import SpanRecord
 from cadre.wire import decode, unpack_entry
 from cadre_tracer.exporting import BATCH, BATCH_WITH_CONTENT, Exporter
+from cadre_tracer.journal_queue import JournalQueue
 from cadre_tracer.projecting import Projections
 
 log = logging.getLogger("cadre.tracer")
@@ -32,16 +34,11 @@ AT_ONCE = 256
 PATIENCE = 20
 """Deliveries after which an entry is taken without those before it that nobody can read."""
 
-
 NEWER_PAUSE = 10.0
 """Seconds before what only a newer tracer can read is delivered again."""
 
-
-class JournalQueue(Queue):
-    """Entries of journals: none of them is ever a dead letter, which somebody might send into its journal again."""
-
-    most_deliveries = -1
-    rests = 0.9
+_GLANCE = 0.1
+"""Seconds between two looks at how far the journals' end is."""
 
 
 class Tracer:
@@ -58,7 +55,7 @@ class Tracer:
         self._erasure = NatsErasure(platform.nc, platform.topology, platform.blobs)
         batch = BATCH_WITH_CONTENT if settings.content else BATCH
         self._exporter = Exporter(SpanSender(settings), batch, self._was_erased)
-        self._queues: list[Queue] = []
+        self._queues: list[JournalQueue] = []
 
     async def start(self) -> None:
         """Raises BusUnavailable, SetupError."""
@@ -99,11 +96,29 @@ class Tracer:
         ]
 
     async def drain(self, grace: float) -> None:
-        """Takes no more entries. What the receiver does not take in time goes back to the streams; with one that
-        is known to be down there is nothing to wait for."""
-        within = 0.0 if self._exporter.failing else grace
+        """Exports what the journals hold by now. What the receiver does not take in time goes back to the streams;
+        with one that is known to be down there is nothing to wait for."""
+        until = time.monotonic() + grace
+        try:
+            async with asyncio.timeout(grace):
+                await self._reach_the_end()
+        except (TimeoutError, RetryableError) as error:
+            log.warning(
+                "not all that the journals hold was exported: %s", str(error) or f"not within {grace:g} s"
+            )
+        within = 0.0 if self._exporter.failing else max(0.0, until - time.monotonic())
         await asyncio.gather(*(queue.drain(within) for queue in self._queues))
         await self._exporter.stop()
+
+    async def _reach_the_end(self) -> None:
+        """Whoever stops a deployment may remove its journals next: what they hold at this moment is told first."""
+        if not self._platform.nc.is_connected:
+            return
+        left = [(queue, await queue.hurry()) for queue in self._queues]
+        while left and self._exporter.is_running and not self._exporter.failing:
+            left = [(queue, end) for queue, end in left if not await queue.has_acked(end)]
+            if left:
+                await asyncio.sleep(_GLANCE)
 
     async def handle(self, delivery: Delivery) -> None:
         """Acks once the receiver has the spans that end with the entry. Raises RetryableError: deliver again."""

@@ -226,6 +226,8 @@ class Decision(Message, frozen=True, tag="decision"):
     arguments: dict[str, Any] | None = None
     """With `corrected`: the arguments to call it with; None keeps them."""
     sender: str = ""
+    trace: str | None = None
+    """W3C traceparent of what brought it."""
 
 
 class CodeCall(Message, frozen=True, tag="code_call"):

@@ -15,7 +15,7 @@ from cadre.prompt_files import Kind, kind_of, locate, read_templates
 from cadre.specs import BASE_IMPORTS, AgentSpec, CodeSpec
 from cadre.tool_texts import to_code_prompt, to_json, to_tool_calling_prompt
 
-__all__ = ["CodeTerms", "Prompts", "prompts_for", "to_code_prompt", "to_tool_calling_prompt"]
+__all__ = ["CodeTerms", "Prompts", "kind_for", "prompts_for", "to_code_prompt", "to_tool_calling_prompt"]
 
 _SYSTEMS_KEPT = 8
 
@@ -36,8 +36,13 @@ class CodeTerms(NamedTuple):
 
 def prompts_for(spec: AgentSpec) -> Prompts:
     """The agent's own prompt file, or the shipped one of its kind. Raises PromptError."""
-    kind: Kind = "structured_code" if spec.kind == "code" and spec.code.structured else spec.kind
+    kind = kind_for(spec)
     return Prompts.load(spec.prompts or kind, kind)
+
+
+def kind_for(spec: AgentSpec) -> Kind:
+    """Of the prompts that the agent needs."""
+    return "structured_code" if spec.kind == "code" and spec.code.structured else spec.kind
 
 
 class Prompts:

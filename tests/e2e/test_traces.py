@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -196,10 +200,44 @@ def test_a_run_that_slept_and_woke_elsewhere_is_one_tree(
     receiver.start()
     spans = sound(stack, receiver, run)
     (wait,) = of(spans, "wait_approval refund")
+    assert len(wait.links) == 1, "to the request that decided"
     (call,) = of(spans, "execute_tool refund")
     assert wait.attributes[names.APPROVAL_OUTCOME] == "approved"
     assert wait.parent == call.parent
     assert call.start >= wait.end
+
+
+# --- the whole stack ends
+
+
+def test_a_demo_ends_when_its_trace_is_told(tmp_path: Path) -> None:
+    """Its journals go with it: nobody could tell the last spans, the root among them, later."""
+    folder = shutil.copytree(TEAM, tmp_path / "team")
+    files = "agents: [boss.yaml, worker.yaml, helper.yaml], tools: [tools.py], script: script.yaml"
+    demo = f"demo: {{agent: boss, task: 'delegate: use keyed {tmp_path / 'marks'} 0'}}"
+    head = "apiVersion: cadre.dev/v1\nkind: Team\nmetadata: {name: traced}\n"
+    (folder / "team.yaml").write_text(f"{head}spec: {{description: Is traced., {files}, {demo}}}\n")
+    known = {name: value for name, value in os.environ.items() if not name.startswith(("CADRE_", "OTEL_"))}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{known['PATH']}"
+    with OtlpReceiver() as receiver:
+        done = subprocess.run(
+            [sys.executable, "-m", "cadre.cli.main", "up", folder, "--run", "--timeout", "180"],
+            cwd=tmp_path,
+            env={**known, "PATH": path, "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        (root,) = of(receiver.spans, "invoke_workflow boss")
+        spans = _durable(receiver.of_trace(root.trace))
+    known_spans = {span.span for span in spans}
+    assert [span.name for span in spans if span.parent not in known_spans] == [root.name]
+    names_of_spans = {span.name for span in spans}
+    assert {f"invoke_agent {who}" for who in ("boss", "worker", "helper")} <= names_of_spans
+    assert "process cadre.call.keyed" in names_of_spans
 
 
 # --- without any backend

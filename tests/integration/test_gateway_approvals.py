@@ -17,6 +17,8 @@ from cadre.subjects import call_id, task_id
 from cadre.wire import unpack_record
 from integration.gateway_world import GatewayProcess, Scribe, World, entered, new_run, until
 
+CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
 REFUND = ToolCard(
     name="refund",
     description="Pays money back.",
@@ -71,7 +73,7 @@ async def listed(world: World, ids: list[str]) -> list[dict[str, Any]]:
 async def decide(
     world: World, call: str, decision: str, user: str = "", **fields: Any
 ) -> tuple[int, dict[str, Any]]:
-    headers = {"Cadre-User": user} if user else {}
+    headers = {"traceparent": CALLER} | ({"Cadre-User": user} if user else {})
     answer = await world.http.post(
         f"/v1/approvals/{call}", json={"decision": decision, **fields}, headers=headers
     )
@@ -96,7 +98,7 @@ async def test_a_decision_for_an_absent_agent_lies_in_its_inbox(world: World) ->
     assert time.monotonic() - started < 4
     (record,) = await decisions(world, scribe.run)
     assert (record.call, record.verdict, record.sender, record.feedback) == (call, "approved", "ann", "fine")
-    assert (record.run, record.tree) == (scribe.run, scribe.run)
+    assert (record.run, record.tree, record.trace) == (scribe.run, scribe.run, CALLER)
 
     await decide(world, call, "reject", user="carl")
     first, second = await decisions(world, scribe.run)

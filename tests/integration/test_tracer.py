@@ -222,6 +222,20 @@ def test_it_stops_in_time_when_the_receiver_is_dead(
     assert duplicates(receiver.spans) == 0
 
 
+def test_what_was_journaled_is_told_before_it_stops(
+    settings: Settings, receiver: OtlpReceiver, start: Start
+) -> None:
+    """Its journals may be removed next: it comes for what it has not even looked at."""
+    one = start()
+    trees = [team(f"a{n}") for n in range(5)]
+    write(settings, itertools.chain(*trees))
+    assert one.terminate() == 0
+    wanted = set[str]().union(*map(expected, trees))
+    assert wanted == {span.span for span in receiver.spans}
+    assert left_to_do(settings) == 0
+    assert duplicates(receiver.spans) == 0
+
+
 def test_no_content_goes_out_unless_it_is_asked_for(
     settings: Settings, receiver: OtlpReceiver, start: Start
 ) -> None:
@@ -245,6 +259,9 @@ def test_content_goes_out_when_it_is_asked_for(
     whole(receiver, entries)
     root = next(span for span in receiver.spans if not span.parent)
     assert (root.attributes[names.INPUT_VALUE], root.attributes[names.OUTPUT_VALUE]) == (CANARY, CANARY)
+    chats = [span for span in receiver.spans if span.attributes.get(names.OPERATION) == names.CHAT]
+    for attribute in (names.SYSTEM_INSTRUCTIONS, names.INPUT_MESSAGES):
+        assert all(CANARY in span.attributes[attribute] for span in chats)
 
 
 def test_spans_that_the_receiver_refuses_hold_nobody_up(

@@ -52,7 +52,7 @@ class Stack:
     nats_port: int
     on_line: Callable[[str, str], None]
     _groups: list[list[Child]] = field(default_factory=list)
-    """In the order of their start: NATS, the scripted model if any, the services."""
+    """Each leans on those before it: NATS, the scripted model if any, the tracer if any, the services."""
     _lives: dict[asyncio.Task[None], Child] = field(default_factory=dict)
     _started: bool = False
     users: StackUsers | None = None
@@ -82,7 +82,7 @@ class Stack:
             await isolated
         finally:
             isolated.cancel()
-        await self._launch(self._services())
+        await self._launch(self._tracer(), self._services())
         self._started = True
         self._write_state()
 
@@ -112,7 +112,8 @@ class Stack:
             await asyncio.wait([task])
 
     async def stop(self) -> None:
-        """Ends the services within their drain time; what they lean on, NATS last, after them."""
+        """Ends the services within their drain time; what they lean on after them: the tracer, which tells what
+        they have written, and NATS last."""
         for group in reversed(self._groups):
             await self._end(group, self.drain + _KILL_SECONDS)
 
@@ -122,9 +123,11 @@ class Stack:
 
     # --- life
 
-    async def _launch(self, services: Sequence[Service]) -> None:
-        children = [Child(service, self.on_line, self._restarted) for service in services]
-        self._groups.append(children)
+    async def _launch(self, *groups: Sequence[Service]) -> None:
+        """Starts them all at once; they end group by group, the last one first."""
+        begun = [[Child(service, self.on_line, self._restarted) for service in group] for group in groups]
+        self._groups += begun
+        children = [child for group in begun for child in group]
         for child in children:
             self._lives[asyncio.create_task(child.keep_alive())] = child
         await self.alive_during(until_ready(children, _START_SECONDS))
@@ -171,10 +174,13 @@ class Stack:
         argv = ["--script", str(self.team.script), "--port", str(port)]
         return self._python("model", "cadre_scripted_model", argv, "", port)
 
+    def _tracer(self) -> list[Service]:
+        """None where nobody takes traces."""
+        wanted = bool(read_tracing_settings().endpoint)
+        return [self._python("tracer", "cadre_tracer", [], "tracer")] if wanted else []
+
     def _services(self) -> list[Service]:
         services = [self._python("gateway", "cadre_gateway", [], "gateway", self.gateway_port)]
-        if read_tracing_settings().endpoint:
-            services.append(self._python("tracer", "cadre_tracer", [], "tracer"))
         if self.team is None:
             return services
         for entry, role in zip(self.team.tools, tools_names(self.team.tools), strict=True):
@@ -196,7 +202,7 @@ class Stack:
     @staticmethod
     def _unused(name: str, services: Sequence[Service]) -> str:
         """The name, with a number when another process has it: it names a log file."""
-        taken = {"nats", "model", *(service.name for service in services)}
+        taken = {"nats", "model", "tracer", *(service.name for service in services)}
         return next(n for n in (name, *(f"{name}-{i}" for i in range(2, 1000))) if n not in taken)
 
     def _python(

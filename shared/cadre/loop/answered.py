@@ -21,6 +21,7 @@ def on_result(run: Run, result: ToolResult, arrival: Arrival) -> list[ev.AnyEven
         blob_form=result.blob_form,
         executor=result.executor,
         seconds=max(0.0, result.at - result.started_at) if result.started_at else 0.0,
+        started_at=result.started_at or None,
     )
     if is_check(run, result.call):
         return [answered, *on_check(run, result.call, problem_of(result), arrival)]

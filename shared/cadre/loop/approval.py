@@ -75,6 +75,7 @@ def decided(run: Run, held: CallState, decision: Decision) -> ev.ApprovalDecided
         sender=decision.sender,
         name=name,
         arguments=arguments,
+        trace=decision.trace,
     )
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jsonschema_rs
-
 from cadre.loop.run import Run
 from cadre.messages import ErrorInfo
 
@@ -80,6 +78,8 @@ beside its validator, so that no other can take its identity."""
 def _validator(schema: dict[str, Any]) -> Any:
     known = _validators.get(id(schema))
     if known is None:
+        import jsonschema_rs  # three megabytes that an agent without work need not hold
+
         if len(_validators) >= _MOST_VALIDATORS:
             _validators.clear()
         # A schema comes from whoever offers the tool: it must not make this process fetch anything.

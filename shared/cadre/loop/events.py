@@ -55,6 +55,7 @@ class MemoryRecalled(Event, frozen=True, tag="memory.recalled"):
     error: ErrorInfo | None = None
     executor: str = ""
     seconds: float = 0.0
+    started_at: float | None = None
 
 
 class OfferChanged(Event, frozen=True, tag="offer.changed"):
@@ -154,6 +155,8 @@ class ApprovalDecided(Event, frozen=True, tag="approval.decided"):
     """What is called instead, when that was corrected."""
     arguments: dict[str, Any] | None = None
     """What it is called with, when that was corrected."""
+    trace: str | None = None
+    """`traceparent` of what brought the decision."""
 
 
 class ToolCalled(Event, frozen=True, tag="tool.called"):
@@ -197,6 +200,9 @@ class ToolAnswered(Event, frozen=True, tag="tool.answered"):
     """That are in an output which was cut."""
     executor: str = ""
     seconds: float = 0.0
+    """How long the executor was at it."""
+    started_at: float | None = None
+    """When it began, by its own clock (Unix seconds); None where that was not told."""
 
 
 class CallTimedOut(Event, frozen=True, tag="call.timed_out"):

@@ -151,13 +151,14 @@ def _record(run: Run, entry: ev.Entry, first: ev.AnyEvent | None) -> list[What]:
     """The inbox record whose copy the first event is."""
     about = {"id": entry.cause, "tree": entry.tree, "run": entry.run, "at": entry.at}
     match first:
-        case ev.ToolAnswered(seconds=seconds):
-            about["at"] = 1.0 + seconds
-            return [_copy(ToolResult, first, about, started_at=1.0 if seconds else 0.0)]
+        case ev.ToolAnswered():
+            begun = _begun(first)
+            about["at"] = begun + first.seconds
+            return [_copy(ToolResult, first, about, started_at=begun)]
         case ev.MemoryRecalled() if not entry.cause.startswith(f"{run.id}:"):
             output = {"hits": first.memories, "degraded": bool(first.degraded), "why": first.degraded}
-            about["at"] = 1.0 + first.seconds
-            begun = 1.0 if first.seconds else 0.0
+            begun = _begun(first)
+            about["at"] = begun + first.seconds
             answer = msgspec.to_builtins(output) if first.error is None else None
             return [_copy(ToolResult, first, about, tool=RECALL, output=answer, started_at=begun)]
         case ev.DelegateFinished():
@@ -181,6 +182,11 @@ def _record(run: Run, entry: ev.Entry, first: ev.AnyEvent | None) -> list[What]:
             return _timer(run, about)
         case _:
             return []
+
+
+def _begun(event: ev.ToolAnswered | ev.MemoryRecalled) -> float:
+    """When the executor began; any time where only the length is known."""
+    return event.started_at or (1.0 if event.seconds else 0.0)
 
 
 def _copy(kind: Any, event: ev.AnyEvent, about: dict[str, Any], **renamed: Any) -> Any:

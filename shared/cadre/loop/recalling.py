@@ -32,6 +32,7 @@ def on_memories(run: Run, result: ToolResult, arrival: Arrival) -> list[ev.AnyEv
         error=result.error,
         executor=result.executor,
         seconds=max(0.0, result.at - result.started_at) if result.started_at else 0.0,
+        started_at=result.started_at or None,
     )
     if result.error is None:
         try:

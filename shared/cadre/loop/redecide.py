@@ -182,6 +182,8 @@ def _compare(entry: ev.Entry, now: list[ev.AnyEvent]) -> list[str]:
     for place, (old, new) in enumerate(zip(was, now, strict=True)):
         if isinstance(old, ev.RecordIgnored) and isinstance(new, ev.RecordIgnored) and old.kind == new.kind:
             continue  # the record itself is not kept, so the reason may be told less exactly
+        if isinstance(new, ev.ToolAnswered | ev.MemoryRecalled) and getattr(old, "started_at", None) is None:
+            new = msgspec.structs.replace(new, started_at=None)  # from before that was kept
         said = _said(entry, "events", place)
         lines += differences(plain(old), plain(new), said, f"{place + 1}. {_name(old)}")
     return lines

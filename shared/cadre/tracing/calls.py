@@ -8,7 +8,7 @@ from cadre.tracing import names
 from cadre.tracing.content import Content
 from cadre.tracing.ids import block_span, call_span, span_id
 from cadre.tracing.opened import Fault, Opened, OpenSpans
-from cadre.tracing.spans import Moment, Value
+from cadre.tracing.spans import Moment, Value, link_to, nanoseconds
 
 PYTHON = "python"
 """As a tool: what runs the blocks of an agent that writes code."""
@@ -92,6 +92,7 @@ class Calls:
         if wait is not None:
             outcome = {"approved": "allow", "corrected": "allow"}.get(event.verdict, "deny")
             wait.moments.append(Moment(names.DECISION_EVENT, now, {names.DECISION: outcome}))
+            wait.links += link_to(event.trace)
             wait.attributes[names.APPROVAL_OUTCOME] = event.verdict
         self._spans.end(key, now)
         self._code_since = now
@@ -139,13 +140,16 @@ class Calls:
         fault: Fault | None,
         now: int,
     ) -> None:
-        """What an executor did. The journal knows how long that took and when its result came, so it ends there."""
+        """What an executor did: as long as that took, and within its call however its clock goes. Where nobody
+        told when it began, it ends with the arrival of its result."""
         template = _CALL_TEMPLATE.format(tool=tool)
-        start = max(call.start, now - round(event.seconds * 1e9))
+        took = round(event.seconds * 1e9)
+        begun = nanoseconds(event.started_at) if event.started_at is not None else now
+        start = max(call.start, min(begun, now - took))
         span, name = span_id(event.call, "process"), f"{names.PROCESS} {template}"
         work = Opened(span, call.span, name, start, tool, "CONSUMER", event.executor)
         work.attributes = {**_messaging(template, event.call), names.OI_TOOL: tool, names.KIND: "CHAIN"}
-        self._spans.add(work, now, fault)
+        self._spans.add(work, min(start + took, now), fault)
 
     # --- memories
 

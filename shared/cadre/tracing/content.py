@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 
 from cadre.loop.events import RequestedCall
+from cadre.loop.view import ChatMessage
 from cadre.tracing import names
+from cadre.tracing.chat_messages import history, instructions
 from cadre.tracing.spans import Value
 
 MOST_CHARS = 16_384
@@ -25,6 +27,15 @@ class Content:
         if not self.on:
             return {}
         return {getattr(names, name): _text(value) for name, value in values.items() if value is not None}
+
+    def asked(self, messages: list[ChatMessage]) -> dict[str, Value]:
+        """What a model read, in the form of the conventions. What it is told first, by the agent's prompts, has an
+        attribute of its own: it is long, and the same in every call."""
+        found: dict[str, Value] = {}
+        if messages and messages[0]["role"] == "system":
+            found[names.SYSTEM_INSTRUCTIONS] = instructions(messages[0], MOST_CHARS)
+            messages = messages[1:]
+        return found | ({names.INPUT_MESSAGES: history(messages, MOST_CHARS)} if messages else {})
 
     def answered(self, content: str, calls: list[RequestedCall]) -> dict[str, Value]:
         """What a model said, in the form of the conventions."""

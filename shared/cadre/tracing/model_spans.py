@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from cadre.loop import events as ev
+from cadre.loop.view import ChatMessage
 from cadre.specs import ModelSpec
 from cadre.subjects import tree_of
 from cadre.tracing import names
@@ -33,7 +34,10 @@ class ModelSpans:
         """How often the calls of the step in work were begun."""
         self.spec: ModelSpec | None = None
 
-    def called(self, event: ev.ModelCalled, agent: str, parent: str, now: int) -> None:
+    def called(
+        self, event: ev.ModelCalled, agent: str, parent: str, now: int, read: list[ChatMessage]
+    ) -> None:
+        """`read` is what the model reads, where that is told at all."""
         self._spans.end(_WAIT, now)
         # No word of the attempt before: its worker died, and this one has taken over.
         self._spans.end(_CHAT, now, Fault(names.WORKER_LOST))
@@ -45,6 +49,7 @@ class ModelSpans:
         chat = Opened(span, parent, _name(model), now, agent, "CLIENT")
         chat.attributes = {**self._asked(model), names.AGENT: agent}
         chat.attributes |= {names.PURPOSE: event.purpose, names.ATTEMPT: event.attempt, names.KIND: "LLM"}
+        chat.attributes |= self._content.asked(read)
         if event.attempt > 1 and self._before is not None:
             chat.links.append(Link(trace_id(tree_of(self._run)), self._before))
         self._before = span

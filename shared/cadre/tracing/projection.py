@@ -15,16 +15,12 @@ from cadre.tracing import names
 from cadre.tracing.calls import Calls
 from cadre.tracing.content import Content
 from cadre.tracing.ids import agent_span, call_span, root_span, span_id, trace_id
+from cadre.tracing.model_input import ModelInput
 from cadre.tracing.model_spans import ModelSpans
 from cadre.tracing.opened import Fault, Opened, OpenSpans
-from cadre.tracing.spans import Link, Moment, SpanRecord, Status, Value, link_to
+from cadre.tracing.spans import Link, Moment, SpanRecord, Status, Value, link_to, nanoseconds
 
 _ROOT, _AGENT, _STEP = "root", "agent", "step"
-
-
-def nanoseconds(at: float) -> int:
-    """Of Unix seconds as a journal has them: a float of today tells microseconds apart, no less."""
-    return round(at * 1e6) * 1000
 
 
 class Projection:
@@ -38,6 +34,7 @@ class Projection:
         self._content = Content(on=content)
         self._now = 0
         self._agent = ""
+        self._input = ModelInput(tree, run) if content else None
         self._models = ModelSpans(run, self._spans, self._content)
         self._calls = Calls(run, self._spans, self._content)
 
@@ -52,7 +49,11 @@ class Projection:
         self.entries = entry.n
         self._now = nanoseconds(entry.at)
         self._agent = entry.agent
+        if self._input is not None:
+            self._input.enter(entry)
         for event in entry.events:
+            if self._input is not None:
+                self._input.apply(event, entry)
             self._take(event)
         return self._spans.take()
 
@@ -68,7 +69,8 @@ class Projection:
             case ev.ModelCalled():
                 if event.purpose == "act":
                     self._begin_step(event.step)
-                self._models.called(event, self._agent, self._parent(), now)
+                read = self._input.messages(event.purpose) if self._input is not None else []
+                self._models.called(event, self._agent, self._parent(), now, read)
             case ev.ModelAnswered():
                 self._models.answered(event, now)
             case ev.ModelDeferred():
@@ -136,6 +138,7 @@ class Projection:
 
     def _finish(self, event: ev.RunFinished) -> None:
         """Ends all that is open: what was at work ends with the run, whatever becomes of it elsewhere."""
+        self._input = None
         outer = (_STEP, _AGENT, _ROOT)
         error = event.error
         why = Fault(error.type, error.message) if error is not None else Fault(event.state)

@@ -55,6 +55,11 @@ class SpanRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Not finished: shown by our own views, and never exported."""
 
 
+def nanoseconds(at: float) -> int:
+    """Of Unix seconds as a journal has them: a float of today tells microseconds apart, no less."""
+    return round(at * 1e6) * 1000
+
+
 def link_to(traceparent: str | None) -> list[Link]:
     """A link to the span that a W3C traceparent names; [] when it names none."""
     found = _TRACEPARENT.fullmatch(traceparent or "")

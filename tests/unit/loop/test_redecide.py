@@ -128,6 +128,18 @@ def test_whatever_happens_to_a_run_is_decided_anew(data: st.DataObject) -> None:
     assert (replay.divergences, replay.undecided) == ([], [])
 
 
+def test_results_of_before_their_begin_was_kept() -> None:
+    course = busy_course()
+    journal = [Journaled(n, entry) for n, entry in enumerate(course.journal(), start=1)]
+    assert any(getattr(event, "started_at", None) for one in journal for event in one.entry.events)
+    for one in journal:
+        one.entry.events[:] = [
+            msgspec.structs.replace(event, started_at=None) if isinstance(event, ev.ToolAnswered) else event
+            for event in one.entry.events
+        ]
+    assert redecide([chained(journal)]).divergences == []
+
+
 def test_a_cancel_that_overtook_its_task() -> None:
     course = Course()
     course.arrive(cancel())

@@ -8,17 +8,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from cadre.loop.events import Entry
-from cadre.messages import Decision, ErrorInfo, Task, Usage
+from cadre.loop.events import Entry, ToolAnswered
+from cadre.messages import Decision, ErrorInfo, Task, ToolResult, Usage
 from cadre.specs import ModelSpec
 from cadre.tracing import names
 from cadre.tracing.ids import agent_span, call_span, root_span, trace_id
 from cadre.tracing.projection import Projection
-from cadre.tracing.spans import SpanRecord
+from cadre.tracing.spans import Link, SpanRecord
 from cadre.tracing.whole import trace_of
 from journals import kept
 from unit.loop.build import ANSWER, Course, call, cancel, report, result, spec
 from unit.loop.test_code import BLOCK, SAID, asks, coder, ended, yielded
+
+CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 KEPT = [(version, name) for version in kept.VERSIONS for name in kept.names(version)]
 
@@ -42,11 +44,51 @@ def seconds(span: SpanRecord) -> tuple[float, float]:
 
 def simple() -> Clocked:
     course = Clocked(spec(model=ModelSpec(name="gpt", temperature=0.5)))
-    course.begin(trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", session="s1")
+    course.begin(trace=CALLER, session="s1")
     course.say(call("add", a=1, b=2), usage=Usage(input_tokens=10, output_tokens=2, cost=0.5))
-    course.arrive(result(course.id(0), 3, executor="here-7", started_at=1.75))
+    course.arrive(worked(course.id(0), 102.25, 102.75))
     course.say(ANSWER)
     return course
+
+
+def worked(call: str, started_at: float, at: float) -> ToolResult:
+    """An executor's result, by its own clock."""
+    told = result(call, 3, executor="here-7", started_at=started_at)
+    return msgspec.structs.replace(told, at=at)
+
+
+@pytest.mark.parametrize(
+    ("started_at", "at", "shown"),
+    [
+        (102.5, 102.75, (102.5, 102.75)),
+        (90.0, 90.25, (102.0, 102.25)),
+        (500.0, 500.25, (102.75, 103.0)),
+        (90.0, 100.0, (102.0, 103.0)),
+        (102.5, 102.5, (102.5, 102.5)),
+    ],
+    ids=["as it tells", "its clock is slow", "its clock is fast", "longer than its call", "no time at all"],
+)
+def test_an_executor_worked_within_its_call(started_at: float, at: float, shown: tuple[float, float]) -> None:
+    """As long as it says, however its clock goes."""
+    course = Clocked().begin()
+    course.say(call("add", a=1, b=2))
+    course.arrive(worked(course.id(0), started_at, at))
+    assert seconds(spans_of(course)["process cadre.call.add"]) == shown
+
+
+def test_of_an_executor_that_did_not_tell_when_it_began() -> None:
+    """The journals of before that was kept: it ends with the arrival of its result."""
+    course = Clocked().begin()
+    course.say(call("add", a=1, b=2))
+    course.arrive(worked(course.id(0), 102.25, 102.5))
+    entries = course.journal()
+    answered = [
+        msgspec.structs.replace(e, started_at=None) if isinstance(e, ToolAnswered) else e
+        for e in entries[-1].events
+    ]
+    entries[-1] = msgspec.structs.replace(entries[-1], events=answered)
+    spans = {span.name: span for span in trace_of(entries, now=0.0)}
+    assert seconds(spans["process cadre.call.add"]) == (102.75, 103.0)
 
 
 def test_a_run_with_one_call() -> None:
@@ -63,11 +105,11 @@ def test_a_run_with_one_call() -> None:
     assert seconds(root) == seconds(agent) == (101.0, 104.0)
     assert seconds(step) == (101.0, 103.0)
     assert seconds(tool) == (102.0, 103.0)
-    assert seconds(work) == (102.75, 103.0), "it took a quarter of a second, to the arrival of its result"
+    assert seconds(work) == (102.25, 102.75), (
+        "the rest of the call is waiting: for the executor, for the agent"
+    )
     assert (root.status, tool.status, root.attributes[names.RUN_STATUS]) == ("OK", "UNSET", "success")
-    assert [(link.trace, link.span) for link in root.links] == [
-        ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
-    ]
+    assert root.links == [Link(CALLER[3:35], CALLER[36:52])]
     assert (work.service, work.instance, tool.service) == ("add", "here-7", "boss")
     assert {span.attributes[names.SESSION] for span in found.values()} == {"s1"}
     assert {span.attributes[names.RUN] for span in found.values()} == {"r1"}
@@ -147,7 +189,16 @@ def test_parallel_branches_hang_below_their_own_calls() -> None:
 
 def decided(course: Course, verdict: Any) -> None:
     course.arrive(
-        Decision(id="d1", tree="r1", run="r1", at=3.0, call="r1_1_0", verdict=verdict, sender="ann")
+        Decision(
+            id="d1",
+            tree="r1",
+            run="r1",
+            at=3.0,
+            call="r1_1_0",
+            verdict=verdict,
+            sender="ann",
+            trace=CALLER,
+        )
     )
 
 
@@ -167,6 +218,7 @@ def test_a_person_is_waited_for_before_the_call(verdict: str) -> None:
     assert [moment.attributes for moment in wait.moments] == [
         {names.DECISION: "allow" if verdict == "approved" else "deny"}
     ]
+    assert wait.links == [Link(CALLER[3:35], CALLER[36:52])], "to the request that decided"
     assert ("execute_tool add" in found) == (verdict == "approved")
     assert wait.parent == found["step 1"].span
 

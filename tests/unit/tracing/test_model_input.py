@@ -1,0 +1,219 @@
+"""With content on, a span of a model call holds what its model read: the very request, told in so many characters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from cadre.loop.events import Entry
+from cadre.loop.owed import CallModel
+from cadre.loop.view import ChatMessage, Transcript
+from cadre.prompting import prompts_for
+from cadre.specs import AgentSpec, Limits, ModelSpec
+from cadre.tracing import names
+from cadre.tracing.chat_messages import LONGEST_PART, history, instructions
+from cadre.tracing.content import MOST_CHARS
+from cadre.tracing.projection import Projection
+from cadre.tracing.spans import SpanRecord
+from cadre.tracing.whole import trace_of
+from unit.loop.build import ANSWER, Course, call, report, result, spec
+from unit.loop.test_code import SAID, asks, coder, ended, yielded
+
+IMAGE = "blob:" + "a" * 64
+
+
+class Asked(Course):
+    """Notes each request as its agent would send it."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.requests: list[list[ChatMessage]] = []
+        self._transcript = Transcript(prompts_for(self.spec))
+
+    def arrive(self, *arguments: Any, **options: Any) -> Any:
+        before = self.run.entries
+        events = super().arrive(*arguments, **options)
+        for command in self.owed(before):
+            if isinstance(command, CallModel):
+                self.requests.append(self._transcript.request(self.run, command.purpose).messages)
+        return events
+
+
+def chats(entries: list[Entry]) -> list[SpanRecord]:
+    return [span for span in trace_of(entries, now=0.0, content=True) if span.name.startswith("chat")]
+
+
+def read_of(span: SpanRecord) -> list[Any]:
+    """The messages of a span, that of the prompts among them."""
+    said = span.attributes.get(names.SYSTEM_INSTRUCTIONS)
+    system = [{"role": "system", "parts": msgspec.json.decode(str(said))}] if said is not None else []
+    return [*system, *msgspec.json.decode(str(span.attributes[names.INPUT_MESSAGES]))]
+
+
+def told(messages: list[ChatMessage]) -> list[Any]:
+    """The same of a request, by a second hand."""
+    return [
+        {"role": m["role"], "parts": [*_said(m), *map(_called, m.get("tool_calls", []))]} for m in messages
+    ]
+
+
+def _said(message: ChatMessage) -> list[Any]:
+    match message:
+        case {"role": "tool", "tool_call_id": id, "content": text}:
+            return [{"type": "tool_call_response", "id": id, "response": text}]
+        case {"content": str(text)} if text:
+            return [{"type": "text", "content": text}]
+        case {"content": [*parts]}:
+            return [
+                {"type": "uri", "modality": "image", "uri": part["image_url"]["url"]}
+                if part["type"] == "image_url"
+                else {"type": "text", "content": part["text"]}
+                for part in parts
+            ]
+        case _:
+            return []
+
+
+def _called(call: dict[str, Any]) -> Any:
+    function = call["function"]
+    arguments = msgspec.json.decode(function["arguments"])
+    return {"type": "tool_call", "id": call["id"], "name": function["name"], "arguments": arguments}
+
+
+def calling() -> Asked:
+    """Plans, calls, a picture, a failure, an attempt that was lost, the answer after the last step."""
+    course = Asked(spec(planning_interval=2, limits=Limits(max_steps=2), model=ModelSpec(vision=True)))
+    course.begin("Look at it.", images=[IMAGE], additional_args={"two": 2})
+    course.say(content="First this, then that.")
+    course.lose()
+    course.say(call("add", a=1, b=2), call("kid", task="help"), content="I begin.")
+    course.arrive(result(course.id(0), {"$file": {"ref": IMAGE, "media_type": "image/png", "name": "a.png"}}))
+    course.arrive(report(course.id(1), "helped"))
+    course.say(call("nothing"))
+    course.say(content="This is all.")
+    return course
+
+
+def writing() -> Asked:
+    course = Asked(coder().spec, coder().offer)
+    course.begin()
+    course.say(content=SAID)
+    course.arrive(yielded(asks("add", a=1, b=2)))
+    course.arrive(result("r1_1_0", 3))
+    course.arrive(ended(1, logs="printed", text="3"))
+    course.say(content=SAID)
+    return course
+
+
+@pytest.mark.parametrize("course", [calling(), writing()], ids=["calls", "code"])
+def test_it_is_the_request_that_its_agent_sent(course: Asked) -> None:
+    spans = chats(course.journal())
+    assert [read_of(span) for span in spans] == [told(messages) for messages in course.requests]
+    assert len(spans) >= 2
+
+
+def test_plans_pictures_and_the_last_answer_are_among_them() -> None:
+    spans = chats(calling().journal())
+    assert {span.attributes[names.PURPOSE] for span in spans} == {"plan", "act", "final"}
+    assert IMAGE in str(spans[1].attributes[names.INPUT_MESSAGES])
+
+
+def test_an_open_call_shows_what_its_model_reads_at_the_moment() -> None:
+    course = Course().begin("What is it?")
+    (span,) = [span for span in trace_of(course.journal(), now=0.0, content=True) if span.name == "chat"]
+    assert span.open
+    assert "What is it?" in str(span.attributes[names.INPUT_MESSAGES])
+
+
+def test_nothing_is_rendered_for_those_who_did_not_ask() -> None:
+    entries = calling().journal()
+    projection = Projection("r1", "r1")
+    spans = [span for entry in entries for span in projection.apply(entry)]
+    assert projection._input is None
+    assert not {names.INPUT_MESSAGES, names.SYSTEM_INSTRUCTIONS} & {
+        key for s in spans for key in s.attributes
+    }
+
+
+def test_an_agent_with_prompts_of_its_own_tells_only_what_was_answered() -> None:
+    """Its file is on its own machine: another's words in its place would not be what its model read."""
+    own = AgentSpec(name="boss", description="Leads.", prompts="/somewhere/else.yaml")
+    course = Course(own).begin()
+    course.say(ANSWER)
+    (span,) = chats(course.journal())
+    assert names.INPUT_MESSAGES not in span.attributes
+    assert names.OUTPUT_MESSAGES in span.attributes
+
+
+def test_a_run_whose_first_entries_are_gone_is_told_from_its_snapshot() -> None:
+    course = Asked()
+    course.begin("What is it?")
+    course.say(call("add", a=1, b=2))
+    course.arrive(result(course.id(0), 3), snapshot=True)
+    course.say(ANSWER)
+    entries = course.journal()[2:]
+    before = msgspec.json.encode(entries)
+    (span,) = chats(entries)
+    assert read_of(span) == told(course.requests[1])
+    assert msgspec.json.encode(entries) == before, "the entries are as they were"
+
+
+def test_with_a_gap_in_the_journal_nothing_is_made_up() -> None:
+    course = Course().begin("What is it?")
+    course.say(call("add", a=1, b=2))
+    course.arrive(result(course.id(0), 3))
+    course.say(ANSWER)
+    first, _, *rest = course.journal()
+    spans = chats([first, *rest])
+    assert [names.INPUT_MESSAGES in span.attributes for span in spans] == [True, False]
+
+
+# --- in so many characters
+
+
+def user(text: str) -> ChatMessage:
+    return {"role": "user", "content": text}
+
+
+def test_of_a_long_conversation_its_beginning_and_its_end_are_told() -> None:
+    messages = [user(f"number {n}: {'x' * 500}") for n in range(1000)]
+    text = history(messages, MOST_CHARS)
+    assert MOST_CHARS - 1000 < len(text) <= MOST_CHARS
+    first, note, *latest = msgspec.json.decode(text)
+    assert first["parts"][0]["content"].startswith("number 0:")
+    assert [m["parts"][0]["content"].split(":")[0] for m in latest] == [
+        f"number {n}" for n in range(1000 - len(latest), 1000)
+    ]
+    assert note["parts"] == [{"type": "text", "content": f"[… {999 - len(latest)} messages left out here …]"}]
+
+
+@pytest.mark.parametrize("character", ["x", "é", '"', "\n", "\x01"])
+def test_long_texts_are_cut_and_say_so(character: str) -> None:
+    said: ChatMessage = {"role": "assistant", "content": character * 30_000, "tool_calls": []}
+    for n in range(9):
+        function = {"name": "add", "arguments": msgspec.json.encode({"it": character * 9_000}).decode()}
+        said["tool_calls"].append({"id": f"c{n}", "function": function})
+    heard: ChatMessage = {"role": "tool", "tool_call_id": "c0", "content": character * 30_000}
+    text = history([user(character * 30_000), said, heard], MOST_CHARS)
+    assert len(text) <= MOST_CHARS
+    asked, answered, observed = msgspec.json.decode(text)
+    for part in (
+        asked["parts"][0]["content"],
+        answered["parts"][0]["content"],
+        observed["parts"][0]["response"],
+    ):
+        assert part.endswith(" characters left out]")
+        assert len(msgspec.json.encode(part).decode()) <= LONGEST_PART + 2
+    assert "parts left out here" in answered["parts"][-1]["content"]
+    first = instructions({"role": "system", "content": character * 30_000}, MOST_CHARS)
+    assert len(first) <= MOST_CHARS
+    assert msgspec.json.decode(first)[0]["content"].endswith(" characters left out]")
+
+
+def test_what_fits_is_whole() -> None:
+    messages = [user("x" * 4_000), user("y" * 4_000), user("z" * 4_000)]
+    assert [m["parts"][0]["content"] for m in msgspec.json.decode(history(messages, MOST_CHARS))] == [
+        m["content"] for m in messages
+    ]
