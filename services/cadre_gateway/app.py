@@ -25,7 +25,7 @@ from cadre_gateway import (
 )
 from cadre_gateway.accepted import accepted
 from cadre_gateway.desk import ANSWER_WITHIN, Desk
-from cadre_gateway.events import EventStream, after_of, stream
+from cadre_gateway.events import LAST_SEQ, EventStream, after_of, stream
 from cadre_gateway.parameters import known_parameters
 from cadre_gateway.prefer import wait_seconds
 from cadre_gateway.projection import State
@@ -118,7 +118,9 @@ def _runs(desk: Desk) -> APIRouter:
 
     @router.get("/{run}/events", summary="A run's events as Server-Sent Events", responses=openapi.events())
     async def get_events(
-        run: str, after: Annotated[int | None, Query(ge=0)] = None, last_event_id: LastEventId = None
+        run: str,
+        after: Annotated[int | None, Query(ge=0, le=LAST_SEQ)] = None,
+        last_event_id: LastEventId = None,
     ) -> Response:
         """History first, then live; resumes behind `Last-Event-ID` or `after`; ends with the event `end`."""
         try:

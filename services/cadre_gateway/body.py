@@ -21,6 +21,9 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.(\w+)
 
 _MOST_DEADLINE = 10 * 365 * 86_400
 _MOST_NAME = 200
+_MOST_COUNT = 10**12
+
+Count = Annotated[int, msgspec.Meta(ge=1, le=_MOST_COUNT)]
 
 VERDICTS: dict[str, Verdict] = {
     "approve": "approved",
@@ -36,12 +39,12 @@ VERDICTS: dict[str, Verdict] = {
 class BudgetBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a run and all runs below it may use together; a key left out sets no bound."""
 
-    tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    tokens: Count | None = None
     """Input and output tokens."""
     cost: Annotated[float, msgspec.Meta(gt=0)] | None = None
     """In the currency of the price table."""
-    steps: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    depth: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    steps: Count | None = None
+    depth: Annotated[int, msgspec.Meta(ge=0, le=_MOST_COUNT)] | None = None
     """Levels of delegation below the run."""
 
     def as_budget(self) -> Budget | None:
@@ -59,7 +62,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """`data:` URLs with base64, `https:` URLs, or `blob:<sha256>` references."""
     files: dict[str, str] = {}
     """Of the run's workspace from its beginning, by path: `data:` URLs with base64, or `blob:<sha256>` references."""
-    max_steps: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_steps: Count | None = None
     deadline: Annotated[float, msgspec.Meta(gt=0, le=_MOST_DEADLINE)] | None = None
     """Seconds from now at which the run ends, with what it has found until then."""
     budget: BudgetBody | None = None
@@ -129,6 +132,8 @@ def parse(data: bytes, kind: type[B]) -> B:
         raise invalid(str(error)) from error
     except msgspec.DecodeError as error:
         raise invalid(f"the body must be a JSON object: {error}", status=400) from error
+    except UnicodeDecodeError as error:
+        raise invalid(f"the body must be JSON in UTF-8: {error}", status=400) from error
     except RecursionError as error:
         raise invalid("the body is nested too deeply: send less than 900 levels", status=400) from error
 

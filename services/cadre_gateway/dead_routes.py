@@ -6,7 +6,7 @@ import asyncio
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 
 from cadre.adapters.nats_dead import DeadLetter, NatsDeadLetters
@@ -20,7 +20,10 @@ from cadre_gateway.dead import (
     summary_of,
 )
 from cadre_gateway.desk import ANSWER_WITHIN, Desk
+from cadre_gateway.events import LAST_SEQ
 from cadre_gateway.problems import Problem
+
+Letter = Annotated[int, Path(ge=1, le=LAST_SEQ)]
 
 
 def router(desk: Desk) -> APIRouter:
@@ -39,7 +42,8 @@ def router(desk: Desk) -> APIRouter:
 
     @routes.get("", summary="List dead letters, newest first", responses=openapi.answers(DeadLetterList))
     async def get_letters(
-        limit: Annotated[int, Query(ge=1, le=1000)] = 50, before: Annotated[int | None, Query(ge=1)] = None
+        limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+        before: Annotated[int | None, Query(ge=1, le=LAST_SEQ)] = None,
     ) -> Response:
         async with asyncio.timeout(ANSWER_WITHIN):
             found = await dead.newest(limit + 1, before)
@@ -47,12 +51,12 @@ def router(desk: Desk) -> APIRouter:
         return _json(DeadLetterList([summary_of(letter) for letter in found[:limit]], more))
 
     @routes.get("/{letter}", summary="One dead letter", responses=openapi.answers(DeadLetterDetail))
-    async def get_letter(letter: int) -> Response:
+    async def get_letter(letter: Letter) -> Response:
         async with asyncio.timeout(ANSWER_WITHIN):
             return _json(await detail_of(desk, await find(letter)))
 
     @routes.post("/{letter}/retry", summary="Deliver it again", responses=openapi.answers(DeadLetterDone))
-    async def post_retry(letter: int) -> Response:
+    async def post_retry(letter: Letter) -> Response:
         """Publishes the message once more and removes the letter; 409 when nothing could come of it."""
         async with asyncio.timeout(ANSWER_WITHIN):
             found = await find(letter)
@@ -71,7 +75,7 @@ def router(desk: Desk) -> APIRouter:
     @routes.delete(
         "/{letter}", summary="Remove it and its message", responses=openapi.answers(DeadLetterDone)
     )
-    async def delete_letter(letter: int) -> Response:
+    async def delete_letter(letter: Letter) -> Response:
         async with asyncio.timeout(ANSWER_WITHIN):
             found = await find(letter)
             await dead.drop(found)

@@ -177,10 +177,14 @@ class _Teller:
         return run == self._run or run.startswith(f"{self._run}_")
 
 
+LAST_SEQ = 2**53 - 1
+"""Of a stream, at most: JSON has no greater whole numbers."""
+
+
 def after_of(last_event_id: str | None, after: int | None) -> int:
     """Where a client goes on: its Last-Event-ID, else `?after=`, else the beginning. Raises ValueError."""
     if last_event_id is None or not last_event_id.strip():
         return after or 0
-    if not last_event_id.isascii() or not last_event_id.isdigit():
+    if not last_event_id.isascii() or not last_event_id.isdigit() or len(last_event_id) > len(str(LAST_SEQ)):
         raise ValueError(f"Last-Event-ID {last_event_id!r} is not one that this API gave")
     return int(last_event_id)

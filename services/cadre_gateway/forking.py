@@ -4,57 +4,90 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Annotated, Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from cadre.loop.events import AnyEvent
 from cadre.loop.fold import fold
 from cadre.loop.forking import ForkError, prefix_of
 from cadre.loop.run import Run
 from cadre.messages import Fork, Origin, Task
-from cadre.subjects import task_id
+from cadre.ports import Stored
+from cadre.subjects import task_id, tree_of
 from cadre_gateway import runs
+from cadre_gateway.body import Count
+from cadre_gateway.carrying import Source, carry
 from cadre_gateway.desk import ANSWER_WITHIN, Desk
 from cadre_gateway.problems import Problem, invalid
 from cadre_gateway.projection import RunSummary, of_task
-from cadre_gateway.submit import SENDER, check_agent, new_run_id, run_id_of, trace_of
+from cadre_gateway.submit import SENDER, check_agent, check_not_erased, new_run_id, run_id_of, trace_of
 
 
 class ForkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The body of POST /v1/runs/{id}/fork. What is left out is as in the run that is forked."""
 
-    at: Annotated[int, msgspec.Meta(ge=1)]
+    at: Count
     """The step that the new run begins with; those before it are its memory."""
     task: str | None = None
     additional_args: dict[str, Any] = {}
     """Added to those of the run, or in their place."""
-    max_steps: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_steps: Count | None = None
     observations: dict[str, str] = {}
     """What calls of the steps before came to instead, by `<step>_<index>` or call id."""
 
 
-async def fork(
-    desk: Desk, run: str, wanted: ForkBody, key: str | None, traceparent: str | None
-) -> RunSummary:
-    """Publishes the Task of the new root run, of the same agent. Raises Problem, RetryableError."""
+class Forked(NamedTuple):
+    run: RunSummary
+    later_files: list[str]
+    """Paths of its workspace that are as they are in the other run now, not as of the step."""
+
+
+class _Past(NamedTuple):
+    run: Run
+    entries: list[Stored]
+    """Of its journal; none when it is gone."""
+
+
+async def fork(desk: Desk, run: str, wanted: ForkBody, key: str | None, traceparent: str | None) -> Forked:
+    """Gives the new root run its files and publishes its Task, for the same agent. Raises Problem, RetryableError."""
     async with asyncio.timeout(ANSWER_WITHIN):
         summary = await runs.find(desk, run)
         check_agent(desk, summary.agent)
         new = new_run_id() if key is None else run_id_of(summary.agent, key)
         known = desk.index.get(new, new)
         if known is not None:
-            return known
+            return Forked(known, [])
+        check_not_erased(desk, new)
         await desk.capacity.admit(new)
-        source = await _state(desk, summary)
-        task = _task(source, new, wanted, trace_of(traceparent))
+        past = await _past(desk, summary.id)
+        task = _task(past.run, new, wanted, trace_of(traceparent))
+        later = await carry(desk, await _files_at(desk, past, wanted.at), new)
         await desk.platform.bus.send(task, SENDER)
-    return of_task(task)
+    return Forked(of_task(task), later)
 
 
-async def _state(desk: Desk, summary: RunSummary) -> Run:
-    stored = await runs.read_tree(desk, summary.tree)
-    entries = (one.entry for one in stored if one.entry.run == summary.id)
-    return fold(entries, summary.id, summary.tree)
+async def _past(desk: Desk, run: str) -> _Past:
+    tree = tree_of(run)
+    entries = [one for one in await runs.read_tree(desk, tree) if one.entry.run == run]
+    return _Past(fold((one.entry for one in entries), run, tree), entries)
+
+
+async def _files_at(desk: Desk, past: _Past, at: int) -> Source:
+    """The workspace that the run had when it began the step, or has when it has not begun it."""
+    about = past.run.task.forks if past.run.task is not None else None
+    is_own = about is None or at >= about.at
+    if about is not None and not is_own:
+        older = await _past(desk, about.run)
+        if older.entries:
+            return await _files_at(desk, older, at)
+    began = (one.seq for one in past.entries if any(_step_of(event) >= at for event in one.entry.events))
+    return Source(past.run.tree, next(began, None), is_own)
+
+
+def _step_of(event: AnyEvent) -> int:
+    step: int = getattr(event, "step", 0)
+    return step
 
 
 def _task(source: Run, run: str, wanted: ForkBody, trace: str | None) -> Task:

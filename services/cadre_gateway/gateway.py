@@ -129,6 +129,7 @@ async def start(platform: Platform) -> Gateway:
         SystemClock(),
         keep=platform.settings.keep_days * 86400,
         changed=keeper.hurry,
+        read_on=lambda: tail.read_on(),
     )
     reader = _Reader(loaded, janitor, keeper)
     tail = Tail(nc, topology, platform.blobs, reader.on_entry, reader.on_fate)

@@ -19,7 +19,7 @@ import msgspec
 from fastapi import Request
 
 from cadre.errors import Fenced
-from cadre.file_records import WorkspaceFile
+from cadre.file_records import ELSEWHERE, WorkspaceFile
 from cadre.messages import Erased, Imported
 from cadre_gateway import run_file
 from cadre_gateway.desk import Desk
@@ -162,8 +162,10 @@ class _Writer:
     async def _take_file(self, file: WorkspaceFile) -> None:
         """A file that is there already came with an import that was cut short, or was written since."""
         if await self._desk.files.read(self._tree, file.path) is None:
+            # It comes before all entries here, whichever it was written behind.
+            history = [msgspec.structs.replace(one, seq=ELSEWHERE) for one in file.history]
             try:
-                await self._desk.files.write(file, 0)
+                await self._desk.files.write(msgspec.structs.replace(file, history=history), 0)
             except Fenced as error:
                 raise _contended(self._tree) from error
 

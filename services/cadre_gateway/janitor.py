@@ -53,9 +53,10 @@ Work = Callable[[], Awaitable[None]]
 
 
 class Janitor:
-    """`keep` is in seconds, 0 for ever; `changed` is called whenever the ledger has changed by it."""
+    """`keep` is in seconds, 0 for ever; `changed` is called whenever the ledger has changed by it. `read_on` returns
+    once the ledger knows what is in the streams at this moment, or raises RetryableError."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each by its name
         self,
         ledger: Ledger,
         index: Index,
@@ -64,6 +65,7 @@ class Janitor:
         *,
         keep: float,
         changed: Callable[[], None],
+        read_on: Callable[[], Awaitable[None]],
     ) -> None:
         self._ledger = ledger
         self._index = index
@@ -71,6 +73,7 @@ class Janitor:
         self._clock = clock
         self._keep = keep
         self._changed = changed
+        self._read_on = read_on
         self._news = asyncio.Event()
 
     def wake(self) -> None:
@@ -209,6 +212,8 @@ class Janitor:
         if not unnamed:
             return
         judged = self._clock.now()
+        # Another tree may have been given the same blobs just now.
+        await self._read_on()
         awaited = await self._erasure.awaited(tree)
         for blob in unnamed:
             if blob in awaited or self._ledger.is_named(blob):

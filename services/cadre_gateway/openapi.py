@@ -56,6 +56,9 @@ class Accepted(msgspec.Struct):
     agent: str
     state: State
     links: dict[str, str]
+    later_files: list[str] = []
+    """Of a fork: paths of its workspace of which the version of the step cannot be told. They are as they are in the
+    run that it comes from."""
 
 
 class FileList(msgspec.Struct):

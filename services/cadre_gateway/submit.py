@@ -15,6 +15,7 @@ from cadre.ports import Blobs
 from cadre.subjects import task_id
 from cadre.tracing.spans import link_to
 from cadre_gateway.body import Submission
+from cadre_gateway.carrying import Source, carry
 from cadre_gateway.desk import Desk
 from cadre_gateway.directory import live_agents
 from cadre_gateway.problems import Problem, invalid
@@ -39,16 +40,15 @@ async def submit(desk: Desk, wanted: Submission, key: str | None, traceparent: s
     known = desk.index.get(run, run)
     if known is not None:
         return known
-    if desk.ledger.is_erased(run):
-        raise Problem(
-            410, "run-erased", f"run {run}, which this Idempotency-Key started, was erased: send another key"
-        )
+    check_not_erased(desk, run)
     await desk.capacity.admit(run)
     images = [await _image(desk.platform.blobs, number, ref) for number, ref in enumerate(wanted.images)]
     await put_files(desk, run, wanted.files)
-    continues = (
-        await take_turn(desk, wanted.agent, wanted.session, run, wanted.reset) if wanted.session else None
-    )
+    continues = None
+    if wanted.session:
+        continues = await take_turn(desk, wanted.agent, wanted.session, run, wanted.reset)
+        is_there = continues is not None and not desk.ledger.is_erased(continues)
+        await carry(desk, Source(continues) if continues is not None and is_there else None, run)
     task = Task(
         id=task_id(run),
         tree=run,
@@ -75,6 +75,14 @@ def _origin(wanted: Submission) -> Origin | None:
     if wanted.user is None and wanted.session is None:
         return None
     return Origin(user=wanted.user, session=wanted.session)
+
+
+def check_not_erased(desk: Desk, run: str) -> None:
+    """Raises a 410 problem when a request with the same key started the run, and it was erased since."""
+    if desk.ledger.is_erased(run):
+        raise Problem(
+            410, "run-erased", f"run {run}, which this Idempotency-Key started, was erased: send another key"
+        )
 
 
 def new_run_id() -> str:

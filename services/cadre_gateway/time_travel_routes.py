@@ -40,6 +40,7 @@ def router(desk: Desk) -> APIRouter:
     ) -> Response:
         """202 with the id of the new root run; 409 while the steps before are not finished."""
         wanted = body.parse(await body.read(request), ForkBody)
-        return accepted(await fork(desk, run, wanted, idempotency_key, traceparent))
+        forked = await fork(desk, run, wanted, idempotency_key, traceparent)
+        return accepted(forked.run, forked.later_files)
 
     return routes

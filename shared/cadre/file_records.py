@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from cadre.messages import Message
 
+CARRIED = "carried"
+"""The write of a version that another tree's workspace had: no call is named so."""
 
-class FileWritten(msgspec.Struct, frozen=True):
-    """One version that a file has had."""
+ELSEWHERE = -1
+"""The place of a version that came with an exported run: nobody knows what it lay before and behind."""
+
+
+class FileWritten(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One version that a file has had. What follows `ref` is told of those that another has followed."""
 
     version: int
     by: str
     """The write: id of the call, and which of its writes of this path; so none is done twice."""
     ref: str
+    """Empty: the file was deleted."""
+    seq: int = 0
+    """Where it lay in the stream, which holds the journals of its tree too; 0: not known."""
+    media_type: str = ""
+    size: int = 0
+    at: float = 0.0
+    tool: str = ""
+    """Who wrote it, as `WorkspaceFile.by` says."""
 
 
 class WorkspaceFile(Message, frozen=True, kw_only=True, tag="workspace_file"):
@@ -30,3 +46,75 @@ class WorkspaceFile(Message, frozen=True, kw_only=True, tag="workspace_file"):
     """Who wrote it: a tool, an agent or the gateway."""
     history: list[FileWritten] = msgspec.field(default_factory=list)
     """The versions up to this one, oldest first; only the latest of many."""
+
+
+class Found(NamedTuple):
+    """What a path held at some point."""
+
+    file: WorkspaceFile | None
+    """None: nothing."""
+    is_certain: bool
+    """False: the version of then is not kept, or cannot be told, and this is the present one."""
+
+
+def history_before_next(record: WorkspaceFile, seq: int) -> list[FileWritten]:
+    """The versions of a record that lies at `seq`, for the one that takes its place."""
+    if not record.history:
+        return []
+    *earlier, last = record.history
+    told = msgspec.structs.replace(
+        last,
+        seq=last.seq or seq,
+        media_type=record.media_type,
+        size=record.size,
+        at=record.at,
+        tool=record.by,
+    )
+    return [*earlier, told]
+
+
+def as_of(record: WorkspaceFile, seq: int, point: int | None) -> Found:
+    """What the path of a record that lies at `seq` held before `point` of its stream; None: now."""
+    present = record if record.ref is not None else None
+    if point is None:
+        return Found(present, True)
+    if any(one.seq == ELSEWHERE for one in record.history[-1:]):
+        return Found(present, False)
+    if seq < point:
+        return Found(present, True)
+    for written in reversed(record.history[:-1]):
+        if written.seq <= 0:
+            return Found(present, False)
+        if written.seq < point:
+            return Found(_restored(record, written) if written.ref else None, True)
+    if len(record.history) == record.version:
+        return Found(None, True)
+    return Found(present, False)
+
+
+def carried(record: WorkspaceFile, tree: str) -> WorkspaceFile:
+    """The same version of the file in the workspace of another tree, whose writers are others."""
+    return msgspec.structs.replace(
+        record,
+        id=f"{tree}:file:{record.path}:{record.version}",
+        tree=tree,
+        run=tree,
+        history=[FileWritten(record.version, CARRIED, record.ref or "")],
+    )
+
+
+def is_carried(record: WorkspaceFile) -> bool:
+    """Whether nobody has written the file since it was carried to its tree."""
+    return any(one.by == CARRIED for one in record.history[-1:])
+
+
+def _restored(record: WorkspaceFile, written: FileWritten) -> WorkspaceFile:
+    return msgspec.structs.replace(
+        record,
+        at=written.at,
+        version=written.version,
+        ref=written.ref,
+        media_type=written.media_type,
+        size=written.size,
+        by=written.tool,
+    )

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from cadre.errors import BlobMissing, Fenced, OutcomeUnknown, RetryableError, TooLarge
-from cadre.file_records import FileWritten, WorkspaceFile
+from cadre.file_records import FileWritten, WorkspaceFile, history_before_next
 from cadre.files import File, media_type_of
 from cadre.messages import FileInfo
 from cadre.ports import Blobs, FileIndex
@@ -99,7 +99,7 @@ class TreeFiles:
     async def _put_once(self, path: str, key: str, expected: int | None, content: _Content) -> WorkspaceFile:
         found = await self._index.read(self._tree, path)
         record, fence = found if found is not None else (None, 0)
-        history = record.history if record is not None else []
+        history = history_before_next(record, fence) if record is not None else []
         before = record.version if record is not None else 0
         ref = str(content.get("ref", ""))
         done = _done(record, key, ref) if record is not None else None

@@ -43,7 +43,9 @@ def requests_of(stack: Stack) -> list[dict[str, Any]]:
     return lines
 
 
-def test_a_file_outlives_the_executor_that_wrote_it(stack: Stack, offered: Gateway, cadre: Commands) -> None:
+@pytest.fixture(scope="module")
+def outlived(stack: Stack, offered: Gateway) -> str:
+    """A run whose executor has killed itself behind a write: only the first one does."""
     run = offered.submit("writer", "write: All is well.")
     executor = stack.services["files"]
     eventually(
@@ -53,6 +55,13 @@ def test_a_file_outlives_the_executor_that_wrote_it(stack: Stack, offered: Gatew
     there = offered.request("GET", f"/v1/runs/{run}/files").json()["files"]
     assert [(file["path"], file["version"]) for file in there] == [("out/report.md", 1)]
     executor.start()
+    return run
+
+
+def test_a_file_outlives_the_executor_that_wrote_it(
+    stack: Stack, offered: Gateway, cadre: Commands, outlived: str
+) -> None:
+    run = outlived
     result = offered.finished(run)
     assert result["state"] == "success", stack.logs()
     assert result["output"].endswith("All is well.")
@@ -74,6 +83,35 @@ def test_a_file_outlives_the_executor_that_wrote_it(stack: Stack, offered: Gatew
         cadre("files", run, "none", "-o", "x"), 4
     )
     assert not (cadre.folder / "x").exists()
+
+
+def test_who_goes_on_from_a_run_finds_its_files(
+    stack: Stack, offered: Gateway, cadre: Commands, outlived: str
+) -> None:
+    offered.finished(outlived)
+
+    def talk(task: str, **fields: Any) -> tuple[str, str]:
+        run = offered.submit("writer", task, session="report", **fields)
+        result = offered.finished(run)
+        assert result["state"] == "success", (result, stack.logs())
+        return run, result["output"]
+
+    first, _ = talk("write: First of all.")
+    second, output = talk("Open the report that you wrote.", reset=False)
+    assert output.endswith("First of all.")
+    _, output = talk("Open the report that you wrote.")
+    assert "the workspace is empty" in output, "a session that is reset begins with nothing"
+    done = cadre("fork", first, "--at", 2, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    forked = json.loads(done.stdout)
+    assert forked["output"].endswith("First of all.")
+    # What the fork replays has written it; the fork itself only had it read.
+    assert [event["tool"] for event in events_of(offered, forked["id"], "tool.called")] == ["read_file"]
+    assert cadre("runs", "rm", first).returncode == 0
+    for run in (second, forked["id"]):
+        assert cadre("files", run, "out/report.md").stdout == "First of all."
+    begins = cadre("fork", second, "--at", 1, "--task", "Open the report.")
+    assert (begins.returncode, "First of all." in begins.stdout) == (0, True), begins.stderr
 
 
 def test_a_run_reads_the_file_that_it_was_given(offered: Gateway, cadre: Commands) -> None:

@@ -237,6 +237,13 @@ async def test_a_post_may_answer_with_the_events(world: World) -> None:
         (b'{"agent":"boss"}', 422, "invalid-request", "task"),
         (b'{"agent":"boss","task":"x","taks":1}', 422, "invalid-request", "'taks'"),
         (b'{"agent":"boss","task":"x","max_steps":0}', 422, "invalid-request", "max_steps"),
+        (
+            b'{"agent":"boss","task":"x","max_steps":99999999999999999999}',
+            422,
+            "invalid-request",
+            "max_steps",
+        ),
+        (b'{"agent":"boss","task":"\xff"}', 400, "invalid-request", "UTF-8"),
         (b'{"agent":"boss","task":"x","additional_args":[]}', 422, "invalid-request", "additional_args"),
         (b'{"agent":"boss","task":"x","session":"a.b"}', 422, "invalid-request", "'a.b'"),
         (b'{"agent":"boss","task":"x","reset":false}', 422, "invalid-request", "session"),

@@ -70,8 +70,11 @@ async def test_a_client_resumes_at_the_entry_it_has_not_seen_whole(world: World)
     ]
     assert [one.name for one in await world.read(run, params={"after": second})] == ["run.finished", "end"]
     assert [one.name for one in await world.read(run, headers={"Last-Event-ID": str(last)})] == ["end"]
-    wrong = await world.http.get(f"/v1/runs/{run}/events", headers={"Last-Event-ID": "-1"})
-    assert wrong.status_code == 422
+    for place in ("-1", "9" * 23):
+        wrong = await world.http.get(f"/v1/runs/{run}/events", headers={"Last-Event-ID": place})
+        assert wrong.status_code == 422
+        wrong = await world.http.get(f"/v1/runs/{run}/events", params={"after": place})
+        assert wrong.status_code == 422
 
 
 async def test_deltas_come_in_between_without_an_id(world: World) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -127,11 +127,19 @@ class House:
         self.streams = streams
         self.time = time
         self.changes = 0
-        self.janitor = Janitor(self.ledger, self.index, streams, time, keep=keep, changed=self._changed)
+        self.lagging: list[Callable[[], object]] = []
+        """What is in the streams, and will be read when somebody waits for that."""
+        self.janitor = Janitor(
+            self.ledger, self.index, streams, time, keep=keep, changed=self._changed, read_on=self._read_on
+        )
         self._seq = 0
 
     def _changed(self) -> None:
         self.changes += 1
+
+    async def _read_on(self) -> None:
+        while self.lagging:
+            self.lagging.pop(0)()
 
     def read(self, run: str, *events: ev.AnyEvent, n: int = 1, refs: set[str] | None = None) -> Verdict:
         """As the tail hands it on."""
@@ -258,6 +266,15 @@ async def test_a_blob_goes_unless_somebody_else_names_it(
         await house.time.until(31 * DAY)
         assert house.ledger.is_erased("a")
         assert (BLOB in house.streams.blobs) is stays
+
+
+async def test_a_blob_stays_whose_new_name_was_not_read_yet(house: House) -> None:
+    house.streams.blobs[BLOB] = 0.0
+    house.ended("a", {BLOB})
+    house.lagging.append(lambda: house.ledger.take_file(50, "b", {BLOB}, at=0.0))
+    await house.janitor.erase("a")
+    assert house.ledger.is_erased("a")
+    assert BLOB in house.streams.blobs
 
 
 async def test_a_young_blob_goes_an_hour_later(house: House) -> None:

@@ -71,6 +71,7 @@ class OrderedReader:
         """Sequence of the last message handled."""
         self.caught_up = asyncio.Event()
         """Set while nothing that the server has is waiting to be read."""
+        self._moved = asyncio.Event()
         self._created: str | None = None
         self._ahead_since: float | None = None
 
@@ -87,6 +88,23 @@ class OrderedReader:
             if self._nc.is_connected:
                 self._discard(name)
             await asyncio.sleep(_PAUSE)
+
+    async def read_on(self) -> None:
+        """Returns once what the stream holds at this moment has been handled. Raises BusUnavailable."""
+        goal = await self._newest()
+        while self.position < goal:
+            self._moved.clear()
+            try:
+                async with asyncio.timeout(_SILENCE):
+                    await self._moved.wait()
+            except TimeoutError:
+                # It may have been removed before it was read.
+                goal = min(goal, await self._newest())
+
+    async def _newest(self) -> int:
+        """Sequence of the last message that this reader is for."""
+        found = [await jetstream.last(self._nc, self._stream, subject) for subject in self._subjects]
+        return max((held.seq for held in found if held is not None), default=0)
 
     async def _create(self, name: str) -> None:
         await self._check_stream()
@@ -184,6 +202,7 @@ class OrderedReader:
         if seq > self.position:
             await self._handle(Held(seq, message.subject, message.data, stored))
             self.position = seq
+            self._moved.set()
         return number, pending
 
     async def _ask(self, pull: _Pull) -> None:

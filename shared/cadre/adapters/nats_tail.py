@@ -92,6 +92,10 @@ class Tail:
         """Returns once every shard has been read to an end."""
         await asyncio.gather(*(reader.caught_up.wait() for reader in self._readers))
 
+    async def read_on(self) -> None:
+        """Returns once everything that is in the streams at this moment was handed on. Raises BusUnavailable."""
+        await asyncio.gather(*(reader.read_on() for reader in self._readers))
+
     def failure(self) -> BaseException | None:
         """Why a reader has stopped; None as long as all of them read."""
         stopped = (task.exception() for task in self._tasks if task.done() and not task.cancelled())

@@ -29,6 +29,10 @@ class NatsFileIndex:
         return await self._last(tree, self._topology.file(tree, path))
 
     async def all(self, tree: str) -> list[WorkspaceFile]:
+        return [record for record, _ in await self.held(tree)]
+
+    async def held(self, tree: str) -> list[tuple[WorkspaceFile, int]]:
+        """`all`, each with its fence: its sequence in the stream that the journals of the tree lie in."""
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def one(subject: str) -> tuple[WorkspaceFile, int] | None:
@@ -36,7 +40,7 @@ class NatsFileIndex:
                 return await self._last(tree, subject)
 
         found = await asyncio.gather(*map(one, await self._subjects(tree)))
-        return [record for record, _ in filter(None, found)]
+        return list(filter(None, found))
 
     async def count(self, tree: str) -> int:
         return len(await self._subjects(tree))

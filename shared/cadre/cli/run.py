@@ -28,6 +28,9 @@ RUNS = "/v1/runs"
 
 _PASSED_ON = ("https://", "http://", "data:", "blob:")
 
+_NAMED = 20
+"""Files that a line names."""
+
 
 @click.command("run")
 @click.argument("agent")
@@ -117,10 +120,23 @@ async def start(client: httpx2.AsyncClient, url: str, request: dict[str, Any], p
     with reaching(url):
         for _ in range(2):
             try:
-                return str(body(await client.post(path, json=request, headers=headers))["id"])
+                return _begun(body(await client.post(path, json=request, headers=headers)))
             except (httpx2.ReadError, httpx2.RemoteProtocolError):
                 continue
-        return str(body(await client.post(path, json=request, headers=headers))["id"])
+        return _begun(body(await client.post(path, json=request, headers=headers)))
+
+
+def _begun(answer: dict[str, Any]) -> str:
+    """The id of the run; says what its workspace lacks."""
+    later = answer.get("later_files", [])
+    if later:
+        more = f" and {len(later) - _NAMED} more" if len(later) > _NAMED else ""
+        click.echo(
+            "cadre: the workspace as of that step is not kept whole; as they are now, or missing:"
+            f" {', '.join(later[:_NAMED])}{more}",
+            err=True,
+        )
+    return str(answer["id"])
 
 
 def finish(result: dict[str, Any], output: str) -> int:

@@ -1,0 +1,50 @@
+"""Reading a stream up to what it holds at some moment, also when a part of that is removed before it was read."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from cadre.adapters import jetstream
+from cadre.adapters.jetstream import Held
+from cadre.adapters.nats_connection import connect
+from cadre.adapters.nats_reader import OrderedReader
+from cadre.adapters.nats_streams import provision
+from cadre.settings import Settings
+from integration.gateway_world import new_run
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+async def test_reads_on_to_what_is_there(settings: Settings, is_removed: bool) -> None:
+    nc = await connect(settings, "test")
+    reading: asyncio.Task[None] | None = None
+    try:
+        topology = await provision(nc, settings)
+        tree = new_run()
+        stream, subject = topology.stream_of(tree), topology.file(tree, "a")
+        read: list[int] = []
+
+        async def handle(held: Held) -> None:
+            read.append(held.seq)
+
+        shard = topology.shard(tree)
+        filters = [topology.files_of_shard(shard), topology.journals_of_shard(shard)]
+        reader = OrderedReader(nc, stream, filters, 0, handle)
+        await reader.read_on()
+        first = await jetstream.append(nc, subject, b"{}")
+        last = await jetstream.append(nc, topology.file(tree, "b"), b"{}")
+        waiting = [asyncio.create_task(reader.read_on()) for _ in range(2)]
+        for _ in range(4):  # one connection is answered in turn: by then they know how far to read
+            await jetstream.last(nc, stream, subject)
+        assert not any(one.done() for one in waiting)
+        if is_removed:
+            await jetstream.purge(nc, stream, topology.file(tree, "b"))
+        reading = asyncio.create_task(reader.run())
+        async with asyncio.timeout(30):
+            await asyncio.gather(*waiting)
+        assert read == ([first] if is_removed else [first, last])
+    finally:
+        if reading is not None:
+            reading.cancel()
+        await nc.close()

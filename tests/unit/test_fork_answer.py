@@ -1,0 +1,23 @@
+"""What `cadre fork` says of a workspace that could not be brought back to the step."""
+
+from __future__ import annotations
+
+import pytest
+
+from cadre.cli.run import _begun
+
+
+@pytest.mark.parametrize(
+    ("later", "said"),
+    [
+        ([], ""),
+        (["a", "b"], ": a, b\n"),
+        ([f"{n:02}" for n in range(23)], ", 18, 19 and 3 more\n"),
+    ],
+)
+def test_files_of_later_are_named(capsys: pytest.CaptureFixture[str], later: list[str], said: str) -> None:
+    assert _begun({"id": "r1", "later_files": later} if later else {"id": "r1"}) == "r1"
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.endswith(said)
+    assert told.err.count("\n") == bool(later)
