@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jinja2
@@ -86,11 +86,20 @@ def _rendered(text: str, names: dict[str, Any]) -> Any:
         return text
     try:
         value = _compiled(text)(**names)
+        if not isinstance(value, jinja2.Undefined):
+            return msgspec.to_builtins(value, enc_hook=_plain)
     except BadTemplate as error:
         raise BadTemplate(f"template {text[:80]!r}: {error}") from error
     # Whatever a template does with the texts of a stranger's request may fail in its own way.
     except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise BadTemplate(f"template {text[:80]!r}: {error}") from error
-    if isinstance(value, jinja2.Undefined):
-        raise BadTemplate(f"template {text[:80]!r}: {value._undefined_message}")
-    return msgspec.to_builtins(value)
+    raise BadTemplate(f"template {text[:80]!r}: {value._undefined_message}")
+
+
+def _plain(value: Any) -> Any:
+    """What filters give beside plain values: marked-up text, and things to loop over."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, Iterable):
+        return list(value)
+    raise TypeError(f"it gives a {type(value).__name__}, which JSON cannot say")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +43,8 @@ def to_json(output: Any) -> Told:
             return {key: placed(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
             return [placed(item) for item in value]
+        if isinstance(value, float) and not math.isfinite(value):
+            return str(value)
         if not isinstance(value, _BYTES):
             return value
         known = files.get(id(value))

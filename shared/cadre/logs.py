@@ -26,6 +26,8 @@ def set_up(service: str, instance: str, level: str, form: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines(service, instance) if form == "json" else logging.Formatter(TEXT))
     logging.basicConfig(level=level, handlers=[handler])
+    # It tells each request's address, with whatever key or password is part of that.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 
 class JsonLines(logging.Formatter):

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 import msgspec
 
 from cadre.errors import SettingError
+from cadre.nats_addresses import addresses
 from cadre.subjects import DEFAULT_PREFIX
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -95,8 +96,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Name of this replica in the registry; `<host>-<pid>` unless set."""
 
     def instance_name(self) -> str:
-        host = socket.gethostname().split(".")[0]
-        name = self.instance or f"{host}-{os.getpid()}"
+        name = self.instance or f"{socket.gethostname().split('.')[0]}-{os.getpid()}"
         return "".join(c if c.isalnum() or c in "-_" else "-" for c in name)
 
 
@@ -215,6 +215,7 @@ def read_settings(**options: object) -> Settings:
     Raises SettingError with the name of the variable and what it should be.
     """
     settings = _read(Settings, "CADRE_", options, _LEAST)
+    addresses(settings.nats_url)
     if not 0 <= settings.port <= 65535:
         raise SettingError(f"CADRE_PORT={settings.port}: must be from 0 (any free port) to 65535")
     _one_of("CADRE_LOG_LEVEL", settings.log_level, LOG_LEVELS)

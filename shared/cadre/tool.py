@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import re
@@ -54,6 +55,22 @@ class ToolOptions(TypedDict, total=False):
     version: str
 
 
+def _with_defaults(value: Any) -> Any:
+    """msgspec leaves the default of a dataclass' field to the class, where whoever encodes the object misses it."""
+    if isinstance(value, list | tuple | set | frozenset):
+        for item in value:
+            _with_defaults(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            _with_defaults(item)
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            held = _with_defaults(getattr(value, field.name))
+            if field.name not in getattr(value, "__dict__", (field.name,)):
+                object.__setattr__(value, field.name, held)
+    return value
+
+
 class Tool(Generic[P, R]):
     """A function and the card that describes it to models. Called as before, it is the function."""
 
@@ -100,7 +117,7 @@ class Tool(Generic[P, R]):
             checked = msgspec.convert(arguments, self._arguments, str_keys=True, dec_hook=of_json)
         except msgspec.ValidationError as error:
             raise InvalidArguments(self._explain(str(error))) from error
-        return {name: getattr(checked, name) for name in arguments}
+        return {name: _with_defaults(getattr(checked, name)) for name in arguments}
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> Any:
         """Validates and runs. A plain function gets a thread, so that it cannot hold up its process.
@@ -120,9 +137,9 @@ class Tool(Generic[P, R]):
         try:
             outcome = bound() if self.is_async else await run_in_thread(bound, f"tool {self.name}")
             return await outcome if inspect.isawaitable(outcome) else outcome
-        except SystemExit as error:
+        except (SystemExit, KeyboardInterrupt) as error:
             # A tool has no say over the life of the process that hosts it.
-            raise RuntimeError(f"the tool tried to end its process: sys.exit({error.code!r})") from error
+            raise RuntimeError(f"the tool tried to end its process: {error!r}") from error
 
     def _explain(self, text: str) -> str:
         problem, _, path = text.partition(" - at `$")

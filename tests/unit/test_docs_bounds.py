@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
+import msgspec
 import pytest
 
 from cadre.agent_file import read_agent
+from cadre.loop.events import AnyEvent
 from cadre.prices import Prices
 from cadre.specs import AgentSpec
 
@@ -40,11 +43,25 @@ def agent_of(block: str, folder: Path) -> AgentSpec:
     return read_agent(file)
 
 
-@pytest.mark.parametrize("page", ["agents.md", "approvals.md", "limits.md"])
+@pytest.mark.parametrize("page", ["agents.md", "approvals.md", "context.md", "limits.md"])
 def test_the_agents_of_a_page_can_be_read(page: str, tmp_path: Path) -> None:
     agents = [agent_of(block, tmp_path) for block in blocks(page) if "spec:\n" in block]
     assert agents
-    assert all(agent.approvals or agent.limits.budget for agent in agents)
+    bare = AgentSpec(name="a", description="Works.", tools=["search"], team=["researcher"])
+    assert all(agent != bare for agent in agents)
+
+
+def test_the_page_on_agents_shows_every_section() -> None:
+    [whole] = [block for block in blocks("agents.md") if "limits:" in block and "code:" in block]
+    shown = set(re.findall(r"^ +(\w+):", whole, re.M))
+    assert {field.name for field in msgspec.structs.fields(AgentSpec)} - {"name", "labels"} <= shown
+
+
+def test_the_page_on_http_names_every_event() -> None:
+    page = (DOCS / "http-api.md").read_text()
+    tags = [one.__struct_config__.tag for one in get_args(AnyEvent)]
+    assert tags
+    assert [tag for tag in tags if f"`{tag}`" not in page] == []
 
 
 def test_the_table_of_prices_can_be_read(tmp_path: Path) -> None:

@@ -179,6 +179,7 @@ class TestAsyncApi:
             topology.code("default", "t", "t_1_0"),
             topology.warm("default", "t", "t_1_0"),
             topology.effect("t", "t_1_0"),
+            topology.executor("look", "host-7"),
             topology.file("t", "a/b.txt"),
             topology.timer("t", "t", "model-1-1"),
             topology.delta("t", "t"),

@@ -134,6 +134,8 @@ def test_replies_come_in_order_and_the_last_repeats() -> None:
         ("{{ model }} turn {{ turn }} {{ 'yes' if has_tool else 'no' }}", "m turn 1 yes"),
         ({"a": ["{{ turn }}", 2, None]}, {"a": [1, 2, None]}),
         ("{{ tool_results }}", ["42", "found\nit"]),
+        ("{{ {'n': 1} | tojson }}", '{"n": 1}'),
+        ("{{ [1, 2] | map('string') }}", ["1", "2"]),
     ],
 )
 def test_templates(template: object, expected: object) -> None:
@@ -150,6 +152,7 @@ def test_templates(template: object, expected: object) -> None:
         "{{ user | fromjson }}",
         "{{ 1 / 0 }}",
         "{{ user.__class__.__mro__ }}",
+        "{{ number }}",
     ],
 )
 def test_a_template_that_asks_for_too_much_says_so(template: str) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from dataclasses import dataclass
 from itertools import pairwise
 
+import msgspec
 import pytest
 
 from cadre.tool import InvalidArguments, ToolContext, tool
@@ -89,7 +91,9 @@ async def test_cancellation_reaches_threads_and_tasks() -> None:
         assert await asyncio.wait_for(running, 5) is True
 
 
-@pytest.mark.parametrize("error", [ValueError("kaput"), StopIteration("end"), SystemExit(3)])
+@pytest.mark.parametrize(
+    "error", [ValueError("kaput"), StopIteration("end"), SystemExit(3), KeyboardInterrupt()]
+)
 async def test_whatever_a_function_raises_reaches_the_caller_as_an_exception(error: BaseException) -> None:
     def fail() -> None:
         """Fails."""
@@ -100,5 +104,21 @@ async def test_whatever_a_function_raises_reaches_the_caller_as_an_exception(err
         raise error
 
     for each in (tool(fail), tool(fail_in_loop)):
-        with pytest.raises(Exception, match=r"kaput|StopIteration|sys\.exit\(3\)"):
+        with pytest.raises(Exception, match=r"kaput|StopIteration|SystemExit\(3\)|KeyboardInterrupt"):
             await each.call({}, ToolContext())
+
+
+@dataclass(frozen=True)
+class Place:
+    name: str
+    zoom: int = 3
+
+
+async def test_an_argument_has_its_defaults_as_if_it_had_been_constructed() -> None:
+    @tool
+    def look(places: list[Place]) -> list[Place]:
+        """Looks."""
+        return places
+
+    returned = await look.call({"places": [{"name": "here"}]}, ToolContext())
+    assert msgspec.to_builtins(returned) == [{"name": "here", "zoom": 3}]

@@ -132,3 +132,10 @@ def test_files_over_the_limit_are_refused() -> None:
     assert too_large([File(b"1234", name="a.txt")], 3) == (
         "it returned file a.txt of 4 bytes, over the limit of 3 (CADRE_FILE_BYTES)"
     )
+
+
+def test_numbers_that_json_has_not_are_told_in_words() -> None:
+    assert to_json({"mean": float("nan"), "most": [float("-inf"), 1.5]}).value == {
+        "mean": "nan",
+        "most": ["-inf", 1.5],
+    }

@@ -13,6 +13,7 @@ from nats.aio.client import Client
 
 from cadre.adapters import nats_keys, requests
 from cadre.errors import BusUnavailable, SettingError
+from cadre.nats_addresses import addresses, told
 from cadre.settings import Settings
 
 __all__ = ["Client", "connect"]
@@ -60,13 +61,13 @@ async def connect(settings: Settings, name: str, *, wait: bool = True) -> Client
 
     def reason() -> str:
         return (
-            f"no NATS server at {settings.nats_url} ({troubles[0] if troubles else 'no answer'});"
+            f"no NATS server at {told(settings.nats_url)} ({troubles[0] if troubles else 'no answer'});"
             " start one with `cadre up`, or set CADRE_NATS_URL"
         )
 
     connecting = asyncio.create_task(
         nc.connect(
-            [url.strip() for url in settings.nats_url.split(",")],
+            addresses(settings.nats_url),
             name=name,
             connect_timeout=5,
             max_reconnect_attempts=-1 if wait else 1,
@@ -98,7 +99,7 @@ async def connect(settings: Settings, name: str, *, wait: bool = True) -> Client
 
 def _why_hopeless(error: Exception, settings: Settings) -> SettingError | None:
     """What to do about an error that waiting does not cure."""
-    url = settings.nats_url
+    url = told(settings.nats_url)
     if isinstance(error, nats.errors.AuthorizationError) or _UNKNOWN in str(error).lower():
         key = settings.nats_credentials
         what = (

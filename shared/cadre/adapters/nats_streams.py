@@ -11,6 +11,7 @@ from cadre.adapters import jetstream
 from cadre.adapters.nats_keys import may_provision, user_of
 from cadre.adapters.nats_patience import is_passing
 from cadre.errors import BusUnavailable, SetupError, StreamDrift
+from cadre.nats_addresses import told
 from cadre.settings import Settings
 from cadre.subjects import Topology
 
@@ -113,7 +114,7 @@ async def provision(nc: Client, settings: Settings) -> Topology:
     """
     if not await jetstream.is_on(nc):
         raise SetupError(
-            f"JetStream is off at {settings.nats_url}: start nats-server with -js,"
+            f"JetStream is off at {told(settings.nats_url)}: start nats-server with -js,"
             " or with a jetstream block in its file"
         )
     topology = await _existing(nc, settings) or Topology(settings.shards, settings.prefix)

@@ -17,6 +17,7 @@ from cadre.cli.exits import Code, Failure
 from cadre.cli.gateway import Gateway, client_options, gateway_url
 from cadre.cli.isolation import reached
 from cadre.errors import CadreError
+from cadre.nats_addresses import addresses, told
 from cadre.settings import SYNC_ALWAYS, Settings, read_model_settings, read_secret, read_settings
 
 Verdict = Literal["ok", "warn", "fail"]
@@ -54,7 +55,7 @@ async def _examine(settings: Settings) -> AsyncIterator[Finding]:
     if running is not None and settings.nats_url == Settings().nats_url:
         settings = msgspec.structs.replace(settings, nats_url=running.nats)
     info = await _greeting(settings.nats_url)
-    for finding in nats(settings.nats_url, info):
+    for finding in nats(told(settings.nats_url), info):
         yield finding
     if running is not None and running.sync and settings.nats_url == running.nats:
         yield disk(running.sync)
@@ -67,8 +68,8 @@ async def _examine(settings: Settings) -> AsyncIterator[Finding]:
 
 async def _greeting(urls: str) -> dict[str, object] | None:
     """Of the first server of a cluster that answers."""
-    for url in urls.split(","):
-        address = urlsplit(url.strip())
+    for url in addresses(urls):
+        address = urlsplit(url)
         info = await nats_server.greeting(address.hostname or "127.0.0.1", address.port or 4222)
         if info is not None:
             return info

@@ -10,6 +10,7 @@ import click
 
 from cadre.cli.state import find_nats
 from cadre.cli.team import read_team
+from cadre.nats_addresses import told
 from cadre.settings import read_settings
 from cadre.tool_loading import load_tools
 
@@ -64,6 +65,6 @@ def command(
     consumers = len({*agents}) + len({*tools}) + len({*pools})
     click.echo(
         f"{topology.shards} shards with {consumers} queues each for agents, tools and pools"
-        f" at {settings.nats_url}",
+        f" at {told(settings.nats_url)}",
         file=sys.stderr,
     )

@@ -1,0 +1,48 @@
+"""CADRE_NATS_URL: what may stand there, and that nobody is told its password."""
+
+from __future__ import annotations
+
+import pytest
+
+from cadre.errors import SettingError
+from cadre.nats_addresses import addresses, told
+from cadre.settings import read_settings
+
+
+@pytest.mark.parametrize(
+    ("text", "whole", "shown"),
+    [
+        ("nats://127.0.0.1:4222", ["nats://127.0.0.1:4222"], "nats://127.0.0.1:4222"),
+        ("somewhere:4222", ["nats://somewhere:4222"], "nats://somewhere:4222"),
+        ("tls://me:secret@host:1", ["tls://me:secret@host:1"], "tls://host:1"),
+        ("nats://a:1, nats://token@b:2", ["nats://a:1", "nats://token@b:2"], "nats://a:1,nats://b:2"),
+        ("nats://[::1]:4222", ["nats://[::1]:4222"], "nats://[::1]:4222"),
+    ],
+)
+def test_addresses(text: str, whole: list[str], shown: str) -> None:
+    assert addresses(text) == whole
+    assert told(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "http://127.0.0.1:4222",
+        "foo://x",
+        "nats://",
+        "nats://h:port",
+        "nats://h:99999",
+        "nats://a:1,,nats://b:2",
+    ],
+)
+def test_what_is_no_address_is_refused_at_once(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CADRE_NATS_URL", text)
+    with pytest.raises(SettingError, match=r"CADRE_NATS_URL: must be the address of a NATS server"):
+        read_settings()
+
+
+def test_a_refused_address_is_not_repeated() -> None:
+    with pytest.raises(SettingError) as refused:
+        addresses("http://me:secret@host")
+    assert "secret" not in str(refused.value)
