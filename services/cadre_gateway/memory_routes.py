@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
+from uuid import UUID
 
 import msgspec
 from fastapi import APIRouter, Depends, Query, Request
@@ -41,6 +42,7 @@ def _selection(  # noqa: PLR0913 - query parameters
 
 Selected = Annotated[Selection, Depends(_selection)]
 Kinds = Annotated[list[str] | None, Query()]
+Moment = Annotated[float | None, Query(allow_inf_nan=False)]
 
 
 class SearchBody(SearchRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,15 +69,20 @@ def _reading(routes: APIRouter, memory: NatsMemory) -> None:
     async def get_memories(
         selection: Selected,
         kind: Kinds = None,
-        since: float | None = None,
-        until: float | None = None,
+        since: Moment = None,
+        until: Moment = None,
         limit: Annotated[int, Query(ge=1, le=MOST_HITS)] = 20,
-        after: str | None = None,
+        after: UUID | None = None,
     ) -> Response:
         """Of whom the parameters say; at least one of agent, team, user, session, run, or all=true. `since` and
         `until` are Unix seconds of when it was remembered."""
         asked = ListRequest(
-            selection=selection, kinds=kind or [], since=since, until=until, limit=limit, after=after
+            selection=selection,
+            kinds=kind or [],
+            since=since,
+            until=until,
+            limit=limit,
+            after=str(after) if after is not None else None,
         )
         return _json(await memory.list(asked))
 

@@ -91,7 +91,7 @@ def _rendered(text: str, names: dict[str, Any]) -> Any:
     except BadTemplate as error:
         raise BadTemplate(f"template {text[:80]!r}: {error}") from error
     # Whatever a template does with the texts of a stranger's request may fail in its own way.
-    except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (jinja2.TemplateError, ArithmeticError, LookupError, NameError, TypeError, ValueError) as error:
         raise BadTemplate(f"template {text[:80]!r}: {error}") from error
     raise BadTemplate(f"template {text[:80]!r}: {value._undefined_message}")
 

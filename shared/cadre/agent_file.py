@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
-from cadre.code_exchange import CodeLimits
 from cadre.errors import SpecError
-from cadre.messages import Budget
-from cadre.specs import AgentSpec, CodeSpec, Limits, ModelSpec, Price, Selector
+from cadre.messages import MemoryScope
+from cadre.specs import AgentSpec, Selector
 from cadre.yaml_file import read_yaml
 
 
@@ -66,23 +66,25 @@ def read_agent(path: Path) -> AgentSpec:
         raise SpecError(f"{path}: {error}") from error
 
 
-_KEYS: dict[str, tuple[str, ...]] = {
-    "": ("apiVersion", "kind", "metadata", "spec"),
-    "metadata": _Metadata.__struct_fields__,
-    "spec": _Body.__struct_fields__,
-    "spec.model": ModelSpec.__struct_fields__,
-    "spec.model.price": Price.__struct_fields__,
-    "spec.limits": Limits.__struct_fields__,
-    "spec.code": CodeSpec.__struct_fields__,
-    "spec.code.limits": CodeLimits.__struct_fields__,
-    "spec.limits.budget": Budget.__struct_fields__,
-}
+def _keys(kind: type[msgspec.Struct], path: str = "") -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Of each section: its place, and what may stand there."""
+    fields = msgspec.structs.fields(kind)
+    yield path, tuple(field.encode_name for field in fields)
+    for field in fields:
+        for one in (field.type, *get_args(field.type)):
+            if isinstance(one, type) and issubclass(one, msgspec.Struct):
+                yield from _keys(one, f"{path}.{field.encode_name}".lstrip("."))
+
+
+_KEYS = dict(_keys(_Document))
 _CHOICES = {
     "apiVersion": "cadre.dev/v1",
     "kind": "Agent",
     "spec.kind": "tool_calling or code",
     "spec.permission": "open or restricted",
     "spec.model.tool_choice": "auto or required",
+    "spec.memory.remember": "nothing, answers or steps",
+    "spec.memory.scope": f"one of {', '.join(get_args(MemoryScope))}",
 }
 
 

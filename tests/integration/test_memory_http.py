@@ -133,6 +133,8 @@ async def test_an_export_has_every_chunk_on_a_line(bench: Bench, gateway: Gatewa
             (422, "unknown parameter; known parameters: kind, since, until, limit, after, scope"),
         ),
         ("GET", "/v1/memory?all=true&user=anna", {}, (422, "leave out user")),
+        ("GET", "/v1/memory?all=true&since=inf", {}, (422, "since")),
+        ("GET", "/v1/memory?all=true&after=junk", {}, (422, "after")),
         ("DELETE", "/v1/memory?confirm=true", {}, (422, "whose memories")),
         ("GET", "/v1/memory/export", {}, (422, "whose memories")),
         ("GET", "/v1/memory/nothing_1_0", {}, (404, "there is no memory 'nothing_1_0'")),

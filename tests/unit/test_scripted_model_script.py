@@ -153,6 +153,8 @@ def test_templates(template: object, expected: object) -> None:
         "{{ 1 / 0 }}",
         "{{ user.__class__.__mro__ }}",
         "{{ number }}",
+        "{{ tool_results | map }}",
+        "{{ 1e400 }}",
     ],
 )
 def test_a_template_that_asks_for_too_much_says_so(template: str) -> None:

@@ -103,13 +103,25 @@ def _upload(gateway: Gateway, run: str, source: Path, path: str) -> None:
 
 @contextlib.contextmanager
 def written(file: Path) -> Iterator[BinaryIO]:
-    """A file that is there when it is whole, and not before."""
-    partial = file.with_name(f".{file.name}.{os.getpid()}.part")
-    try:
-        with partial.open("wb") as stream:
+    """A file that is there when it is whole, and not before; a device or pipe is written to as it is."""
+    file = file.resolve()
+    if file.exists() and not file.is_file():
+        with _told(file), file.open("wb") as stream:
             yield stream
-        partial.replace(file)
+        return
+    partial = file.with_name(f".{file.name}.{os.getpid()}.part")
+    with _told(file):
+        try:
+            with partial.open("wb") as stream:
+                yield stream
+            partial.replace(file)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _told(file: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise Failure(f"{file}: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)

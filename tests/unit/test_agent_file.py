@@ -1,0 +1,36 @@
+"""An agent's file: keys and values that are none are named, in whatever section they stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cadre.agent_file import read_agent
+from cadre.errors import SpecError
+
+HEAD = "apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: a}\nspec:\n  description: Works.\n"
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ("mod: {}", "unknown key 'mod' in spec; known keys: description, kind, model"),
+        ("model: {nam: x}", "unknown key 'nam' in spec.model; known keys: name, url"),
+        ("model: {price: {inpt: 1}}", "unknown key 'inpt' in spec.model.price; known keys: input, output"),
+        ("limits: {budget: {token: 1}}", "unknown key 'token' in spec.limits.budget; known keys: tokens"),
+        ("code: {limits: {second: 1}}", "unknown key 'second' in spec.code.limits; known keys: seconds"),
+        ("memory: {recal: 1}", "unknown key 'recal' in spec.memory; known keys: recall"),
+        ("team: [{label: {a: b}}]", "unknown key 'label' in spec.team; known keys: labels"),
+        ("memory: {scope: mine}", "write one of run, session, agent, team, user"),
+        ("memory: {remember: all}", "write nothing, answers or steps"),
+        ("kind: coder", "write tool_calling or code"),
+    ],
+)
+def test_what_an_agent_does_not_have_is_named(section: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(f"{HEAD}  {section}\n")
+    with pytest.raises(SpecError) as refused:
+        read_agent(file)
+    assert str(refused.value).startswith(f"{file}: ")
+    assert said in str(refused.value)
