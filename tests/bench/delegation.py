@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from bench.deployment import Deployment, deployment
+from bench.floor import BOSS, Relay
 from bench.instant import InstantModel, answer, call
 from bench.processes import Member, cpu_seconds
 from bench.worker import ECHO
@@ -55,8 +56,9 @@ def decide(request: ModelRequest) -> ModelReply:
 class Pair:
     """The manager in this process, the member in another."""
 
-    def __init__(self, here: Deployment, member: Member) -> None:
+    def __init__(self, here: Deployment, member: Member, relay: Relay) -> None:
         self._here = here
+        self.relay = relay.delegate
         self._payload = encode(here.task("boss", TASK))
         self.shards = here.platform.topology.shards
         self.pids = {"manager": os.getpid(), "worker": member.pid, "nats": here.nats.pid}
@@ -98,10 +100,14 @@ async def working_pair(shards: int | None = None, sync: str = "always") -> Async
                 AgentSpec(name="boss", description="Delegates.", team=["worker"]), InstantModel(decide)
             )
             await here.offered("worker")
-            pair = Pair(here, member)
+            relay = Relay(here.platform, BOSS, encode(here.task("boss", TASK)))
+            await relay.start()
+            pair = Pair(here, member, relay)
             await flood(pair.delegate, 200)
+            await flood(pair.relay, 200)
             await flood(pair.request, 1000)
             yield pair
+            await relay.drain()
         finally:
             await member.stop()
 
@@ -116,13 +122,17 @@ async def _one_at_a_time(pair: Pair, size: Size) -> dict[str, Any]:
     delegations: list[float] = []
     requests: list[float] = []
     appends: list[float] = []
+    relays: list[float] = []
     for _ in range(size.singles):
         delegations.append(await timed(pair.delegate))
+        relays.append(await timed(pair.relay))
         requests.append(await timed(pair.request))
         requests.append(await timed(pair.request))
         appends.append(await timed(pair.append))
     return {
         "delegation_p50_ratio": median(delegations) / median(requests),
+        "relay_p50_ratio": median(relays) / median(requests),
+        **_percentiles("relay", relays),
         **_percentiles("delegation", delegations),
         **_percentiles("core_rr", requests),
         **_percentiles("append", appends),
@@ -133,6 +143,7 @@ async def _many_at_once(pair: Pair, size: Size) -> dict[str, Any]:
     delegated: list[float] = []
     requested: list[float] = []
     appended: list[float] = []
+    relayed: list[float] = []
     spent = dict.fromkeys(pair.pids, 0.0)
     latencies: list[float] = []
     messages = 0
@@ -145,11 +156,14 @@ async def _many_at_once(pair: Pair, size: Size) -> dict[str, Any]:
         delegated.append(rate)
         latencies += round_latencies
         messages += await pair.stored() - stored
+        relayed.append((await flood(pair.relay, size.delegations))[0])
         requested.append((await flood(pair.request, size.requests))[0])
         appended.append((await flood(pair.append, size.appends))[0])
     count = size.rounds * size.delegations
     return {
         "delegation_throughput_ratio": median(d / r for d, r in zip(delegated, requested, strict=True)),
+        "relay_throughput_ratio": median(r / c for r, c in zip(relayed, requested, strict=True)),
+        "relays_per_second": median(relayed),
         "delegations_per_second": median(delegated),
         "core_rr_per_second": median(requested),
         "appends_per_second": median(appended),

@@ -72,7 +72,7 @@ def _measure(quick: bool) -> dict[str, Any]:
     _say("steps with a tracer at work")
     values |= uvloop.run(tracing.measure(rounds=2 if quick else 6, group=16))
     _say("steps with metrics counted")
-    values |= uvloop.run(metrics.measure(rounds=2 if quick else 6, group=16))
+    values |= uvloop.run(metrics.measure(rounds=3 if quick else 12, group=16))
     _say("a member killed")
     values |= uvloop.run(kill.measure(times=1 if quick else 3))
     _say("runs that wait for a person")

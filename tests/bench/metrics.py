@@ -14,7 +14,7 @@ from cadre.specs import AgentSpec, Limits
 
 async def measure(rounds: int, group: int) -> dict[str, Any]:
     """`rounds` of `group` runs at once, counted and uncounted in turns, so that both see the same machine."""
-    ratios, costs = [], []
+    ratios, costs, spreads = [], [], []
     async with deployment() as here, executor(here):
         model, meters = PacedModel(), here.platform.meters
         limits = Limits(max_steps=STEPS + 5)
@@ -33,9 +33,12 @@ async def measure(rounds: int, group: int) -> dict[str, Any]:
             after = await stretches(here, model, group)
             ratios.append(2 * counted.rate / (before.rate + after.rate))
             costs.append(_cpu(counted) - (_cpu(before) + _cpu(after)) / 2)
+            spreads.append(abs(after.rate / before.rate - 1))
             before = after
     return {
         "metrics_step_rate_ratio": median(ratios),
+        # What one such ratio may be off by on this machine at this hour.
+        "metrics_step_rate_spread": median(spreads),
         "metrics_cpu_us_per_step": 1e3 * median(costs),
     }
 

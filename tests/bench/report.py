@@ -68,6 +68,7 @@ ROWS = [
     Row("tracing_step_rate_ratio", "… with a tracer at work / without", "×", 3, Target(0.95, True)),
     Row("tracing_cpu_us_per_span", "CPU of the tracer per span", "µs", 0),
     Row("metrics_step_rate_ratio", "… with metrics counted / without", "×", 3, Target(0.95, True)),
+    Row("metrics_step_rate_spread", "… two stretches without differ by", "×", 3),
     Row("metrics_cpu_us_per_step", "CPU of metrics per step", "µs", 0),
     Row("events_per_step", "journal events per step"),
     Row("entries_per_step", "journal entries per step"),

@@ -9,6 +9,7 @@ import sys
 import uvloop
 from nats.aio.msg import Msg
 
+from bench.floor import WORKER, Relay
 from bench.instant import InstantModel, answer, call
 from cadre.cards import ToolCard
 from cadre.host import AgentHost
@@ -56,12 +57,15 @@ async def main(*options: str) -> None:
     if "--held" in options:
         model = InstantModel(lambda _: call("refund", amount=500, reason="The order never came."))
         spec = HELD
+    relay = Relay(platform, WORKER)
+    await relay.start()
     host = AgentHost(spec, Prompts.load("tool_calling"), platform, model)
     await host.start()
     calm_collector()
     print("ready", flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     await platform.registry.withdraw()
+    await relay.drain()
     await host.drain(0.1)
     await platform.registry.stop()
     await platform.nc.close()

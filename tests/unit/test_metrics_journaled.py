@@ -13,7 +13,7 @@ from cadre.loop.events import Entry, RequestedCall
 from cadre.messages import Usage
 from cadre.metrics import names
 from cadre.metrics.journaled import PROVIDER
-from cadre.metrics.meters import NONE, Meters
+from cadre.metrics.meters import Figures, Meters
 from cadre.metrics.names import Metric
 from cadre.ports import Appended, ModelReply
 from cadre.specs import ModelSpec
@@ -31,9 +31,11 @@ class Tally(Meters):
         super().__init__()
         self.recorded: dict[str, list[tuple[float, Mapping[str, str]]]] = defaultdict(list)
 
-    def record(self, metric: Metric, value: float, attributes: Mapping[str, str] = NONE) -> None:
-        assert set(attributes) <= set(metric.attributes), metric.name
-        self.recorded[metric.name].append((value, attributes))
+    def record_all(self, figures: list[Figures]) -> None:
+        for series_of, labels, values in figures:
+            for (metric, attributes), value in zip(series_of(*labels), values, strict=True):
+                assert set(attributes) <= set(metric.attributes), metric.name
+                self.recorded[metric.name].append((value, attributes))
 
     def values(self, metric: Metric) -> list[float]:
         return [value for value, _ in self.recorded[metric.name]]

@@ -8,8 +8,17 @@ from pathlib import Path
 import pytest
 
 from cadre.adapters.otel_metrics import OtelForm
-from cadre.metrics.meters import MOST_SERIES, Meters, Sample
-from cadre.metrics.names import COST, METRICS, TOKEN_USAGE, Metric, prometheus_label, prometheus_name
+from cadre.metrics.meters import MOST_SERIES, MOST_WAITING, Meters, Named, Sample
+from cadre.metrics.names import (
+    AGENT,
+    COST,
+    METRICS,
+    STEPS,
+    TOKEN_USAGE,
+    Metric,
+    prometheus_label,
+    prometheus_name,
+)
 from harness.exposition import families, labels_of, series_of, total
 
 SNAPSHOT = Path(__file__).parent / "metrics.json"
@@ -83,9 +92,36 @@ def test_series_have_an_end() -> None:
     assert rest.sum == 50
 
 
+def of_agent(agent: str) -> list[Named]:
+    return [(STEPS, {AGENT: agent}), (COST, {AGENT: agent})]
+
+
+@pytest.mark.parametrize("count", [1, MOST_WAITING, MOST_WAITING + 1])
+def test_whoever_reads_misses_nothing(count: int) -> None:
+    meters = Meters()
+    meters.record(COST, 10, {AGENT: "a"})
+    for _ in range(count):
+        meters.record_all([(of_agent, ("a",), (1, 0.5))])
+    assert {series.metric: series.sum for series in meters} == {STEPS: count, COST: 10 + count / 2}
+    meters.record_all([(of_agent, ("a",), (1, 0.5)), (of_agent, ("b",), (1, 0.5))])
+    sums = {(series.metric, series.attributes[AGENT]): series.sum for series in meters}
+    assert sums[STEPS, "a"] == count + 1
+    assert sums[STEPS, "b"] == 1
+
+
+def test_series_by_labels_have_an_end_too() -> None:
+    meters = Meters()
+    for n in range(MOST_SERIES):
+        meters.record_all([(of_agent, (str(n),), (1, 1))])
+    # Two metrics: each has a series for the rest.
+    assert len(list(meters)) == MOST_SERIES + 2
+    assert sum(series.sum for series in meters) == 2 * MOST_SERIES
+
+
 def test_what_is_off_is_not_counted() -> None:
     meters = Meters(on=False)
     meters.record(COST, 1)
+    meters.record_all([(of_agent, ("a",), (1, 1))])
     assert not list(meters)
 
 

@@ -57,15 +57,25 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     wait: float | None = None
     """Seconds that it asks to wait."""
 
+    @property
+    def passes(self) -> bool:
+        """Whether the same request may be answered later."""
+        return self.status in (408, 409, 429) or self.status >= 500
+
+
+def unavailable(line: str, refusal: Refusal) -> ModelUnavailable:
+    """The error for a refusal that passes."""
+    limited = refusal.status == 429
+    return ModelUnavailable(line, status=refusal.status, retry_after=refusal.wait, rate_limited=limited)
+
 
 def failed_status(spec: ModelSpec, url: str, refusal: Refusal, sent: Mapping[str, Any]) -> ModelError:
     """The error for an HTTP answer that is none. `sent` is the request's body."""
     status, wait = refusal.status, refusal.wait
     said = " ".join(refusal.text.split())[:SHOWN]
     line = f"the model endpoint {shown_url(url)} answered {status}" + (f": {said}" if said else "")
-    if status in (408, 409, 429) or status >= 500:
-        line += "" if wait is None else f"; it asks to wait {wait:g} s"
-        return ModelUnavailable(line, status=status, retry_after=wait, rate_limited=status == 429)
+    if refusal.passes:
+        return unavailable(line if wait is None else f"{line}; it asks to wait {wait:g} s", refusal)
     if status in (400, 413, 422) and _TOO_LONG.search(f"{refusal.code or ''} {refusal.text}"):
         text = f"{line}; set model.context in the agent's spec to what the model takes"
         return ModelRefused(text, status=status, too_long=True)

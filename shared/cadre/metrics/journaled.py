@@ -12,7 +12,7 @@ from cadre.loop import events as ev
 from cadre.loop.arrivals import ModelFailed, ModelLost
 from cadre.loop.run import ActionStep, PlanningStep, Run
 from cadre.metrics import names
-from cadre.metrics.meters import Sample
+from cadre.metrics.meters import Figures, Named
 from cadre.tracing.names import CHAT, EXECUTE_TOOL, INVOKE_AGENT
 
 PROVIDER = "openai"
@@ -22,77 +22,71 @@ CODE_TOOL = "python"
 TIMED_OUT = "timeout"
 
 
-def samples_of(run: Run, entry: ev.Entry, what: object) -> list[Sample]:
+def figures_of(run: Run, entry: ev.Entry, what: object) -> list[Figures]:
     """
     Args:
         run: as it was before the entry.
         what: the arrival that the entry accounts for.
     """
-    found: list[Sample] = []
+    found: list[Figures] = []
     for event in entry.events:
         told = _OF.get(type(event))
         if told is not None:
             found += told(run, entry, event)
     if isinstance(what, ModelLost):
-        found.append(Sample(names.ATTEMPTS_LOST, 1, {names.AGENT: entry.agent}))
+        found.append((_lost, (entry.agent,), (1,)))
     if isinstance(what, ModelFailed) and run.model is not None:
         fault = str(what.status or ("rate_limited" if what.rate_limited else "unavailable"))
-        asked = _asked(run, entry.agent) | {names.PURPOSE: run.model.purpose, names.ERROR_TYPE: fault}
-        found.append(Sample(names.OPERATION_DURATION, max(0.0, entry.at - run.model.at), asked))
+        labels = (entry.agent, _model_of(run), run.model.purpose, fault)
+        found.append((_failed_call, labels, (max(0.0, entry.at - run.model.at),)))
     return found
 
 
-def _answered(run: Run, entry: ev.Entry, event: ev.ModelAnswered) -> list[Sample]:
-    asked, usage = _asked(run, entry.agent, event.model), event.usage
-    found = [
-        Sample(names.OPERATION_DURATION, event.seconds, {**asked, names.PURPOSE: event.purpose}),
-        Sample(names.TOKEN_USAGE, usage.input_tokens, {**asked, names.TOKEN_TYPE: "input"}),
-        Sample(names.TOKEN_USAGE, usage.output_tokens, {**asked, names.TOKEN_TYPE: "output"}),
-    ]
+# --- what an event adds
+
+
+def _answered(run: Run, entry: ev.Entry, event: ev.ModelAnswered) -> list[Figures]:
+    agent, model, usage = entry.agent, _model_of(run) or event.model, event.usage
+    values = (event.seconds, usage.input_tokens, usage.output_tokens)
+    found: list[Figures] = [(_call, (agent, model, event.purpose), values)]
     if usage.cost:
-        about = {names.AGENT: entry.agent, names.MODEL: asked[names.MODEL]}
-        found.append(Sample(names.COST, usage.cost, about))
+        found.append((_cost, (agent, model), (usage.cost,)))
     return found
 
 
-def _tool_answered(run: Run, entry: ev.Entry, event: ev.ToolAnswered) -> list[Sample]:
-    return [_tool(entry.agent, event.tool, event.seconds, event.error.type if event.error else None)]
+def _tool_answered(run: Run, entry: ev.Entry, event: ev.ToolAnswered) -> list[Figures]:
+    labels = (entry.agent, event.tool, event.error.type if event.error else "")
+    return [(_tool, labels, (event.seconds,))]
 
 
-def _block_finished(run: Run, entry: ev.Entry, event: ev.BlockFinished) -> list[Sample]:
-    return [_tool(entry.agent, CODE_TOOL, event.seconds, event.error.type if event.error else None)]
+def _block_finished(run: Run, entry: ev.Entry, event: ev.BlockFinished) -> list[Figures]:
+    labels = (entry.agent, CODE_TOOL, event.error.type if event.error else "")
+    return [(_tool, labels, (event.seconds,))]
 
 
-def _timed_out(run: Run, entry: ev.Entry, event: ev.CallTimedOut) -> list[Sample]:
+def _timed_out(run: Run, entry: ev.Entry, event: ev.CallTimedOut) -> list[Figures]:
     name = next((call.name for call in run.open_calls() if call.id == event.call), "")
-    return [_tool(entry.agent, name, event.seconds, TIMED_OUT)]
+    return [(_tool, (entry.agent, name, TIMED_OUT), (event.seconds,))]
 
 
-def _decided(run: Run, entry: ev.Entry, event: ev.ApprovalDecided) -> list[Sample]:
+def _decided(run: Run, entry: ev.Entry, event: ev.ApprovalDecided) -> list[Figures]:
     held = next((call.hold for call in run.open_calls() if call.id == event.call), None)
     if held is None:
         return []
-    about = {names.AGENT: entry.agent, names.DECISION: event.verdict}
-    return [Sample(names.APPROVAL_WAIT, max(0.0, entry.at - held.at), about)]
+    return [(_approval, (entry.agent, event.verdict), (max(0.0, entry.at - held.at),))]
 
 
-def _stepped(run: Run, entry: ev.Entry, event: ev.StepFinished) -> list[Sample]:
-    return [Sample(names.STEPS, 1, {names.AGENT: entry.agent})]
+def _stepped(run: Run, entry: ev.Entry, event: ev.StepFinished) -> list[Figures]:
+    return [(_step, (entry.agent,), (1,))]
 
 
-def _finished(run: Run, entry: ev.Entry, event: ev.RunFinished) -> list[Sample]:
-    about = {names.OPERATION: INVOKE_AGENT, names.AGENT: entry.agent}
-    failed = {} if event.state == "success" else {names.ERROR_TYPE: event.state}
+def _finished(run: Run, entry: ev.Entry, event: ev.RunFinished) -> list[Figures]:
     asked, answered = _calls(run, entry.events)
-    return [
-        Sample(names.RUNS_FINISHED, 1, {names.AGENT: entry.agent, names.STATE: event.state}),
-        Sample(names.AGENT_DURATION, max(0.0, entry.at - (run.started_at or entry.at)), about | failed),
-        Sample(names.INFERENCE_CALLS, answered, about),
-        Sample(names.TOOL_CALLS, asked, about),
-    ]
+    took = max(0.0, entry.at - (run.started_at or entry.at))
+    return [(_run, (entry.agent, event.state), (1, took, answered, asked))]
 
 
-_OF: dict[type, Callable[[Run, ev.Entry, Any], list[Sample]]] = {
+_OF: dict[type, Callable[[Run, ev.Entry, Any], list[Figures]]] = {
     ev.ModelAnswered: _answered,
     ev.ToolAnswered: _tool_answered,
     ev.BlockFinished: _block_finished,
@@ -114,18 +108,66 @@ def _calls(run: Run, events: list[ev.AnyEvent]) -> tuple[int, int]:
     return asked, len(actions) + plans + last
 
 
-def _tool(agent: str, tool: str, seconds: float, fault: str | None) -> Sample:
-    about = {names.OPERATION: EXECUTE_TOOL, names.TOOL: tool, names.AGENT: agent}
-    if fault:
-        about[names.ERROR_TYPE] = fault
-    return Sample(names.TOOL_DURATION, seconds, about)
+def _model_of(run: Run) -> str:
+    """As the spec has it; "" where it leaves that to the environment."""
+    return run.spec.model.name if run.spec is not None else ""
 
 
-def _asked(run: Run, agent: str, answered_as: str = "") -> dict[str, str]:
-    spec = run.spec.model if run.spec is not None else None
+# --- the series of it
+
+
+def _call(agent: str, model: str, purpose: str) -> list[Named]:
+    asked = _asked(agent, model)
+    return [
+        (names.OPERATION_DURATION, {**asked, names.PURPOSE: purpose}),
+        (names.TOKEN_USAGE, {**asked, names.TOKEN_TYPE: "input"}),
+        (names.TOKEN_USAGE, {**asked, names.TOKEN_TYPE: "output"}),
+    ]
+
+
+def _failed_call(agent: str, model: str, purpose: str, fault: str) -> list[Named]:
+    about = {**_asked(agent, model), names.PURPOSE: purpose, names.ERROR_TYPE: fault}
+    return [(names.OPERATION_DURATION, about)]
+
+
+def _asked(agent: str, model: str) -> dict[str, str]:
     return {
         names.OPERATION: CHAT,
         names.PROVIDER: PROVIDER,
-        names.MODEL: (spec.name if spec is not None else "") or answered_as,
+        names.MODEL: model,
         names.AGENT: agent,
     }
+
+
+def _cost(agent: str, model: str) -> list[Named]:
+    return [(names.COST, {names.AGENT: agent, names.MODEL: model})]
+
+
+def _lost(agent: str) -> list[Named]:
+    return [(names.ATTEMPTS_LOST, {names.AGENT: agent})]
+
+
+def _tool(agent: str, tool: str, fault: str) -> list[Named]:
+    about = {names.OPERATION: EXECUTE_TOOL, names.TOOL: tool, names.AGENT: agent}
+    if fault:
+        about[names.ERROR_TYPE] = fault
+    return [(names.TOOL_DURATION, about)]
+
+
+def _approval(agent: str, verdict: str) -> list[Named]:
+    return [(names.APPROVAL_WAIT, {names.AGENT: agent, names.DECISION: verdict})]
+
+
+def _step(agent: str) -> list[Named]:
+    return [(names.STEPS, {names.AGENT: agent})]
+
+
+def _run(agent: str, state: str) -> list[Named]:
+    about = {names.OPERATION: INVOKE_AGENT, names.AGENT: agent}
+    failed = {} if state == "success" else {names.ERROR_TYPE: state}
+    return [
+        (names.RUNS_FINISHED, {names.AGENT: agent, names.STATE: state}),
+        (names.AGENT_DURATION, about | failed),
+        (names.INFERENCE_CALLS, about),
+        (names.TOOL_CALLS, about),
+    ]
