@@ -13,7 +13,8 @@ from cadre.messages import Budget, Verdict
 from cadre.specs import check_name
 from cadre_gateway.problems import Problem, invalid
 
-MAX_BODY = 16 * 1024 * 1024
+MAX_BODY = 32 * 1024 * 1024
+"""A file of the greatest size that is allowed unless set, in base64, with room to spare."""
 
 B = TypeVar("B", bound=msgspec.Struct)
 
@@ -185,5 +186,8 @@ def name(what: str, value: str) -> None:
 
 
 def _too_large(limit: int) -> Problem:
-    detail = f"a body may have {limit} bytes; send large images as https: URLs or blob: references"
+    detail = (
+        f"a body may have {limit} bytes; send large images as https: URLs or blob: references, large files one by"
+        " one by PUT to the run's files"
+    )
     return Problem(413, "too-large", detail)

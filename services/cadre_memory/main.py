@@ -50,7 +50,16 @@ for _subcommand in (search, list_memories, show, forget, export_all):
 def _serve(settings: Settings, own: MemorySettings) -> int:
     # Here, so that the subcommands need none of the service's libraries.
     from cadre import service
-    from cadre_memory.host import MemoryHost
+
+    try:
+        from cadre_memory.host import MemoryHost
+    except ModuleNotFoundError as error:
+        click.echo(
+            f"cadre: `cadre memory` needs the Python module {error.name!r}, which is not installed: install"
+            " 'cadre-agents[memory]'",
+            err=True,
+        )
+        return 2
 
     async def start(platform: service.Platform) -> MemoryHost:
         host = MemoryHost(platform, own)

@@ -56,6 +56,7 @@ def read_agent(path: Path) -> AgentSpec:
     try:
         _check_keys(data)
         document = msgspec.convert(data, _Document)
+        _check_url(document.spec.model.url)
         fields = msgspec.structs.asdict(document.spec)
         if fields["prompts"] is not None:
             fields["prompts"] = str((path.parent / fields["prompts"]).resolve())
@@ -114,6 +115,11 @@ def _check_keys(data: Any) -> None:
                 f"spec.approvals: {name}: {policy}: write never, always or 'when: <expression>' by the name of a"
                 " tool (YAML takes yes, no, on and off for true and false)"
             )
+
+
+def _check_url(url: str | None) -> None:
+    if url and not url.startswith(("http://", "https://")):
+        raise SpecError("spec.model.url must begin with http:// or https://")
 
 
 def _check_mapping(found: Any, where: str, known: tuple[str, ...]) -> None:

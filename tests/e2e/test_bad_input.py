@@ -379,7 +379,7 @@ def test_a_wrong_request(gateway: Gateway, content: bytes, status: int, said: st
 
 
 def test_a_body_that_is_too_large(gateway: Gateway) -> None:
-    head = b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 20000000\r\n\r\n"
+    head = b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 40000000\r\n\r\n"
     with socket.create_connection(("127.0.0.1", gateway.service.port), timeout=10) as connection:
         connection.sendall(head)
         answer = connection.recv(65536)

@@ -271,7 +271,7 @@ async def test_a_bad_request_is_told_what_is_wrong(
 
 async def test_a_body_over_the_limit_is_refused(world: World) -> None:
     async def chunks() -> AsyncIterator[bytes]:
-        for _ in range(17):
+        for _ in range(33):
             yield b" " * 1024 * 1024
 
     answer = await world.http.post("/v1/runs", content=chunks())

@@ -24,6 +24,7 @@ HEAD = "apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: a}\nspec:\n  des
         ("team: [{label: {a: b}}]", "unknown key 'label' in spec.team; known keys: labels"),
         ("memory: {scope: mine}", "write one of run, session, agent, team, user"),
         ("memory: {remember: all}", "write nothing, answers or steps"),
+        ("model: {url: 'localhost:8090'}", "spec.model.url must begin with http:// or https://"),
         ("kind: coder", "write tool_calling or code"),
     ],
 )

@@ -293,3 +293,12 @@ def test_logs_of_nothing(tmp_path: Path) -> None:
 )
 def test_every_error_has_a_code(error: Exception, code: Code) -> None:
     assert explain(error)[1] == code
+
+
+def test_a_path_that_leads_out_of_the_workspace_is_refused(gateway: Gateway, tmp_path: Path) -> None:
+    gateway.answer("GET /v1/runs/r1", {"id": "r1"})
+    (tmp_path / "f").write_text("x")
+    for arguments in (("r1", "../../r2/files/f"), ("r1", "a/../f", "--put", str(tmp_path / "f"))):
+        result = cadre("files", *arguments)
+        assert result.exit_code == Code.USAGE
+        assert "leads out of the workspace" in result.stderr

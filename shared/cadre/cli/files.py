@@ -18,6 +18,7 @@ from cadre.cli.exits import Code, Failure
 from cadre.cli.file_values import size_text
 from cadre.cli.gateway import Gateway
 from cadre.cli.table import table
+from cadre.workspace import WrongPath, normal_path
 
 STDOUT = "-"
 BLOB = "blob:"
@@ -46,14 +47,23 @@ def command(run: str, path: str | None, target: str | None, source: Path | None,
             return Code.OK
         identity = gateway.run_id(run)
         if source is not None:
-            _upload(gateway, identity, source, path or source.name)
+            _upload(gateway, identity, source, _inside(path or source.name))
         elif path is not None:
-            _download(gateway, f"/v1/runs/{identity}/files/{quote(path)}", target or _own_name(path))
+            place = f"/v1/runs/{identity}/files/{quote(_inside(path))}"
+            _download(gateway, place, target or _own_name(path))
         elif target is not None:
             raise click.UsageError("--output needs the PATH of a file: `cadre files RUN` lists them")
         else:
             _list(gateway, identity, as_json)
     return Code.OK
+
+
+def _inside(path: str) -> str:
+    """As the gateway writes it: an HTTP client would follow its dots out of the workspace."""
+    try:
+        return normal_path(path)
+    except WrongPath as error:
+        raise click.UsageError(str(error)) from error
 
 
 def _list(gateway: Gateway, run: str, as_json: bool) -> None:

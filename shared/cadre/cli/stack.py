@@ -291,7 +291,8 @@ def _on_model(stack: Stack) -> list[str]:
         return [SCRIPTED_BANNER]
     if not stack.model:
         return [
-            "No model is set: agents whose files name no model.url need CADRE_MODEL_URL, CADRE_MODEL_KEY."
+            "No model is set: agents whose files name no model.url and model.name need CADRE_MODEL_URL,"
+            " CADRE_MODEL_KEY and CADRE_MODEL."
         ]
     if not read_secret("CADRE_MODEL_KEY"):
         return [f"CADRE_MODEL_KEY is not set; {stack.model} may refuse to answer without a key."]
