@@ -21,8 +21,8 @@ run: .venv/.ready ## Run the shipped team's demo task and check its answer; fail
 run-memory: .venv/.ready ## Run the team that remembers its guests over several visits, and forgets one who asks for it
 	@$(BIN)/cadre up teams/concierge --run
 
-up: .venv/.ready ## Start NATS and the shipped team's services, until Ctrl-C
-	@$(BIN)/cadre up teams/apollo
+up: .venv/.ready ## Start NATS and the shipped team's services, until Ctrl-C; options of `cadre up` go into ARGS
+	@$(BIN)/cadre up teams/apollo $(ARGS)
 
 test: .venv/.ready-dev ## Run all tests; options for pytest go into ARGS
 	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)

@@ -117,8 +117,10 @@ class _Teller:
             try:
                 async for frame in self._history():
                     yield frame
-                async for frame in self._live():
-                    yield frame
+                # Closed halfway through the history, what is live by now lies behind a gap.
+                if not self.feed.closed:
+                    async for frame in self._live():
+                        yield frame
             except (RetryableError, TimeoutError) as error:
                 log.debug("events of %s: %s", self._run, error)
                 yield _WAITING

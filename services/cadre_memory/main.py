@@ -76,5 +76,5 @@ def _check(own: MemorySettings) -> int:
 
     embeddings, meanings = describe(own)
     click.echo(f"index {own.qdrant_url or own.directory}")
-    click.echo(f"embeddings {embeddings}")
+    click.echo(f"embeddings {embeddings}" if meanings else embeddings)
     return 0 if meanings else 3

@@ -14,7 +14,7 @@ from cadre.errors import Fenced, NewerSchema, OutcomeUnknown, RetryableError, Te
 from cadre.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult
 from cadre.newer import leave_to_newer
 from cadre.ports import Blobs, Bus, Clock, Delivery, Effect, Effects, Marks
-from cadre.senders import forged_call
+from cadre.senders import forged_call, misplaced
 from cadre.subjects import Topology, result_id
 from cadre.tool_loading import AnyTool
 from cadre.trial import Trials
@@ -74,7 +74,8 @@ class Executor:
         call = await unpack_call(delivery.data, self._blobs)
         if call.tool != tool.name:
             raise UnreadableMessage(f"a call of {call.tool!r} in the queue of {tool.name!r}")
-        if why := forged_call(call, Topology.sender(delivery.subject)):
+        sender = Topology.sender(delivery.subject)
+        if why := misplaced(call, delivery.subject) or forged_call(call, sender):
             raise UnreadableMessage(why)
         result = await self._result(tool, call, delivery)
         if result is not None:

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cadre.errors import NewerSchema, TerminalError
+from cadre.errors import NewerSchema, TerminalError, UnreadableMessage
 from cadre.messages import ErrorInfo, ToolCall, ToolResult
 from cadre.newer import leave_to_newer
 from cadre.patience import patiently
 from cadre.ports import Blobs, Bus, Clock, Delivery, Marks
+from cadre.senders import misplaced
 from cadre.subjects import Topology, parent_of, result_id
 from cadre.trial import Trials
 from cadre.wire import UNREADABLE, unpack_call
@@ -61,6 +62,8 @@ class Answering:
     async def _handle(self, delivery: Delivery) -> None:
         try:
             call = await patiently(self._clock, lambda _: unpack_call(delivery.data, self._blobs))
+            if why := misplaced(call, delivery.subject):
+                raise UnreadableMessage(why)
             started = self._clock.now()
             came = await self._outcome(call, delivery.subject)
             if came is None:

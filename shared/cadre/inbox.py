@@ -15,7 +15,7 @@ from cadre.newer import leave_to_newer
 from cadre.patience import patiently
 from cadre.ports import Blobs, Delivery, Marks
 from cadre.runner import Runner, World
-from cadre.senders import forged
+from cadre.senders import forged, misplaced
 from cadre.subjects import Topology, parent_of, report_id
 from cadre.trial import Trials
 from cadre.wire import newer_schema, unpack_record
@@ -52,7 +52,8 @@ class Inbox:
         seq = 0 if delivery.retried else delivery.seq
         try:
             record = await patiently(clock, lambda _: unpack_record(delivery.data, self._blobs))
-            if why_not := forged(record, self._topology.sender(delivery.subject)):
+            sender = self._topology.sender(delivery.subject)
+            if why_not := misplaced(record, delivery.subject) or forged(record, sender):
                 log.error("dead letter %s: %s", delivery.subject, why_not)
                 await delivery.term(why_not)
                 return

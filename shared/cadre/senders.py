@@ -19,6 +19,7 @@ from cadre.messages import (
     ToolResult,
 )
 from cadre.permissions import GATEWAY_SENDER, SANDBOX_SENDER
+from cadre.subjects import Topology
 
 TIMER_SENDER = "timer"
 """Of what the server itself delivers at its time."""
@@ -45,6 +46,17 @@ def forged(record: Record, sender: str) -> str | None:
     if whose is None or whose == sender:
         return None
     return f"a {type(record).__name__} of {whose!r} was sent by {sender!r}: it is not taken for theirs"
+
+
+def misplaced(message: Record | ToolCall, subject: str) -> str | None:
+    """Why a message is not about what its subject says, by which alone it is delivered, fenced and removed."""
+    tree, leaf = Topology.parse(subject)
+    about = message.id if isinstance(message, ToolCall) else message.run
+    if isinstance(message, Task) and message.agent != (agent := Topology.receiver(subject)):
+        return f"a task for {message.agent!r} was sent to {agent!r}"
+    if (message.tree, about) == (tree, leaf):
+        return None
+    return f"a {type(message).__name__} about {about!r} of tree {message.tree!r} was sent to {leaf!r} of {tree!r}"
 
 
 def forged_call(call: ToolCall, sender: str) -> str | None:

@@ -264,7 +264,7 @@ def _read(kind: type[S], prefix: str, options: dict[str, object], least: dict[st
     values: dict[str, Any] = {}
     for field in msgspec.structs.fields(kind):
         variable = f"{prefix}{field.name.upper()}"
-        text = os.environ.get(variable)
+        text = os.environ.get(variable) or None
         given = options.get(field.name)
         if given is None and text is None:
             continue

@@ -48,7 +48,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Show the model the images that its tools return; false for a model that reads text only."""
     timeout: float = 120.0
     """Seconds without a byte from the endpoint."""
-    retries: int = 6
+    retries: int = 10
     """Tries after a failure that is not a rate limit."""
     patience: float = 3600.0
     """Seconds that a run goes on waiting through rate limits before it gives up."""

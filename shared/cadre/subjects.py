@@ -209,6 +209,11 @@ class Topology:
         return subject.split(".")[-2]
 
     @staticmethod
+    def receiver(subject: str) -> str:
+        """The agent whose inbox, or the tool whose queue, the subject is."""
+        return subject.split(".")[-4]
+
+    @staticmethod
     def sender(subject: str) -> str:
         """Who sent what lies in an inbox or a tool's queue."""
         return subject.split(".")[-3]

@@ -31,6 +31,7 @@ class Row(NamedTuple):
 ROWS = [
     Row("shards", "shards", digits=0),
     Row("delegation_p50_ratio", "delegation / request, median, 1 in flight", "×", 1, Target(15)),
+    Row("relay_p50_ratio", "… its messages alone, no agent in them / request", "×", 1),
     Row("delegation_p50_ms", "delegation, 1 in flight, p50", "ms"),
     Row("delegation_p99_ms", "delegation, 1 in flight, p99", "ms"),
     Row("core_rr_p50_ms", "core request, 1 in flight, p50", "ms", 3),
@@ -43,6 +44,7 @@ ROWS = [
         4,
         Target(0.04, True),
     ),
+    Row("relay_throughput_ratio", "… its messages alone, no agent in them / requests", "×", 4),
     Row("delegations_per_second", "delegations, 64 in flight", "/s", 0),
     Row("core_rr_per_second", "core requests, 64 in flight", "/s", 0),
     Row("appends_per_second", "bare appends, 64 in flight", "/s", 0),

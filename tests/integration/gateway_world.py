@@ -85,7 +85,12 @@ class GatewayProcess:
                 stderr=subprocess.STDOUT,
                 env=self._environment,
             )
-        self.wait_for(200)
+        try:
+            self.wait_for(200)
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            raise
 
     def wait_for(self, status: int) -> dict[str, Any]:
         """Until /readyz answers with `status`; its body."""

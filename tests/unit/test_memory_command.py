@@ -69,7 +69,7 @@ def cadre_memory(*arguments: str, **variables: str) -> subprocess.CompletedProce
 def test_it_says_what_it_would_compare() -> None:
     words = cadre_memory("--check", "--embeddings", "none")
     assert (words.returncode, words.stderr) == (3, "")
-    assert words.stdout.startswith("index .cadre/memory\nembeddings no embeddings are configured")
+    assert words.stdout.startswith("index .cadre/memory\nno embeddings are configured")
     verdict, text = memory(words.returncode, words.stdout, words.stderr)
     assert (verdict, "words are compared and not meanings" in text) == ("warn", True)
     variables = {

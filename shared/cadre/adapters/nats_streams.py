@@ -27,6 +27,7 @@ _CONTRACT = (
     "allow_direct",
     "allow_msg_ttl",
     "allow_msg_schedules",
+    "allow_rollup_hdrs",
     "duplicate_window",
 )
 """What this version relies on. The rest (replicas, sizes) is the operator's to tune."""
@@ -254,9 +255,12 @@ async def _keep_for_ever(nc: Client, found: dict[str, Any]) -> None:
 
 
 def _drift(wanted: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    needed = {key: wanted[key] for key in _CONTRACT if key in wanted and found.get(key) != wanted[key]}
+    largest = found.get("max_msg_size", -1)
+    if 0 <= largest < wanted.get("max_msg_size", 0):
+        needed["max_msg_size"] = wanted["max_msg_size"]
     return [
-        f"stream {wanted['name']} has {key}={found.get(key)!r}, this version needs {wanted[key]!r}:"
+        f"stream {wanted['name']} has {key}={found.get(key)!r}, this version needs {value!r}:"
         f" change it with `nats stream edit {wanted['name']}`"
-        for key in _CONTRACT
-        if key in wanted and found.get(key) != wanted[key]
+        for key, value in needed.items()
     ]

@@ -74,7 +74,8 @@ class Child:
                     f"{self.service.name} died {deaths} times in a row ({how}): {self._last_words()}"
                 )
             pause = min(_FIRST_PAUSE * 2 ** (deaths - 1), _LONGEST_PAUSE)
-            self.on_line(self.service.name, f"died ({how}); starting it again in {pause:g} s")
+            what = "ended" if code == 0 else "died"
+            self.on_line(self.service.name, f"{what} ({how}); starting it again in {pause:g} s")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)
 
