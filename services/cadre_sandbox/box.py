@@ -34,6 +34,10 @@ class Refused(Exception):
     """This tier is not to be had here; the text says what the kernel refused."""
 
 
+class Died(Refused):
+    """It ended, or was silent, without a word about why: perhaps no refusal at all."""
+
+
 class Gone(Exception):
     """The process has ended."""
 
@@ -98,7 +102,7 @@ class Box:
             async with asyncio.timeout(_READY_SECONDS):
                 header = (await self.receive()).header
         except (Gone, BrokenFrame, TimeoutError) as error:
-            raise Refused(f"the interpreter ended before it was ready: {error!r}") from None
+            raise Died(f"the interpreter ended before it was ready: {error!r}") from None
         if header.get("kind") != "ready":
             raise Refused(str(header.get("why")))
         self._own_users = bool(header["user_namespace"])

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from types import TracebackType
 from typing import Self
 
-from cadre_sandbox.box import Box, Plan, Refused
+from cadre_sandbox.box import Box, Died, Plan, Refused
 from cadre_sandbox.contract import TIERS, Limits, Python, SandboxError, Tier
 from cadre_sandbox.inside.kernel import MACHINE, MACHINES
 from cadre_sandbox.session import Session
 from cadre_sandbox.zygote import Zygote
+
+log = logging.getLogger("cadre.sandbox")
 
 NOBODY = 65_534
 
@@ -72,7 +75,7 @@ class Sandbox:
         for tier in self._tiers:
             plan = Plan(tier, self._most, NOBODY if self._python.uid is None else self._python.uid)
             try:
-                self._ready.append(await Box.open(zygote, plan))
+                self._ready.append(await _first_box(zygote, plan))
             except Refused as refused:
                 lacks.append(f"{tier}: {refused}")
             else:
@@ -152,3 +155,12 @@ class Sandbox:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+async def _first_box(zygote: Zygote, plan: Plan) -> Box:
+    """Raises Refused, SandboxError. One accidental death shall not cost all that follow their tier."""
+    try:
+        return await Box.open(zygote, plan)
+    except Died as died:
+        log.warning("tier %s: %s; tried once more", plan.tier, died)
+        return await Box.open(zygote, plan)

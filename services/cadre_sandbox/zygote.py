@@ -143,15 +143,19 @@ class Zygote:
                 raise SandboxError(
                     f"the sandbox's Python {python.executable} ended with {process.wait(5)} at its start"
                 )
-        except BaseException:
+        except BaseException as error:
             process.kill()
             process.wait()
             ours.close()
+            if isinstance(error, TimeoutError):
+                raise SandboxError(
+                    f"the sandbox's Python {python.executable} is not ready after {_START_SECONDS:g} s"
+                ) from None
             raise
         return cls(process, ours, json.loads(hello))
 
     async def spawn(self, order: Order, channel: socket.socket) -> Spawned:
-        """Raises SandboxError when the zygote is no more, or the child did not live until it was known."""
+        """Raises SandboxError when the zygote is no more, or this process has no room for two more descriptors."""
         if not self.alive:
             raise SandboxError("the process that forks interpreters has ended")
         loop = asyncio.get_running_loop()
@@ -166,7 +170,7 @@ class Zygote:
         if len(handles) < 2:
             for handle in handles:
                 os.close(handle)
-            raise SandboxError("the interpreter ended before it was locked in")
+            raise SandboxError("the interpreter cannot be held: too many files are open in this process")
         return Spawned(pid, handles[0], handles[1], ended)
 
     def next_number(self) -> int:

@@ -14,9 +14,6 @@ _HEAD = """\
 # It holds public keys only. Have the server read it again with: nats-server --signal reload=PID
 """
 
-_ANSWER_WITHIN = "60s"
-_UNLIMITED = -1
-
 
 def server_file(name: str, roles: Iterable[Role], keys: Mapping[str, str], topology: Topology) -> str:
     """The text of the file `name`; `keys` are the public keys by user."""
@@ -32,10 +29,6 @@ def _user(role: Role, key: str, allowed: Permissions) -> str:
             f"        publish: {{{_list('allow', allowed.publish)}{_list('deny', allowed.never)}}}",
             f"        subscribe: {{{_list('allow', allowed.subscribe)}}}",
         ]
-        if allowed.answers:
-            lines.append(
-                f"        allow_responses: {{max: {_UNLIMITED}, expires: {json.dumps(_ANSWER_WITHIN)}}}"
-            )
         lines.append("      }")
     return "\n".join([*lines, "    }"])
 

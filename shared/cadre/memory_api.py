@@ -17,6 +17,9 @@ RECALL, REMEMBER, FORGET = "recall", "remember", "forget_memory"
 MEMORY_TOOLS = (RECALL, REMEMBER, FORGET)
 """The tools that the memory service executes."""
 
+ANSWERS = "memory"
+"""Names the subjects, among those that the gateway is answered on, that this service may publish to."""
+
 MOST_HITS = 50
 """Of one search, and of one page of a list."""
 

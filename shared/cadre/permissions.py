@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from cadre.memory_api import MEMORY_TOOLS
+from cadre.memory_api import ANSWERS, MEMORY_TOOLS
 from cadre.specs import INTERPRETER_TOOL
 from cadre.subjects import Topology
 
@@ -60,8 +60,6 @@ class Permissions(NamedTuple):
     subscribe: list[str]
     never: list[str] = []  # noqa: RUF012  # of a tuple, and nobody adds to it
     """Publishes that are refused although `publish` has them."""
-    answers: bool = False
-    """May answer whoever asks on the subjects it hears."""
 
 
 def team_roles(
@@ -146,24 +144,25 @@ def permissions(role: Role, topology: Topology) -> Permissions:
             never += [f"{prefix}.run.*._fate.>"]
         case "tools":
             publish += [*bus.answers(role), *bus.blobs(), *bus.marks(), *bus.effects(), *bus.files()]
-            # The replicas ask one another, and answer to nobody else: `answers` would let the user say anything
-            # anywhere, by a question to itself.
             peers = [topology.executor(tool, "*") for tool in role.tools]
-            publish += [*peers, f"{inbox_of(role.user)}.>"]
+            publish += [*peers, *bus.replies_among_replicas(role)]
             subscribe += [topology.interrupts, *peers]
         case "sandbox":
-            publish += [*bus.answers(role), *bus.blobs(), *bus.marks(), f"{prefix}.warm.{role.name}.>"]
-            publish += [f"{prefix}.in.*.*.{SANDBOX_SENDER}.>"]
-            subscribe += [topology.interrupts, f"{prefix}.warm.{role.name}.>"]
+            warm = f"{prefix}.warm.{role.name}.>"
+            publish += [*bus.answers(role), *bus.blobs(), *bus.marks(), f"{prefix}.in.*.*.{SANDBOX_SENDER}.>"]
+            publish += [warm, *bus.replies_among_replicas(role)]
+            subscribe += [topology.interrupts, warm]
         case "memory":
-            publish += [*bus.answers(role), *bus.blobs(), *bus.marks()]
+            # People ask through the gateway, each time for an answer in this corner of its inboxes.
+            to_people = f"{inbox_of(GATEWAY_SENDER)}.*.{ANSWERS}.*"
+            publish += [*bus.answers(role), *bus.blobs(), *bus.marks(), to_people]
             subscribe += [f"{prefix}.memory.*"]
         case "tracer":
             publish += [*bus.journal_reads(), *bus.blob_reads()]
         case "gateway":
             publish += [*bus.journal_reads(), *bus.blobs(), *bus.as_gateway()]
             subscribe += [f"{prefix}.delta.>"]
-    return Permissions(publish, subscribe, never, answers=role.kind in ("memory", "sandbox"))
+    return Permissions(publish, subscribe, never)
 
 
 def _calls(topology: Topology, tool: str) -> Queue:
@@ -235,6 +234,12 @@ class _Bus:
     def answers(self, role: Role) -> list[str]:
         """To any run, and in the name of these tools only."""
         return [f"{self._prefix}.in.*.*.{tool}.>" for tool in tools_of(role)]
+
+    @staticmethod
+    def replies_among_replicas(role: Role) -> list[str]:
+        """To questions that only replicas of the service itself ask. The server's own `allow_responses` is for nobody:
+        whoever asks itself may by that say anything anywhere."""
+        return [f"{inbox_of(role.user)}.>"]
 
     def as_agent(self, name: str) -> list[str]:
         prefix = self._prefix

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import time
 from collections.abc import AsyncIterator
@@ -12,9 +13,13 @@ from typing import NamedTuple
 import pytest
 from nats.aio.msg import Msg
 
-from cadre.adapters.nats_peers import ANSWER_WITHIN
+from cadre.adapters import nats_peers
+from cadre.adapters.nats_connection import connect, since_return
+from cadre.adapters.nats_peers import ANSWER_WITHIN, NatsPeers
 from cadre.messages import ToolCall
 from cadre.settings import Settings
+from cadre.subjects import Topology
+from harness.nats_server import NatsServer
 from integration.executor_bench import PATIENCE, Bench, Visit, eventually, kill, open_bench
 
 
@@ -125,6 +130,58 @@ async def test_who_is_dead_is_known_to_be_at_once(bench: Bench) -> None:
     assert result.error.type == "Interrupted"
     await eventually(lambda: bench.all_acked("pay"))
     assert bench.effects_of(one.call) == 1
+
+
+async def test_who_comes_back_later_than_the_server_is_waited_for(tmp_path: Path) -> None:
+    server = NatsServer(tmp_path, more="trace: true\n")  # its log has what is asked and gets no answer
+    server.start()
+    try:
+        async with open_bench(Settings(nats_url=server.url, shards=1), tmp_path) as bench:
+            one = await scene(bench, "pay")
+            question = f"[PUB {one.question[0]} "
+            one.first.send_signal(signal.SIGSTOP)
+            server.kill()
+            server.start()
+
+            async def asked_in_vain() -> bool:
+                if bench.nc.is_connected:
+                    await one.deliver_again()
+                return (tmp_path / "nats.log").read_text().count(question) > 1
+
+            await eventually(asked_in_vain)
+            one.first.send_signal(signal.SIGCONT)
+            await one.visit.let_go("done by the first")
+            result = await bench.answer(one.call)
+            assert (result.output, result.executor) == ("done by the first", "executor-0")
+            await eventually(lambda: bench.all_acked("pay"))
+            assert bench.effects_of(one.call) == 1
+    finally:
+        server.stop()
+
+
+async def test_who_does_not_come_back_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nats_peers, "BACK_WITHIN", 0.5)
+    server = NatsServer(tmp_path)
+    server.start()
+    nc = await connect(Settings(nats_url=server.url), "test")
+    try:
+        peers = NatsPeers(nc, Topology(1))
+        began = time.monotonic()
+        assert await peers.has_in_hand("pay", "gone", "t_1_0") is False
+        assert time.monotonic() - began < ANSWER_WITHIN, "the server was never away"
+        server.kill()
+        server.start()
+
+        async def is_back() -> bool:
+            return since_return(nc) < math.inf
+
+        await eventually(is_back)
+        began = time.monotonic()
+        assert await asyncio.wait_for(peers.has_in_hand("pay", "gone", "t_1_0"), PATIENCE) is False
+        assert time.monotonic() - began > 0.2
+    finally:
+        await nc.close()
+        server.stop()
 
 
 async def test_who_is_stopped_is_asked_twice_and_taken_for_dead(bench: Bench) -> None:

@@ -18,7 +18,6 @@ from cadre.adapters.nats_effects import NatsEffects
 from cadre.adapters.nats_erasure import NatsErasure
 from cadre.adapters.nats_images import NatsImages
 from cadre.adapters.nats_marks import NatsMarks
-from cadre.adapters.nats_peers import NatsPeers, answer_peers
 from cadre.adapters.nats_queue import Queue
 from cadre.adapters.nats_streams import provision
 from cadre.adapters.nats_workspace import NatsFileIndex
@@ -217,21 +216,6 @@ async def test_an_executor_claims_marks_and_keeps_files_without_reading_anything
     await nc.close()
 
 
-async def test_executors_of_a_tool_ask_one_another(world: Secured) -> None:
-    one, other = [await connect(world.settings("tools-desk"), "test") for _ in range(2)]
-    await answer_peers(one, T, "look_up", "one", {CALL}.__contains__)
-    await one.flush()
-    peers = NatsPeers(other, T)
-    assert await peers.has_in_hand("look_up", "one", CALL) is True
-    assert await peers.has_in_hand("look_up", "one", "t1_1_1") is False
-    assert await peers.has_in_hand("look_up", "gone", CALL) is False
-    assert await peers.has_in_hand("look_up", "no name of ours", CALL) is False
-    # Where permissions are those of a version without questions, it is as it was with that.
-    assert await peers.has_in_hand("dig", "one", CALL) is False
-    await one.close()
-    await other.close()
-
-
 async def test_blobs_of_any_size_can_be_kept_and_read_by_an_executor(world: Secured) -> None:
     nc = await connect(world.settings("tools-desk"), "test")
     blobs = NatsBlobs(nc, T)
@@ -303,35 +287,6 @@ async def test_what_is_missing_is_said_with_what_to_do(world: Secured) -> None:
         await queue.start()
     await nc.close()
     await operator.close()
-
-
-# --- what permissions cannot say: docs/security.md lists it, and this is where the list is kept true
-
-
-async def test_headers_reach_further_than_subjects(tmp_path: Path) -> None:
-    """Who may publish to a shard can, by a header, have the server write elsewhere in it, or empty it."""
-    one = Secured(tmp_path)
-    one.server.start()
-    nc = await connect(one.settings("operator"), "test")
-    await provision(nc, one.settings("operator"))
-    await jetstream.append(nc, JOURNAL, b"what the boss knows")
-    async with one.intruder("tools-desk") as executor:
-        own = BOSS.format("look_up")
-        forged = {"Nats-Schedule": "@at 2020-01-01T00:00:00Z", "Nats-Schedule-Target": BOSS.format("dig")}
-        arrived = asyncio.Event()
-
-        async def handle(delivery: object) -> None:
-            arrived.set()
-
-        queue = Queue(nc, "CADRE-0", "witness", BOSS.format("dig"), handle, credit=Slots(1))
-        await queue.start()
-        assert "error" not in json.loads(await executor.ask(own, b"{}", **forged))
-        await asyncio.wait_for(arrived.wait(), 20)
-        await queue.drain(1)
-        await executor.ask(own, b"{}", **{"Nats-Rollup": "all"})
-    assert await jetstream.last(nc, T.stream(0), JOURNAL) is None
-    await nc.close()
-    one.server.stop()
 
 
 # --- wrong and missing keys

@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
+from cadre_sandbox.box import Box, Plan, Refused
 from cadre_sandbox.contract import Limits, Lost, Python, Result, SandboxError
 from cadre_sandbox.inside import landlock
-from cadre_sandbox.sandbox import Sandbox
+from cadre_sandbox.sandbox import NOBODY, Sandbox
+from cadre_sandbox.zygote import Zygote
 from sandbox import walled_python
 from sandbox.worlds import World, failed, finished, open_to_all, run, worlds, yielded
 
@@ -73,6 +75,17 @@ async def test_namespaces_alone_hide_the_host(without: Callable[[Mapping[int, in
         root, writable, users, processes = seen
         assert set(root) <= {"dev", "etc", "lib", "lib64", "root", "tmp", "usr", "work", "opt", "home"}
         assert (writable, users, processes) == (["/work"], False, False)
+
+
+async def test_a_refusal_is_read_however_soon_the_refused_one_has_gone() -> None:
+    """Its end and its being known are a race: run until the wrong one would have won it."""
+    zygote = await Zygote.start(Python())
+    try:
+        for _ in range(60):
+            with pytest.raises(Refused, match=r"\[Errno \d+\] "):
+                await Box.open(zygote, Plan("ns", Limits(file_mb=-1), NOBODY))
+    finally:
+        await zygote.close()
 
 
 async def test_below_the_minimum_code_is_refused(without: Callable[[Mapping[int, int]], Python]) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from cadre.bus_users import server_file
 from cadre.messages import CodeFinished, Decision, ReplyTo, Report, Task, TimerFired, ToolCall, ToolResult
 from cadre.permissions import Permissions, asks_leader, permissions, provisions, queues, team_roles
-from cadre.senders import forged, forged_call
+from cadre.senders import forged, forged_call, misplaced
 from cadre.subjects import Topology
 
 DOCS = Path(__file__).parents[2] / "docs" / "security.md"
@@ -66,7 +67,10 @@ INBOX = TOPOLOGY.inbox("boss", "{}", TREE, RUN)
         ("sandbox-big", INBOX.format("sandbox")),
         ("sandbox-big", INBOX.format("python_interpreter_big")),
         ("sandbox-big", TOPOLOGY.trial(TREE, 7)),
+        ("sandbox-big", TOPOLOGY.warm("big", TREE, RUN)),
+        ("sandbox-big", "_INBOX_sandbox-big.abc.1"),
         ("memory", INBOX.format("recall")),
+        ("memory", "_INBOX_gateway.abc.memory.1"),
     ],
 )
 def test_a_service_may_do_its_work(user: str, subject: str) -> None:
@@ -89,7 +93,10 @@ def test_a_service_may_do_its_work(user: str, subject: str) -> None:
         ("sandbox-big", INBOX.format("python_interpreter")),
         ("sandbox-big", TOPOLOGY.effect(TREE, "c")),
         ("sandbox-big", TOPOLOGY.file(TREE, "a/b.txt")),
+        ("sandbox-big", TOPOLOGY.warm("default", TREE, RUN)),
+        ("sandbox-big", "_INBOX_sandbox-default.abc.1"),
         ("memory", TOPOLOGY.effect(TREE, "c")),
+        ("memory", "_INBOX_gateway.abc.1"),
         ("tracer", TOPOLOGY.journal(TREE, RUN)),
         ("tracer", INBOX.format("tracer")),
     ],
@@ -133,6 +140,12 @@ def test_no_user_that_is_no_operator_has_a_right_to_everything() -> None:
             assert not {">", "*", "$JS.>", "$JS.API.>", "cadre.>"} & {*allowed.publish, *allowed.subscribe}
 
 
+def test_nobody_is_given_rights_by_being_asked() -> None:
+    text = server_file("auth.conf", ROLES.values(), dict.fromkeys(ROLES, "U"), TOPOLOGY)
+    assert text.count("nkey:") == len(ROLES)
+    assert "allow_responses" not in text
+
+
 def test_another_prefix_is_another_deployment() -> None:
     theirs: Permissions = permissions(ROLES["tools-desk"], Topology(2, "other"))
     assert not any("cadre" in subject.lower() for subject in [*theirs.publish, *theirs.subscribe])
@@ -170,6 +183,20 @@ def test_a_call_is_from_the_agent_that_it_names() -> None:
     call = ToolCall(**MESSAGE, agent="boss", tool="look_up", arguments={})  # type: ignore[arg-type]
     assert forged_call(call, "boss") is None
     assert "sent by 'digger'" in str(forged_call(call, "digger"))
+
+
+def test_a_message_is_about_what_its_subject_says() -> None:
+    topology = Topology(2)
+    call = ToolCall(**MESSAGE | {"id": f"{RUN}_1_0"}, agent="boss", tool="look_up", arguments={})  # type: ignore[arg-type]
+    assert misplaced(call, topology.call("look_up", "boss", TREE, f"{RUN}_1_0")) is None
+    assert misplaced(call, topology.call("look_up", "boss", TREE, f"{RUN}_1_1"))
+    task = Task(**MESSAGE, agent="boss", task="do it")  # type: ignore[arg-type]
+    assert misplaced(task, topology.inbox("boss", "gateway", TREE, RUN)) is None
+    assert "sent to 'digger'" in str(misplaced(task, topology.inbox("digger", "gateway", TREE, RUN)))
+    assert f"sent to '{RUN}_1_0'" in str(
+        misplaced(task, topology.inbox("boss", "gateway", TREE, f"{RUN}_1_0"))
+    )
+    assert "of 'other'" in str(misplaced(task, topology.inbox("boss", "gateway", "other", RUN)))
 
 
 def test_the_documentation_names_every_role() -> None:

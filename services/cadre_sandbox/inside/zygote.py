@@ -95,11 +95,12 @@ class Zygote:
         os.close(told)
         self._children[child] = order.number
         jailed = int.from_bytes(answer) if len(answer) == _PID_BYTES else child
-        handles = [_pidfd(child), _pidfd(jailed)]
-        self._tell({"spawned": order.number, "pid": jailed}, [handle for handle in handles if handle >= 0])
+        # One that was refused its jail may be gone and reaped by now. What it said why is in its channel, and is read
+        # there as that of one which ends a moment later: so it is told of all the same.
+        handles = [os.pidfd_open(child), _pidfd(jailed, child)]
+        self._tell({"spawned": order.number, "pid": jailed}, handles)
         for handle in handles:
-            if handle >= 0:
-                os.close(handle)
+            os.close(handle)
 
     def _become_jail(self, order: Order, channel: int, teller: int) -> None:
         """Never returns: whatever happens ends the process."""
@@ -142,12 +143,12 @@ def _silence(keep: set[int]) -> None:
                 continue
 
 
-def _pidfd(pid: int) -> int:
-    """-1 when it has gone already and was reaped."""
+def _pidfd(pid: int, child: int) -> int:
+    """Of the zygote's child, which nobody else reaps, when the other one has gone already."""
     try:
         return os.pidfd_open(pid)
     except ProcessLookupError:
-        return -1
+        return os.pidfd_open(child)
 
 
 def _address_space() -> int:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 import ssl
+import time
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import nats.errors
 from nats.aio.client import Client
@@ -16,7 +19,7 @@ from cadre.errors import BusUnavailable, SettingError
 from cadre.nats_addresses import addresses, told
 from cadre.settings import Settings
 
-__all__ = ["Client", "connect"]
+__all__ = ["Client", "connect", "since_return"]
 
 log = logging.getLogger("cadre.nats")
 
@@ -24,6 +27,13 @@ _TELL_EVERY = 2.0
 
 _UNKNOWN = "authorization violation"
 _REFUSED = re.compile(r'permissions violation for publish to "(.*)"')
+
+_returned: WeakKeyDictionary[Client, float] = WeakKeyDictionary()
+
+
+def since_return(nc: Client) -> float:
+    """Seconds since the server was there again, whoever else is back by now; infinite where it never was away."""
+    return time.monotonic() - _returned.get(nc, -math.inf)
 
 
 async def connect(settings: Settings, name: str, *, wait: bool = True) -> Client:
@@ -57,6 +67,7 @@ async def connect(settings: Settings, name: str, *, wait: bool = True) -> Client
     async def on_reconnect() -> None:
         nonlocal hopeless
         hopeless = asyncio.get_running_loop().create_future()
+        _returned[nc] = time.monotonic()
         log.info("connected to NATS again")
 
     def reason() -> str:
@@ -90,6 +101,8 @@ async def connect(settings: Settings, name: str, *, wait: bool = True) -> Client
                 log.warning("%s; still trying", reason())
         connecting.result()
         begun = True
+        if troubles:
+            _returned[nc] = time.monotonic()
     except (OSError, nats.errors.Error, TimeoutError) as error:
         raise BusUnavailable("connecting", reason()) from error
     finally:

@@ -13,9 +13,10 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from cadre.adapters.requests import request
+from cadre.adapters.requests import request_apart
 from cadre.errors import CadreError, MemoryRefused, MemoryUnavailable
 from cadre.memory_api import (
+    ANSWERS,
     VERBS,
     ForgetRequest,
     Found,
@@ -80,7 +81,7 @@ class NatsMemory:
     async def _ask(self, verb: str, asked: Any, within: float = ANSWER_WITHIN) -> Any:
         subject = self._topology.memory(verb)
         try:
-            message = await request(self._nc, subject, msgspec.json.encode(asked), None, within)
+            message = await request_apart(self._nc, ANSWERS, subject, msgspec.json.encode(asked), within)
         except nats.errors.NoRespondersError as error:
             raise MemoryUnavailable("no memory service is running: start one with `cadre memory`") from error
         except nats.errors.TimeoutError as error:

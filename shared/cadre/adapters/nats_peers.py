@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from cadre.adapters.nats_connection import since_return
 from cadre.adapters.requests import request
 from cadre.errors import BusUnavailable, NotPermitted
 from cadre.subjects import Topology
@@ -17,6 +19,11 @@ log = logging.getLogger("cadre.tools")
 
 ANSWER_WITHIN = 1.0
 """Seconds. Nobody computes anything to answer: who takes longer is stopped, cut off or blocked."""
+
+BACK_WITHIN = 10.0
+"""Seconds after a restart of the server in which an executor that is not connected may still be on its way back."""
+
+_ASK_EVERY = 0.2
 
 _IN_HAND, _NOT_IN_HAND = b"+", b"-"
 
@@ -29,20 +36,29 @@ class NatsPeers:
         self._topology = topology
 
     async def has_in_hand(self, tool: str, instance: str, call: str) -> bool | None:
-        subject = self._topology.executor(tool, instance)
-        try:
-            answer = await request(self._nc, subject, call.encode(), None, ANSWER_WITHIN)
-        except (nats.errors.NoRespondersError, nats.errors.BadSubjectError):
-            return False
-        except nats.errors.TimeoutError:
-            return None
-        except NotPermitted as error:
-            # Keys of a former version: interrupted calls are then told from running ones no better than in that.
-            log.warning("executor %s is taken for dead, unasked: %s", instance, error)
-            return False
-        except nats.errors.Error as error:
-            raise BusUnavailable(f"asking executor {instance} for call {call}", error) from error
-        return bool(answer.data == _IN_HAND)
+        subject, told = self._topology.executor(tool, instance), False
+        while True:
+            try:
+                answer = await request(self._nc, subject, call.encode(), None, ANSWER_WITHIN)
+            except nats.errors.NoRespondersError:
+                if since_return(self._nc) > BACK_WITHIN:
+                    return False
+            except nats.errors.BadSubjectError:
+                return False
+            except nats.errors.TimeoutError:
+                return None
+            except NotPermitted as error:
+                # Keys of a former version: interrupted calls are then told from running ones no better than in that.
+                log.warning("executor %s is taken for dead, unasked: %s", instance, error)
+                return False
+            except nats.errors.Error as error:
+                raise BusUnavailable(f"asking executor {instance} for call {call}", error) from error
+            else:
+                return bool(answer.data == _IN_HAND)
+            if not told:
+                log.info("executor %s has not come back to NATS yet; asked for call %s again", instance, call)
+                told = True
+            await asyncio.sleep(_ASK_EVERY)
 
 
 async def answer_peers(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-from cadre.adapters.otlp_spans import exporter_of
+from cadre.adapters.otlp_receiver import Receiver
 from cadre.daemon_thread import run_in_thread
 from cadre.settings import TracingSettings
 from cadre.tracing.otlp_json import resource_of
@@ -27,7 +28,7 @@ def live_provider(settings: TracingSettings, service: str, instance: str) -> Tra
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(
         BatchSpanProcessor(
-            exporter_of(settings),
+            OTLPSpanExporter(**Receiver(settings).options),
             max_queue_size=_QUEUE,
             schedule_delay_millis=_DELAY_MS,
             max_export_batch_size=_BATCH,

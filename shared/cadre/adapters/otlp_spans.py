@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Any
-from urllib.parse import urlsplit
 
-import requests
-from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
@@ -16,6 +12,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
+from cadre.adapters.otlp_receiver import Receiver
 from cadre.daemon_thread import run_in_thread
 from cadre.settings import TracingSettings
 from cadre.tracing import names
@@ -24,7 +21,6 @@ from cadre.tracing.spans import SpanRecord
 
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _SCOPE = InstrumentationScope(names.SCOPE, schema_url=names.SCHEMA_URL)
-_COMPRESSION = {"none": Compression.NoCompression, "gzip": Compression.Gzip, "deflate": Compression.Deflate}
 _MOST_RESOURCES = 4096
 _REFUSALS = (400, 413, 422)
 """What a receiver answers about the spans themselves. Anything else may pass, a wrong key or path included."""
@@ -43,30 +39,27 @@ class SpanSender:
 
     def __init__(self, settings: TracingSettings) -> None:
         self._attributes = settings.attributes
-        self._status: int | None = None
-        self._exporter = exporter_of(settings, self._note)
+        self._receiver = Receiver(settings)
+        self._exporter = OTLPSpanExporter(**self._receiver.options)
         self._resources: dict[tuple[str, str], Resource] = {}
 
     async def send(self, spans: Sequence[SpanRecord]) -> Sent:
         """All of them or none; within the settings' timeout. Not to be called twice at once."""
         batch = [readable(span, self._resource(span)) for span in spans]
-        self._status = None
+        self._receiver.status = None
         result = await run_in_thread(lambda: self._exporter.export(batch), "otlp")
         if result is SpanExportResult.SUCCESS:
             return Sent.DONE
-        return Sent.REFUSED if self._status in _REFUSALS else Sent.LATER
+        return Sent.REFUSED if self._receiver.status in _REFUSALS else Sent.LATER
 
     @property
     def trouble(self) -> str:
         """What the last failure was."""
-        return f"it answers {self._status}" if self._status is not None else "it does not answer"
+        return self._receiver.trouble
 
     def close(self) -> None:
         """Ends a `send` that waits to try again."""
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
-
-    def _note(self, response: requests.Response, *_: Any, **__: Any) -> None:
-        self._status = response.status_code
 
     def _resource(self, span: SpanRecord) -> Resource:
         key = (span.service, span.instance)
@@ -94,25 +87,6 @@ def readable(span: SpanRecord, resource: Resource) -> ReadableSpan:
         status=Status(StatusCode[span.status], span.message or None),
         start_time=span.start,
         end_time=span.end,
-    )
-
-
-def exporter_of(settings: TracingSettings, note: Any = None) -> OTLPSpanExporter:
-    """The exporter that the settings describe; `note` hears of every response."""
-    session = requests.Session()
-    # The environment's proxy is not asked for this machine's own addresses.
-    session.trust_env = urlsplit(settings.endpoint).hostname not in ("127.0.0.1", "localhost", "::1")
-    if note is not None:
-        session.hooks["response"].append(note)
-    return OTLPSpanExporter(
-        endpoint=settings.endpoint,
-        certificate_file=settings.certificate,
-        client_key_file=settings.client_key,
-        client_certificate_file=settings.client_certificate,
-        headers=settings.headers,
-        timeout=settings.timeout,
-        compression=_COMPRESSION[settings.compression],
-        session=session,
     )
 
 

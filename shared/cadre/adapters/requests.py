@@ -32,10 +32,20 @@ async def request(
 ) -> Msg:
     """The first answer; `meanwhile` is called while it is awaited. Raises nats.errors.TimeoutError, NoRespondersError
     or another nats.errors.Error, and NotPermitted."""
+    return await _requests_of(nc).ask(subject, data, headers, within, meanwhile)
+
+
+async def request_apart(nc: Client, apart: str, subject: str, data: bytes, within: float) -> Msg:
+    """As `request`, to be answered in the part of the inbox that is named so: who may publish there only can answer no
+    other request."""
+    return await _requests_of(nc).ask(subject, data, None, within, None, apart)
+
+
+def _requests_of(nc: Client) -> Requests:
     requests = _of.get(nc)
     if requests is None:
         requests = _of[nc] = Requests(nc)
-    return await requests.ask(subject, data, headers, within, meanwhile)
+    return requests
 
 
 def give_up_all(nc: Client) -> None:
@@ -69,17 +79,18 @@ class Requests:
         headers: dict[str, str] | None,
         within: float,
         meanwhile: Callable[[], None] | None,
+        apart: str = "",
     ) -> Msg:
         nc = self._nc()
         if nc is None:
             raise nats.errors.ConnectionClosedError
         if self._listening is None:
-            self._listening = asyncio.create_task(nc.subscribe(f"{self._inbox}.*", cb=self._on_answer))
+            self._listening = asyncio.create_task(nc.subscribe(f"{self._inbox}.>", cb=self._on_answer))
         if not self._listening.done():
             await asyncio.shield(self._listening)
         loop = asyncio.get_running_loop()
         self._count += 1
-        token = str(self._count)
+        token = f"{apart}.{self._count}" if apart else str(self._count)
         answer: asyncio.Future[Msg] = loop.create_future()
         self._open[token] = (answer, subject)
         timer = loop.call_later(within, _give_up, answer)
@@ -114,7 +125,7 @@ class Requests:
                 answer.set_exception(NotPermitted(asked))
 
     async def _on_answer(self, message: Msg) -> None:
-        found = self._open.get(message.subject.rpartition(".")[2])
+        found = self._open.get(message.subject[len(self._inbox) + 1 :])
         if found is not None and not found[0].done():
             found[0].set_result(message)
 
