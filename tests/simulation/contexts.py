@@ -11,8 +11,8 @@ import msgspec
 
 from cadre.loop.offer import Offer
 from cadre.loop.run import Run
+from cadre.loop.tokens import tokens_of
 from cadre.loop.view import ModelRequest, base_tokens
-from cadre.loop.weighing import tokens_of
 from cadre.prompting import Prompts
 from cadre.specs import AgentSpec, ModelSpec
 

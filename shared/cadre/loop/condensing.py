@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cadre.loop.run import Run
-from cadre.loop.weighing import CHARACTERS, MESSAGE, fit, limit, summary_tokens, tokens_of
+from cadre.loop.tokens import CHARACTERS, fit, tokens_of
+from cadre.loop.weighing import MESSAGE, limit, summary_tokens
 from cadre.prompting import Prompts
 
 _TEMPLATE = 600

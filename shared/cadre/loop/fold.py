@@ -66,7 +66,19 @@ def apply_entry(run: Run, entry: ev.Entry) -> None:
 def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
     """Makes `event`, of the journal's entry `n`, true of the run."""
     weight = _take_in(run, event) if type(event) in READ else 0
-    match event:
+    match event:  # the commonest first
+        case ev.ModelCalled():
+            _call_model(run, event, n, at)
+        case ev.ModelAnswered():
+            _answer(run, event, weight)
+        case ev.StepFinished():
+            _finish_step(run, event, n, at)
+        case ev.ToolCalled() | ev.ApprovalRequested() | ev.DelegateStarted() | ev.CallRefused():
+            open_call(run, event, n, at)
+        case ev.ToolAnswered():
+            _take_result(run, event, n, at)
+        case ev.DelegateFinished():
+            _take_report(run, event, n, at)
         case ev.RunAccepted():
             _accept(run, event, n, at)
         case ev.OfferChanged():
@@ -74,29 +86,21 @@ def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
             run.members = {member.name: member for member in event.members}
             run.missing = event.missing
             run.base = event.base or run.base
+        case ev.RunFinished():
+            _finish(run, event, n, at)
         case ev.MemoryAsked():
             _recall(run, event, n, at)
         case ev.MemoryRecalled():
             run.recalling = None
             run.memory += [RecalledStep(memories=event.memories)] if event.memories else []
-        case ev.ModelCalled():
-            _call_model(run, event, n, at)
-        case ev.ModelAnswered():
-            _answer(run, event, weight)
         case ev.ModelDeferred():
             _defer(run, event, n, at)
         case ev.ContextOverflowed():
             _overflow(run)
         case ev.HistorySummarized():
             _summarize(run, event)
-        case ev.ApprovalRequested() | ev.ToolCalled() | ev.DelegateStarted() | ev.CallRefused():
-            open_call(run, event, n, at)
         case ev.ApprovalDecided():
             decide_call(run, event, n, at)
-        case ev.ToolAnswered():
-            _take_result(run, event, n, at)
-        case ev.DelegateFinished():
-            _take_report(run, event, n, at)
         case ev.CallTimedOut():
             time_out_call(run, event, n, at)
         case ev.BlockStarted():
@@ -111,10 +115,6 @@ def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
         case ev.AnswerChecked():
             if run.proposal is not None:
                 run.proposal.problems[event.call] = event.problem
-        case ev.StepFinished():
-            _finish_step(run, event, n, at)
-        case ev.RunFinished():
-            _finish(run, event, n, at)
         case ev.CancelRequested():
             run.cancelled = event.reason
         case ev.RecordIgnored():

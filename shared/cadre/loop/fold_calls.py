@@ -8,7 +8,8 @@ from cadre.loop.fold_code import note_call, note_reply
 from cadre.loop.observation import clip, observation_of
 from cadre.loop.repeats import LOOP, note_outcome
 from cadre.loop.run import CallState, Correction, Hold, Revoked, Run
-from cadre.loop.weighing import fit, per_step
+from cadre.loop.tokens import fit
+from cadre.loop.weighing import per_step
 from cadre.messages import ErrorInfo
 
 _REMEMBERED = 64

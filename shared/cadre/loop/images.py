@@ -37,6 +37,8 @@ def shown_by(run: Run, event: ev.AnyEvent) -> list[str]:
         return []
     match event:
         case ev.ToolAnswered():
+            if isinstance(event.output, str) and not event.files:
+                return []
             cut = [file.ref for file in event.files if file.media_type in SHOWN]
             return list(dict.fromkeys([*_images(event.output), *cut]))
         case ev.DelegateFinished() | ev.BlockFinished():

@@ -12,7 +12,8 @@ from cadre.loop import events as ev
 from cadre.loop.arrivals import Arrival
 from cadre.loop.course import first_call
 from cadre.loop.run import Memory, Recalling, Run
-from cadre.loop.weighing import fit, room
+from cadre.loop.tokens import fit
+from cadre.loop.weighing import room
 from cadre.memory_api import RECALL
 from cadre.messages import ErrorInfo, Origin, ToolCall, ToolResult
 from cadre.specs import AgentSpec

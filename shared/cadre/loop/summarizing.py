@@ -26,7 +26,8 @@ from cadre.loop.run import (
     Step,
     TaskStep,
 )
-from cadre.loop.weighing import fit, limit, room, summary_tokens, to_cover, tokens_of, weigh, weights_of
+from cadre.loop.tokens import fit, tokens_of
+from cadre.loop.weighing import limit, room, summary_tokens, to_cover, weigh, weights_of
 from cadre.messages import ErrorInfo
 
 _TOLD = 300

@@ -27,15 +27,14 @@ from cadre.loop.run import (
     TaskStep,
     is_fresh,
 )
+from cadre.loop.tokens import fit, tokens_of
 from cadre.loop.weighing import (
     MESSAGE,
-    fit,
     known_room,
     pinned,
     summary_tokens,
     task_of,
     to_cover,
-    tokens_of,
 )
 from cadre.prompting import CodeTerms, Prompts
 from cadre.specs import CodeSpec

@@ -1,15 +1,12 @@
-"""How much of a model's context a run takes up, in tokens, estimated without any model's own tokenizer.
+"""How much of a model's context a run takes up, in estimated tokens.
 
-The estimate is made for being safe: from the kinds of characters in a text, a little more than byte pair tokenizers
-make of prose, code, numbers and hashes, and up to three times as much for alphabets that they know well. Where a model
-counts more all the same, its own count of the last request corrects it (`Run.scale`), and an endpoint that refuses a
-request as too long tightens it (`Run.tight`, `Run.refused`), however much its spec claims.
+Where a model counts more than the estimate, its own count of the last request corrects it (`Run.scale`), and an
+endpoint that refuses a request as too long tightens it (`Run.tight`, `Run.refused`), however much its spec claims.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -26,29 +23,8 @@ from cadre.loop.run import (
     Step,
     TaskStep,
 )
+from cadre.loop.tokens import fit, tokens_of
 from cadre.specs import AgentSpec
-
-CHARACTERS = 3
-"""Of a summary that make one token, for a model that is told its length in characters."""
-
-_KINDS = bytes(
-    ord(
-        "d" if 48 <= byte <= 57
-        else "U" if 65 <= byte <= 90
-        else "a" if 97 <= byte <= 122
-        else " " if byte in b" \t\r\n"
-        else "x" if byte >= 128
-        else "."
-    )
-    for byte in range(256)
-)  # fmt: skip
-"""Of each byte of UTF-8: digit, capital, small letter, space, part of a letter beyond ASCII, sign."""
-
-_SHORT = 48
-"""Bytes up to which a text counts for the most that so many can be: looking closer would cost more than it tells."""
-
-_PER_CHARACTER = 5
-"""No character takes more tokens than this."""
 
 MESSAGE = 24
 """Tokens of what stands around each message and call: roles, ids, headings."""
@@ -63,38 +39,12 @@ TIGHTENING = 1.3
 """What each refused request makes of the estimate."""
 
 
-def tokens_of(text: str) -> int:
-    raw = text.encode("utf-8", "surrogatepass")
-    if len(raw) <= _SHORT:
-        return len(raw) * 9 // 8
-    count = raw.translate(_KINDS).count
-    # Tokens that each occurrence adds, fitted to the byte pairs of a model in wide use and rounded up.
-    single = 0.25 * count(b"a") + 0.52 * count(b"U") + 0.36 * count(b"d") + count(b".")
-    single += 0.18 * count(b" ") + 0.53 * count(b"x")
-    # Where one kind follows another a token ends.
-    before_digits = count(b"ad") + count(b"Ud") + count(b".d") + count(b" d")
-    within_words = count(b"aU") + count(b"dU") + count(b"da")
-    return math.ceil(single + 0.9 * before_digits + 0.7 * within_words)
-
-
-def fit(text: str, tokens: int) -> str:
-    """`text`, or its two ends with a note between them when it takes up more than so many tokens."""
-    if len(text) * _PER_CHARACTER <= tokens:
-        return text
-    weight = tokens_of(text)
-    if weight <= tokens:
-        return text
-    characters = len(text) * max(0, tokens - MESSAGE) // weight
-    # The ends may be denser than the rest.
-    while tokens_of(cut := clip(text, characters)) > tokens and characters:
-        characters = characters * 4 // 5
-    return cut
-
-
 def room(spec: AgentSpec) -> int:
     """Tokens that a request may take up, by the spec alone."""
-    context = spec.model.context
-    return context - min(spec.model.max_tokens or min(ANSWER, context // 4), context - 1)
+    context, wanted = spec.model.context, spec.model.max_tokens
+    if wanted is None:
+        return context - (ANSWER if context >= 4 * ANSWER else context // 4)
+    return context - wanted if wanted < context else 1
 
 
 def limit(run: Run) -> int:
@@ -118,7 +68,7 @@ def known_room(run: Run) -> int:
     faster and faster: a context may be claimed to be many times what it is."""
     claimed = room(run.spec) if run.spec is not None else 0
     least = claimed if run.refused is None else min(claimed, run.refused)
-    return int(least / TIGHTENING**run.tight)
+    return int(least / TIGHTENING**run.tight) if run.tight else least
 
 
 def summary_tokens(run: Run) -> int:
@@ -218,60 +168,91 @@ def pinned(run: Run) -> range:
 
 def weigh(run: Run, event: ev.AnyEvent) -> int:
     """What an event adds to what the model reads: never less than the step that it becomes part of will weigh."""
-    if type(event) not in READ:
+    words = _WORDS.get(type(event))
+    if words is None:
         return 0
-    words = _in_words(run, event)
+    weight = words(run, event)
     if type(event) not in SHOWING or not (brought := len(shown_by(run, event))):
-        return words
+        return weight
     steps = [*_steps_read(run), *([run.current] if run.current is not None else [])]
     before = sum(len(step.images) for step in steps if isinstance(step, ActionStep))
     most = _images_shown(run)
-    return words + IMAGE * (min(most, before + brought) - min(most, before))
+    return weight + IMAGE * (min(most, before + brought) - min(most, before))
 
 
-def _in_words(run: Run, event: ev.AnyEvent) -> int:
-    most = run.spec.limits.observation_chars if run.spec is not None else None
-    match event:
-        case ev.MemoryRecalled(memories=memories) if memories:
-            return 2 * MESSAGE + sum(MESSAGE + tokens_of(memory.text) for memory in memories)
-        case ev.ModelAnswered(purpose="act"):
-            return 3 * MESSAGE + tokens_of(event.content) + sum(_asked(call) for call in event.calls)
-        case ev.ModelAnswered(purpose="plan"):
-            return 4 * MESSAGE + tokens_of(event.content)
-        case ev.ToolAnswered() if run.code is None:
-            error = clip(event.error.message, most) if event.error is not None else None
-            return MESSAGE + tokens_of(clip(observation_of(event.output), most)) + _of_failure(error)
-        case ev.DelegateFinished() if run.code is None:
-            told = tokens_of(event.text) + (_tokens(event.output) if event.error is not None else 0)
-            return 2 * MESSAGE + told + _of_failure(event.error.message if event.error else None)
-        case ev.CallRefused() if run.code is None:
-            return MESSAGE + _tokens(event.arguments) + _of_failure(clip(event.error.message, most))
-        case ev.BlockStarted():
-            return tokens_of(event.code)
-        case ev.BlockFinished():
-            notes = sum(map(tokens_of, event.notes))
-            return 2 * MESSAGE + tokens_of(clip(event.logs + event.text, most)) + notes
-        case ev.StepFinished():
-            return _of_failure(event.error.message if event.error is not None else None)
-        case ev.ApprovalDecided() | ev.CallTimedOut():
-            return 4 * MESSAGE + tokens_of(getattr(event, "feedback", ""))
-        case _:
-            return 0
+def _of_memories(_: Run, event: ev.MemoryRecalled) -> int:
+    if not event.memories:
+        return 0
+    return 2 * MESSAGE + sum(MESSAGE + tokens_of(memory.text) for memory in event.memories)
 
 
-READ = {
-    ev.ApprovalDecided,
-    ev.BlockFinished,
-    ev.BlockStarted,
-    ev.CallRefused,
-    ev.CallTimedOut,
-    ev.DelegateFinished,
-    ev.MemoryRecalled,
-    ev.ModelAnswered,
-    ev.StepFinished,
-    ev.ToolAnswered,
+def _of_answer(_: Run, event: ev.ModelAnswered) -> int:
+    if event.purpose == "act":
+        return 3 * MESSAGE + tokens_of(event.content) + sum(map(_asked, event.calls))
+    return 4 * MESSAGE + tokens_of(event.content) if event.purpose == "plan" else 0
+
+
+def _of_result(run: Run, event: ev.ToolAnswered) -> int:
+    if run.code is not None:
+        return 0
+    most = _longest(run)
+    error = clip(event.error.message, most) if event.error is not None else None
+    return MESSAGE + tokens_of(clip(observation_of(event.output), most)) + _of_failure(error)
+
+
+def _of_report(run: Run, event: ev.DelegateFinished) -> int:
+    if run.code is not None:
+        return 0
+    told = tokens_of(event.text) + (_tokens(event.output) if event.error is not None else 0)
+    return 2 * MESSAGE + told + _of_failure(event.error.message if event.error else None)
+
+
+def _of_refusal(run: Run, event: ev.CallRefused) -> int:
+    if run.code is not None:
+        return 0
+    return MESSAGE + _tokens(event.arguments) + _of_failure(clip(event.error.message, _longest(run)))
+
+
+def _of_code(_: Run, event: ev.BlockStarted) -> int:
+    return tokens_of(event.code)
+
+
+def _of_outcome(run: Run, event: ev.BlockFinished) -> int:
+    notes = sum(map(tokens_of, event.notes))
+    return 2 * MESSAGE + tokens_of(clip(event.logs + event.text, _longest(run))) + notes
+
+
+def _of_step(_: Run, event: ev.StepFinished) -> int:
+    return _of_failure(event.error.message) if event.error is not None else 0
+
+
+def _of_ruling(_: Run, event: ev.ApprovalDecided) -> int:
+    return 4 * MESSAGE + tokens_of(event.feedback)
+
+
+def _of_silence(_: Run, __: ev.CallTimedOut) -> int:
+    return 4 * MESSAGE
+
+
+_WORDS: dict[type, Callable[[Run, Any], int]] = {
+    ev.ApprovalDecided: _of_ruling,
+    ev.BlockFinished: _of_outcome,
+    ev.BlockStarted: _of_code,
+    ev.CallRefused: _of_refusal,
+    ev.CallTimedOut: _of_silence,
+    ev.DelegateFinished: _of_report,
+    ev.MemoryRecalled: _of_memories,
+    ev.ModelAnswered: _of_answer,
+    ev.StepFinished: _of_step,
+    ev.ToolAnswered: _of_result,
 }
+
+READ = frozenset(_WORDS)
 """Events that a model reads of."""
+
+
+def _longest(run: Run) -> int | None:
+    return run.spec.limits.observation_chars if run.spec is not None else None
 
 
 def _asked(call: ev.RequestedCall) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 
 from cadre.messages import Addressed, CodeCall, Report, Task, ToolCall, ToolResult
 from cadre.subjects import tree_of
 
 
+@functools.lru_cache(maxsize=4096)
 def trace_id(tree: str) -> str:
     """32 hex digits. Never the run's own id: what that is made of would break sampling by ratio."""
     return hashlib.sha256(b"trace\0" + tree.encode()).hexdigest()[:32]

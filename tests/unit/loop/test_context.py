@@ -12,8 +12,9 @@ from semantic_text_splitter import TextSplitter
 
 from cadre.loop import events as ev
 from cadre.loop.run import ActionStep, Phase, Run, Step, TaskStep
+from cadre.loop.tokens import fit, tokens_of
 from cadre.loop.view import ModelRequest, Transcript, base_tokens
-from cadre.loop.weighing import IMAGE, fit, limit, tokens_of
+from cadre.loop.weighing import IMAGE, limit
 from cadre.messages import ErrorInfo, Usage
 from cadre.prompting import Prompts
 from cadre.specs import AgentSpec, Limits, ModelSpec

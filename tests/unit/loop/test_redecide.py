@@ -13,6 +13,7 @@ from cadre.loop import answered
 from cadre.loop import events as ev
 from cadre.loop.redecide import Journaled, Replay, redecide
 from cadre.messages import Decision, ErrorInfo
+from cadre.specs import ModelSpec
 from cadre.wire import decode, encode
 from journals import kept
 from unit.loop.build import ANSWER, Course, call, cancel, report, result, spec, task, timer
@@ -104,7 +105,9 @@ def test_a_run_of_this_version_is_decided_as_it_was() -> None:
     "arrive",
     [
         lambda course: course.fail("no such key", status=401, final=True),
-        lambda course: [course.fail("down") for _ in range(7) if course.run.model or course.wake()],
+        lambda course: [
+            course.fail("down") for _ in range(ModelSpec().retries + 1) if course.run.model or course.wake()
+        ],
         lambda course: course.fail("slow down", rate_limited=True, retry_after=1e9),
         lambda course: course.arrive(cancel()),
     ],
