@@ -155,7 +155,7 @@ async def test_a_call_says_its_own_place(bench: Bench) -> None:
     tree = bench.own("bbb")
     subject = bench.topology.call("recall", bench.agent, tree, f"{tree}_1_0")
     await jetstream.append(bench.nc, subject, encode(lies))
-    assert f"in the place of '{tree}_1_0'" in (await bench.dead_letter(tree)).reason
+    assert f"was sent to '{tree}_1_0'" in (await bench.dead_letter(tree)).reason
 
 
 # --- again and again

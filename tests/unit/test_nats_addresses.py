@@ -27,7 +27,6 @@ def test_addresses(text: str, whole: list[str], shown: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
         "http://127.0.0.1:4222",
         "foo://x",
         "nats://",
