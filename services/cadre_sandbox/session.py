@@ -192,7 +192,8 @@ class Session:
                 done, _ = await asyncio.wait({reading}, timeout=max(0.0, min(left, _TICK)))
                 if done:
                     return reading.result()
-                self._look(left)
+                # The wait may have been long: what has passed by now counts.
+                self._look(deadline - self._now())
         finally:
             reading.cancel()
             await asyncio.wait({reading})
