@@ -29,7 +29,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "nats": ("nats",),
 }
 
-STOPS_WITHIN = 30.0
+STOPS_WITHIN = 120.0
 
 
 class Crew:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx2
 import msgspec
@@ -21,6 +21,15 @@ _TIMEOUT = httpx2.Timeout(15.0, read=30.0)
 _GONE_FOR_NOW = {502, 503, 504}
 
 
+class Refusal(NamedTuple):
+    """A try of submitting a run that the gateway did not accept; times are those of time.monotonic."""
+
+    began: float
+    ended: float
+    why: str
+    """The status that it answered, or what became of the connection."""
+
+
 class Order(msgspec.Struct):
     """One root run as its client sees it."""
 
@@ -30,13 +39,18 @@ class Order(msgspec.Struct):
     submitted_at: float = 0.0
     seconds: float = 0.0
     """From the first try of submitting it to its end."""
-    refused: float = 0.0
-    """Seconds for which the gateway did not accept it."""
+    refusals: list[Refusal] = []
+    """Before the gateway accepted it, in the order of the tries."""
     told: list[int] = []
     """Stream sequences of the entries that the event stream told, in its order, over all its connections."""
     state: str = ""
     """As the gateway tells it at the end; empty while the run has not ended."""
     output: Any = None
+
+    @property
+    def refused(self) -> float:
+        """Seconds for which the gateway did not accept it."""
+        return self.refusals[-1].ended - self.refusals[0].began if self.refusals else 0.0
 
 
 class Unacceptable(Exception):
@@ -93,29 +107,39 @@ class Load:
                 self.going.set()
 
     async def _submit(self, client: httpx2.AsyncClient, order: Order) -> None:
-        order.submitted_at, began = time.time(), time.monotonic()
+        order.submitted_at = time.time()
         body = {"agent": "boss", "task": f"task <{order.number}>"}
         headers = {"Idempotency-Key": f"{self._key}-{order.number}"}
-        order.run = (await self._insist(client, "POST", "/v1/runs", json=body, headers=headers))["id"]
-        order.refused = time.monotonic() - began
+        order.run = (
+            await self._insist(client, "POST", "/v1/runs", order.refusals, json=body, headers=headers)
+        )["id"]
         again = (await self._insist(client, "POST", "/v1/runs", json=body, headers=headers))["id"]
         if again != order.run:
             raise Unacceptable(f"its Idempotency-Key began a second run, {again}")
 
     async def _insist(
-        self, client: httpx2.AsyncClient, method: str, path: str, **options: Any
+        self,
+        client: httpx2.AsyncClient,
+        method: str,
+        path: str,
+        refusals: list[Refusal] | None = None,
+        **options: Any,
     ) -> dict[str, Any]:
-        """The answer, asked for until the gateway can give it."""
+        """The answer, asked for until the gateway can give it; `refusals` are added to."""
         while True:
+            began = time.monotonic()
             try:
                 answer = await client.request(method, path, **options)
-            except httpx2.TransportError:
-                await asyncio.sleep(_PAUSE)
-                continue
-            if answer.is_success:
-                body: dict[str, Any] = answer.json()
-                return body
-            _check_refusal(answer)
+            except httpx2.TransportError as error:
+                why = repr(error)
+            else:
+                if answer.is_success:
+                    body: dict[str, Any] = answer.json()
+                    return body
+                _check_refusal(answer)
+                why = f"{answer.status_code} {answer.text[:100]}"
+            if refusals is not None:
+                refusals.append(Refusal(began, time.monotonic(), why))
             await asyncio.sleep(_PAUSE)
 
     async def _follow(self, client: httpx2.AsyncClient, order: Order) -> None:

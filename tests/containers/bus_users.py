@@ -27,6 +27,7 @@ print(json.dumps(found))
 TRESPASS = """
 import asyncio, json, sys
 import nats
+from cadre.adapters.nats_connection import settled
 from cadre.adapters.nats_keys import read_key
 from cadre.permissions import inbox_of
 from cadre.settings import read_settings
@@ -35,7 +36,7 @@ from pathlib import Path
 async def tried(nc, refusals, act, subject):
     # The server answers a ping after whatever it said before: a refusal is there by then, or never.
     await act(subject)
-    await nc.flush()
+    await settled(nc)
     said, refusals[:] = [r for r in refusals if f'"{subject.lower()}"' in r], []
     return bool(said)
 

@@ -10,6 +10,7 @@ import httpx2
 import pytest
 
 from cadre.adapters import jetstream
+from cadre.adapters.nats_connection import settled
 from cadre.messages import Report
 from cadre.service import open_platform
 from cadre.settings import Settings
@@ -139,6 +140,7 @@ def test_an_unreadable_message_is_a_dead_letter(
         platform = await open_platform("test", Settings(nats_url=stack.nats.url))
         topology, nc = platform.topology, platform.nc
         advisories = await nc.subscribe("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>")
+        await settled(nc)
         await jetstream.append(nc, topology.inbox("worker", "test", "deadletter", "deadletter"), data)
         await advisories.next_msg(timeout=30)
         found = ""
@@ -165,6 +167,7 @@ def test_the_manager_of_an_unreadable_task_is_told(stack: Stack, gateway: Gatewa
         platform = await open_platform("test", Settings(nats_url=stack.nats.url))
         topology, nc = platform.topology, platform.nc
         reports = await nc.subscribe(topology.inbox("boss", "helper", "lost", "lost"))
+        await settled(nc)
         await jetstream.append(nc, topology.inbox("helper", "boss", "lost", "lost_1_0"), b"{")
         heard = await reports.next_msg(timeout=30)
         await platform.registry.stop()

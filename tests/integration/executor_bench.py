@@ -18,7 +18,7 @@ from nats.aio.client import Client
 from cadre.adapters import jetstream
 from cadre.adapters.nats_blobs import NatsBlobs
 from cadre.adapters.nats_bus import NatsBus
-from cadre.adapters.nats_connection import connect
+from cadre.adapters.nats_connection import connect, settled
 from cadre.adapters.nats_effects import NatsEffects
 from cadre.adapters.nats_streams import provision
 from cadre.messages import ToolCall, ToolResult
@@ -110,7 +110,7 @@ class Bench:
             self._inbox(result.call).put_nowait(result)
 
         await self.nc.subscribe(f"{self.topology.prefix}.in.*.boss.>", cb=on_message)
-        await self.nc.flush()
+        await settled(self.nc)
 
     async def all_acked(self, tool: str) -> bool:
         """Nothing of the tool's calls waits for delivery or an ack."""
@@ -165,6 +165,11 @@ class Bench:
         # Read on, or the pipe fills up.
         self._logs.append(asyncio.create_task(process.stderr.read()))
         return process
+
+    async def last_words(self) -> str:
+        """Kills the executor that was started last; what it has logged since it was ready."""
+        await kill(self._processes[-1])
+        return (await self._logs[-1]).decode()
 
     async def close(self) -> None:
         for process in self._processes:

@@ -19,7 +19,7 @@ from nats.aio.client import Client
 from cadre.adapters import jetstream
 from cadre.adapters.nats_blobs import NatsBlobs
 from cadre.adapters.nats_bus import NatsBus
-from cadre.adapters.nats_connection import connect
+from cadre.adapters.nats_connection import connect, settled
 from cadre.adapters.nats_dead import DeadLetter, NatsDeadLetters
 from cadre.adapters.nats_memory import NatsMemory
 from cadre.adapters.nats_streams import provision
@@ -159,7 +159,7 @@ class Bench:
             self._inbox(record.call).put_nowait(record)
 
         await self.nc.subscribe(f"{self.topology.prefix}.in.>", cb=on_message)
-        await self.nc.flush()
+        await settled(self.nc)
 
     def _inbox(self, call: str) -> asyncio.Queue[ToolResult]:
         return self._answers.setdefault(call, asyncio.Queue())

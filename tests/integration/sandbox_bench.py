@@ -19,7 +19,7 @@ from nats.aio.client import Client
 from cadre.adapters import jetstream
 from cadre.adapters.nats_blobs import NatsBlobs
 from cadre.adapters.nats_bus import NatsBus
-from cadre.adapters.nats_connection import connect
+from cadre.adapters.nats_connection import connect, settled
 from cadre.adapters.nats_dead import DeadLetter, NatsDeadLetters
 from cadre.adapters.nats_streams import provision
 from cadre.code_exchange import CodeExchange, CodeFunction, CodeReply
@@ -139,7 +139,7 @@ class Bench:
             self._inbox(record.run).put_nowait(record)
 
         await self.nc.subscribe(f"{self.topology.prefix}.in.*.{AGENT}.>", cb=on_message)
-        await self.nc.flush()
+        await settled(self.nc)
 
     async def in_hand(self) -> int:
         """Calls that were delivered and are not acked."""

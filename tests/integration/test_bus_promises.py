@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from cadre.adapters.nats_connection import connect
+from cadre.adapters.nats_connection import connect, settled
 from cadre.adapters.nats_effects import NatsEffects
 from cadre.loop.events import CancelRequested, Entry
 from cadre.messages import EffectClaim, ErrorInfo, TimerFired, ToolResult
@@ -128,7 +128,7 @@ async def test_a_claimed_call_is_left_to_its_executor_who_is_told_to_stop(platfo
         heard.put_nowait(message.data)  # type: ignore[attr-defined]
 
     await other.subscribe(platform.topology.interrupt(tree), cb=note)
-    await other.flush()
+    await settled(other)
     await platform.bus.revoke(cancelled(call))
     assert await asyncio.wait_for(heard.get(), 30) == call.encode()
     found = await effects.read(tree, call)

@@ -28,7 +28,7 @@ async def test_an_open_request_does_not_outlive_its_connection(tmp_path: Path) -
     await asyncio.wait_for(asked.wait(), 10)
     server.kill()
     with pytest.raises(OutcomeUnknown, match="the connection was lost"):
-        await asyncio.wait_for(asking, jetstream.ANSWER_WITHIN - 1)
+        await asking
     await nc.close()
 
 

@@ -14,7 +14,7 @@ from nats.aio.subscription import Subscription
 
 from cadre.adapters import jetstream
 from cadre.adapters.jetstream import Held
-from cadre.adapters.nats_connection import connect
+from cadre.adapters.nats_connection import connect, settled
 from cadre.adapters.nats_reader import OrderedReader
 from cadre.adapters.nats_streams import provision
 from cadre.errors import BusUnavailable
@@ -60,7 +60,7 @@ async def test_a_read_whose_connection_is_closed_says_that_the_bus_is_gone(setti
         asked.set()
 
     await silent.subscribe("$JS.API.DIRECT.GET.SILENT", cb=hear)
-    await silent.flush()
+    await settled(silent)
     reading = asyncio.create_task(jetstream.batch(reader, "SILENT", {"seq": 1, "batch": 1}))
     await asyncio.wait_for(asked.wait(), ENDS_WITHIN)
     await reader.close()

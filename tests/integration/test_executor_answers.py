@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from cadre.adapters import jetstream
+from cadre.adapters.nats_connection import settled
 from cadre.adapters.nats_registry import NatsRegistry
 from cadre.settings import Settings
 from cadre.wire import encode
@@ -35,6 +36,7 @@ async def test_a_malformed_call_becomes_a_dead_letter_and_the_worker_lives_on(be
         (b'{"type":"tool_dream","v":2}', "tool_dream"),
     ]
     dead = await bench.nc.subscribe("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>")
+    await settled(bench.nc)
     for data, reason in bad:
         call = bench.new_call("divide")
         await jetstream.append(bench.nc, bench.topology.call("divide", "boss", call.tree, call.id), data)

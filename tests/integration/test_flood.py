@@ -13,6 +13,7 @@ from nats.aio.msg import Msg
 from bench.deployment import Deployment, deployment
 from bench.instant import InstantModel, answer
 from bench.processes import Member, rss_mb
+from cadre.adapters.nats_connection import settled
 from cadre.loop.events import Entry, RequestedCall, RunFinished
 from cadre.loop.view import ModelRequest
 from cadre.messages import Task
@@ -43,7 +44,7 @@ class Ends:
         nc, topology = self._here.platform.nc, self._here.platform.topology
         for shard in range(topology.shards):
             await nc.subscribe(topology.journals_of_shard(shard), cb=self._hear)
-        await nc.flush()
+        await settled(nc)
 
     async def _hear(self, message: Msg) -> None:
         entry = msgspec.json.decode(message.data, type=Entry)

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx2
 
+from cadre.adapters.nats_connection import settled
 from cadre.adapters.nats_sessions import NatsSessions, Turn
 from cadre.messages import Cancel
 from cadre.subjects import call_id
@@ -83,7 +84,7 @@ async def test_a_cancel_reaches_the_inbox_of_the_runs_agent(world: World) -> Non
     await member.write(member.accepted())
     inbox = await world.nc.subscribe(world.topology.inbox("helper", "gateway", run, child))
     interrupts = await world.nc.subscribe(world.topology.interrupt(run))
-    await world.nc.flush()
+    await settled(world.nc)
 
     answer = await world.http.post(f"/v1/runs/{child}/cancel", json={"reason": "enough"})
     assert (answer.status_code, answer.json()) == (202, {"id": child, "state": "running"})

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from cadre.adapters.nats_connection import settled
 from cadre.adapters.nats_registry import NatsRegistry
 from cadre.code_exchange import CodeFunction
 from cadre.messages import CodeCall, CodeFinished, CodeYielded
@@ -130,6 +131,7 @@ async def test_the_past_of_a_long_block_is_not_sent_again(bench: Bench) -> None:
         sizes.append(len(message.data))  # type: ignore[attr-defined]
 
     await bench.nc.subscribe(f"{bench.topology.prefix}.code.>", cb=measure)
+    await settled(bench.nc)
     count = 60
     code = f"seen = [look(str(n)) for n in range({count})]\nlen(''.join(seen))"
     call = bench.block(code)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from nats.aio.msg import Msg
 
 from cadre.adapters import jetstream
-from cadre.adapters.nats_connection import connect
+from cadre.adapters.nats_connection import Client, connect, settled
 from cadre.adapters.nats_memory import MemoryServer, NatsMemory
 from cadre.adapters.nats_peers import NatsPeers, answer_peers
 from cadre.adapters.nats_queue import Delivery, Queue
@@ -33,10 +34,27 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         yield one
 
 
-async def test_executors_of_a_tool_ask_one_another(world: Secured) -> None:
-    one, other = [await connect(world.settings("tools-desk"), "test") for _ in range(2)]
+Pair = Callable[[str], Awaitable[tuple[Client, Client]]]
+
+
+@pytest.fixture
+async def pair(world: Secured) -> AsyncIterator[Pair]:
+    """Two connections of a user."""
+    async with AsyncExitStack() as opened:
+
+        async def open_two(user: str) -> tuple[Client, Client]:
+            one, other = [await connect(world.settings(user), "test") for _ in range(2)]
+            opened.push_async_callback(one.close)
+            opened.push_async_callback(other.close)
+            return one, other
+
+        yield open_two
+
+
+async def test_executors_of_a_tool_ask_one_another(pair: Pair) -> None:
+    one, other = await pair("tools-desk")
     await answer_peers(one, T, "look_up", "one", {CALL}.__contains__)
-    await one.flush()
+    await settled(one)
     peers = NatsPeers(other, T)
     assert await peers.has_in_hand("look_up", "one", CALL) is True
     assert await peers.has_in_hand("look_up", "one", "t1_1_1") is False
@@ -44,12 +62,10 @@ async def test_executors_of_a_tool_ask_one_another(world: Secured) -> None:
     assert await peers.has_in_hand("look_up", "no name of ours", CALL) is False
     # Where permissions are those of a version without questions, it is as it was with that.
     assert await peers.has_in_hand("dig", "one", CALL) is False
-    await one.close()
-    await other.close()
 
 
-async def test_sandboxes_of_a_pool_hand_over_to_one_another(world: Secured) -> None:
-    one, other = [await connect(world.settings("sandbox-default"), "test") for _ in range(2)]
+async def test_sandboxes_of_a_pool_hand_over_to_one_another(pair: Pair) -> None:
+    one, other = await pair("sandbox-default")
     handed: list[tuple[str, bytes]] = []
 
     async def take(delivery: Delivery) -> bool:
@@ -57,15 +73,13 @@ async def test_sandboxes_of_a_pool_hand_over_to_one_another(world: Secured) -> N
         return True
 
     await NatsWarm(one, T, "default", take).listen(RUN)
-    await one.flush()
+    await settled(one)
     code = T.code("default", TREE, RUN)
     delivery = Delivery(other, Msg(other, code, "$JS.ACK.CADRE-0.code-default.1.5.1.170.0", b"x = 1"))
     asking = NatsWarm(other, T, "default", take)
     assert await asking.offer(delivery, RUN)
     assert handed == [(code, b"x = 1")]
     assert not await asking.offer(delivery, "t5")
-    await one.close()
-    await other.close()
 
 
 async def test_the_memory_service_answers_people_and_nothing_else_of_the_gateways(world: Secured) -> None:
@@ -151,7 +165,7 @@ async def test_the_server_answers_where_it_is_told_to(world: Secured) -> None:
     async with world.intruder("tools-desk") as executor:
         await executor.ask(effect, b"in the agent's name")
         await executor.nc.publish(f"$JS.API.DIRECT.GET.CADRE-0.{effect}", reply=victim)
-        await executor.nc.flush()
+        await settled(executor.nc)
     async with asyncio.timeout(20):
         while (found := await jetstream.last(nc, T.stream(0), victim)) is None:  # noqa: ASYNC110 - of the server
             await asyncio.sleep(0.02)

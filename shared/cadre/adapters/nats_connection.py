@@ -19,7 +19,7 @@ from cadre.errors import BusUnavailable, SettingError
 from cadre.nats_addresses import addresses, told
 from cadre.settings import Settings
 
-__all__ = ["Client", "connect", "since_return"]
+__all__ = ["Client", "connect", "settled", "since_return"]
 
 log = logging.getLogger("cadre.nats")
 
@@ -34,6 +34,16 @@ _returned: WeakKeyDictionary[Client, float] = WeakKeyDictionary()
 def since_return(nc: Client) -> float:
     """Seconds since the server was there again, whoever else is back by now; infinite where it never was away."""
     return time.monotonic() - _returned.get(nc, -math.inf)
+
+
+async def settled(nc: Client) -> None:
+    """Returns once the server has dealt with all that was sent to it before: subscriptions hold, refusals are here.
+
+    `flush` writes its ping past what the client's writer still holds; one that is sent after the answer to a first
+    does not. Raises nats.errors.Error.
+    """
+    await nc.flush()
+    await nc.flush()
 
 
 async def connect(settings: Settings, name: str, *, wait: bool = True) -> Client:

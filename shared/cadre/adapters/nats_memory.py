@@ -13,6 +13,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from cadre.adapters.nats_connection import settled
 from cadre.adapters.requests import request_apart
 from cadre.errors import CadreError, MemoryRefused, MemoryUnavailable
 from cadre.memory_api import (
@@ -114,7 +115,7 @@ class MemoryServer:
         for verb in VERBS:
             subject = self._topology.memory(verb)
             self._subscriptions.append(await self._nc.subscribe(subject, queue=_QUEUE, cb=self._on_request))
-        await self._nc.flush()
+        await settled(self._nc)
 
     async def drain(self, grace: float) -> None:
         """Takes no more requests; those at work have `grace` seconds."""
