@@ -303,7 +303,10 @@ def _budget_bounds(budget: Budget | None) -> list[tuple[str, float | None, float
     if budget is None:
         return []
     return [
-        (f"limits.budget.{name}", getattr(budget, name), 0) for name in ("tokens", "cost", "steps", "depth")
+        ("limits.budget.tokens", budget.tokens, 1),
+        ("limits.budget.cost", budget.cost, 0),
+        ("limits.budget.steps", budget.steps, 1),
+        ("limits.budget.depth", budget.depth, 0),
     ]
 
 

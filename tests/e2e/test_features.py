@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cadre.cli.exits import Code
 from cadre.service import open_platform
 from cadre.settings import Settings
 from harness.command import Commands, commands_of
@@ -217,6 +218,15 @@ def test_json_output_is_one_value_on_stdout(stack: Stack, cadre: Commands) -> No
     assert (result["state"], result["output"], result["agent"]) == ("success", "heard spoken", "solo")
     shown = json.loads(cadre("show", result["id"], "-o", "json").stdout)
     assert shown["id"] == result["id"]
+
+
+def test_a_run_that_took_too_long_is_told_as_json_too(stack: Stack, cadre: Commands) -> None:
+    done = cadre("run", "solo", "take long", "-o", "json", "--timeout", 0.5)
+    assert done.returncode == Code.TIMEOUT, stack.logs()
+    assert "did not end within 0.5 s and was cancelled" in done.stderr
+    told = json.loads(done.stdout)
+    assert (told["agent"], told["task"]) == ("solo", "take long")
+    assert told["id"] in done.stderr
 
 
 def test_a_run_cancelled_from_another_terminal(gateway: Gateway, cadre: Commands) -> None:

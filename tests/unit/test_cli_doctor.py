@@ -49,6 +49,12 @@ def test_an_endpoint_with_the_model(monkeypatch: pytest.MonkeyPatch, url: str) -
     assert findings(monkeypatch, url) == [Finding("ok", f"the model endpoint {url} answers")]
 
 
+def test_a_password_is_not_shown(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    [finding] = findings(monkeypatch, url.replace("://", "://me:secret@"))
+    # What the URL names is sent instead of the key, which this endpoint wants.
+    assert finding.text.startswith(f"the model endpoint {url} refuses")
+
+
 def test_an_endpoint_that_refuses_the_key(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     [finding] = findings(monkeypatch, url, key="wrong")
     assert finding.verdict == "fail"

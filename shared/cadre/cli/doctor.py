@@ -12,6 +12,7 @@ import click
 import httpx2
 import msgspec
 
+from cadre.adapters.model_failure import shown_url
 from cadre.cli import nats_server, state
 from cadre.cli.exits import Code, Failure
 from cadre.cli.gateway import Gateway, client_options, gateway_url
@@ -204,18 +205,20 @@ def model() -> Iterator[Finding]:
             "warn", "CADRE_MODEL_URL is not set: agents whose files name no model.url have no model"
         )
         return
+    shown = shown_url(url)
     try:
         with httpx2.Client(**client_options(url)) as client:
             answer = client.get(f"{url}/models", headers={"Authorization": f"Bearer {key}"} if key else {})
     except (httpx2.UnsupportedProtocol, httpx2.InvalidURL):
-        yield Finding("fail", f"CADRE_MODEL_URL={url} is no URL: it must begin with http:// or https://")
+        yield Finding("fail", f"CADRE_MODEL_URL={shown} is no URL: it must begin with http:// or https://")
         return
     except httpx2.TransportError as error:
         yield Finding(
-            "fail", f"the model endpoint {url} does not answer ({type(error).__name__}): see CADRE_MODEL_URL"
+            "fail",
+            f"the model endpoint {shown} does not answer ({type(error).__name__}): see CADRE_MODEL_URL",
         )
         return
-    yield endpoint(url, answer.status_code)
+    yield endpoint(shown, answer.status_code)
     if not settings.name:
         yield Finding("warn", "CADRE_MODEL is not set: agents whose files name no model.name have no model")
     elif answer.is_success and (offered := model_names(answer)) and settings.name not in offered:

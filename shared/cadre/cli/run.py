@@ -18,7 +18,7 @@ from cadre.cli.answer import as_text, tell
 from cadre.cli.arguments import key_values, utf8
 from cadre.cli.ask import Asker, asks
 from cadre.cli.duration import Duration
-from cadre.cli.exits import Code, of_run
+from cadre.cli.exits import Code, Failure, of_run
 from cadre.cli.gateway import body, gateway_url, reaching
 from cadre.cli.screen import screen
 from cadre.cli.tree import error_text
@@ -111,6 +111,11 @@ async def launch(request: dict[str, Any], options: dict[str, Any], path: str = R
         except Detached:
             click.echo(f"cadre: left run {run} to itself: `cadre show {run} --follow` looks again", err=True)
             return Code.DETACHED
+        except Failure as failure:
+            if failure.code is Code.TIMEOUT and output == "json":
+                with reaching(url):
+                    _print(body(await client.get(f"{RUNS}/{run}")))
+            raise
     return finish(result, output)
 
 
@@ -143,7 +148,7 @@ def finish(result: dict[str, Any], output: str) -> int:
     """Prints how the run ended and returns the exit code that says the same."""
     code = of_run(result)
     if output == "json":
-        click.echo(json.dumps(result, ensure_ascii=False))
+        _print(result)
     elif result.get("output") not in (None, ""):
         tell(as_text(result["output"]))
     if code is not Code.OK:
@@ -152,6 +157,10 @@ def finish(result: dict[str, Any], output: str) -> int:
             f"cadre: run {result['id']} ended as {result['state']}: {' '.join(reason.split())}", err=True
         )
     return code
+
+
+def _print(result: dict[str, Any]) -> None:
+    click.echo(json.dumps(result, ensure_ascii=False))
 
 
 def _task(argument: str | None) -> str:
