@@ -25,7 +25,7 @@ up: .venv/.ready ## Start NATS and the shipped team's services, until Ctrl-C; op
 	@$(BIN)/cadre up teams/apollo $(ARGS)
 
 test: .venv/.ready-dev ## Run all tests; options for pytest go into ARGS
-	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
+	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: .venv/.ready-dev ## Run the static checks: format, lint, types, imports, generated documents
 	$(BIN)/ruff format --check
