@@ -130,7 +130,7 @@ class Executor:
             call_seq=delivery.seq,
         )
         with self._in_hand.hold(call.id):
-            effect = await self._claim(claim)
+            effect = await _insist(lambda: self._claim(claim), f"claiming {call.id}")
             if effect.result is None and effect.claim == claim:
                 return await self._settle(effect, await self._run(tool, call, delivery.deliveries))
         if effect.result is None:

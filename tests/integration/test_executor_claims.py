@@ -1,0 +1,82 @@
+"""A server that hangs while a call is claimed: the tool has not run, so nobody says that it may have."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import signal
+from pathlib import Path
+
+import pytest
+
+from cadre.adapters import jetstream
+from cadre.adapters.nats_effects import NatsEffects
+from cadre.adapters.nats_marks import NatsMarks
+from cadre.adapters.nats_peers import NatsPeers
+from cadre.adapters.nats_queue import Queue
+from cadre.errors import BusUnavailable
+from cadre.messages import EffectClaim
+from cadre.ports import Effect
+from cadre.settings import Settings
+from cadre.slots import Slots
+from cadre_tools.executor import Executor
+from cadre_tools.in_hand import InHand
+from harness.nats_server import NatsServer
+from integration.executor_bench import PATIENCE, Bench, open_bench
+from integration.executor_tools import mark
+
+
+class Hanging(NatsEffects):
+    """Its server stops as the first claim is written, until reading that back has failed too."""
+
+    def __init__(self, bench: Bench, server: NatsServer) -> None:
+        super().__init__(bench.nc, bench.topology)
+        self._server = server
+        self.claims: list[EffectClaim] = []
+        self.failed_reads = 0
+
+    async def claim(self, claim: EffectClaim) -> int:
+        if not self.claims:
+            self._server.process.send_signal(signal.SIGSTOP)
+        self.claims.append(claim)
+        return await super().claim(claim)
+
+    async def read(self, tree: str, call: str) -> Effect | None:
+        try:
+            return await super().read(tree, call)
+        except BusUnavailable:
+            self.failed_reads += 1
+            self._server.process.send_signal(signal.SIGCONT)
+            raise
+
+
+async def test_a_call_whose_claim_got_no_answer_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = NatsServer(tmp_path)
+    server.start()
+    try:
+        async with open_bench(Settings(nats_url=server.url, shards=1), tmp_path) as bench:
+            effects = Hanging(bench, server)
+            in_hand = InHand("here", effects, NatsPeers(bench.nc, bench.topology))
+            executor = Executor(effects, bench.bus, bench.blobs, in_hand, NatsMarks(bench.nc, bench.topology))
+            queue = Queue(
+                bench.nc,
+                bench.topology.stream(0),
+                bench.topology.tool_consumer("mark"),
+                bench.topology.call_filter(0, "mark"),
+                functools.partial(executor.handle, mark),
+                credit=Slots(1),
+            )
+            await queue.start()
+            call = bench.new_call("mark", {"folder": str(bench.folder)})
+            monkeypatch.setattr(jetstream, "ANSWER_WITHIN", 1.0)
+            await bench.send(call)
+            result = await asyncio.wait_for(bench.answer(call), 2 * PATIENCE)
+            assert (result.error, bench.effects_of(call)) == (None, 1)
+            assert effects.failed_reads == 1
+            assert len(set(effects.claims)) == 1, "one claim, however often it was written"
+            await queue.drain(1.0)
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+        server.stop()
