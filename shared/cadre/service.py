@@ -42,7 +42,15 @@ log = logging.getLogger("cadre.service")
 CLOSE_WITHIN = 3.0
 LAST_FIGURES_WITHIN = 2.0
 
-_STATUS: dict[type[CadreError], int] = {BusUnavailable: 5, OutcomeUnknown: 5}
+
+class ConnectionGivenUp(CadreError):
+    """The connection to NATS is closed for good."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the connection to NATS was closed for good ({reason}); start this process again")
+
+
+_STATUS: dict[type[CadreError], int] = {BusUnavailable: 5, ConnectionGivenUp: 5, OutcomeUnknown: 5}
 """Exit status by error, where it is not that of a wrong setup."""
 
 
@@ -126,7 +134,8 @@ def run(name: str, settings: Settings, start: Start) -> int:
             return runner.run(_serve(_State(name, settings, metrics), settings, start, listener))
     except CadreError as error:
         # One line in the form of all errors of the command line, for whoever started it from there.
-        print(f"cadre: {name} cannot start: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+        cannot = "go on" if isinstance(error, ConnectionGivenUp) else "start"
+        print(f"cadre: {name} cannot {cannot}: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
         return _STATUS.get(type(error), 2 if isinstance(error, SetupError) else 1)
 
 
@@ -170,13 +179,20 @@ async def _serve(state: _State, settings: Settings, start: Start, listener: sock
     http = asyncio.create_task(server.serve(sockets=[listener]), name="http")
     log.info("%s: health at %s/healthz", name, health_url)
     status = 0
-    working = asyncio.create_task(_work(state, settings, start, health_url), name=name)
+
+    def give_up(reason: str) -> None:
+        state.given_up = reason
+        stop.set()
+
+    working = asyncio.create_task(_work(state, settings, start, health_url, give_up), name=name)
     stopped = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({working, stopped, http}, return_when=asyncio.FIRST_COMPLETED)
         if working.done() and not stop.is_set():
             working.result()  # raises why it could not start
             await asyncio.wait({stopped, http}, return_when=asyncio.FIRST_COMPLETED)
+        if state.given_up:
+            raise ConnectionGivenUp(state.given_up)
         log.info("%s: draining for up to %g s", name, settings.drain_seconds)
     finally:
         if not working.done():
@@ -201,6 +217,8 @@ class _State:
         self.platform: Platform | None = None
         self.part: Part | None = None
         self.draining = False
+        self.given_up = ""
+        """Why the connection to NATS is closed for good, without anybody here having wanted that."""
 
     def unready(self) -> str | None:
         if self.draining:
@@ -226,10 +244,14 @@ class _State:
 
 
 async def open_platform(
-    name: str, settings: Settings, health_url: str = "", meters: Meters | None = None
+    name: str,
+    settings: Settings,
+    health_url: str = "",
+    meters: Meters | None = None,
+    given_up: Callable[[str], None] | None = None,
 ) -> Platform:
     """Connects (waiting for the server), provisions, and begins to listen to the registry."""
-    nc = await connect(settings, f"cadre {name}")
+    nc = await connect(settings, f"cadre {name}", given_up=given_up)
     # Streams may be without a leader for a moment after a server's start.
     topology = await until_answered(lambda: provision(nc, settings))
     blobs = NatsBlobs(nc, topology)
@@ -249,9 +271,11 @@ async def open_platform(
     return platform
 
 
-async def _work(state: _State, settings: Settings, start: Start, health_url: str) -> None:
+async def _work(
+    state: _State, settings: Settings, start: Start, health_url: str, give_up: Callable[[str], None]
+) -> None:
     await state.measuring.start()
-    state.platform = await open_platform(state.name, settings, health_url, state.meters)
+    state.platform = await open_platform(state.name, settings, health_url, state.meters, give_up)
     state.part = await start(state.platform)
     calm_collector()
     log.info("%s: ready", state.name)
@@ -272,7 +296,7 @@ async def _close(state: _State, settings: Settings) -> int:
         return 0
     nc = platform.nc
     done = [not nc.is_connected or await _done(nc, platform.registry.withdraw(), CLOSE_WITHIN)]
-    if part is not None:
+    if part is not None and not nc.is_closed:
         grace = settings.drain_seconds
         done.append(await _done(nc, part.drain(grace), grace + CLOSE_WITHIN))
     if not all(done):

@@ -7,8 +7,9 @@ import signal
 from pathlib import Path
 from uuid import uuid4
 
+from nats.aio.client import Client
+
 from cadre.adapters import jetstream
-from cadre.adapters.nats_connection import Client
 from cadre.errors import BusFull
 from cadre.subjects import Topology
 from harness.nats_server import NatsServer

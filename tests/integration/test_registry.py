@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from cadre.adapters import nats_registry
+from cadre.adapters import jetstream, nats_registry
 from cadre.adapters.nats_connection import Client, connect
 from cadre.adapters.nats_registry import NatsRegistry
 from cadre.adapters.nats_streams import provision
 from cadre.cards import AgentCard, Presence
 from cadre.settings import Settings
+from cadre.wire import encode
 from harness.nats_server import NatsServer
 
 GONE_AFTER = 2.0
@@ -73,5 +74,25 @@ async def test_a_replica_outlives_an_outage_longer_than_its_time(
     changed = looker.changed()
     await asyncio.wait_for(changed, 10 * GONE_AFTER)
     assert names(looker) == {"looker"}, "who stays silent is gone in the end"
+    await looker.stop()
+    await nc.close()
+
+
+async def test_many_are_known_at_once(server: NatsServer) -> None:
+    """More than one answer of the server may tell."""
+    settings = Settings(nats_url=server.url, shards=1)
+    nc = await connect(settings, "test")
+    topology = await provision(nc, settings)
+    everybody = {f"agent-{number}" for number in range(1100)}
+
+    async def put(name: str) -> None:
+        key = topology.presence_key("agent", name, name)
+        subject = f"$KV.{topology.registry_bucket}.{key}"
+        await jetstream.append(nc, subject, encode(presence(name)), headers={jetstream.TTL: "300s"})
+
+    await asyncio.gather(*map(put, everybody))
+    looker = NatsRegistry(nc, topology)
+    await asyncio.wait_for(looker.start(), 60)
+    assert names(looker) == everybody
     await looker.stop()
     await nc.close()

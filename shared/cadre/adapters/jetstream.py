@@ -34,6 +34,9 @@ RETRIED = "Cadre-Retried"
 IMPORTED = "Cadre-Imported"
 """On a journal entry that came from a file: what it tells happened elsewhere."""
 
+_AROUND = 16
+"""Bytes at most that the protocol adds to all headers, and to each of them."""
+
 # "wrong last sequence", and its form without the number while the subject has a write in flight.
 _FENCE_CODES = {10071, 10164}
 _TOO_LARGE = 10054
@@ -95,11 +98,16 @@ async def append(
     the answer is awaited.
     Raises Fenced, TooLarge, BusFull or BusUnavailable (nothing was stored), or OutcomeUnknown.
     """
-    if len(data) > nc.max_payload:
-        raise TooLarge(f"a message to {subject}", len(data), nc.max_payload)
     fields = dict(headers) if headers else {}
     if expect is not None:
         fields[EXPECT] = str(expect)
+    size = (
+        len(data)
+        + sum(len(name) + len(value) for name, value in fields.items())
+        + _AROUND * (len(fields) + 1)
+    )
+    if size > nc.max_payload:
+        raise TooLarge(f"a message to {subject}", size, nc.max_payload)
     answer = await _request(nc, subject, data, fields, OutcomeUnknown, meanwhile)
     ack = _decode_ack(answer.data)
     if ack.error is None:

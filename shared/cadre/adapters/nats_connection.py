@@ -8,13 +8,15 @@ import math
 import re
 import ssl
 import time
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import nats.errors
-from nats.aio.client import Client
+from nats.aio.client import Client as NatsClient
 
 from cadre.adapters import nats_keys, requests
+from cadre.adapters.nats_client import Client
 from cadre.errors import BusUnavailable, SettingError
 from cadre.nats_addresses import addresses, told
 from cadre.settings import Settings
@@ -28,15 +30,15 @@ _TELL_EVERY = 2.0
 _UNKNOWN = "authorization violation"
 _REFUSED = re.compile(r'permissions violation for publish to "(.*)"')
 
-_returned: WeakKeyDictionary[Client, float] = WeakKeyDictionary()
+_returned: WeakKeyDictionary[NatsClient, float] = WeakKeyDictionary()
 
 
-def since_return(nc: Client) -> float:
+def since_return(nc: NatsClient) -> float:
     """Seconds since the server was there again, whoever else is back by now; infinite where it never was away."""
     return time.monotonic() - _returned.get(nc, -math.inf)
 
 
-async def settled(nc: Client) -> None:
+async def settled(nc: NatsClient) -> None:
     """Returns once the server has dealt with all that was sent to it before: subscriptions hold, refusals are here.
 
     `flush` writes its ping past what the client's writer still holds; one that is sent after the answer to a first
@@ -46,13 +48,23 @@ async def settled(nc: Client) -> None:
     await nc.flush()
 
 
-async def connect(settings: Settings, name: str, *, wait: bool = True) -> Client:
-    """Connects; a lost connection is taken up again for ever.
+async def connect(
+    settings: Settings, name: str, *, wait: bool = True, given_up: Callable[[str], None] | None = None
+) -> Client:
+    """Connects; a lost connection is taken up again for ever, but after an error that ends it for good: `given_up` is
+    called with that.
 
     While the server is not there: with `wait`, a warning every two seconds; without, raises BusUnavailable.
     Raises SettingError when it is there and will not have this user, or is not known to be the right one.
     """
-    nc = Client()
+
+    def on_given_up(reason: str) -> None:
+        if begun:
+            log.critical("the connection to NATS is closed for good: %s", reason)
+            if given_up is not None:
+                given_up(reason)
+
+    nc = Client(on_given_up)
     options = nats_keys.options(nc, settings)
     hopeless: asyncio.Future[SettingError] = asyncio.get_running_loop().create_future()
     troubles: list[Exception] = []

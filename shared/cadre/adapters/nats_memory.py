@@ -121,7 +121,11 @@ class MemoryServer:
         """Takes no more requests; those at work have `grace` seconds."""
         for subscription in self._subscriptions:
             if self._nc.is_connected:
-                await subscription.unsubscribe()
+                try:
+                    # What the server has handed to this replica already is still answered.
+                    await subscription.drain()  # type: ignore[no-untyped-call]
+                except nats.errors.Error as error:
+                    log.warning("requests that were on their way are not answered: %s", error)
         if self._at_work:
             await asyncio.wait(self._at_work, timeout=grace)
         for task in self._at_work:

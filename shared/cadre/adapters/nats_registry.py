@@ -18,7 +18,7 @@ from nats.aio.subscription import Subscription
 from cadre.adapters import jetstream
 from cadre.adapters.nats_patience import until_answered
 from cadre.cards import Presence
-from cadre.errors import RetryableError, UnreadableMessage
+from cadre.errors import CadreError, UnreadableMessage
 from cadre.subjects import Topology
 from cadre.wire import decode, encode
 
@@ -29,6 +29,8 @@ HEARTBEAT = 3.0
 
 GONE_AFTER = 10.0
 """Seconds without one after which it counts as gone."""
+
+_PAGE = 256
 
 
 class NatsRegistry:
@@ -50,13 +52,17 @@ class NatsRegistry:
     async def start(self) -> None:
         """Begins to listen; returns once everybody stored in the bucket is known, however long that takes."""
         self._subscription = await self._nc.subscribe(f"$KV.{self._bucket}.>", cb=self._on_put)
-        everybody = {"multi_last": [f"$KV.{self._bucket}.>"], "batch": 1000}
-        for message in await until_answered(
-            lambda: jetstream.batch(self._nc, f"KV_{self._bucket}", everybody)
-        ):
-            if message.data:
-                self._learn(message.subject, message.data)
+        after = 0
+        while page := await until_answered(lambda: self._page(after)):  # noqa: B023 - awaited before it changes
+            for message in page:
+                if message.data:
+                    self._learn(message.subject, message.data)
+            after = page[-1].seq
         self._beat = asyncio.create_task(self._heartbeat(), name="registry")
+
+    async def _page(self, after: int) -> list[jetstream.Held]:
+        query = {"seq": after + 1, "batch": _PAGE, "next_by_subj": f"$KV.{self._bucket}.>"}
+        return await jetstream.batch(self._nc, f"KV_{self._bucket}", query)
 
     def presences(self) -> list[Presence]:
         """Every live replica, its own first announced included."""
@@ -106,7 +112,7 @@ class NatsRegistry:
             try:
                 await self._put_all()
                 stored = True
-            except (nats.errors.Error, RetryableError) as error:
+            except (nats.errors.Error, CadreError) as error:
                 log.warning("heartbeat not stored: %s", error)
             if self._was_cut_off() or not stored:
                 # Nobody could be heard, so silence says nothing: everybody is given their time anew.
