@@ -11,12 +11,18 @@ from fastapi.responses import Response
 from cadre_gateway.projection import RunSummary
 from cadre_gateway.tracing_routes import trace_headers
 
+_RUNS = "/v1/runs"
+
 
 def accepted(run: RunSummary, later_files: Sequence[str] = ()) -> Response:
-    here = f"/v1/runs/{run.id}"
+    here = f"{_RUNS}/{run.id}"
     links = {"self": here, "events": f"{here}/events", "cancel": f"{here}/cancel"}
     told: dict[str, Any] = {"id": run.id, "agent": run.agent, "state": run.state, "links": links}
     if later_files:
         told["later_files"] = list(later_files)
-    headers = {"Location": here, **trace_headers(run.id)}
-    return Response(msgspec.json.encode(told), 202, headers, media_type="application/json")
+    return Response(msgspec.json.encode(told), 202, where(run.id), media_type="application/json")
+
+
+def where(run: str) -> dict[str, str]:
+    """Headers that say where the run is, and its trace."""
+    return {"Location": f"{_RUNS}/{run}", **trace_headers(run)}

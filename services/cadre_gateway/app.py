@@ -23,9 +23,10 @@ from cadre_gateway import (
     time_travel_routes,
     tracing_routes,
 )
-from cadre_gateway.accepted import accepted
+from cadre_gateway.accepted import accepted, where
 from cadre_gateway.desk import ANSWER_WITHIN, Desk
 from cadre_gateway.events import LAST_SEQ, EventStream, after_of, stream
+from cadre_gateway.origin import own_origin
 from cadre_gateway.parameters import known_parameters
 from cadre_gateway.prefer import wait_seconds
 from cadre_gateway.projection import State
@@ -61,7 +62,9 @@ def build(desk: Desk) -> FastAPI:
         memory_routes.router(desk),
         tracing_routes.router(desk),
     ):
-        app.include_router(router, dependencies=[Depends(desk.check), Depends(known_parameters)])
+        app.include_router(
+            router, dependencies=[Depends(own_origin), Depends(desk.check), Depends(known_parameters)]
+        )
     openapi.describe(app)
     return app
 
@@ -89,7 +92,7 @@ def _runs(desk: Desk) -> APIRouter:
             answer = _json(await runs.result(desk, run.id, wanted.return_full_result))
         else:
             return accepted(run)
-        answer.headers.update(tracing_routes.trace_headers(run.id))
+        answer.headers.update(where(run.id))
         return answer
 
     @router.get("", summary="List root runs, newest first", responses=openapi.answers(openapi.RunList))

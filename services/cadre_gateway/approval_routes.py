@@ -50,13 +50,21 @@ def router(desk: Desk) -> APIRouter:
     ) -> Response:
         """200 when this decision counts (or says what was decided before), 202 when the agent is down at the
         moment (it is kept and will count), 409 when another was first."""
-        wanted = body.ruling(await body.read(request), cadre_user)
+        wanted = body.ruling(await body.read(request), _as_sent(cadre_user))
         ruled = await approvals.decide(desk, call, wanted, traceparent)
         answer = _json(ruled, 202 if ruled.at is None else 200)
         answer.headers.update(trace_headers(tree_of(call)))
         return answer
 
     return routes
+
+
+def _as_sent(header: str | None) -> str | None:
+    """Headers arrive as Latin-1; proxies write names in UTF-8 into them."""
+    try:
+        return header.encode("latin-1").decode() if header else header
+    except UnicodeDecodeError:
+        return header
 
 
 def _json(value: Any, status: int = 200) -> Response:

@@ -172,7 +172,7 @@ async def decide(desk: Desk, call: str, wanted: Ruling, traceparent: str | None)
 async def _tell(desk: Desk, decision: Decision, agent: str) -> Entry | None:
     """Publishes the decision; the entry that accounts for it, None when there is none in time."""
     feed: Feed[Stored] = Feed()
-    with desk.tail.listen(decision.tree, feed.put), desk.open(feed):
+    with desk.tail.listen(decision.tree, feed.put), desk.open(decision.tree, feed):
         async with asyncio.timeout(ANSWER_WITHIN):
             await desk.platform.bus.send(decision, SENDER, to=agent)
         if agent not in live_agents(desk.platform.registry.presences()):

@@ -26,6 +26,8 @@ _MOST_COUNT = 10**12
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=_MOST_COUNT)]
 
+Deadline = Annotated[float, msgspec.Meta(gt=0, le=_MOST_DEADLINE)]
+
 VERDICTS: dict[str, Verdict] = {
     "approve": "approved",
     "approved": "approved",
@@ -64,7 +66,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     files: dict[str, str] = {}
     """Of the run's workspace from its beginning, by path: `data:` URLs with base64, or `blob:<sha256>` references."""
     max_steps: Count | None = None
-    deadline: Annotated[float, msgspec.Meta(gt=0, le=_MOST_DEADLINE)] | None = None
+    deadline: Deadline | None = None
     """Seconds from now at which the run ends, with what it has found until then."""
     budget: BudgetBody | None = None
     session: str | None = None
@@ -107,16 +109,17 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     by: str
 
 
-async def read(request: Request, limit: int = MAX_BODY) -> bytes:
-    """The whole body. Raises a 413 problem as soon as it is over `limit` bytes."""
+async def read(request: Request, file_bytes: int | None = None) -> bytes:
+    """The whole body; with `file_bytes` it is a file, of so many at most. Raises a 413 problem once it is over."""
+    limit = MAX_BODY if file_bytes is None else file_bytes
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit:
-        raise _too_large(limit)
+        raise _too_large(limit, of_file=file_bytes is not None)
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
         if len(data) > limit:
-            raise _too_large(limit)
+            raise _too_large(limit, of_file=file_bytes is not None)
     return bytes(data)
 
 
@@ -185,7 +188,9 @@ def name(what: str, value: str) -> None:
         raise invalid(str(error)) from error
 
 
-def _too_large(limit: int) -> Problem:
+def _too_large(limit: int, *, of_file: bool) -> Problem:
+    if of_file:
+        return Problem(413, "too-large", f"a file may have {limit} bytes, which CADRE_FILE_BYTES sets")
     detail = (
         f"a body may have {limit} bytes; send large images as https: URLs or blob: references, large files one by"
         " one by PUT to the run's files"

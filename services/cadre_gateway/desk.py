@@ -48,7 +48,8 @@ class Desk:
     provider: TracerProvider | None = None
     """Of the spans of requests; None when they are recorded nowhere."""
     draining: asyncio.Event = field(default_factory=asyncio.Event)
-    _feeds: set[Feed[Any]] = field(default_factory=set)
+    _feeds: set[tuple[str, Feed[Any]]] = field(default_factory=set)
+    """Each with the tree that it tells of."""
 
     def check(self) -> None:
         """Raises what a request is answered with at once when this gateway cannot serve it."""
@@ -60,16 +61,22 @@ class Desk:
             raise BusUnavailable("serving a request", "not connected to the server")
 
     @contextmanager
-    def open(self, feed: Feed[Any]) -> Iterator[None]:
-        """Inside, `feed` is closed when the gateway drains."""
-        self._feeds.add(feed)
+    def open(self, tree: str, feed: Feed[Any]) -> Iterator[None]:
+        """Inside, `feed` is closed when the gateway drains, and when the tree is erased."""
+        self._feeds.add((tree, feed))
         try:
             yield
         finally:
-            self._feeds.discard(feed)
+            self._feeds.discard((tree, feed))
+
+    def close(self, tree: str) -> None:
+        """Ends the open streams of a tree that was erased: nothing of it will ever happen again."""
+        for of, feed in self._feeds:
+            if of == tree:
+                feed.close()
 
     def drain(self) -> None:
         """Ends all open streams; they tell their clients to come back."""
         self.draining.set()
-        for feed in self._feeds:
+        for _, feed in self._feeds:
             feed.close()

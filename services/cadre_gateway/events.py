@@ -25,6 +25,7 @@ from cadre.subjects import tree_of
 from cadre.wire import encode
 from cadre_gateway.desk import Desk
 from cadre_gateway.feed import Feed
+from cadre_gateway.problems import Problem
 from cadre_gateway.runs import end_of, find
 
 log = logging.getLogger("cadre.gateway")
@@ -70,13 +71,13 @@ class EventStream(StreamingResponse):
 
 
 async def stream(desk: Desk, run: str, after: int) -> AsyncGenerator[bytes]:
-    """Frames of the run's subtree behind sequence `after`, to the run's end."""
+    """Frames of the run's subtree behind sequence `after`, to the run's end or until it is erased."""
     yield _RETRY
     teller = _Teller(desk, run, after)
     tree = tree_of(run)
     end_deltas = await watch_deltas(desk.platform.nc, desk.platform.topology, tree, teller.on_delta)
     try:
-        with desk.tail.listen(tree, teller.feed.put), desk.open(teller.feed):
+        with desk.tail.listen(tree, teller.on_entry), desk.open(tree, teller.feed):
             if desk.draining.is_set():
                 teller.feed.close()
             async for frame in teller.tell():
@@ -108,6 +109,11 @@ class _Teller:
         self._state: str | None = None
         """How the run has ended."""
 
+    def on_entry(self, stored: Stored) -> None:
+        # What happens beside the run's subtree is not waited for: a stream that has nothing to tell pings.
+        if self._within(stored.entry.run):
+            self.feed.put(stored)
+
     def on_delta(self, delta: Delta) -> None:
         if self._within(delta.run):
             self.feed.put(delta, may_be_lost=True)
@@ -125,8 +131,12 @@ class _Teller:
                 log.debug("events of %s: %s", self._run, error)
                 yield _WAITING
                 await asyncio.sleep(_BUS_PAUSE)
+            except Problem as problem:
+                log.debug("events of %s: %s", self._run, problem)
+                return  # it was erased: whoever comes back is told so
             if self.feed.closed and self._state is None:
-                yield _GOING
+                if self._desk.draining.is_set():
+                    yield _GOING
                 return
         yield _frame("end", {"run": self._run, "state": self._state})
 

@@ -7,10 +7,10 @@ import re
 import secrets
 from collections.abc import Iterator
 from typing import Annotated, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from cadre.files import UNKNOWN, media_type_of
@@ -30,7 +30,7 @@ _LONGEST_NAME = 200
 
 
 def router(desk: Desk) -> APIRouter:
-    routes = APIRouter(prefix="/v1", tags=["files"])
+    routes = APIRouter(prefix="/v1", tags=["files"], dependencies=[Depends(_readable_path)])
 
     @routes.get("/blobs/{sha256}", summary="The bytes of a file or image", responses=openapi.download())
     async def get_blob(sha256: str, name: str = "", type: str = "") -> Response:
@@ -91,6 +91,18 @@ def router(desk: Desk) -> APIRouter:
         return Response(status_code=204)
 
     return routes
+
+
+async def _readable_path(request: Request) -> None:
+    """Raises a 422 problem for a path that is not UTF-8: as it is read, it might be that of another file."""
+    raw: bytes = request.scope.get("raw_path", b"")
+    try:
+        unquote_to_bytes(raw).decode()
+    except UnicodeDecodeError as error:
+        told = raw.decode("latin-1")
+        raise invalid(
+            f"path {told!r} is not UTF-8: write it as UTF-8 and percent-encode its bytes"
+        ) from error
 
 
 async def _workspace(desk: Desk, run: str, *, for_writing: bool = False) -> TreeFiles:

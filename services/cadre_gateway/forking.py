@@ -16,7 +16,7 @@ from cadre.messages import Fork, Origin, Task
 from cadre.ports import Stored
 from cadre.subjects import task_id, tree_of
 from cadre_gateway import runs
-from cadre_gateway.body import Count
+from cadre_gateway.body import BudgetBody, Count, Deadline
 from cadre_gateway.carrying import Source, carry
 from cadre_gateway.desk import ANSWER_WITHIN, Desk
 from cadre_gateway.problems import Problem, invalid
@@ -33,6 +33,11 @@ class ForkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     additional_args: dict[str, Any] = {}
     """Added to those of the run, or in their place."""
     max_steps: Count | None = None
+    deadline: Deadline | None = None
+    """Seconds from now at which the run ends. Left out: as many as the other run had from its task on."""
+    budget: BudgetBody | None = None
+    """What the steps from `at` on may use; `{}` is none but the agent's own. Left out: as much as the other run was
+    given, anew."""
     observations: dict[str, str] = {}
     """What calls of the steps before came to instead, by `<step>_<index>` or call id."""
 
@@ -109,18 +114,27 @@ def _task(source: Run, run: str, wanted: ForkBody, trace: str | None) -> Task:
     limit = wanted.max_steps or source.max_steps
     if wanted.at > limit:
         raise invalid(f"max_steps: run {source.id} may take {limit} steps; give at least {wanted.at}")
+    now = time.time()
     return Task(
         id=task_id(run),
         tree=run,
         run=run,
-        at=time.time(),
+        at=now,
         agent=source.agent,
         task=began.task if wanted.task is None else wanted.task,
         additional_args={**began.additional_args, **wanted.additional_args},
         images=began.images,
         max_steps=wanted.max_steps or began.max_steps,
         forks=about,
+        deadline=_deadline(began, wanted, now),
+        budget=began.budget if wanted.budget is None else wanted.budget.as_budget(),
         # Still for the same person, in no session.
         origin=Origin(user=began.origin.user) if began.origin and began.origin.user else None,
         trace=trace,
     )
+
+
+def _deadline(began: Task, wanted: ForkBody, now: float) -> float | None:
+    if wanted.deadline is not None:
+        return now + wanted.deadline
+    return now + (began.deadline - began.at) if began.deadline is not None else None

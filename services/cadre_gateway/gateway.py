@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
@@ -131,9 +132,8 @@ async def start(platform: Platform) -> Gateway:
         changed=keeper.hurry,
         read_on=lambda: tail.read_on(),
     )
-    reader = _Reader(loaded, janitor, keeper)
+    reader = _Reader(loaded, janitor, keeper, gone=lambda tree: desk.close(tree))
     tail = Tail(nc, topology, platform.blobs, reader.on_entry, reader.on_fate)
-    tail.start(loaded.positions)
     history = History(nc, topology, platform.blobs)
     desk = Desk(
         platform=platform,
@@ -151,6 +151,7 @@ async def start(platform: Platform) -> Gateway:
     )
     if tracing.endpoint:
         desk.provider = _provider(platform, tracing)
+    tail.start(loaded.positions)
     return Gateway(desk, keeper)
 
 
@@ -166,12 +167,13 @@ def _provider(platform: Platform, tracing: TracingSettings) -> TracerProvider:
 
 
 class _Reader:
-    """Hands on what the tail reads."""
+    """Hands on what the tail reads; `gone` is called with each tree that was erased."""
 
-    def __init__(self, loaded: Loaded, janitor: Janitor, keeper: Keeper) -> None:
+    def __init__(self, loaded: Loaded, janitor: Janitor, keeper: Keeper, gone: Callable[[str], None]) -> None:
         self._index, self._ledger, _ = loaded
         self._janitor = janitor
         self._keeper = keeper
+        self._gone = gone
 
     def on_entry(self, read: Read) -> None:
         if read.is_file:
@@ -191,6 +193,8 @@ class _Reader:
     def on_fate(self, seq: int, fate: Fate) -> None:
         if isinstance(fate, Erased):
             self._janitor.learn(seq, fate)
+            if self._ledger.is_erased(fate.tree):  # and not begun anew since
+                self._gone(fate.tree)
         else:
             self._ledger.imported(fate.tree)
         self._keeper.note()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Match
 
 from cadre.errors import BlobMissing, BusFull, MemoryRefused, MemoryUnavailable, RetryableError, TooLarge
 
@@ -20,6 +22,7 @@ _TITLES = {
     "unknown-file": "There is no such file",
     "file-changed": "Somebody else has written the file",
     "invalid-request": "The request cannot be used as it is",
+    "cross-origin": "A page of another site asked",
     "session-busy": "The session's last run has not ended",
     "cannot-fork": "The run cannot be forked at that step",
     "unknown-approval": "There is no such call",
@@ -43,6 +46,8 @@ _TITLES = {
     "internal": "The gateway failed",
 }
 
+
+_METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 _RETRY_AFTER = {503: {"Retry-After": "1"}, 429: {"Retry-After": "30"}}
 
@@ -72,7 +77,7 @@ def full(why: str) -> Problem:
     )
 
 
-def respond(problem: Problem, instance: str) -> Response:
+def respond(problem: Problem, instance: str, headers: Mapping[str, str] | None = None) -> Response:
     return JSONResponse(
         {
             "type": BASE + problem.code,
@@ -84,7 +89,7 @@ def respond(problem: Problem, instance: str) -> Response:
         },
         status_code=problem.status,
         media_type="application/problem+json",
-        headers=_RETRY_AFTER.get(problem.status),
+        headers=headers or _RETRY_AFTER.get(problem.status),
     )
 
 
@@ -115,11 +120,22 @@ def as_problem(error: Exception) -> Problem:
             return Problem(500, "internal", "unexpected error; the gateway's log has it")
 
 
+def _allowed(request: Request) -> list[str]:
+    """The methods of the path, which may be those of several routes."""
+    routes: list[BaseRoute] = request.app.routes
+    asked = ({**request.scope, "method": method} for method in _METHODS)
+    return [
+        scope["method"] for scope in asked if any(route.matches(scope)[0] is Match.FULL for route in routes)
+    ]
+
+
 def install(app: FastAPI) -> None:
     """Makes every error of the application a problem document."""
 
     async def handle(request: Request, error: Exception) -> Response:
-        return respond(as_problem(error), request.url.path)
+        problem = as_problem(error)
+        headers = {"Allow": ", ".join(_allowed(request))} if problem.status == 405 else None
+        return respond(problem, request.url.path, headers)
 
     kinds = (
         Problem,

@@ -36,6 +36,9 @@ CAPACITY = 100_000
 
 TASK_CHARS = 200
 
+_PLACES = 10_000
+"""Trees that have left the list, and that a reader of its pages may still name."""
+
 
 class RunSummary(msgspec.Struct, kw_only=True):
     """One run as the list shows it. Times are Unix seconds."""
@@ -94,6 +97,8 @@ class Index:
         self._size = sum(len(tree.runs) for tree in self._trees.values())
         self._queue = Queue(call for tree in self._trees.values() for call in tree.pending_calls())
         self._ended = sorted((tree.at, tree.id) for tree in self._trees.values() if tree.ended)
+        self._gone: dict[str, float] = {}
+        """Where the last ones stood that have left the list."""
         self._evict()
 
     def __len__(self) -> int:
@@ -159,6 +164,9 @@ class Index:
             return
         self._size -= len(found.runs)
         del self._order[bisect_left(self._order, (found.at, found.id))]
+        self._gone[tree] = found.at
+        if len(self._gone) > _PLACES:
+            del self._gone[next(iter(self._gone))]
         for call in found.pending_calls():
             self._queue.drop(call)
 
@@ -189,7 +197,7 @@ class Index:
     ) -> tuple[list[RunSummary], str | None]:
         """Root runs, newest first, and the `before` of the next page (None: this is the last one).
 
-        Raises KeyError when `before` is not in the list.
+        Raises KeyError when `before` is not in the list, nor was lately.
         """
         found: list[RunSummary] = []
         for summary in self._newest_first(before):
@@ -206,7 +214,9 @@ class Index:
     def _newest_first(self, before: str | None) -> Iterator[RunSummary]:
         end = len(self._order)
         if before is not None:
-            end = bisect_left(self._order, (self._trees[before].at, before))
+            there = self._trees.get(before)
+            at = there.at if there is not None else self._gone[before]
+            end = bisect_left(self._order, (at, before))
         for _, name in reversed(self._order[:end]):
             root = self._trees[name].runs.get(name)
             if root is not None:

@@ -20,7 +20,7 @@ from cadre.ports import Stored
 from cadre.subjects import tree_of
 from cadre_gateway.desk import Desk
 from cadre_gateway.feed import Feed
-from cadre_gateway.problems import unknown_run
+from cadre_gateway.problems import Problem, unknown_run
 from cadre_gateway.projection import Index, RunSummary, State, of_task
 from cadre_gateway.submit import SENDER
 
@@ -134,10 +134,11 @@ async def result(desk: Desk, run: str, full: bool) -> RunResult:
 
 
 async def wait_for_end(desk: Desk, run: str, seconds: float) -> bool:
-    """Whether the run has ended, within `seconds` from now. Raises BusUnavailable."""
+    """Whether the run has ended, within `seconds` from now. Raises a 404 or 410 problem when there is no such run
+    (any more), BusUnavailable."""
     feed: Feed[Stored] = Feed()
     deadline = time.monotonic() + seconds
-    with desk.tail.listen(tree_of(run), feed.put), desk.open(feed):
+    with desk.tail.listen(tree_of(run), feed.put), desk.open(tree_of(run), feed):
         if (await find(desk, run)).finished:
             return True
         while (left := deadline - time.monotonic()) > 0 and not desk.draining.is_set():
@@ -148,6 +149,8 @@ async def wait_for_end(desk: Desk, run: str, seconds: float) -> bool:
                 feed.clear()
                 if (await find(desk, run)).finished:
                     return True
+            if feed.closed and not desk.draining.is_set():
+                raise Problem(410, "run-erased", f"run {run} was erased while its end was waited for")
     return False
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -17,6 +18,7 @@ from cadre.errors import BlobMissing, Fenced
 from cadre.loop.events import RecordIgnored, RunAccepted
 from cadre.messages import Erased, Task, ToolResult
 from cadre.subjects import call_id, task_id
+from cadre_gateway.submit import run_id_of
 from harness.nats_server import NatsServer
 from integration.gateway_world import (
     CALLED,
@@ -25,6 +27,7 @@ from integration.gateway_world import (
     World,
     entered,
     new_run,
+    told,
     until,
     with_boss,
 )
@@ -90,6 +93,43 @@ async def test_other_gateways_learn_of_it(world: World, other: World) -> None:
 
     assert await until(unlisted)
     assert run not in (await other.http.get("/v1/runs", params={"limit": 1000})).text
+
+
+async def test_who_follows_a_run_that_is_erased_is_let_go(world: World, other: World) -> None:
+    """Its agent is away: no end of it will ever be told."""
+    run = new_run()
+    scribe = world.scribe(run, "away")
+    await scribe.write(scribe.accepted(), CALLED)
+    events = f"/v1/runs/{run}/events"
+    async with (
+        asyncio.timeout(30),
+        world.http.stream("GET", events) as here,
+        other.http.stream("GET", events) as there,
+    ):
+        both = told(here), told(there)
+        for stream in both:
+            assert (await anext(stream)).name == "run.accepted"
+        await world.http.delete(f"/v1/runs/{run}", params={"force": "true"})
+        for stream in both:
+            assert [one.name async for one in stream] == ["model.called"]
+    assert (await world.http.get(events)).status_code == 404
+
+
+async def test_who_waits_for_the_end_of_a_run_that_is_erased_is_told(world: World) -> None:
+    asked = {"agent": "boss", "task": "Wait."}
+    key = new_run()
+    run = run_id_of("boss", key)
+    headers = {"Idempotency-Key": key, "Prefer": "wait=60"}
+    waiting = asyncio.create_task(world.http.post("/v1/runs", json=asked, headers=headers, timeout=60))
+    await until(lambda: world.history.task(run, run))
+    scribe = world.scribe(run)
+    await scribe.write(scribe.accepted(), CALLED)
+    await world.listed(run)
+    erasure = NatsErasure(world.nc, world.topology, world.blobs)
+    await erasure.record(Erased(id=f"{run}:erased", tree=run, run=run, at=time.time()), 0)
+    async with asyncio.timeout(30):
+        answer = await waiting
+    assert (answer.status_code, answer.json()["code"]) == (410, "run-erased")
 
 
 async def test_a_blob_that_another_run_names_stays(world: World) -> None:

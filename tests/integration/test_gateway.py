@@ -223,6 +223,7 @@ async def test_a_post_may_answer_with_the_events(world: World) -> None:
         headers={"Idempotency-Key": key},
     ) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
+        assert answer.headers["location"] == f"/v1/runs/{run_id_of('boss', key)}"
         await world.finished_run(run_id_of("boss", key))
         names = [one.name async for one in told(answer)]
     assert names == ["run.accepted", "model.called", "run.finished", "end"]
@@ -276,6 +277,10 @@ async def test_a_body_over_the_limit_is_refused(world: World) -> None:
 
     answer = await world.http.post("/v1/runs", content=chunks())
     assert (answer.status_code, answer.json()["code"]) == (413, "too-large")
+    assert "by PUT to the run's files" in answer.json()["detail"]
+    answer = await world.http.put("/v1/runs/r/files/f", content=chunks())
+    assert (answer.status_code, answer.json()["code"]) == (413, "too-large")
+    assert answer.json()["detail"] == "a file may have 16777216 bytes, which CADRE_FILE_BYTES sets"
 
 
 @pytest.mark.parametrize(
@@ -300,6 +305,54 @@ async def test_a_body_over_the_limit_is_refused(world: World) -> None:
 async def test_a_bad_path_is_a_problem(world: World, method: str, path: str, status: int, code: str) -> None:
     answer = await world.http.request(method, path)
     assert (answer.status_code, answer.json()["code"]) == (status, code)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PATCH", "/v1/runs", "GET, POST"),
+        ("POST", "/v1/runs/a/files/b/c", "DELETE, GET, PUT"),
+    ],
+)
+async def test_a_method_that_there_is_not_is_told_the_others(
+    world: World, method: str, path: str, allowed: str
+) -> None:
+    answer = await world.http.request(method, path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_let_in"),
+    [
+        ({"Origin": "https://evil.example"}, False),
+        ({"Origin": "null"}, False),
+        ({"Origin": "HOST", "Sec-Fetch-Site": "cross-site"}, False),
+        ({"Origin": "https://evil.example", "Sec-Fetch-Site": "same-site"}, False),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, False),
+        ({"Origin": "HOST"}, True),
+        ({"Origin": "https://public.example", "Sec-Fetch-Site": "same-origin"}, True),
+        ({"Sec-Fetch-Site": "none"}, True),
+    ],
+)
+async def test_pages_of_other_sites_start_no_runs(
+    world: World, headers: dict[str, str], is_let_in: bool
+) -> None:
+    sent = {
+        name: value.replace("HOST", str(world.http.base_url).rstrip("/")) for name, value in headers.items()
+    }
+    body = b'{"agent":"boss","task":"x"}'
+    answer = await world.http.post("/v1/runs", content=body, headers={"Content-Type": "text/plain", **sent})
+    if is_let_in:
+        assert answer.status_code == 202, answer.text
+    else:
+        assert (answer.status_code, answer.json()["code"]) == (403, "cross-origin")
+
+
+async def test_a_link_to_the_gateway_can_be_followed(world: World) -> None:
+    headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert (await world.http.get("/v1/agents", headers=headers)).status_code == 200
+    headers["Sec-Fetch-Mode"] = "no-cors"
+    assert (await world.http.get("/v1/agents", headers=headers)).status_code == 403
 
 
 async def test_an_unknown_parameter_is_named_beside_the_known_ones(world: World) -> None:

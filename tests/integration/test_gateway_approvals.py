@@ -112,6 +112,16 @@ async def test_a_decision_for_an_absent_agent_lies_in_its_inbox(world: World) ->
     assert (status, body["by"]) == (200, "carl")
 
 
+@pytest.mark.parametrize("charset", ["utf-8", "latin-1"])
+async def test_who_decides_is_told_in_any_script(world: World, charset: str) -> None:
+    _, (call,) = await held(world, "clerk", {"amount": 500})
+    name = "Zoë" if charset == "latin-1" else "Zoë Łęcka 王"
+    answer = await world.http.post(
+        f"/v1/approvals/{call}", json={"decision": "approve"}, headers={b"Cadre-User": name.encode(charset)}
+    )
+    assert (answer.status_code, answer.json()["by"]) == (202, name)
+
+
 async def test_an_agent_that_does_not_answer_is_not_waited_for_for_ever(world: World) -> None:
     """`boss` is alive as far as anybody knows."""
     _, (call,) = await held(world, "boss", {"amount": 500})

@@ -153,13 +153,18 @@ async def test_a_person_gives_a_run_files_and_downloads_them(world: World) -> No
 
 @pytest.mark.parametrize(
     ("path", "status", "why"),
-    [("a%5Cb", 422, "with / between folders"), ("%2E%2E%2Fa", 422, "leads out of the workspace")],
+    [
+        ("a%5Cb", 422, "with / between folders"),
+        ("%2E%2E%2Fa", 422, "leads out of the workspace"),
+        ("caf%E9.txt", 422, "caf%E9.txt' is not UTF-8"),
+    ],
 )
 async def test_wrong_paths_are_problems(world: World, path: str, status: int, why: str) -> None:
     run = await open_run(world)
     answer = await world.http.put(f"/v1/runs/{run}/files/{path}", content=b"x")
     assert answer.status_code == status, answer.text
     assert why in answer.json()["detail"]
+    assert (await world.http.get(f"/v1/runs/{run}/files")).json() == {"files": []}
 
 
 async def test_a_run_that_has_ended_takes_no_files(world: World) -> None:

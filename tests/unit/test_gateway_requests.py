@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 import time
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadre.specs import NAME
+from cadre.loop.events import Entry, RunAccepted
+from cadre.loop.fold import fold
+from cadre.messages import Budget, Task
+from cadre.specs import NAME, AgentSpec
 from cadre_gateway.body import CancelBody, Submission, parse, submission
 from cadre_gateway.events import after_of
+from cadre_gateway.forking import ForkBody, _task
 from cadre_gateway.prefer import MAX_WAIT, wait_seconds
 from cadre_gateway.problems import Problem
 from cadre_gateway.submit import new_run_id, run_id_of, trace_of
@@ -91,3 +96,22 @@ def test_an_unknown_key_is_named_with_the_known_ones() -> None:
 
 def test_what_is_left_out_has_its_default() -> None:
     assert submission(b'{"agent":"boss","task":"x"}') == Submission(agent="boss", task="x")
+
+
+def forked(began: Task, body: bytes) -> tuple[float | None, Budget | None]:
+    """Seconds and budget of a fork at the first step of the run with that task."""
+    spec = AgentSpec(name="boss", description="Leads.")
+    event = RunAccepted(task=began, spec=spec, deadline=began.deadline, budget=began.budget)
+    entry = Entry(tree="r", run="r", agent="boss", n=1, cause="c", at=began.at + 5, events=[event])
+    task = _task(fold([entry], "r", "r"), "new", parse(body, ForkBody), None)
+    return (None if task.deadline is None else round(task.deadline - task.at, 3)), task.budget
+
+
+def test_a_fork_has_the_bounds_of_its_run_anew_or_its_own() -> None:
+    free = Task(id="r:task", tree="r", run="r", at=1000.0, agent="boss", task="Go.")
+    bound = msgspec.structs.replace(free, deadline=1060.0, budget=Budget(tokens=500, depth=1))
+    assert forked(free, b'{"at":1}') == (None, None)
+    assert forked(bound, b'{"at":1}') == (60, bound.budget)
+    own = b'{"at":1,"deadline":9,"budget":{"steps":3}}'
+    assert forked(free, own) == forked(bound, own) == (9, Budget(steps=3))
+    assert forked(bound, b'{"at":1,"budget":{}}') == (60, None)

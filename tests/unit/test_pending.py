@@ -12,7 +12,8 @@ from cadre.loop.fold import fold
 from cadre.messages import ReplyTo, Task
 from cadre.specs import AgentSpec
 from cadre.subjects import call_id, task_id
-from cadre_gateway.body import ruling, submission
+from cadre_gateway.body import parse, ruling, submission
+from cadre_gateway.forking import ForkBody
 from cadre_gateway.pending import MOST_BYTES
 from cadre_gateway.problems import Problem
 from cadre_gateway.projection import Index, Tree
@@ -217,6 +218,8 @@ def test_bounds_of_no_use_are_refused(fields: dict[str, Any], problem: str) -> N
     with pytest.raises(Problem, match=problem) as caught:
         submission(msgspec.json.encode({"agent": "a", "task": "t", **fields}))
     assert caught.value.status == 422
+    with pytest.raises(Problem, match=problem):
+        parse(msgspec.json.encode({"at": 1, **fields}), ForkBody)
 
 
 def test_an_empty_budget_is_none() -> None:

@@ -196,6 +196,18 @@ def test_what_came_late_for_nobody_is_not_shown() -> None:
     assert index.get("a1", "a1_1_0") is None
 
 
+def test_a_page_behind_a_tree_that_was_dropped_is_where_it_was() -> None:
+    index = Index()
+    for seq, name in enumerate("abcd", start=1):
+        index.apply(seq, entry(name, 1, float(seq), accepted(name)))
+    _, before = index.roots(limit=2)
+    assert before == "c"
+    index.drop("c")
+    assert [one.id for one in index.roots(before=before)[0]] == ["b", "a"]
+    index.apply(9, entry("c", 1, 9.0, accepted("c")))
+    assert [one.id for one in index.roots(before="c")[0]] == ["d", "b", "a"], "begun anew"
+
+
 def test_an_unknown_page_is_refused() -> None:
     with pytest.raises(KeyError):
         Index().roots(before="nobody")
