@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
-from cadre.cli.exits import Failure
-from cadre.cli.follow import Event
+import httpx2
+
+from cadre.cli.exits import Code, Failure
+from cadre.cli.follow import Event, Patience
 from cadre.cli.follow import follow as events_of
 from cadre.cli.gateway import body, gateway_url, reaching
 from cadre.cli.watch import connect
@@ -19,6 +21,9 @@ from cadre.errors import CadreError
 __all__ = ["Event", "FollowingFailed", "follow", "new_runs"]
 
 _PAGE = 200
+
+_LATE = 300.0
+"""Seconds by which a run may come into the list behind others that began later: clocks of agents differ."""
 
 
 class FollowingFailed(CadreError):
@@ -44,25 +49,49 @@ async def follow(
 
 
 async def new_runs(
-    agent: str | None = None, *, gateway: str | None = None, every: float = 1.0
+    agent: str | None = None, *, gateway: str | None = None, every: float = 1.0, patience: float = 60.0
 ) -> AsyncGenerator[str, None]:
     """Ids of root runs, of one agent or of all, that begin from now on, for ever; asked for `every` so many seconds.
 
-    Raises FollowingFailed.
+    A gateway that does not answer is asked again for `patience` seconds. Raises FollowingFailed.
     """
-    url = gateway or gateway_url()
+    known: dict[str, float] | None = None
+    """Runs that were there before or have been told of, and when they began, as far back as is looked again."""
+    since: float | None = None
+    waiting = Patience(patience)
     try:
-        async with connect(url) as client:
-            known: set[str] | None = None
+        async with connect(gateway or gateway_url()) as client:
             while True:
-                asked = {"agent": agent, "limit": str(_PAGE)} if agent is not None else {"limit": str(_PAGE)}
-                with reaching(url):
-                    runs = body(await client.get("/v1/runs", params=asked))["runs"]
-                listed = [str(run["id"]) for run in runs]
-                for identity in reversed(listed):
-                    if known is not None and identity not in known:
-                        yield identity
-                known = (known or set()) | set(listed)
+                try:
+                    listed = await _begun(client, agent, since)
+                except Failure as failure:
+                    if failure.code is not Code.UNREACHABLE or not await waiting.wait():
+                        raise
+                    continue
+                waiting.heard()
+                before = listed if known is None else known
+                for identity in reversed([run for run in listed if run not in before]):
+                    yield identity
+                known = {**before, **listed}
+                if known:
+                    since = max(known.values()) - _LATE
+                    known = {run: at for run, at in known.items() if at >= since}
                 await asyncio.sleep(every)
     except Failure as failure:
         raise FollowingFailed(failure.message) from failure
+
+
+async def _begun(client: httpx2.AsyncClient, agent: str | None, since: float | None) -> dict[str, float]:
+    """The runs that began at or after `since`, newest first, and when; without it, those around the newest."""
+    found: dict[str, float] = {}
+    asked = {"limit": str(_PAGE)} if agent is None else {"limit": str(_PAGE), "agent": agent}
+    while True:
+        with reaching(str(client.base_url)):
+            page = body(await client.get("/v1/runs", params=asked))
+        began = {str(run["id"]): float(run["started_at"]) for run in page["runs"]}
+        found |= began
+        if since is None and began:
+            since = max(began.values()) - _LATE
+        if page["next"] is None or since is None or min(began.values(), default=since) < since:
+            return {run: at for run, at in found.items() if since is None or at >= since}
+        asked["before"] = str(page["next"])

@@ -134,9 +134,10 @@ def test_a_run_that_was_out_of_steps_goes_on(cadre: Commands, gateway: Gateway) 
     assert gateway.finished(run)["state"] == "max_steps_error"
     line = only_line(cadre("fork", run, "--at", 3), 2)
     assert "max_steps" in line
-    done = cadre("fork", run, "--at", 3, "--max-steps", 4, "-o", "json")
+    done = cadre("fork", run, "--at", 3, "--max-steps", 4, "--budget-steps", 9, "-o", "json")
     assert done.returncode == 7, done.stderr
-    assert json.loads(done.stdout)["step"] == 4
+    result = json.loads(done.stdout)
+    assert (result["step"], result["budget"]) == (4, {"steps": 9})
 
 
 def test_a_child_is_forked_as_a_run_of_its_own(gateway: Gateway, delegated: str) -> None:

@@ -187,6 +187,8 @@ async def test_the_command_line_finds_shows_and_forgets(bench: Bench, gateway: G
     assert anna in shown.stdout
     lines = (await cadre(gateway, "export", "--user", anna)).stdout.splitlines()
     assert [json.loads(line)["memory"] for line in lines] == [memory]
+    everybodys = await cadre(gateway, "forget", "--user", "", "--scope", "user", "--yes")
+    assert (everybodys.returncode, "user is empty" in everybodys.stderr) == (2, True)
     unsure = await cadre(gateway, "forget", "--user", anna)
     assert (unsure.returncode, "say --yes" in unsure.stderr) == (2, True)
     gone = await cadre(gateway, "forget", "--user", anna, "--yes")

@@ -4,86 +4,27 @@ from __future__ import annotations
 
 import errno
 import json
-import threading
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner, Result
 
 from cadre.cli.exits import Code, Failure, explain, of_run
-from cadre.cli.main import group
 from cadre.errors import BusUnavailable, SpecError
+from unit.played_gateway import Gateway, cadre, playing
 
-PROBLEM = "application/problem+json"
 LONG_ID = "a" * 31
-
-
-class Gateway(ThreadingHTTPServer):
-    """Answers by method and path (without its query); anything else is a 404 problem."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.answers: dict[str, tuple[int, str, Any]] = {}
-        self.posted: list[dict[str, Any]] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-    def problem(self, request: str, status: int, detail: str) -> None:
-        self.answers[request] = (status, PROBLEM, {"title": "no", "status": status, "detail": detail})
-
-    def answer(self, request: str, content: Any) -> None:
-        self.answers[request] = (200, "application/json", content)
-
-    def events(self, request: str, *events: tuple[str, dict[str, Any]]) -> None:
-        text = "".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in events)
-        self.answers[request] = (200, "text/event-stream", text)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Gateway
-
-    def do_GET(self) -> None:
-        self._answer("GET")
-
-    def do_POST(self) -> None:
-        length = int(self.headers.get("content-length", 0))
-        self.server.posted.append(json.loads(self.rfile.read(length) or b"{}"))
-        self._answer("POST")
-
-    def _answer(self, method: str) -> None:
-        missing = (404, PROBLEM, {"detail": f"nothing at {self.path}"})
-        status, kind, content = self.server.answers.get(f"{method} {self.path.partition('?')[0]}", missing)
-        data = (content if isinstance(content, str) else json.dumps(content)).encode()
-        self.send_response(status)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: Any) -> None:
-        """The test's output is not the place for an access log."""
 
 
 @pytest.fixture
 def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
-    with Gateway() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        monkeypatch.setenv("CADRE_GATEWAY_URL", server.url)
-        monkeypatch.delenv("CADRE_DEBUG", raising=False)
+    with playing(monkeypatch) as server:
         yield server
-        server.shutdown()
-        thread.join()
-
-
-def cadre(*words: str, stdin: str = "") -> Result:
-    return CliRunner().invoke(group, words, input=stdin, prog_name="cadre")
 
 
 def finished(state: str, output: Any = None, error: dict[str, str] | None = None) -> dict[str, Any]:
@@ -110,7 +51,9 @@ def test_a_problem_is_one_line_from_its_detail(gateway: Gateway) -> None:
         (404, Code.NOT_FOUND),
         (409, Code.FAILED),
         (422, Code.USAGE),
+        (502, Code.UNREACHABLE),
         (503, Code.UNREACHABLE),
+        (504, Code.UNREACHABLE),
     ],
 )
 def test_problems_have_exit_codes(gateway: Gateway, status: int, code: Code) -> None:
@@ -302,3 +245,65 @@ def test_a_path_that_leads_out_of_the_workspace_is_refused(gateway: Gateway, tmp
         result = cadre("files", *arguments)
         assert result.exit_code == Code.USAGE
         assert "leads out of the workspace" in result.stderr
+
+
+# --- what cannot be sent or printed
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("n=1e999", "--arg n: 1e999 is too great a number"),
+        ("n=" + "[" * 990 + "]" * 990, "--arg n is nested too deeply"),
+        ("n=" + '{"a":' * 100_000, "--arg n is nested too deeply"),
+    ],
+)
+def test_json_that_cannot_be_sent_is_one_line(gateway: Gateway, given: str, told: str) -> None:
+    result = cadre("run", "boss", "go", "--arg", given)
+    assert (result.exit_code, gateway.posted) == (Code.USAGE, [])
+    assert result.stderr.startswith(f"cadre: {told}")
+    assert result.stderr.count("\n") == 1
+
+
+def test_what_is_nested_deeply_enough_is_sent(gateway: Gateway) -> None:
+    play_run(gateway, finished("success", "42"))
+    assert cadre("run", "boss", "go", "--arg", "n=" + "[" * 800 + "]" * 800).exit_code == Code.OK
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://gateway:port", "http://[gateway]"])
+@pytest.mark.parametrize("words", [["ps"], ["run", "boss", "go"]])
+def test_an_address_that_is_none(monkeypatch: pytest.MonkeyPatch, url: str, words: list[str]) -> None:
+    monkeypatch.setenv("CADRE_GATEWAY_URL", url)
+    result = cadre(*words)
+    assert result.exit_code == Code.USAGE
+    assert result.stderr.startswith(f"cadre: CADRE_GATEWAY_URL={url}: ")
+
+
+def test_a_task_that_is_no_text(gateway: Gateway) -> None:
+    result = cadre("run", "boss", stdin="Grüße".encode("latin-1"))
+    assert (result.exit_code, gateway.posted) == (Code.USAGE, [])
+    assert result.stderr.startswith("cadre: the task is not UTF-8 text (at byte 3)")
+
+
+def test_an_answer_that_the_terminal_has_no_letters_for(gateway: Gateway) -> None:
+    play_run(gateway, finished("success", "Ответ: 42"))
+    done = subprocess.run(
+        [sys.executable, "-m", "cadre.cli.main", "run", "boss", "go"],
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == Code.FAILED
+    told = "cadre: the output has characters that latin-1 lacks: set PYTHONIOENCODING=utf-8"
+    assert done.stderr.splitlines()[-1] == told
+
+
+def test_two_files_of_one_name(gateway: Gateway, tmp_path: Path) -> None:
+    files = [tmp_path / year / "sales.csv" for year in ("2023", "2024")]
+    for file in files:
+        file.parent.mkdir()
+        file.write_text("1")
+    result = cadre("run", "boss", "go", *(word for file in files for word in ("--file", str(file))))
+    assert (result.exit_code, gateway.posted) == (Code.USAGE, [])
+    assert all(str(file) in result.stderr for file in files)

@@ -93,3 +93,19 @@ async def test_a_gateway_that_stays_away_is_given_up() -> None:
         await read(found, patience=0.5)
     assert caught.value.code is Code.UNREACHABLE
     assert len(asked) == 3
+
+
+async def test_a_gateway_that_comes_back_each_time_is_never_given_up() -> None:
+    """A proxy cuts every connection of a run that waits for days: nothing comes but the stream itself."""
+    cut = ("retry: 1000\n\n: ping\n\n", False)
+    found, asked = client(*[cut] * 6, ("retry: 1000\n\n" + frame("end", 1), True))
+    assert [event.name for event in await read(found, patience=0.5)] == ["end"]
+    assert len(asked) == 7
+
+
+async def test_what_is_no_event_stream_is_no_gateway_that_came_back() -> None:
+    page = [httpx2.Response(200, headers={"content-type": "text/html"}, text="<html>") for _ in range(3)]
+    found, asked = client(*page)
+    with pytest.raises(Failure, match="lost the gateway"):
+        await read(found, patience=0.5)
+    assert len(asked) == 3

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import click
+
+_MOST_LEVELS = 800
+"""Of lists and objects in each other; a gateway reads little more."""
 
 
 def key_values(option: str, texts: tuple[str, ...]) -> dict[str, Any]:
@@ -29,8 +33,8 @@ def utf8(what: str, text: str) -> str:
 def json_object(what: str, text: str) -> dict[str, Any]:
     """Raises UsageError."""
     try:
-        value = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        value = _parsed(what, text)
+    except ValueError as error:
         raise click.UsageError(f"{what} is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise click.UsageError(f'{what} must be a JSON object, like {{"amount": 50}}')
@@ -43,9 +47,39 @@ def _pair(option: str, text: str) -> tuple[str, Any]:
         raise click.UsageError(f"{option} {text!r}: write KEY=VALUE")
     utf8(f"{option} {key!a}", text)
     try:
-        return key, json.loads(value, parse_constant=_no_constant)
+        return key, _parsed(f"{option} {key}", value)
     except ValueError:
         return key, value
+
+
+def _parsed(what: str, text: str) -> Any:
+    """Raises ValueError for what is not JSON, UsageError for JSON that cannot be sent."""
+    try:
+        value = json.loads(text, parse_constant=_no_constant, parse_float=_number)
+        levels = _levels(value)
+    except OverflowError as error:
+        raise click.UsageError(f"{what}: {error}") from error
+    except RecursionError:
+        levels = _MOST_LEVELS + 1
+    if levels > _MOST_LEVELS:
+        raise click.UsageError(f"{what} is nested too deeply: write at most {_MOST_LEVELS} levels")
+    return value
+
+
+def _levels(value: Any) -> int:
+    """How many lists and objects are in each other."""
+    levels, layer = 0, [value]
+    while layer := [one for one in layer if isinstance(one, list | dict)]:
+        levels += 1
+        layer = [inner for one in layer for inner in (one.values() if isinstance(one, dict) else one)]
+    return levels
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise OverflowError(f"{text[:40]} is too great a number")
+    return value
 
 
 def _no_constant(name: str) -> Any:

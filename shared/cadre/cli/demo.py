@@ -46,7 +46,7 @@ async def play(stack: Stack, team: Team, timeout: float) -> int:
 async def _ask(gateway: str, task: Demo, timeout: float) -> dict[str, Any]:
     async with connect(gateway) as client:
         run = await start(client, gateway, {"agent": task.agent, "task": task.task})
-        return await watch(client, run, screen(), timeout, cancels=False)
+        return await watch(client, run, screen(), timeout, ctrl_c="is the caller's")
 
 
 async def _check(command: str, folder: Path, data: Path, answer: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import enum
 import errno
 from typing import Any
@@ -67,6 +68,11 @@ def explain(error: Exception) -> tuple[str, int]:
             return str(error), Code.USAGE
         case CadreError():
             return str(error), Code.FAILED
+        case UnicodeEncodeError() if codecs.lookup(error.encoding).name != "utf-8":
+            return (
+                f"the output has characters that {error.encoding} lacks: set PYTHONIOENCODING=utf-8",
+                Code.FAILED,
+            )
         case OSError(errno=errno.ENOSPC):
             return "the output cannot be written: no space left on the device", Code.FAILED
         case _:

@@ -48,20 +48,43 @@ class Resumption:
         return fresh
 
 
+class Patience:
+    """Waits longer and longer for a gateway that is away, `seconds` in all since it was heard last."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.heard()
+
+    def heard(self) -> None:
+        self._pause, self._waited = 0.25, 0.0
+
+    async def wait(self) -> bool:
+        """Whether to try again; False, at once, when it has waited long enough."""
+        if self._waited >= self._seconds:
+            return False
+        await asyncio.sleep(self._pause)
+        self._waited += self._pause
+        self._pause = min(self._pause * 2, 5.0)
+        return True
+
+
 async def follow(
     client: httpx2.AsyncClient, run: str, *, patience: float = 60.0, after: str = ""
 ) -> AsyncIterator[Event]:
     """All events of the run's tree from its beginning, or behind the id `after`; the last one is `end`.
 
-    A lost connection is taken up again for `patience` seconds. Raises Failure NOT_FOUND or UNREACHABLE.
+    A lost connection is taken up again for `patience` seconds, anew each time. Raises Failure NOT_FOUND or
+    UNREACHABLE.
     """
     resumption = Resumption()
     resumption.last_id = after
-    pause, lost_for = 0.25, 0.0
+    waiting = Patience(patience)
     while True:
         try:
             async for event in _read(client, run, resumption):
-                pause, lost_for = 0.25, 0.0
+                waiting.heard()
+                if event is None:
+                    continue
                 yield event
                 if event.name == "end":
                     return
@@ -72,17 +95,15 @@ async def follow(
             if failure.code is not Code.UNREACHABLE:
                 raise
             trouble = failure.message
-        if lost_for >= patience:
+        if not await waiting.wait():
             raise Failure(
                 f"lost the gateway ({trouble}); the run goes on: `cadre show {run} --follow` looks again",
                 Code.UNREACHABLE,
             )
-        await asyncio.sleep(pause)
-        lost_for += pause
-        pause = min(pause * 2, 5.0)
 
 
-async def _read(client: httpx2.AsyncClient, run: str, resumption: Resumption) -> AsyncIterator[Event]:
+async def _read(client: httpx2.AsyncClient, run: str, resumption: Resumption) -> AsyncIterator[Event | None]:
+    """None for a frame that tells nothing new: the gateway is there."""
     headers = {"Last-Event-ID": resumption.last_id} if resumption.last_id else {}
     timeout = httpx2.Timeout(_SILENCE, connect=5)
     path = f"/v1/runs/{run}/events"
@@ -92,5 +113,5 @@ async def _read(client: httpx2.AsyncClient, run: str, resumption: Resumption) ->
             body(source.response)
         async for event in source:
             # A frame that only says `retry:` arrives as an event without data.
-            if event.data and resumption.is_new(event):
-                yield Event(event.event, json.loads(event.data))
+            new = event.data and resumption.is_new(event)
+            yield Event(event.event, json.loads(event.data)) if new else None

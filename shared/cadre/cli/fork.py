@@ -10,6 +10,7 @@ import click
 from cadre.cli.arguments import key_values, utf8
 from cadre.cli.gateway import Gateway
 from cadre.cli.run import RUNS, launch
+from cadre.cli.run_bounds import bounded, bounds
 
 
 @click.command("fork")
@@ -26,7 +27,7 @@ from cadre.cli.run import RUNS, launch
     metavar="KEY=VALUE",
     help="Additional argument, new or in place of one; JSON if it parses.",
 )
-@click.option("--max-steps", type=click.IntRange(min=1), help="Steps before the agent must answer.")
+@bounded
 @click.option(
     "--observation",
     "observations",
@@ -46,7 +47,7 @@ def command(run: str, **options: Any) -> int:
     """Start a new run from RUN (an id, a unique beginning of one, or @last) at one of its steps.
 
     The steps before are its memory: nothing of them is done again. From there on it goes its own way, with
-    the agent as it is now.
+    the agent as it is now. Steps, deadline and budget that are left out are RUN's own, anew.
     """
     with Gateway() as gateway:
         source = gateway.run_id(run)
@@ -54,7 +55,7 @@ def command(run: str, **options: Any) -> int:
         "at": options["at"],
         "task": utf8("--task", options["task"]) if options["task"] is not None else None,
         "additional_args": key_values("--arg", options["args"]),
-        "max_steps": options["max_steps"],
+        **bounds(options),
         "observations": _observations(options["observations"]),
     }
     request = {key: value for key, value in request.items() if value not in (None, {})}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
-from urllib.parse import urlsplit
 
 import httpx2
 
@@ -14,10 +14,22 @@ from cadre.cli import state
 from cadre.cli.exits import Code, Failure
 from cadre.settings import gateway_url_given, read_settings
 
-_CODES = {400: Code.USAGE, 404: Code.NOT_FOUND, 413: Code.USAGE, 422: Code.USAGE, 503: Code.UNREACHABLE}
+_CODES = {
+    400: Code.USAGE,
+    404: Code.NOT_FOUND,
+    413: Code.USAGE,
+    422: Code.USAGE,
+    # What stands before a gateway says 502 and 504 of one that is away.
+    502: Code.UNREACHABLE,
+    503: Code.UNREACHABLE,
+    504: Code.UNREACHABLE,
+}
 
 LAST = "@last"
-_PAGES = 20
+_PAGES, _PAGE = 20, 200
+
+WHOLE_ID = re.compile(r"[0-9a-f]{32}(_[0-9_]+)?")
+"""Of a root run as gateways make them, of a run below one, or of a call."""
 
 _PATIENCE = httpx2.Timeout(600, connect=5)
 """For what may take the gateway long: the end of a whole tree, a large file."""
@@ -32,8 +44,12 @@ def gateway_url(data: Path | None = None) -> str:
 
 
 def client_options(url: str) -> dict[str, Any]:
-    """Options of a client: the environment's proxy is not asked for this machine's own address."""
-    local = urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
+    """Options of a client: the environment's proxy is not asked for this machine's own address.
+
+    Raises Failure for a URL that is none.
+    """
+    with reaching(url):
+        local = httpx2.URL(url).host in ("127.0.0.1", "localhost", "::1")
     return {"base_url": url, "trust_env": not local, "timeout": httpx2.Timeout(30, connect=5)}
 
 
@@ -67,6 +83,11 @@ def body(response: httpx2.Response) -> dict[str, Any]:
     raise Failure(str(detail), _CODES.get(response.status_code, Code.FAILED))
 
 
+def _given(params: dict[str, Any]) -> dict[str, Any]:
+    """Without those that were not given; an empty one was, and the gateway says what it thinks of it."""
+    return {key: value for key, value in params.items() if value is not None}
+
+
 class Gateway:
     """The gateway, for commands that ask and answer. Use as a context manager."""
 
@@ -84,9 +105,7 @@ class Gateway:
     def get(self, path: str, **params: Any) -> dict[str, Any]:
         """Raises Failure: NOT_FOUND, UNREACHABLE, or what else the gateway refused."""
         with reaching(self.url):
-            return body(
-                self._client.get(path, params={k: v for k, v in params.items() if v not in (None, "", False)})
-            )
+            return body(self._client.get(path, params=_given(params)))
 
     def post(self, path: str, content: dict[str, Any]) -> dict[str, Any]:
         with reaching(self.url):
@@ -94,11 +113,13 @@ class Gateway:
 
     def delete(self, path: str, **params: Any) -> dict[str, Any]:
         with reaching(self.url):
-            given = {k: v for k, v in params.items() if v is not None}
-            return body(self._client.delete(path, params=given, timeout=_PATIENCE))
+            return body(self._client.delete(path, params=_given(params), timeout=_PATIENCE))
 
-    def download(self, path: str, target: BinaryIO) -> None:
-        """Writes the body of an answer to `target`. Raises Failure, also when the body was cut off."""
+    def download(self, path: str, target: BinaryIO) -> bool:
+        """Writes the body of an answer to `target`; whether it has any.
+
+        Raises Failure, also when the body was cut off.
+        """
         begun = False
         try:
             with reaching(self.url), self._client.stream("GET", path) as response:
@@ -112,6 +133,7 @@ class Gateway:
             if begun:
                 raise Failure("the gateway broke off in the middle: try again", Code.UNREACHABLE) from failure
             raise
+        return begun
 
     def upload(self, path: str, source: BinaryIO) -> dict[str, Any]:
         """Sends all of `source`, however long the answer takes."""
@@ -128,7 +150,8 @@ class Gateway:
     def run_id(self, reference: str) -> str:
         """The id that `@last`, a unique beginning of an id, or an id stands for.
 
-        A child run is named `<beginning of the root's id>_<step>_<index>…`. Raises Failure NOT_FOUND.
+        A child run is named `<beginning of the root's id>_<step>_<index>…`, and so is a call. Raises Failure
+        NOT_FOUND, or USAGE for a beginning of several ids or of who knows how many.
         """
         if reference == LAST:
             runs = self.get("/v1/runs", limit=1)["runs"]
@@ -137,22 +160,34 @@ class Gateway:
             return str(runs[0]["id"])
         if not reference or not all(c.isalnum() or c in "_-" for c in reference):
             raise Failure(f"{reference!r} is not a run id, a beginning of one, or {LAST}", Code.USAGE)
+        root, mark, rest = reference.partition("_")
+        # The root of a call is a run, the call is none.
+        if self._is_run(reference) or (mark and self._is_run(root)):
+            return reference
+        found = [] if WHOLE_ID.fullmatch(root) else list(self._beginning_with(root))
+        return self._only(root, found) + mark + rest
+
+    def _is_run(self, identity: str) -> bool:
         try:
-            return str(self.get(f"/v1/runs/{reference}")["id"])
+            self.get(f"/v1/runs/{identity}")
         except Failure as failure:
             if failure.code is not Code.NOT_FOUND:
                 raise
-        root, mark, rest = reference.partition("_")
-        return self._only(root, list(self._beginning_with(root))) + mark + rest
+            return False
+        return True
 
     def _beginning_with(self, root: str) -> Iterator[str]:
         before = None
         for _ in range(_PAGES):
-            page = self.get("/v1/runs", limit=200, before=before)
+            page = self.get("/v1/runs", limit=_PAGE, before=before)
             yield from (str(run["id"]) for run in page["runs"] if str(run["id"]).startswith(root))
             before = page.get("next")
             if before is None:
                 return
+        raise Failure(
+            f"only the newest {_PAGES * _PAGE:,} runs were looked through for {root!r}: write the whole id",
+            Code.USAGE,
+        )
 
     @staticmethod
     def _only(root: str, found: list[str]) -> str:

@@ -12,7 +12,7 @@ import click
 
 from cadre.cli.answer import tell
 from cadre.cli.exits import Code, Failure
-from cadre.cli.gateway import Gateway
+from cadre.cli.gateway import WHOLE_ID, Gateway
 from cadre.cli.table import brief, table
 from cadre.messages import MemoryScope
 
@@ -55,8 +55,9 @@ _kind = click.option(
 @_output
 def search(query: str, kinds: tuple[str, ...], k: int, output: str, **whose: Any) -> int:
     """Find memories that fit QUERY, the best first."""
-    asked = {"query": query, "k": k, "kinds": list(kinds), "selection": _whose(whose)}
     with Gateway() as gateway:
+        selection = _whose(gateway, whose)
+        asked = {"query": query, "k": k, "kinds": list(kinds), "selection": selection}
         found = gateway.post(f"{MEMORY}/search", asked)
     if output == "json":
         click.echo(json.dumps(found, ensure_ascii=False))
@@ -76,7 +77,8 @@ def list_memories(kinds: tuple[str, ...], limit: int, output: str, **whose: Any)
     """List memories."""
     rows: list[dict[str, Any]] = []
     with Gateway() as gateway:
-        for row in _pages(gateway, {**_flat(_whose(whose)), "kind": list(kinds)}, min(limit, _PAGE)):
+        asked = {**_flat(_whose(gateway, whose)), "kind": list(kinds)}
+        for row in _pages(gateway, asked, min(limit, _PAGE)):
             rows.append(row)
             if len(rows) == limit:
                 break
@@ -122,9 +124,11 @@ def forget(memory: str | None, yes: bool, **whose: Any) -> int:
         if memory is not None:
             receipt = gateway.delete(f"{MEMORY}/{memory}")
         else:
-            params = _flat(_whose(whose))
+            params = _flat(_whose(gateway, whose))
             matched = gateway.delete(MEMORY, **params)["matched"]
-            if matched and not yes:
+            if not matched:
+                _tell_of_none()
+            elif not yes:
                 _confirm(matched)
             receipt = gateway.delete(MEMORY, **params, confirm="true")
     click.echo(f"forgotten: {receipt['forgotten']}, left: {receipt['left']}")
@@ -137,10 +141,11 @@ def forget(memory: str | None, yes: bool, **whose: Any) -> int:
 @click.option("--to", "target", type=click.File("wb"), default="-", help="File to write.  [default: stdout]")
 def export_all(kinds: tuple[str, ...], target: Any, **whose: Any) -> int:
     """Write memories as JSON lines, expired ones that are not removed yet among them."""
-    query = [f"{key}={_quoted(value)}" for key, value in _flat(_whose(whose)).items()]
-    query += [f"kind={_quoted(kind)}" for kind in kinds]
     with Gateway() as gateway:
-        gateway.download(f"{MEMORY}/export?{'&'.join(query)}", target)
+        query = [f"{key}={_quoted(value)}" for key, value in _flat(_whose(gateway, whose)).items()]
+        query += [f"kind={_quoted(kind)}" for kind in kinds]
+        if not gateway.download(f"{MEMORY}/export?{'&'.join(query)}", target):
+            _tell_of_none()
     target.flush()
     return Code.OK
 
@@ -157,14 +162,26 @@ def _pages(gateway: Gateway, params: dict[str, Any], limit: int) -> Iterator[dic
 
 def _given(whose: dict[str, Any]) -> dict[str, Any]:
     named = {"all" if key == "everybody" else key: value for key, value in whose.items()}
-    return {key: value for key, value in named.items() if value}
+    return {key: value for key, value in named.items() if value is not None and value is not False}
 
 
-def _whose(whose: dict[str, Any]) -> dict[str, Any]:
+def _whose(gateway: Gateway, whose: dict[str, Any]) -> dict[str, Any]:
     given = _given(whose)
     if not set(given) - {"scope"}:
         raise click.UsageError("whose memories? Say --user, --agent, --team, --session or --run, or --all")
+    if "run" in given:
+        given["run"] = _run(gateway, given["run"])
     return given
+
+
+def _run(gateway: Gateway, reference: str) -> str:
+    """The id of the run; that of an erased one, which persons and agents may still remember, stands for itself."""
+    try:
+        return gateway.run_id(reference)
+    except Failure as failure:
+        if failure.code is Code.NOT_FOUND and WHOLE_ID.fullmatch(reference):
+            return reference
+        raise
 
 
 def _flat(selection: dict[str, Any]) -> dict[str, str]:
@@ -183,9 +200,13 @@ def _confirm(matched: int) -> None:
     click.confirm(f"remove {matched} chunks for good?", abort=True, err=True)
 
 
+def _tell_of_none() -> None:
+    click.echo("no memories fit", err=True)
+
+
 def _show_rows(rows: list[dict[str, Any]]) -> None:
     if not rows:
-        click.echo("no memories fit", err=True)
+        _tell_of_none()
         return
     click.echo(
         table(["MEMORY", "SCOPE", "OWNER", "AGENT", "KIND", "AT", "TEXT"], [_row(row) for row in rows])

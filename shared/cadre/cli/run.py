@@ -17,9 +17,9 @@ import httpx2
 from cadre.cli.answer import as_text, tell
 from cadre.cli.arguments import key_values, utf8
 from cadre.cli.ask import Asker, asks
-from cadre.cli.duration import Duration
 from cadre.cli.exits import Code, Failure, of_run
 from cadre.cli.gateway import body, gateway_url, reaching
+from cadre.cli.run_bounds import bounded, bounds
 from cadre.cli.screen import screen
 from cadre.cli.tree import error_text
 from cadre.cli.watch import Detached, connect, watch
@@ -27,6 +27,9 @@ from cadre.cli.watch import Detached, connect, watch
 RUNS = "/v1/runs"
 
 _PASSED_ON = ("https://", "http://", "data:", "blob:")
+
+_PAUSES = (0.5, 1.0, 2.0, 4.0)
+"""Seconds before a run that a gateway did not answer for is asked for again."""
 
 _NAMED = 20
 """Files that a line names."""
@@ -46,16 +49,7 @@ _NAMED = 20
     type=click.Path(dir_okay=False, path_type=Path),
     help="File for the run's workspace, under its own name.",
 )
-@click.option("--max-steps", type=click.IntRange(min=1), help="Steps before the agent must answer.")
-@click.option(
-    "--deadline", type=Duration(), help="Seconds (or 10m, 2h), then it ends with what it has found."
-)
-@click.option("--budget-tokens", type=click.IntRange(min=1), help="Tokens for it and all runs below it.")
-@click.option(
-    "--budget-cost", type=click.FloatRange(min=0, min_open=True), help="Cost by the price table, likewise."
-)
-@click.option("--budget-steps", type=click.IntRange(min=1), help="Steps, likewise.")
-@click.option("--budget-depth", type=click.IntRange(min=0), help="Levels of delegation below it.")
+@bounded
 @click.option("--session", metavar="NAME", help="Conversation that the run belongs to.")
 @click.option("--user", metavar="NAME", help="Person that it works for: whose memories it may share.")
 @click.option("--continue", "continues", is_flag=True, help="Go on from the session's last run.")
@@ -80,14 +74,8 @@ def command(**options: Any) -> int:
         "task": _task(options["task"]),
         "additional_args": key_values("--arg", options["args"]),
         "images": [_image(text) for text in options["images"]],
-        "files": {path.name: _data_url(path) for path in options["files"]},
-        "max_steps": options["max_steps"],
-        "deadline": options["deadline"],
-        "budget": {
-            field: options[f"budget_{field}"]
-            for field in ("tokens", "cost", "steps", "depth")
-            if options[f"budget_{field}"] is not None
-        },
+        "files": _files(options["files"]),
+        **bounds(options),
         "session": options["session"],
         "user": options["user"],
         "reset": not options["continues"],
@@ -120,14 +108,22 @@ async def launch(request: dict[str, Any], options: dict[str, Any], path: str = R
 
 
 async def start(client: httpx2.AsyncClient, url: str, request: dict[str, Any], path: str = RUNS) -> str:
-    """Posts the run and returns its id; a lost answer is asked for again under the same key."""
+    """Posts the run and returns its id; what was lost or could not be answered is asked again under the same key."""
     headers = {"Idempotency-Key": uuid.uuid4().hex}
     with reaching(url):
-        for _ in range(2):
+        for tries, pause in enumerate(_PAUSES):
             try:
                 return _begun(body(await client.post(path, json=request, headers=headers)))
             except (httpx2.ReadError, httpx2.RemoteProtocolError):
-                continue
+                pass
+            except httpx2.ConnectError:
+                # There is none, unless one was there a moment ago.
+                if tries == 0:
+                    raise
+            except Failure as failure:
+                if failure.code is not Code.UNREACHABLE:
+                    raise
+            await asyncio.sleep(pause)
         return _begun(body(await client.post(path, json=request, headers=headers)))
 
 
@@ -166,10 +162,26 @@ def _print(result: dict[str, Any]) -> None:
 def _task(argument: str | None) -> str:
     if argument is None and sys.stdin.isatty():
         raise click.UsageError('there is no task: write `cadre run AGENT "TASK"`, or pipe it in')
-    task = sys.stdin.read() if argument in (None, "-") else argument
+    try:
+        task = sys.stdin.read() if argument in (None, "-") else argument
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"the task is not UTF-8 text (at byte {error.start + 1})") from error
     if task is None or not task.strip():
         raise click.UsageError("the task is empty")
     return utf8("the task", task)
+
+
+def _files(paths: tuple[Path, ...]) -> dict[str, str]:
+    """By the names that they will have. Raises UsageError."""
+    named: dict[str, Path] = {}
+    for path in paths:
+        if path.name in named:
+            raise click.UsageError(
+                f"--file {named[path.name]} and --file {path} would both be {path.name}: rename one of them,"
+                " or give it to the run with `cadre files RUN --put FILE PATH`"
+            )
+        named[path.name] = path
+    return {name: _data_url(path) for name, path in named.items()}
 
 
 def _data_url(path: Path) -> str:

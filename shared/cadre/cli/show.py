@@ -35,7 +35,7 @@ from cadre.cli.watch import Detached, connect, watch
     help="Play its steps; with --full those of the runs below it, too.",
 )
 @click.option(
-    "-f", "--follow", "following", is_flag=True, help="Follow it until it ends, as `cadre run` does."
+    "-f", "--follow", "following", is_flag=True, help="Follow it until it ends. Ctrl-C leaves it running."
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(run: str, as_tree: bool, full: bool, played_back: bool, following: bool, output: str) -> int:
@@ -70,8 +70,9 @@ def _fetch(gateway: Gateway) -> Fetch:
 async def _follow(url: str, run: str, output: str) -> int:
     async with connect(url) as client:
         try:
-            return finish(await watch(client, run, screen()), output)
+            return finish(await watch(client, run, screen(), ctrl_c="leaves"), output)
         except Detached:
+            click.echo(f"cadre: run {run} goes on: `cadre show {run} --follow` looks again", err=True)
             return Code.DETACHED
 
 

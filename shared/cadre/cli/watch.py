@@ -1,4 +1,4 @@
-"""Following one run on a screen: the first Ctrl-C cancels it, the second leaves it to itself."""
+"""Following one run on a screen: Ctrl-C cancels it, or leaves it to itself."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import httpx2
 
@@ -16,6 +16,9 @@ from cadre.cli.follow import follow
 from cadre.cli.gateway import body, client_options, reaching
 from cadre.cli.screen import Screen
 from cadre.cli.tree import Tree, apply
+
+CtrlC = Literal["cancels", "leaves", "is the caller's"]
+"""What the first Ctrl-C does; a second one leaves in any case that is not the caller's."""
 
 
 class Detached(Exception):
@@ -28,17 +31,16 @@ async def watch(
     screen: Screen,
     timeout: float | None = None,
     *,
-    cancels: bool = True,
+    ctrl_c: CtrlC = "cancels",
     asker: Asker | None = None,
 ) -> dict[str, Any]:
     """Shows the run until it ends; returns the gateway's summary of it with its output.
 
-    After `timeout` seconds the run is cancelled. Ctrl-C is the caller's when `cancels` is false. `asker` has a
-    person decide on calls that wait for one.
+    After `timeout` seconds the run is cancelled. `asker` has a person decide on calls that wait for one.
     Raises Failure (TIMEOUT, UNREACHABLE, NOT_FOUND), Detached.
     """
     reading = asyncio.create_task(_read(client, run, screen, asker))
-    with _interrupts(client, run, screen, reading, cancels) as interrupted:
+    with _interrupts(client, run, screen, reading, ctrl_c) as interrupted:
         try:
             async with asyncio.timeout(timeout):
                 await reading
@@ -48,7 +50,7 @@ async def watch(
                 f"run {run} did not end within {timeout:g} s and was cancelled", Code.TIMEOUT
             ) from error
         except asyncio.CancelledError:
-            if len(interrupted) > 1:
+            if None in interrupted:
                 raise Detached from None
             raise
     with reaching(str(client.base_url)):
@@ -72,16 +74,16 @@ async def _read(client: httpx2.AsyncClient, run: str, screen: Screen, asker: Ask
 
 @contextlib.contextmanager
 def _interrupts(
-    client: httpx2.AsyncClient, run: str, screen: Screen, reading: asyncio.Task[None], wanted: bool
+    client: httpx2.AsyncClient, run: str, screen: Screen, reading: asyncio.Task[None], ctrl_c: CtrlC
 ) -> Iterator[list[asyncio.Task[None] | None]]:
-    """Handles SIGINT meanwhile, if wanted; the list has an item for each Ctrl-C so far."""
+    """Handles SIGINT meanwhile; the list has an item for each Ctrl-C so far, None for one that leaves."""
     seen: list[asyncio.Task[None] | None] = []
-    if not wanted:
+    if ctrl_c == "is the caller's":
         yield seen
         return
 
     def interrupt() -> None:
-        if seen:
+        if seen or ctrl_c == "leaves":
             seen.append(None)
             reading.cancel()
         else:
