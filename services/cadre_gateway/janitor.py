@@ -34,6 +34,7 @@ class Erasure(Protocol):
     async def drop_letters(self, tree: str, messages: set[int]) -> None: ...
     async def remove_blob(self, ref: str, unless_put_since: float | None) -> bool: ...
     async def purge(self, tree: str, before: int) -> None: ...
+    async def sweep(self) -> None: ...
 
 
 _SHARE = 20
@@ -45,6 +46,9 @@ _GRACE = 10.0
 
 _BEGINS_WITHIN = 3600.0
 """Seconds after which the files of a run that has not begun are nobody's, unless its task is waiting."""
+
+_SWEEP_EVERY = 3600.0
+"""Seconds between two looks for what writers of blobs have left behind when they were killed."""
 
 _LONGEST_WAIT = 3600.0
 """Seconds after which the time of day is looked at again: it may have been set."""
@@ -75,6 +79,7 @@ class Janitor:
         self._changed = changed
         self._read_on = read_on
         self._news = asyncio.Event()
+        self._sweep_at = 0.0
 
     def wake(self) -> None:
         """Something may have become due."""
@@ -128,7 +133,7 @@ class Janitor:
     def _next(self) -> tuple[float, Work | None]:
         """What is to be done next, and when it is due."""
         ledger = self._ledger
-        found: list[tuple[float, Work | None]] = [(float("inf"), None)]
+        found: list[tuple[float, Work | None]] = [(self._sweep_at, self._sweep)]
         if ledger.ghosts:
             found.append((0.0, self._lay_ghost))
         if ledger.erasing:
@@ -159,6 +164,11 @@ class Janitor:
     async def _expire(self, tree: str) -> None:
         await self.erase(tree, expired=True)
         log.info("run %s is removed: it ended %g days ago or more", tree, self._keep / 86400)
+
+    async def _sweep(self) -> None:
+        # First, so that a sweep that fails keeps nothing else waiting.
+        self._sweep_at = self._clock.now() + _SWEEP_EVERY
+        await self._erasure.sweep()
 
     async def _lay_ghost(self) -> None:
         """What came for a tree that is gone is removed like the tree itself."""

@@ -96,6 +96,11 @@ def asks_leader(user: str) -> bool:
     return not user or user.partition("-")[0] in _ASK_THE_LEADER
 
 
+def removes_objects(user: str) -> bool:
+    """Whether it may remove messages of the object store; the others can write over them."""
+    return user in ("", OPERATOR, GATEWAY_SENDER)
+
+
 def interpreter(pool: str) -> str:
     """The pool's interpreters as a tool."""
     return INTERPRETER_TOOL if pool == "default" else f"{INTERPRETER_TOOL}_{pool}"[:64]
@@ -276,13 +281,6 @@ class _Bus:
             *(f"$JS.API.{how}.{dead}" for how in ("STREAM.MSG.GET", "DIRECT.GET")),
             f"$JS.API.STREAM.MSG.GET.KV_{sessions}",
             f"$KV.{sessions}.>",
-            # nats-py reads an object with a consumer of its own, on the stream that it finds by its subjects.
-            "$JS.API.STREAM.NAMES",
-            f"$JS.API.CONSUMER.CREATE.{self._object}",
-            f"$JS.API.CONSUMER.CREATE.{self._object}.>",
-            f"$JS.API.CONSUMER.INFO.{self._object}.*",
-            f"$JS.API.CONSUMER.DELETE.{self._object}.*",
-            f"$JS.FC.{self._object}.>",
         ]
 
     def _kept(self, subject: str) -> list[str]:

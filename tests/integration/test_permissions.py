@@ -226,6 +226,29 @@ async def test_blobs_of_any_size_can_be_kept_and_read_by_an_executor(world: Secu
     await nc.close()
 
 
+async def test_who_may_not_remove_a_blob_takes_back_its_own_copy_and_the_gateway_sweeps_up_behind(
+    world: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nc, gateway = [await connect(world.settings(user), "test") for user in ("tools-desk", "gateway")]
+    data = bytes(range(255)) * 2048
+    bucket = f"OBJ_{T.blob_bucket}"
+
+    async def stored() -> tuple[int, int]:
+        state = (await jetstream.api(nc, f"STREAM.INFO.{bucket}"))["state"]
+        return state["messages"], state["bytes"]
+
+    before, bytes_before = await stored()
+    ref, *_ = await asyncio.gather(*(NatsBlobs(nc, T).put(data) for _ in range(3)))
+    assert len(data) < (await stored())[1] - bytes_before < 1.1 * len(data)
+    monkeypatch.setattr("cadre.adapters.nats_blobs.YOUNG", -60.0)
+    assert await NatsBlobs(gateway, T).sweep() == 2
+    assert await NatsBlobs(nc, T).get(ref) == data
+    assert await NatsBlobs(gateway, T).remove(ref)
+    assert (await stored())[0] == before
+    await nc.close()
+    await gateway.close()
+
+
 async def test_the_gateway_keeps_its_list_and_erases_a_tree(world: Secured) -> None:
     nc = await connect(world.settings("gateway"), "test")
     images = NatsImages(nc, T)

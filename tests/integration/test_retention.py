@@ -135,12 +135,12 @@ async def test_putting_an_old_blob_again_makes_it_young(
     blobs: NatsBlobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ref = await blobs.put(b"old")
-    first = await blobs._read(ref.removeprefix("blob:"))
+    first = await blobs._objects.read(ref.removeprefix("blob:"))
     await blobs.put(b"old")
-    assert await blobs._read(ref.removeprefix("blob:")) == first, "it is young: nothing is written"
+    assert await blobs._objects.read(ref.removeprefix("blob:")) == first, "it is young: nothing is written"
     monkeypatch.setattr("cadre.adapters.nats_blobs._TOUCH_AFTER", 0.0)
     await blobs.put(b"old")
-    touched = await blobs._read(ref.removeprefix("blob:"))
+    touched = await blobs._objects.read(ref.removeprefix("blob:"))
     assert first is not None
     assert touched is not None
     assert touched.at > first.at
@@ -162,9 +162,9 @@ async def test_a_removal_and_a_put_at_once_never_leave_a_blob_that_is_said_to_be
 async def test_a_removal_that_died_halfway_is_ended_by_the_next(blobs: NatsBlobs, settings: Settings) -> None:
     ref = await blobs.put(b"y" * 300_000)
     name = ref.removeprefix("blob:")
-    found = await blobs._read(name)
+    found = await blobs._objects.read(name)
     assert found is not None
-    await blobs._replace(name, found, deleted=True)
+    await blobs._objects.replace(name, found.seq, found.fields | {"deleted": True})
     assert await blobs.remove(ref)
     state = (await jetstream.api(blobs._nc, f"STREAM.INFO.OBJ_{settings.prefix}-blobs"))["state"]
     assert state["messages"] == 0

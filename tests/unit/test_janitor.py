@@ -77,6 +77,8 @@ class Streams:
         self.purged: list[tuple[float, str]] = []
         self.costs = 0.0
         self.failures = 0
+        self.swept: list[float] = []
+        self.unsweepable = False
 
     async def fate(self, tree: str) -> tuple[int, Fate] | None:
         return self.fates.get(tree)
@@ -112,6 +114,11 @@ class Streams:
             return False
         self.blobs.pop(ref, None)
         return True
+
+    async def sweep(self) -> None:
+        self.swept.append(self._time.now())
+        if self.unsweepable:
+            raise BusUnavailable("sweeping", "no server")
 
     async def purge(self, tree: str, before: int) -> None:
         self._time.spend(self.costs)
@@ -194,7 +201,18 @@ async def test_he_sleeps_until_something_is_due(house: House) -> None:
     async with at_work(house):
         house.ended("a")
         await house.time.until(29 * DAY)
-        assert house.time.wakings <= 29 * 24 + 1, "once an hour, should somebody set the clock"
+        assert house.time.wakings <= 2 * (29 * 24 + 1), "once an hour, to sweep, and to rest from it"
+
+
+@pytest.mark.parametrize("unsweepable", [False, True])
+async def test_he_sweeps_when_he_comes_and_every_hour(house: House, unsweepable: bool) -> None:
+    house.streams.unsweepable = unsweepable
+    async with at_work(house):
+        house.ended("a")
+        await house.time.until(3 * 3600.0)
+        assert house.streams.swept == [0.0, 3600.0, 7200.0, 10800.0]
+        await house.time.until(30 * DAY + 3600)
+        assert [tree for _, tree in house.streams.purged] == ["a"], "it keeps nothing else waiting"
 
 
 async def test_for_ever_is_for_ever() -> None:

@@ -106,6 +106,10 @@ class NatsErasure:
         """See NatsBlobs.remove."""
         return await self._blobs.remove(ref, unless_put_since)
 
+    async def sweep(self) -> None:
+        """See NatsBlobs.sweep."""
+        await self._blobs.sweep()
+
     async def purge(self, tree: str, before: int) -> None:
         """Removes the tree's messages below sequence `before`, the journals last."""
         stream = self._topology.stream_of(tree)

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from nats.aio.client import Client
 
 from cadre.errors import SettingError
-from cadre.permissions import asks_leader, inbox_of, provisions
+from cadre.permissions import asks_leader, inbox_of, provisions, removes_objects
 from cadre.settings import Settings
 
 _USER = re.compile(r"^#\s*user:\s*([a-zA-Z0-9_-]+)\s*$", re.MULTILINE)
@@ -96,6 +96,10 @@ def may_provision(nc: Client) -> bool:
 def may_ask_leader(nc: Client, stream: str) -> bool:
     """Blobs are open to every service: nothing finer can be said of them."""
     return stream.startswith("OBJ_") or asks_leader(user_of(nc))
+
+
+def may_remove_objects(nc: Client) -> bool:
+    return removes_objects(user_of(nc))
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | None:
