@@ -48,6 +48,16 @@ async def test_an_answer_with_its_usage(server: ModelServer, stream: bool) -> No
     ]
 
 
+async def test_what_an_endpoint_does_not_tell_is_estimated(server: ModelServer) -> None:
+    """A budget would never be used up otherwise."""
+    untold = spec_for(server, extra_body={"stream_options": {"include_usage": False}})
+    request = ModelRequest(messages=saying("plain question").messages, tools=[ADD])
+    reply, _ = await ask(untold, request)
+    told, _ = await ask(spec_for(server), request)
+    assert reply.usage.input_tokens > told.usage.input_tokens > 0
+    assert reply.usage.output_tokens >= told.usage.output_tokens > 0
+
+
 async def test_text_is_passed_on_while_it_is_written(server: ModelServer) -> None:
     reply, heard = await ask(spec_for(server), saying("paced"))
     assert "".join(heard) == reply.content == "0123456789"

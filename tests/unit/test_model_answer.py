@@ -82,6 +82,9 @@ async def test_the_beginning_of_a_stop_sequence_that_never_comes_is_text() -> No
         [call("{}", "a", index=0, id="1"), call("[]", "b", index=0, id="2")],
         # No index at all.
         [call("{", "a", id="1"), call("}"), call("[]", "b", id="2")],
+        # Whole calls without ids, one after the other.
+        [call("{}", "a"), call("[]", "b")],
+        [call("{}", "a", index=0, id=""), call("[]", "b", index=0, id="")],
         # The id and the name repeated in each piece.
         [call("{", "a", index=0, id="1"), call("}", "a", index=0, id="1"), call("[]", "b", index=1, id="2")],
     ],
@@ -96,6 +99,15 @@ async def test_a_whole_completion() -> None:
     reply, heard = await put_together({"choices": [{"message": message, "finish_reason": "tool_calls"}]})
     assert [(c.name, c.arguments) for c in reply.calls] == [("a", '{"x":1}')]
     assert (reply.content, heard) == ("", [])
+
+
+@pytest.mark.parametrize("ids", [(None, None), ("", ""), ("x", "x"), ("1", "2")])
+async def test_each_call_of_a_whole_completion_is_one(ids: tuple[str | None, str | None]) -> None:
+    calls = [{"id": one, "function": {"name": "a", "arguments": f'"{n}"'}} for n, one in enumerate(ids)]
+    reply, _ = await put_together(
+        {"choices": [{"message": {"tool_calls": calls}, "finish_reason": "tool_calls"}]}
+    )
+    assert [(c.name, c.arguments) for c in reply.calls] == [("a", '"0"'), ("a", '"1"')]
 
 
 @pytest.mark.parametrize(

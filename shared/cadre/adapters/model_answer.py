@@ -95,7 +95,7 @@ class ModelAnswer:
             said = choice.delta or choice.message or _Message()
             self._text += said.content or said.refusal or ""
             for call in said.tool_calls or []:
-                self._add_call(call)
+                self._add_call(call, whole=choice.delta is None)
         if self._clock() - self._told_at >= AT_MOST_EVERY:
             await self._tell(self._certain())
 
@@ -116,8 +116,8 @@ class ModelAnswer:
             finish_reason=self._finish,
         )
 
-    def _add_call(self, delta: _Call) -> None:
-        call = self._open_call(delta)
+    def _add_call(self, delta: _Call, *, whole: bool) -> None:
+        call = self._new_call(delta) if whole else self._open_call(delta)
         function = delta.function or _Function()
         # A name comes once; servers that repeat it in each piece mean the same name.
         call.name = call.name or function.name or ""
@@ -127,12 +127,16 @@ class ModelAnswer:
             call.arguments += function.arguments or ""
 
     def _open_call(self, delta: _Call) -> _OpenCall:
-        """The call that a piece belongs to. Some servers leave the index out, or give each call index 0."""
+        """The call that a piece belongs to. Some servers leave the index out, or give each call index 0, or no id."""
         same = [c for c in self._calls if delta.index is None or c.index == delta.index]
         call = same[-1] if same else None
-        if call is None or (delta.id and call.id and delta.id != call.id):
-            call = _OpenCall(delta.index, delta.id or "")
-            self._calls.append(call)
+        if call is None or (delta.id and call.id and delta.id != call.id) or _begins_another(delta, call):
+            return self._new_call(delta)
+        return call
+
+    def _new_call(self, delta: _Call) -> _OpenCall:
+        call = _OpenCall(delta.index, delta.id or "")
+        self._calls.append(call)
         return call
 
     def _end(self) -> int:
@@ -161,6 +165,18 @@ class ModelAnswer:
             text, self._told = self._text[self._told : end], end
             self._told_at = self._clock()
             await self._on_text(_joined(text))
+
+
+def _begins_another(delta: _Call, call: _OpenCall) -> bool:
+    """Whether a piece names a function and has arguments, where those of the call before it are whole already."""
+    function = delta.function
+    if function is None or not function.name or not function.arguments or not call.arguments:
+        return False
+    try:
+        msgspec.json.decode(call.arguments)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _joined(text: str) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from typing import Any
+
+import msgspec
 
 from cadre.adapters.model_answer import MalformedAnswer, ModelAnswer
 from cadre.adapters.model_failure import (
@@ -15,6 +18,7 @@ from cadre.adapters.model_failure import (
     shown_url,
 )
 from cadre.adapters.model_images import with_images
+from cadre.adapters.model_usage import estimated
 from cadre.adapters.openai_client import Lost, OpenAIClient, Refused
 from cadre.answer_schema import is_strict
 from cadre.errors import ModelRefused, ModelUnavailable
@@ -22,6 +26,8 @@ from cadre.loop.view import ModelRequest
 from cadre.ports import Blobs, ModelReply, OnText
 from cadre.settings import ModelSettings
 from cadre.specs import ModelSpec
+
+log = logging.getLogger("cadre.model")
 
 CONNECT_SECONDS = 10.0
 
@@ -34,6 +40,7 @@ class OpenAIModel:
         self._url = spec.url or settings.url
         self._name = spec.name or settings.name
         self._blobs = blobs
+        self._estimates = False
         self._endpoint = OpenAIClient(
             self._url,
             spec.key_env,
@@ -53,10 +60,11 @@ class OpenAIModel:
         answer = ModelAnswer(request.stop, on_text, time.monotonic)
         await self._ask(body, answer)
         try:
-            return await answer.done()
+            reply = await answer.done()
         except MalformedAnswer as error:
             hint = "; does the URL end as it should (most end in /v1)?" if "no choice" in str(error) else ""
             raise failed_answer(self._url, f"cannot be used: {error}{hint}") from None
+        return reply if reply.usage.tokens else self._with_usage(request, reply)
 
     async def close(self) -> None:
         await self._endpoint.close()
@@ -71,6 +79,13 @@ class OpenAIModel:
         if not self._name:
             return "no model name: set CADRE_MODEL or model.name in the agent's spec"
         return None
+
+    def _with_usage(self, request: ModelRequest, reply: ModelReply) -> ModelReply:
+        if not self._estimates:
+            self._estimates = True
+            url = shown_url(self._url)
+            log.warning("the model endpoint %s does not tell what calls use: tokens are estimated", url)
+        return msgspec.structs.replace(reply, usage=estimated(request, reply))
 
     async def _body(self, request: ModelRequest) -> dict[str, Any]:
         spec = self._spec

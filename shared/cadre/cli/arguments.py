@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from cadre.nesting import levels
+
 _MOST_LEVELS = 800
 """Of lists and objects in each other; a gateway reads little more."""
 
@@ -56,23 +58,14 @@ def _parsed(what: str, text: str) -> Any:
     """Raises ValueError for what is not JSON, UsageError for JSON that cannot be sent."""
     try:
         value = json.loads(text, parse_constant=_no_constant, parse_float=_number)
-        levels = _levels(value)
+        nested = levels(value)
     except OverflowError as error:
         raise click.UsageError(f"{what}: {error}") from error
     except RecursionError:
-        levels = _MOST_LEVELS + 1
-    if levels > _MOST_LEVELS:
+        nested = _MOST_LEVELS + 1
+    if nested > _MOST_LEVELS:
         raise click.UsageError(f"{what} is nested too deeply: write at most {_MOST_LEVELS} levels")
     return value
-
-
-def _levels(value: Any) -> int:
-    """How many lists and objects are in each other."""
-    levels, layer = 0, [value]
-    while layer := [one for one in layer if isinstance(one, list | dict)]:
-        levels += 1
-        layer = [inner for one in layer for inner in (one.values() if isinstance(one, dict) else one)]
-    return levels
 
 
 def _number(text: str) -> float:

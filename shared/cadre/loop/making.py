@@ -9,6 +9,7 @@ import msgspec
 from cadre.loop import events as ev
 from cadre.loop.bounds import share
 from cadre.loop.run import Run
+from cadre.loop.variables import with_values
 from cadre.messages import Usage
 
 
@@ -20,7 +21,8 @@ def made(run: Run, call: str, name: str, arguments: dict[str, Any]) -> ev.ToolCa
         call=call,
         member=name,
         task=arguments["task"],
-        additional_args=arguments.get("additional_args") or {},
+        # A model may name a variable in place of the whole object.
+        additional_args=with_values(run, arguments).get("additional_args") or {},
     )
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from cadre.loop.events import RequestedCall
 from cadre.messages import ErrorInfo
+from cadre.nesting import MOST_LEVELS, levels
 
 STOP_SEQUENCES = ["Observation:", "Calling tools:"]
 """smolagents' stop sequences for tool-calling agents: beyond them a model writes its own observations."""
@@ -43,6 +44,11 @@ def read_arguments(call: RequestedCall) -> dict[str, Any]:
         return {}
     if not isinstance(arguments, dict):
         raise ReadingError(f"The arguments of {call.name!r} must be a JSON object, not {_kind(arguments)}")
+    if levels(arguments) > MOST_LEVELS:
+        raise ReadingError(
+            f"The arguments of {call.name!r} are nested too deeply: give at most {MOST_LEVELS} levels of lists and"
+            " objects in each other"
+        )
     return arguments
 
 

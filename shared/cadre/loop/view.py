@@ -5,6 +5,7 @@ A `Transcript` keeps what it has rendered, so that a step costs the same whateve
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -56,6 +57,9 @@ THOUGHT_AND_CODE: dict[str, Any] = {
 
 LONGEST_CALL_ID = 40
 """Characters: the OpenAI API refuses a longer id of a tool call."""
+
+_NO_NAME, _LONGEST_NAME = re.compile(r"[^a-zA-Z0-9_-]"), 64
+"""What the API refuses in a function's name, and the most characters of one."""
 
 ChatMessage = dict[str, Any]
 """One message of the OpenAI chat format."""
@@ -333,8 +337,13 @@ def _tool_call(call: CallState) -> dict[str, Any]:
     return {
         "id": _call_id(call),
         "type": "function",
-        "function": {"name": asked.name, "arguments": msgspec.json.encode(arguments).decode()},
+        "function": {"name": _as_name(asked.name), "arguments": msgspec.json.encode(arguments).decode()},
     }
+
+
+def _as_name(invented: str) -> str:
+    """Models invent names, which endpoints then refuse as they are; what was wrong with it is told with the call."""
+    return _NO_NAME.sub("_", invented)[:_LONGEST_NAME] or "_"
 
 
 def _call_id(call: CallState) -> str:

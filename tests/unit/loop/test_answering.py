@@ -13,7 +13,10 @@ from cadre.loop import events as ev
 from cadre.loop.offer import Offer
 from cadre.loop.owed import Send, owed
 from cadre.loop.run import ActionStep, Phase
+from cadre.loop.view import Transcript
 from cadre.messages import ErrorInfo, Record, Task, ToolCall
+from cadre.nesting import MOST_LEVELS
+from cadre.prompting import Prompts
 from cadre.specs import Limits
 from unit.loop.build import ADD, ANSWER, KID, OFFER, Course, call, kinds, only, report, result, spec
 
@@ -164,6 +167,36 @@ def test_an_argument_that_names_a_variable_of_the_run_gets_its_value() -> None:
     assert [message.arguments for message in made if isinstance(message, ToolCall)] == [{"a": 7, "b": 1}]
     assert [message.task for message in made if isinstance(message, Task)] == ["All of it."]
     assert "eight" in only(events, ev.CallRefused).error.message
+
+
+def test_a_variable_in_place_of_a_members_arguments_is_its_value() -> None:
+    course = Course().begin(additional_args={"data": {"a": 1}, "other": 5})
+    events = course.say(
+        call("kid", task="Go.", additional_args="data"), call("kid", task="Go.", additional_args="other")
+    )
+    assert only(events, ev.DelegateStarted).additional_args == {"a": 1}
+    assert "additional_args" in only(events, ev.CallRefused).error.message
+    (made,) = (debt.message for debt in owed(course.run) if isinstance(debt, Send))
+    assert isinstance(made, Task)
+    assert made.additional_args == {"a": 1}
+
+
+def test_arguments_that_no_journal_could_be_read_with_are_refused() -> None:
+    deep: Any = 1
+    for _ in range(MOST_LEVELS + 1):
+        deep = [deep]
+    assert "nested too deeply" in refusal(call("add", a=deep, b=1)).message
+    bottomless = ev.RequestedCall("add", '{"a":' + "[" * 500 + "]" * 500 + ',"b":1}')
+    assert "nested too deeply" in refusal(bottomless).message
+
+
+def test_a_name_that_no_endpoint_takes_is_not_sent_back_as_it_is() -> None:
+    course = Course().begin()
+    refused = only(course.say(call("functions.echo an/ä" + "x" * 90)), ev.CallRefused)
+    assert "functions.echo an/ä" in refused.error.message
+    request = Transcript(Prompts.load("tool_calling")).request(course.run, "act")
+    (called,) = (one for message in request.messages for one in message.get("tool_calls", []))
+    assert called["function"]["name"] == "functions_echo_an__" + "x" * 45
 
 
 def test_a_final_answer_that_names_a_variable_is_its_value() -> None:

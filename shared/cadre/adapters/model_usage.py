@@ -1,0 +1,32 @@
+"""What a model call used when its endpoint does not tell: budgets are kept by an estimate then, not switched off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cadre.loop.tokens import tokens_of
+from cadre.loop.view import ModelRequest
+from cadre.loop.weighing import IMAGE, MESSAGE
+from cadre.messages import Usage
+from cadre.ports import ModelReply
+
+
+def estimated(request: ModelRequest, reply: ModelReply) -> Usage:
+    """Tokens, on the safe side."""
+    asked = sum(MESSAGE + _weight(message) for message in request.messages)
+    asked += sum(_written(tool) for tool in request.tools)
+    answered = tokens_of(reply.content) + sum(_written(call) for call in reply.calls)
+    return Usage(asked, answered)
+
+
+def _weight(message: dict[str, Any]) -> int:
+    content = message.get("content") or ""
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    weight = sum(tokens_of(part["text"]) if part["type"] == "text" else IMAGE for part in parts)
+    return weight + sum(_written(call) for call in message.get("tool_calls") or [])
+
+
+def _written(value: Any) -> int:
+    return tokens_of(msgspec.json.encode(value).decode())
