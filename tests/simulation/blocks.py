@@ -64,6 +64,8 @@ class _Reader:
         self._asked: set[str] = set()
         self._checks: set[str] = set()
         """Calls that check an answer: no block has made them."""
+        self._given_up: set[str] = set()
+        """Calls that nobody waits for any more."""
         self._replies: dict[str, Reply] = {}
         self._told: list[CodeExchange] = []
         """What the sandboxes were told of the block's past so far."""
@@ -117,10 +119,13 @@ class _Reader:
             case ev.ToolAnswered(call=call, error=error) | ev.CallRefused(call=call, error=error):
                 assert error is not None
                 reply = (None, error.message)
+            case ev.DelegateFinished(call=call) if call in self._given_up:
+                return  # tells what was used, to no block
             case ev.DelegateFinished(call=call):
                 failure = failure_of(event)
                 reply = (event.text, None) if failure is None else (None, failure.message)
             case ev.CallTimedOut(call=call):
+                self._given_up.add(call)
                 reply = (None, _ANY)
             case ev.ApprovalDecided(call=call, verdict="rejected" | "expired"):
                 reply = (None, _ANY)

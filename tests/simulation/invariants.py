@@ -241,6 +241,19 @@ def each_report_counts_once(world: World) -> None:
                     "a child's report counts once", f"{name} took {event.call} for something else"
                 )
         _every_child_reported(world, chronicle)
+        _what_it_used_is_counted(world, name, chronicle)
+
+
+def _what_it_used_is_counted(world: World, name: str, chronicle: Chronicle) -> None:
+    """Of children, also of those that nobody waited for any more, as far as they told before the run's end."""
+    for event in chronicle.events:
+        if isinstance(event, ev.CallTimedOut) and event.call in world.history.runs:
+            told = chronicle.records.get(report_id(event.call), [])
+            counted = any(
+                isinstance(e, ev.DelegateFinished) and e.call == event.call for e in chronicle.events
+            )
+            if told and not counted and event.call not in chronicle.run.strays:
+                raise Violation("a child's report counts once", f"{name} forgot what {event.call} has used")
 
 
 def _every_child_reported(world: World, chronicle: Chronicle) -> None:
@@ -268,11 +281,14 @@ def children_let_go(chronicle: Chronicle) -> list[str]:
     current = chronicle.run.current
     never_sent = {call.id for call in current.calls if not call.opened} if current else set()
     started: dict[str, None] = {}
+    given_up: set[str] = set()
     for event in chronicle.events:
         match event:
             case ev.DelegateStarted(call=call):
                 started[call] = None
-            case ev.DelegateFinished(call=call):
+            case ev.CallTimedOut(call=call):
+                given_up.add(call)
+            case ev.DelegateFinished(call=call) if call not in given_up:
                 started.pop(call, None)
     return [call for call in started if call not in never_sent]
 

@@ -240,7 +240,7 @@ def _close(node: Node, event: dict[str, Any], *, seconds: float | None) -> Node:
     result = error or event.get("output")
     calls = tuple(
         replace(call, state="failed" if failed else "ok", result=result, seconds=seconds)
-        if call.id == event.get("call")
+        if call.id == event.get("call") and call.state != "failed"  # by then nobody waited for it any more
         else call
         for call in node.calls
     )

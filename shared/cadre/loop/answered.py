@@ -29,7 +29,11 @@ def on_result(run: Run, result: ToolResult, arrival: Arrival) -> list[ev.AnyEven
 
 
 def on_report(run: Run, report: Report, arrival: Arrival) -> list[ev.AnyEvent]:
-    delegated = ev.DelegateFinished(
+    return [told(report), *after_call(run, arrival)]
+
+
+def told(report: Report) -> ev.DelegateFinished:
+    return ev.DelegateFinished(
         call=report.child,
         member=report.agent,
         state=report.state,
@@ -39,7 +43,6 @@ def on_report(run: Run, report: Report, arrival: Arrival) -> list[ev.AnyEvent]:
         usage=report.usage,
         steps=report.steps,
     )
-    return [delegated, *after_call(run, arrival)]
 
 
 def on_time_out(run: Run, call: str, arrival: Arrival) -> list[ev.AnyEvent]:

@@ -1,7 +1,8 @@
 """How far a run may go: deadlines and budgets, checked before each model call, and what children get of them.
 
 A budget is that of a run and all runs below it. Members called together share what is left evenly, so that
-a tree never goes beyond it by more than the calls in flight. What they leave over comes back with their reports.
+a tree never goes beyond it by more than the calls in flight. What they leave over comes back with their reports, also
+with that of a member which was no longer waited for.
 """
 
 from __future__ import annotations
@@ -117,7 +118,8 @@ def share(run: Run, spent: Usage, among: int) -> Budget | None:
     if budget is None:
         return None
     used = run.usage + spent
-    lent = [call.budget for call in run.open_calls() if call.budget is not None]
+    open_calls = (call.budget for call in run.open_calls())
+    lent = [budget for budget in (*open_calls, *run.strays.values()) if budget is not None]
     tokens = _left(budget.tokens, used.tokens, [one.tokens for one in lent])
     cost = _left(budget.cost, used.cost, [one.cost for one in lent])
     steps = _left(budget.steps, used.steps, [one.steps for one in lent])

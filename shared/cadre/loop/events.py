@@ -206,14 +206,17 @@ class ToolAnswered(Event, frozen=True, tag="tool.answered"):
 
 
 class CallTimedOut(Event, frozen=True, tag="call.timed_out"):
-    """A call was not answered within its time; its answer, should it come, changes nothing."""
+    """A call was not answered within its time; its answer, should it come, changes nothing but a member's usage."""
 
     call: str
     seconds: float
 
 
 class DelegateFinished(Event, frozen=True, tag="delegate.finished"):
-    """The member's Report. `usage` counts its whole tree; `text` is what the manager's model reads."""
+    """The member's Report. `usage` counts its whole tree; `text` is what the manager's model reads.
+
+    After `call.timed_out` it tells what the member has used, and nothing else of it counts.
+    """
 
     call: str
     member: str

@@ -125,6 +125,8 @@ def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
 
 def _take_in(run: Run, event: ev.AnyEvent) -> int:
     """Notes what the event adds to what the model reads, and returns how much that weighs."""
+    if isinstance(event, ev.DelegateFinished) and event.call in run.strays:
+        return 0
     weight = weigh(run, event)
     run.weight += weight
     if type(event) in SHOWING:
@@ -141,12 +143,15 @@ def _take_result(run: Run, event: ev.ToolAnswered, n: int, at: float) -> None:
 
 
 def _take_report(run: Run, event: ev.DelegateFinished, n: int, at: float) -> None:
+    run.usage += event.usage
+    if event.call in run.strays:
+        del run.strays[event.call]
+        return
     failure = failure_of(event)
     close_call(run, event.call, n, at, event.text, failure)
     said = event.output if holds_more(event.output) else event.text
     reply = CodeReply(value=said) if failure is None else CodeReply(error=failure.message)
     note_reply(run, event.call, reply, n, at)
-    run.usage += event.usage
 
 
 def _accept(run: Run, event: ev.RunAccepted, n: int, at: float) -> None:

@@ -102,6 +102,8 @@ def time_out_call(run: Run, event: ev.CallTimedOut, n: int, at: float) -> None:
         " effect is unknown."
     )
     revoke(run, state, n, at, f"no answer within {event.seconds:g} s")
+    if state.kind == "member" and state.opened:
+        run.strays[state.id] = state.budget
     refuse_call(run, event.call, n, at, ErrorInfo("AgentToolExecutionError", text))
 
 

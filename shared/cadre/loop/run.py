@@ -312,6 +312,8 @@ class Run(msgspec.Struct, kw_only=True):
     refusals: int = 0
     """Calls refused because they led nowhere before."""
     revoked: list[Revoked] = []
+    strays: dict[str, Budget | None] = {}
+    """Members that nobody waits for any more, and what they were lent: they have not told yet what they used."""
     result: Result | None = None
     cancelled: str | None = None
     """Why somebody asked for the run's end."""

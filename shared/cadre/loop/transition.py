@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from cadre.loop import events as ev
-from cadre.loop.answered import on_report, on_result, on_time_out
+from cadre.loop.answered import on_report, on_result, on_time_out, told
 from cadre.loop.answering import act_on_answer, conclude
 from cadre.loop.approval import held_call
 from cadre.loop.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
@@ -89,6 +89,8 @@ def _decide(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
             return on_result(run, result, arrival)
         case Phase.ACTING, Report() as report if _is_open(run, report.child):
             return on_report(run, report, arrival)
+        case _, Report() as report if report.child in run.strays:
+            return [told(report)]
         case Phase.ACTING, CodeYielded() as yielded if is_awaited(run, yielded) and yielded.calls:
             return on_calls(run, yielded, arrival)
         case Phase.ACTING, CodeFinished() as ended if is_awaited(run, ended):

@@ -49,7 +49,9 @@ class Calls:
                 self._refuse(event, agent, parent, now)
             case ev.ToolAnswered():
                 self._answer(event, now)
-            case ev.DelegateFinished(call=call, error=error, state=state):
+            case ev.DelegateFinished(call=call, error=error, state=state) if (
+                self._spans.get(call) is not None
+            ):
                 fault = _fault(error) if state in ("error", "cancelled") else None
                 told = self._content.of(OUTPUT_VALUE=event.text or None)
                 self._spans.end(call, now, fault, attributes={names.CALL_STATE: state, **told})

@@ -198,6 +198,30 @@ def test_a_call_that_is_not_answered_in_time_becomes_an_observation() -> None:
     assert "no answer within 30 s" in step.calls[0].error.message
 
 
+def test_what_a_member_used_is_counted_when_nobody_waits_for_it_any_more() -> None:
+    course = Course(spec(timeouts={"kid": 60})).begin(budget=Budget(tokens=100))
+    course.say(call("kid", task="x"), usage=Usage(10, 0))
+    course.at = 160.1
+    course.arrive(timer("call-r1_1_0"))
+    course.say(call("kid", task="y"), usage=Usage(10, 0))
+    (debt,) = (one for one in course.owed() if isinstance(one, Send) and isinstance(one.message, Task))
+    assert isinstance(debt.message, Task)
+    assert debt.message.budget == Budget(tokens=0), "the first one may still use up all that it was lent"
+
+    weight, steps = course.run.weight, len(course.run.memory)
+    late = report("r1_1_0", "late words " * 50, state="cancelled", usage=Usage(60, 5, model_calls=2))
+    assert kinds(course.arrive(late)) == ["DelegateFinished"]
+    assert course.run.usage == Usage(80, 5, model_calls=4, steps=1)
+    assert (course.run.weight, len(course.run.memory)) == (weight, steps), "nothing else of it counts"
+    assert [one.id for one in course.run.open_calls()] == ["r1_2_0"]
+    assert kinds(course.arrive(late, cause="again")) == ["RecordIgnored"]
+    course.arrive(report("r1_2_0", "done"))
+    course.say(call("kid", task="z"), usage=Usage(5, 0))
+    (debt,) = (one for one in course.owed() if isinstance(one, Send) and isinstance(one.message, Task))
+    assert isinstance(debt.message, Task)
+    assert debt.message.budget == Budget(tokens=10)
+
+
 def test_an_answer_in_time_removes_the_timer() -> None:
     course = Course(spec(timeouts={"add": 30})).begin()
     course.say(call("add", a=1, b=1), call("add", a=2, b=2))
