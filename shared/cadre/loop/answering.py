@@ -14,6 +14,7 @@ from cadre.loop.arrivals import Arrival, ModelReplied
 from cadre.loop.checking import FINAL_ANSWER, CallError, check_call
 from cadre.loop.coding import begin_code
 from cadre.loop.course import after_step, finished
+from cadre.loop.cutoff import cut_off
 from cadre.loop.findings import findings_of
 from cadre.loop.opening import open_calls
 from cadre.loop.proposing import propose
@@ -25,6 +26,8 @@ from cadre.messages import ErrorInfo
 
 def act_on_answer(run: Run, reply: ModelReplied, arrival: Arrival, step: int) -> list[ev.AnyEvent]:
     """Opens the calls of an answer to step `step`, or has its code run; ends the run if it is the final answer."""
+    if run.spec is not None and (cut := cut_off(run.spec, reply)) is not None:
+        return after_step(run, arrival, step, error=cut)
     if run.spec is not None and run.spec.kind == "code":
         return begin_code(run, reply, arrival, step)
     try:

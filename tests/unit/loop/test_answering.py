@@ -10,15 +10,16 @@ import pytest
 
 from cadre.cards import AgentCard, ToolCard
 from cadre.loop import events as ev
+from cadre.loop.arrivals import ModelReplied
 from cadre.loop.offer import Offer
 from cadre.loop.owed import Send, owed
 from cadre.loop.run import ActionStep, Phase
 from cadre.loop.view import Transcript
-from cadre.messages import ErrorInfo, Record, Task, ToolCall
+from cadre.messages import ErrorInfo, Record, Task, ToolCall, Usage
 from cadre.nesting import MOST_LEVELS
 from cadre.prompting import Prompts
-from cadre.specs import Limits
-from unit.loop.build import ADD, ANSWER, KID, OFFER, Course, call, kinds, only, report, result, spec
+from cadre.specs import AgentSpec, Limits
+from unit.loop.build import ADD, ANSWER, KID, OFFER, SPEC, Course, call, kinds, only, report, result, spec
 
 
 def refusal(*calls: ev.RequestedCall, course: Course | None = None) -> ErrorInfo:
@@ -188,6 +189,53 @@ def test_arguments_that_no_journal_could_be_read_with_are_refused() -> None:
     assert "nested too deeply" in refusal(call("add", a=deep, b=1)).message
     bottomless = ev.RequestedCall("add", '{"a":' + "[" * 500 + "]" * 500 + ',"b":1}')
     assert "nested too deeply" in refusal(bottomless).message
+
+
+CUT = "was cut off at the limit of tokens"
+CODER = spec(kind="code")
+
+
+@pytest.mark.parametrize(
+    ("who", "content", "calls"),
+    [
+        (SPEC, "", [ev.RequestedCall("add", "")]),
+        (SPEC, "", [call("add", a=1, b=2), ev.RequestedCall("add", '{"a": 1, "b')]),
+        (SPEC, 'I call {"name": "add", "argu', []),
+        (SPEC, "Let me think at length", []),
+        (CODER, "Thought: all.\n<code>\nfor row in rows:\n    wipe(row)", []),
+        (CODER, "Let me think at length", []),
+    ],
+)
+def test_of_an_answer_that_was_cut_off_nothing_is_done(
+    who: AgentSpec, content: str, calls: list[ev.RequestedCall]
+) -> None:
+    course = Course(who).begin()
+    assert course.run.model is not None
+    cut = ModelReplied(
+        attempt=course.run.model.attempt,
+        content=content,
+        calls=calls,
+        finish_reason="length",
+        usage=Usage(1, 1),
+    )
+    assert kinds(course.arrive(cut)) == ["ModelAnswered", "StepFinished", "ModelCalled"]
+    error = last_step(course).error
+    assert error is not None
+    assert CUT in error.message
+
+
+def test_an_answer_that_is_whole_counts_wherever_it_was_cut() -> None:
+    for who, content, calls in (
+        (SPEC, "", [call("add", a=1, b=2)]),
+        (CODER, "<code>\nprint(1)\n</code> And so", []),
+    ):
+        course = Course(who).begin()
+        assert course.run.model is not None
+        attempt = course.run.model.attempt
+        reply = ModelReplied(
+            attempt=attempt, content=content, calls=calls, finish_reason="length", usage=Usage(1, 1)
+        )
+        assert "StepFinished" not in kinds(course.arrive(reply))
 
 
 def test_a_name_that_no_endpoint_takes_is_not_sent_back_as_it_is() -> None:
