@@ -89,8 +89,6 @@ def _decide(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
             return on_result(run, result, arrival)
         case Phase.ACTING, Report() as report if _is_open(run, report.child):
             return on_report(run, report, arrival)
-        case _, Report() as report if report.child in run.strays:
-            return [told(report)]
         case Phase.ACTING, CodeYielded() as yielded if is_awaited(run, yielded) and yielded.calls:
             return on_calls(run, yielded, arrival)
         case Phase.ACTING, CodeFinished() as ended if is_awaited(run, ended):
@@ -106,7 +104,14 @@ def _decide(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
         ):
             return on_time_out(run, call, arrival)
         case _:
-            return [_ignored(arrival, f"not awaited while {run.phase.value}")]
+            return _unawaited(run, arrival)
+
+
+def _unawaited(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
+    what = arrival.what
+    if isinstance(what, Report) and what.child in run.strays:
+        return [told(what)]
+    return [_ignored(arrival, f"not awaited while {run.phase.value}")]
 
 
 def _on_reply(run: Run, reply: ModelReplied, arrival: Arrival) -> list[ev.AnyEvent]:
