@@ -26,6 +26,11 @@ MOST_BYTES = 2_000_000
 
 MOST_REDIRECTS = 10
 
+_MOST_MEMBERS = 100
+"""Of a packed content: each is unpacked by itself, which costs most where they are small."""
+
+_GZIP = b"\x1f\x8b"
+
 _TIMEOUT = httpx2.Timeout(None, connect=5.0)
 """For one address of several; `WITHIN` bounds the whole."""
 
@@ -144,11 +149,23 @@ def _unpacked(data: bytes, encoding: str) -> tuple[bytes, bool]:
         case "" | "identity":
             return data, True
         case "gzip" | "x-gzip" | "deflate":
-            unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
             try:
-                content = unpacking.decompress(data, MOST_BYTES)
+                return _members(data)
             except zlib.error as error:
                 raise PageUnavailable(f"the page's content is damaged: {error}") from error
-            return content, not unpacking.unconsumed_tail
         case other:
             raise PageUnavailable(f"the page's content is packed as {other!r}, which was not asked for")
+
+
+def _members(data: bytes) -> tuple[bytes, bool]:
+    """Of gzip there may be several in a row. What follows the last of them is no content."""
+    content = b""
+    for _ in range(_MOST_MEMBERS):
+        unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+        content += unpacking.decompress(data, MOST_BYTES - len(content))
+        data = unpacking.unused_data
+        if not data.startswith(_GZIP):
+            return content, not unpacking.unconsumed_tail
+        if len(content) == MOST_BYTES:
+            break
+    return content, False

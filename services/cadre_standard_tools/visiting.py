@@ -15,14 +15,18 @@ MOST_CHARACTERS = 40_000
 """That the model is shown."""
 
 _HTML = ("text/html", "application/xhtml+xml")
-_TEXT = ("application/json", "application/xml", "application/yaml", "application/javascript")
+_TEXT = tuple(
+    f"application/{form}"
+    for form in ("json", "x-ndjson", "ndjson", "jsonl", "xml", "yaml", "x-yaml", "javascript")
+)
+_AS_TEXT = ("+json", "+xml", "+yaml")
 
 _fetcher = Fetcher(read_private(read_standard_tools_settings().visit_private))
 
 
 @tool(read_only=True, timeout=90)
 async def visit_webpage(url: str) -> str:
-    """Reads a page of the web. HTML comes as Markdown; plain text and JSON as they are.
+    """Reads a page of the web. HTML comes as Markdown; plain text, JSON, XML and YAML as they are.
 
     Args:
         url: The page's whole address, beginning with http:// or https://.
@@ -38,11 +42,11 @@ def shown(asked: str, page: Page) -> str:
     """A page as the model reads it. Raises PageUnavailable for one that is no text."""
     if page.content_type in _HTML:
         text = to_markdown(page.data, page.url, page.charset)
-    elif page.content_type.startswith("text/") or page.content_type in _TEXT or "+json" in page.content_type:
+    elif _is_text(page.content_type):
         text = page.data.decode(_known(page.charset), errors="replace")
     else:
         kind = page.content_type or "content of no type"
-        raise PageUnavailable(f"{page.url} is {kind}: only HTML, plain text and JSON can be read")
+        raise PageUnavailable(f"{page.url} is {kind}: only HTML, plain text, JSON, XML and YAML can be read")
     text = text or "[The page is empty.]"
     missing = len(text) - MOST_CHARACTERS
     if missing > 0:
@@ -55,6 +59,10 @@ def shown(asked: str, page: Page) -> str:
     if page.url.rstrip("/") != asked.strip().rstrip("/"):
         text = f"[Redirected to {page.url}]\n\n{text}"
     return text
+
+
+def _is_text(content_type: str) -> bool:
+    return content_type.startswith("text/") or content_type in _TEXT or content_type.endswith(_AS_TEXT)
 
 
 def _known(charset: str | None) -> str:

@@ -52,6 +52,8 @@ class ToolHost:
             handler = functools.partial(executor.handle, tool)
             limit = min(tool.concurrency or settings.concurrency, settings.concurrency)
             own = Slots(limit, queues=topology.shards, within=slots)
+            if tool.concurrency is not None:
+                executor.invocations.slots[tool.name] = own
             for shard in range(topology.shards):
                 queue = Queue(
                     platform.nc,

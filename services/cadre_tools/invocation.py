@@ -13,6 +13,7 @@ import msgspec
 from cadre.files import File
 from cadre.messages import ErrorInfo, ToolCall
 from cadre.ports import Blobs, FileIndex
+from cadre.slots import Slots
 from cadre.subjects import parent_of
 from cadre.tool import InvalidArguments, ToolContext
 from cadre.tool_loading import AnyTool
@@ -61,6 +62,8 @@ class Invocations:
     def __init__(self) -> None:
         self.files: FileAccess | None = None
         """None: calls have no workspace."""
+        self.slots: dict[str, Slots] = {}
+        """Of the tools that say how many calls may be at work: one left at work after its time keeps its slot."""
         self._at_work: dict[_Invocation, None] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
 
@@ -69,9 +72,14 @@ class Invocations:
         invocation = _Invocation(tool, call, deliveries, self.files)
         self._at_work[invocation] = None
         try:
-            return await invocation.outcome()
+            outcome = await invocation.outcome()
         finally:
             self._at_work.pop(invocation, None)
+        left, slots = invocation.left(), self.slots.get(tool.name)
+        if left is not None and slots is not None:
+            log.warning("tool %s, call %s is at work beyond its time: it keeps its slot", tool.name, call.id)
+            slots.keep(left)
+        return outcome
 
     def interrupt(self, ended: str) -> None:
         """Tells the call, or the calls of the run and of all below it, to stop; async ones are cancelled a second
@@ -138,16 +146,28 @@ class _Invocation:
         still = "" if self._tool.is_async else "; what it does in its thread may still take effect"
         return Outcome(error=self._failure(f"TimeoutError: no result within {timeout:g} s{still}"))
 
+    def left(self) -> asyncio.Future[Any] | None:
+        """What is at work although the call has its outcome: a thread, or a coroutine that will not be cancelled."""
+        thread = self._context.thread
+        return next((one for one in (self._task, thread) if one is not None and not one.done()), None)
+
     def _abandon(self) -> None:
         self._context.cancelled.set()
         self._task.cancel()
-        self._task.add_done_callback(_look_away)
+        for one in (self._task, self._context.thread):
+            if one is not None:
+                one.add_done_callback(self._look_away)
+
+    def _look_away(self, ended: asyncio.Future[Any]) -> None:
+        # Nobody reads the outcome of an abandoned call; asyncio would report its exception as forgotten.
+        if not ended.cancelled() and (error := ended.exception()) is not None:
+            log.info("abandoned call %s ended with %s", self.call_id, _one_line(error))
 
     def _ended(self) -> Outcome:
-        if self._task.cancelled():
+        if self._task.cancelled() and self._context.cancelled:
             text = f"outcome unknown: the run was cancelled while tool {self._tool.name!r} was at work"
             return Outcome(error=ErrorInfo("Interrupted", text))
-        error = self._task.exception()
+        error = self._raised()
         if error is None:
             try:
                 value, found = to_json(self._task.result())
@@ -157,10 +177,19 @@ class _Invocation:
                 # Even the text of a result is somebody else's code.
                 error = raised
         if isinstance(error, InvalidArguments):
-            text = f"Invalid call of tool {self._tool.name!r} with arguments {self._shown()}: {error}"
+            text = (
+                f"Invalid call of tool {self._tool.name!r} with arguments {self._shown()}: {_text_of(error)}"
+            )
             return Outcome(error=ErrorInfo("AgentToolCallError", cut_error(text)))
         log.warning("tool %s, call %s failed", self._tool.name, self._call.id, exc_info=error)
         return Outcome(error=self._failure(_one_line(error)))
+
+    def _raised(self) -> BaseException | None:
+        try:
+            return self._task.exception()
+        except asyncio.CancelledError as error:
+            # Nobody has cancelled the call: it is the tool's own.
+            return error
 
     def _failure(self, problem: str) -> ErrorInfo:
         text = f"Error executing tool {self._tool.name!r} with arguments {self._shown()}: {problem}"
@@ -172,11 +201,12 @@ class _Invocation:
 
 
 def _one_line(error: BaseException) -> str:
-    text = str(error)
+    text = _text_of(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _look_away(task: asyncio.Task[Any]) -> None:
-    # Nobody reads the outcome of an abandoned call; asyncio would report its exception as forgotten.
-    if not task.cancelled() and task.exception() is not None:
-        log.info("abandoned %s ended with %r", task.get_name(), task.exception())
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as without:
+        return f"<its text cannot be had: {type(without).__name__}>"

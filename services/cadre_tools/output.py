@@ -11,8 +11,11 @@ import msgspec
 from cadre.cutting import cut
 from cadre.files import File
 from cadre.foreign_files import file_of
+from cadre.nesting import MOST_LEVELS, levels
 
 MAX_ERROR = 8 * 1024
+
+_TOO_DEEP = f"what it returned is nested too deeply: at most {MOST_LEVELS} levels"
 
 _BYTES = (bytes, bytearray, memoryview)
 
@@ -26,7 +29,7 @@ class Told(NamedTuple):
 
 def to_json(output: Any) -> Told:
     """The value as JSON has it. Files, bytes, images and sound stand in it as `{"$file": {…}}`; what else JSON
-    cannot say is replaced, where it stands, by its text."""
+    cannot say is replaced, where it stands, by its text. Raises ValueError for what is nested too deeply."""
     files: dict[int, tuple[memoryview, File]] = {}
 
     def said(value: Any) -> Any:
@@ -55,9 +58,12 @@ def to_json(output: Any) -> Told:
     found: list[File] = []
     try:
         plain = msgspec.to_builtins(output, builtin_types=_BYTES, enc_hook=said, str_keys=True)
-        return Told(msgspec.json.decode(msgspec.json.encode(placed(plain))), found)
+        told = Told(msgspec.json.decode(msgspec.json.encode(placed(plain))), found)
     except (TypeError, UnicodeEncodeError, RecursionError):
-        return Told(_in_words(output), [])
+        told = Told(_in_words(output), [])
+    if levels(told.value) > MOST_LEVELS:
+        raise ValueError(_TOO_DEEP)
+    return told
 
 
 def _in_words(output: Any) -> Any:
@@ -65,7 +71,10 @@ def _in_words(output: Any) -> Any:
     try:
         return msgspec.json.decode(msgspec.json.encode(output, enc_hook=str))
     except (TypeError, UnicodeEncodeError, RecursionError):
-        return str(output).encode(errors="replace").decode()
+        try:
+            return str(output).encode(errors="replace").decode()
+        except RecursionError as error:
+            raise ValueError(_TOO_DEEP) from error
 
 
 def cut_error(text: str) -> str:

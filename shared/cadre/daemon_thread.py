@@ -17,6 +17,11 @@ T = TypeVar("T")
 
 async def run_in_thread(function: Callable[[], T], name: str) -> T:
     """Awaits `function()`, run in a thread of its own. Cancelled, it leaves the thread to itself."""
+    return await start_thread(function, name)
+
+
+def start_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
+    """What `function()`, run in a thread of its own, comes to: done once the thread is."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
@@ -31,7 +36,7 @@ async def run_in_thread(function: Callable[[], T], name: str) -> T:
             _tell(loop, _succeed, future, result)
 
     threading.Thread(target=work, name=name, daemon=True).start()
-    return await future
+    return future
 
 
 def _succeed(future: asyncio.Future[T], result: T) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 WINDOW = 2
 """Messages in hand per place to work at: among those that wait, turns can be given."""
@@ -47,6 +48,17 @@ class Slots:
         for call in hungry:
             call()
 
+    def keep(self, left: asyncio.Future[Any]) -> None:
+        """To be called inside: what is `left` at work keeps a slot, and counts as in hand, until it is done."""
+
+        def done(_: object) -> None:
+            self.let_go()
+            self._give_back()
+
+        self.hold()
+        self._free -= 1
+        left.add_done_callback(done)
+
     @asynccontextmanager
     async def turn(self, tree: str) -> AsyncIterator[None]:
         """Inside, a slot is held; the trees that wait get theirs one after the other."""
@@ -74,7 +86,7 @@ class Slots:
             raise
 
     def _give_back(self) -> None:
-        while self._waiting:
+        while self._waiting and self._free >= 0:
             tree, turns = self._waiting.popitem(last=False)
             turn = turns.popleft()
             if turns:

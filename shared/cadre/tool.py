@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import functools
 import inspect
@@ -12,7 +13,7 @@ from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 import msgspec
 
 from cadre.cards import ToolCard
-from cadre.daemon_thread import run_in_thread
+from cadre.daemon_thread import start_thread
 from cadre.errors import TerminalError, ToolDefinitionError
 from cadre.files import File
 from cadre.policy import check_policy, names_in
@@ -71,6 +72,15 @@ def _with_defaults(value: Any) -> Any:
     return value
 
 
+def _with_whole_numbers(value: Any) -> Any:
+    """With an integer in the place of each number like 5.0: to JSON they are the same."""
+    if isinstance(value, dict):
+        return {key: _with_whole_numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_whole_numbers(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 class Tool(Generic[P, R]):
     """A function and the card that describes it to models. Called as before, it is the function."""
 
@@ -100,7 +110,8 @@ class Tool(Generic[P, R]):
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The function's keyword arguments: JSON values turned into what its hints say.
 
-        Types are strict: "3" is no integer. Raises InvalidArguments naming the first wrong argument.
+        Types are strict: "3" is no integer, though 3.0 is, as JSON Schema has it. Raises InvalidArguments naming the
+        first wrong argument.
         """
         return self._checked(arguments, [])
 
@@ -116,7 +127,12 @@ class Tool(Generic[P, R]):
         try:
             checked = msgspec.convert(arguments, self._arguments, str_keys=True, dec_hook=of_json)
         except msgspec.ValidationError as error:
-            raise InvalidArguments(self._explain(str(error))) from error
+            files.clear()
+            whole = _with_whole_numbers(arguments)
+            try:
+                checked = msgspec.convert(whole, self._arguments, str_keys=True, dec_hook=of_json)
+            except msgspec.ValidationError:
+                raise InvalidArguments(self._explain(str(error))) from error
         return {name: _with_defaults(getattr(checked, name)) for name in arguments}
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> Any:
@@ -135,7 +151,12 @@ class Tool(Generic[P, R]):
             values[self._context] = context
         bound: Callable[[], Any] = functools.partial(self._function, **values)
         try:
-            outcome = bound() if self.is_async else await run_in_thread(bound, f"tool {self.name}")
+            if self.is_async:
+                outcome = bound()
+            else:
+                context.thread = start_thread(bound, f"tool {self.name}")
+                await asyncio.wait({context.thread})
+                outcome = context.thread.result()
             return await outcome if inspect.isawaitable(outcome) else outcome
         except (SystemExit, KeyboardInterrupt) as error:
             # A tool has no say over the life of the process that hosts it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from typing import Any
 
 from cadre.files import File
 from cadre.workspace import Workspace, WorkspaceError
@@ -66,6 +67,8 @@ class ToolContext:
         self.deliveries = deliveries
         self.traceparent = traceparent
         self.cancelled = CancelSignal()
+        self.thread: asyncio.Future[Any] | None = None
+        """Of a plain function once it has begun; for whoever runs the tool."""
         self._workspace = workspace
 
     @property

@@ -76,6 +76,14 @@ def block(port: int, context: ToolContext) -> str:
         return connection.recv(100).decode().strip()
 
 
+@tool(timeout=0.2, concurrency=1)
+def outlast(port: int, context: ToolContext) -> str:
+    """A plain function that is stuck beyond its time."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(json.dumps({"tool": context.tool, "call": context.call_id}).encode() + b"\n")
+        return connection.recv(100).decode().strip()
+
+
 @tool(timeout=0.2)
 async def slow() -> None:
     """Takes too long."""

@@ -164,6 +164,30 @@ async def test_what_does_not_finish_in_time_goes_back(bench: Bench) -> None:
     assert result.error.type == "Interrupted"
 
 
+async def test_a_thread_beyond_its_time_keeps_its_slot_but_not_the_process(bench: Bench) -> None:
+    process = await bench.start(CADRE_DRAIN_SECONDS="600")
+    first, second = (bench.new_call("outlast", {"port": bench.port}) for _ in range(2))
+    await bench.send(first)
+    stuck = await bench.visit()
+    await bench.send(second)
+    result = await bench.answer(first)
+    assert result.error is not None
+    assert "TimeoutError: no result within 0.2 s" in result.error.message
+    # Others are served meanwhile; whoever had been let in beside the thread would have come before.
+    for _ in range(3):
+        other = bench.staged_call("look")
+        await bench.send(other)
+        visit = await bench.visit()
+        assert visit.call == other.id
+        await visit.let_go()
+        await bench.answer(other)
+    await stuck.let_go("late")
+    assert (await bench.visit()).call == second.id
+    assert (await bench.answer(second)).error is not None
+    process.terminate()
+    assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
+
+
 # --- many at once
 
 

@@ -48,6 +48,10 @@ async def test_html_comes_as_markdown(web: WebServer) -> None:
         ("text/plain; charset=klingon", "Größe".encode(), "Größe"),
         ("application/json", b'{"a": [1]}', '{"a": [1]}'),
         ("application/problem+json", b"{}", "{}"),
+        ("application/x-ndjson", b"{}\n{}", "{}\n{}"),
+        ("application/rss+xml; charset=utf-8", b"<rss/>", "<rss/>"),
+        ("application/atom+xml", b"<feed/>", "<feed/>"),
+        ("application/x-yaml", b"a: 1", "a: 1"),
         ("text/html", b"", "[The page is empty.]"),
     ],
 )
@@ -59,7 +63,7 @@ async def test_text_comes_as_it_is(web: WebServer, content_type: str, body: byte
 @pytest.mark.parametrize("content_type", ["application/pdf", "image/png", ""])
 async def test_what_is_no_text_is_refused(web: WebServer, content_type: str) -> None:
     web.pages["/"] = Answer(b"%PDF", content_type)
-    with pytest.raises(PageUnavailable, match="only HTML, plain text and JSON can be read"):
+    with pytest.raises(PageUnavailable, match="only HTML, plain text, JSON, XML and YAML can be read"):
         await visit(web.url)
 
 
@@ -92,6 +96,25 @@ async def test_a_packed_page_is_unpacked_but_no_bomb_is(web: WebServer, encoding
     web.pages["/"] = Answer(pack(bytes(200_000_000)), "text/plain", headers={"Content-Encoding": encoding})
     page = await Fetcher(HERE).fetch(web.url)
     assert (len(page.data), page.is_whole) == (MOST_BYTES, False)
+
+
+@pytest.mark.parametrize(
+    ("members", "length", "is_whole"),
+    [
+        ([b"first ", b"", b"second"], 12, True),
+        ([bytes(MOST_BYTES), b"second"], MOST_BYTES, False),
+        ([bytes(MOST_BYTES - 3), b"second"], MOST_BYTES, False),
+        ([b"x"] * 5000, 100, False),
+    ],
+)
+async def test_a_page_packed_in_several_parts_is_read_on(
+    web: WebServer, members: list[bytes], length: int, is_whole: bool
+) -> None:
+    packed = b"".join(map(gzip.compress, members)) + bytes(8)
+    web.pages["/"] = Answer(packed, "text/plain", headers={"Content-Encoding": "gzip"})
+    page = await Fetcher(HERE).fetch(web.url)
+    assert page.data == b"".join(members)[:length]
+    assert page.is_whole == is_whole
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br"])

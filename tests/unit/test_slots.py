@@ -111,6 +111,31 @@ async def test_slots_within_slots_bound_both() -> None:
     assert work.most == 3
 
 
+async def test_what_is_left_at_work_keeps_a_slot_of_its_own_and_none_of_the_whole() -> None:
+    whole = Slots(2)
+    narrow = Slots(1, within=whole)
+    work = Work(whole)
+    left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    work.start("a", narrow)
+    await work.settle()
+    narrow.keep(left)
+    assert narrow.room == 1, "it counts as in hand"
+    work.start("b", narrow)
+    await work.end_one()
+    assert work.begun == ["a"]
+    for tree in "cd":
+        work.start(tree)
+    await work.settle()
+    assert work.begun == ["a", "c", "d"]
+    await work.end_one()
+    await work.end_one()
+    left.set_result(None)
+    await work.settle()
+    assert work.begun == ["a", "c", "d", "b"]
+    await work.end_all()
+    assert (narrow._free, whole._free, narrow.room) == (1, 2, 2)
+
+
 async def test_room_is_told_when_there_is_some() -> None:
     slots = Slots(2, queues=2)
     assert (slots.share, slots.room) == (2, 4)

@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -106,6 +107,19 @@ async def test_whatever_a_function_raises_reaches_the_caller_as_an_exception(err
     for each in (tool(fail), tool(fail_in_loop)):
         with pytest.raises(Exception, match=r"kaput|StopIteration|SystemExit\(3\)|KeyboardInterrupt"):
             await each.call({}, ToolContext())
+
+
+async def test_an_integer_may_be_written_with_a_point() -> None:
+    @tool
+    async def take(n: int, many: list[int], x: float, zoom: Literal[1, 2], y: float | None = None) -> Any:
+        """Takes numbers."""
+        return n, many, x, zoom, y
+
+    taken = await take.call({"n": 5.0, "many": [1, 2.0], "x": 3.0, "zoom": 2.0, "y": 1e300}, ToolContext())
+    assert repr(taken) == "(5, [1, 2], 3.0, 2, 1e+300)"
+    for wrong in (5.5, "5", True, float("inf")):
+        with pytest.raises(InvalidArguments, match="argument 'n': expected `int`"):
+            take.validate({"n": wrong, "many": [2.0], "x": 1, "zoom": 1})
 
 
 @dataclass(frozen=True)

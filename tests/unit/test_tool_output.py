@@ -11,6 +11,7 @@ import pytest
 from cadre.cutting import MAX_OUTPUT, cut_to_read, oversized
 from cadre.files import File
 from cadre.loop.observation import clip
+from cadre.nesting import MOST_LEVELS, levels
 from cadre_tools.output import to_json, too_large
 
 PNG = b"\x89PNG\r\n\x1a\n rest"
@@ -132,6 +133,15 @@ def test_files_over_the_limit_are_refused() -> None:
     assert too_large([File(b"1234", name="a.txt")], 3) == (
         "it returned file a.txt of 4 bytes, over the limit of 3 (CADRE_FILE_BYTES)"
     )
+
+
+def test_what_is_nested_may_be_so_deep_and_no_deeper() -> None:
+    deep: Any = ()
+    for level in range(1, MOST_LEVELS):
+        deep = [deep] if level % 2 else {"in": deep}
+    assert levels(to_json(deep).value) == MOST_LEVELS
+    with pytest.raises(ValueError, match="nested too deeply: at most 200 levels"):
+        to_json((deep,))
 
 
 def test_numbers_that_json_has_not_are_told_in_words() -> None:

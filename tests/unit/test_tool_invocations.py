@@ -1,0 +1,145 @@
+"""One call of a tool in the executor: whatever the tool does is an outcome that says so."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cadre.messages import ErrorInfo, ToolCall
+from cadre.nesting import MOST_LEVELS
+from cadre.slots import Slots
+from cadre.tool import InvalidArguments, ToolContext, tool
+from cadre.tool_loading import AnyTool
+from cadre_tools.invocation import Invocations, Outcome
+
+PATIENCE = 30.0
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise AttributeError("no words")
+
+
+class MuteRefusal(InvalidArguments):
+    def __str__(self) -> str:
+        raise AttributeError("no words")
+
+
+def fails(error: Callable[[], BaseException], *, is_async: bool) -> AnyTool:
+    """A tool that raises it."""
+
+    def in_thread() -> None:
+        """Fails."""
+        raise error()
+
+    async def in_loop() -> None:
+        """Fails."""
+        raise error()
+
+    return tool(in_loop) if is_async else tool(in_thread)
+
+
+def call_of(made: AnyTool) -> ToolCall:
+    return ToolCall(id="r_1_0", tree="r", run="r", at=0.0, agent="boss", tool=made.name, arguments={})
+
+
+async def outcome_of(made: AnyTool, invocations: Invocations | None = None) -> Outcome:
+    running = (invocations or Invocations()).run(made, call_of(made), 1)
+    return await asyncio.wait_for(running, PATIENCE)
+
+
+def told(outcome: Outcome) -> ErrorInfo:
+    assert outcome.error is not None
+    return outcome.error
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_an_error_without_a_text_is_told_all_the_same(is_async: bool) -> None:
+    error = told(await outcome_of(fails(Mute, is_async=is_async)))
+    assert error.type == "AgentToolExecutionError"
+    assert error.message.endswith(": Mute: <its text cannot be had: AttributeError>")
+    error = told(await outcome_of(fails(lambda: MuteRefusal("x"), is_async=is_async)))
+    assert error.type == "AgentToolCallError"
+    assert error.message.endswith(": <its text cannot be had: AttributeError>")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_tool_that_was_cancelled_by_nobody_but_itself_has_failed(is_async: bool) -> None:
+    error = told(await outcome_of(fails(lambda: asyncio.CancelledError("lost"), is_async=is_async)))
+    assert error.type == "AgentToolExecutionError"
+    assert error.message.endswith(": CancelledError: lost")
+
+
+async def test_a_tool_that_was_interrupted_says_so() -> None:
+    begun = asyncio.Event()
+
+    @tool
+    async def gives_up(context: ToolContext) -> None:
+        """Gives up when told to."""
+        begun.set()
+        await context.cancelled.wait_async()
+        raise asyncio.CancelledError
+
+    invocations = Invocations()
+    running = asyncio.create_task(outcome_of(gives_up, invocations))
+    await asyncio.wait_for(begun.wait(), PATIENCE)
+    invocations.interrupt("r")
+    assert told(await running).type == "Interrupted"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_tool_at_work_beyond_its_time_keeps_its_slot(is_async: bool) -> None:
+    over, begun, ended = threading.Event(), threading.Event(), asyncio.Event()
+
+    @tool(timeout=0.2, concurrency=1)
+    def in_thread() -> None:
+        """Heeds nothing."""
+        begun.set()
+        over.wait(PATIENCE)
+        raise Mute
+
+    @tool(timeout=0.2, concurrency=1)
+    async def in_loop() -> None:
+        """Heeds nothing."""
+        begun.set()
+        while not ended.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await ended.wait()
+
+    made: AnyTool = in_loop if is_async else in_thread
+    invocations, slots, following = Invocations(), Slots(1), asyncio.Event()
+    invocations.slots[made.name] = slots
+
+    async def follow() -> None:
+        async with slots.turn("r"):
+            following.set()
+
+    async with slots.turn("r"):
+        next_one = asyncio.create_task(follow())
+        assert "TimeoutError: no result within 0.2 s" in told(await outcome_of(made, invocations)).message
+    assert begun.is_set()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not following.is_set()
+    over.set()
+    ended.set()
+    await asyncio.wait_for(next_one, PATIENCE)
+
+
+@pytest.mark.parametrize("levels", [MOST_LEVELS + 1, 970, 5000])
+async def test_a_result_nested_too_deeply_is_refused_in_clear_words(levels: int) -> None:
+    @tool
+    async def nest() -> Any:
+        """Nests."""
+        value: Any = "core"
+        for _ in range(levels):
+            value = [value]
+        return value
+
+    error = told(await outcome_of(nest))
+    assert error.message.endswith(": ValueError: what it returned is nested too deeply: at most 200 levels")
