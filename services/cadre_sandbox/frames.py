@@ -24,8 +24,10 @@ class Frame:
 
 def encode(header: dict[str, Any], blobs: Sequence[bytes] = ()) -> bytes:
     """Raises TypeError for what is not JSON; NaN and infinities pass, both sides being Python."""
-    text = json.dumps({**header, "blobs": [len(blob) for blob in blobs]}).encode()
-    return b"".join((PREFIX.pack(len(text), sum(map(len, blobs))), text, *blobs))
+    text = json.dumps({**header, "blobs": [len(blob) for blob in blobs]}, ensure_ascii=False)
+    # Lone surrogates, which UTF-8 does not have, become question marks.
+    data = text.encode(errors="replace")
+    return b"".join((PREFIX.pack(len(data), sum(map(len, blobs))), data, *blobs))
 
 
 def lengths(prefix: bytes, most_header: int, most_blobs: int) -> tuple[int, int]:

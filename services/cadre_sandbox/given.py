@@ -44,6 +44,13 @@ MOST_WEIGHT = 1 << 20
 MOST_BYTES = 64 << 20
 """Of all `Given`s of one output, of the calls of one yield."""
 
+MOST_TOGETHER = 7 << 20
+"""Bytes of the arguments of all calls of one yield as JSON, `Given`s left out. The weight of one is bounded so that
+it stays below, whatever is in it."""
+
+MOST_CALLS = 1_000
+"""Of one yield."""
+
 MARK = "$given"
 FILE = "$file"
 ESCAPE = "$dict"
@@ -95,13 +102,13 @@ def unpack(packed: object, blobs: Sequence[bytes]) -> Value:
 
 
 def weight(value: Value) -> int:
-    """About the bytes of its JSON, `Given`s left out."""
+    """About the characters of its JSON, `Given`s left out; of the bytes at least a sixth."""
     if isinstance(value, Given | GivenFile):
         return 0
     if isinstance(value, str):
         return len(value)
     if isinstance(value, Mapping):
-        return sum(len(key) + weight(item) for key, item in value.items())
+        return sum(len(key) + weight(item) for key, item in value.items()) + len(value)
     if isinstance(value, Sequence):
         return sum(map(weight, value)) + len(value)
     return value.bit_length() // 3 if isinstance(value, int) else 8

@@ -7,9 +7,8 @@ from typing import Any
 
 from cadre_sandbox.contract import Call, Failed, Finished, Limits, Tier, Used, Yielded
 from cadre_sandbox.frames import BrokenFrame, Frame
-from cadre_sandbox.given import encodable, unpack
+from cadre_sandbox.given import MOST_CALLS, encodable, unpack
 
-_MOST_CALLS = 1_000
 _MOST_TEXT = 20_000
 _NOTE = 200
 """Characters that a note about what was left out may add."""
@@ -97,8 +96,8 @@ def outcome_of(
 
 def _calls(frame: Frame) -> tuple[Call, ...]:
     calls = frame.header.get("calls")
-    if not isinstance(calls, list) or not 0 < len(calls) <= _MOST_CALLS:
-        raise BrokenFrame(f"not 1 to {_MOST_CALLS} calls")
+    if not isinstance(calls, list) or not 0 < len(calls) <= MOST_CALLS:
+        raise BrokenFrame(f"not 1 to {MOST_CALLS} calls")
     made = []
     for call in calls:
         match call:

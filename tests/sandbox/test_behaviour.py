@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cadre_sandbox.contract import Function, Limits, Request, Result, SandboxError
+from cadre_sandbox.contract import Exchange, Finished, Function, Limits, Request, Result, SandboxError
 from cadre_sandbox.given import Given
 from cadre_sandbox.session import Session
 from sandbox.worlds import failed, finished, run, yielded
@@ -85,12 +85,35 @@ else:
         "import contextlib\nwith contextlib.suppress(BaseException):\n    final_answer(42)\nfinal_answer(0)",
         "list(map(final_answer, [42]))",
         "final_answer = 42\nfinal_answer(final_answer)",
+        "def f():\n    global final_answer\n    final_answer = 42\nf()\nfinal_answer(final_answer)",
+        "match 42:\n    case final_answer: pass\nfinal_answer(final_answer)",
+        "def f(final_answer): return int(final_answer)\nfinal_answer(f(final_answer='42'))",
+        "final_answer = 42\nf = lambda final_answer=final_answer: final_answer\nfinal_answer(f())",
         "class A:\n    def __init__(self): final_answer(answer=42)\nA()\nprint('never')",
     ],
 )
 async def test_a_final_answer_ends_the_block_from_anywhere(session: Session, code: str) -> None:
     outcome = await finished(session, f"{code}", authorized_imports=["contextlib"])
     assert (outcome.output, outcome.is_final_answer, outcome.logs) == (42, True, "")
+
+
+async def test_a_variable_of_that_name_lasts(session: Session) -> None:
+    await finished(session, "final_answer = 42")
+    assert (await finished(session, "final_answer(final_answer + 1)")).output == 43
+    code = "def f(final_answer): return final_answer\nfinal_answer([f(final_answer=1), final_answer])"
+    assert (await finished(session, code, variables={"final_answer": 44})).output == [1, 44]
+
+
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [
+        ("final_answer('\U0001f600' * 800_000)", "\U0001f600" * 800_000),
+        ("final_answer('\\0' * 1_000_000)", "\0" * 10**6),
+    ],
+    ids=["of four bytes", "of six"],
+)
+async def test_an_answer_may_be_of_any_characters(session: Session, code: str, output: str) -> None:
+    assert (await finished(session, code)).output == output
 
 
 async def test_a_final_answer_swallowed_in_an_endless_loop_is_kept(session: Session) -> None:
@@ -265,3 +288,24 @@ async def test_misuse_by_the_outside_is_an_error_there(session: Session) -> None
         await session.resume([Result(), Result()])
     with pytest.raises(SandboxError, match="waits for results"):
         await run(session, "1")
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("gather(*[search.later('x' * 900_000) for _ in range(10)])", "together are 9.0 MB, at most 7 MB"),
+        ("gather(*[search.later('x') for _ in range(1001)])", "1001 calls at once are too many"),
+    ],
+)
+async def test_too_much_in_one_gather_is_said(session: Session, code: str, says: str) -> None:
+    code = f"try:\n    {code}\nexcept ValueError as e:\n    search(str(e))"
+    (call,) = (await yielded(session, code)).calls
+    assert says in str(call.arguments["query"])
+    assert isinstance(await session.resume([Result()]), Finished)
+    # A block that is run again is told the same.
+    await finished(session, code, recorded=[Exchange([call], [Result()])])
+
+
+async def test_names_that_statements_bind_are_the_codes_own(session: Session) -> None:
+    code = "from re import compile\nmatch 3:\n    case input: pass\n[compile('a').pattern, input]"
+    assert (await finished(session, code)).output == ["a", 3]

@@ -120,7 +120,9 @@ class Block:
     def _execute(self) -> tuple[dict[str, Any], list[bytes]]:
         namespace = self._world.namespace
         for name, packed in self._order["variables"].items():
-            namespace[name] = from_value(unpack(packed, self._blobs))
+            namespace[guard.RENAMED if name == guard.FINAL else name] = from_value(
+                unpack(packed, self._blobs)
+            )
         offered = functions.offered.keys()
         rules = guard.Rules(self._order["imports"], self._order["builtins"], offered, namespace.keys())
         tree = guard.read(self._code, self._filename, rules)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,9 @@ class Builtins:
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {}
+        self.imported: set[str] = set()
+        """Modules within packages, by their full names."""
+
         self._imports: Sequence[str] = ()
 
     def start(self, imports: Sequence[str], allowed: Sequence[str], functions: dict[str, Any]) -> None:
@@ -39,7 +43,9 @@ class Builtins:
         by_parts = bool(wanted) and all(authorized(part, self._imports) for part in wanted)
         if not (authorized(name, self._imports) or by_parts):
             raise ImportError(import_message(name, self._imports), name=name)
-        return _real_import(name, globals, locals, fromlist or (), level)
+        module = _real_import(name, globals, locals, fromlist or (), level)
+        self.imported.update(full for full in (name, *wanted) if "." in full and full in sys.modules)
+        return module
 
 
 def _refused(name: str) -> Callable[..., Any]:

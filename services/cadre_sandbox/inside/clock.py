@@ -16,6 +16,7 @@ import os
 import random
 import sys
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -62,6 +63,8 @@ def install() -> None:
     _of_now("localtime", "gmtime", "ctime")
     _format_now()
     _seed_by_stream()
+    # A library of the system, with a clock and chance of its own.
+    uuid._generate_time_safe = None  # type: ignore[attr-defined]
 
     def now(kind: type[datetime.datetime], tz: datetime.tzinfo | None = None) -> datetime.datetime:
         return kind.fromtimestamp(clock.now(), tz)
@@ -133,6 +136,7 @@ def seed(text: str) -> None:
     os.urandom = stream
     random._urandom = stream  # type: ignore[attr-defined]
     random.seed(digest)
+    uuid._node = int.from_bytes(digest[:6])  # type: ignore[attr-defined]
     if "numpy.random" in sys.modules:
         seed_numpy(digest)
 

@@ -7,8 +7,17 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from cadre_sandbox.frames import Frame
-from cadre_sandbox.given import MOST_BYTES, MOST_WEIGHT, Value, pack, unpack, weight
+from cadre_sandbox.frames import Frame, encode
+from cadre_sandbox.given import (
+    MOST_BYTES,
+    MOST_CALLS,
+    MOST_TOGETHER,
+    MOST_WEIGHT,
+    Value,
+    pack,
+    unpack,
+    weight,
+)
 from cadre_sandbox.inside.clock import clock
 from cadre_sandbox.inside.functions import CallError, Later
 from cadre_sandbox.inside.values import from_value, to_value
@@ -43,11 +52,15 @@ class Conversation:
                 "functions are called from the main thread only; for several at once: gather(f.later(…), g.later(…))"
             )
         self._yields += 1
+        if len(calls) > MOST_CALLS:
+            raise ValueError(f"{len(calls)} calls at once are too many, at most {MOST_CALLS} may be")
         named = [(made.function.__name__, _arguments(made)) for made in calls]
+        # Refused the second time as well, when it would not be asked.
+        packed, given = _packed(named)
         if self._past:
             results, blobs = self._replay(named), self._blobs
         else:
-            results, blobs = self._ask(named)
+            results, blobs = self._ask(packed, given)
         return [_result(result, blobs) for result in results]
 
     def check_all_used(self) -> None:
@@ -57,13 +70,7 @@ class Conversation:
         if self._past:
             self._diverge(f"this time the block ended after {self._yields} of the recorded calls")
 
-    def _ask(self, named: list[tuple[str, dict[str, Value]]]) -> tuple[list[Any], Sequence[bytes]]:
-        blobs: list[bytes] = []
-        calls = [{"name": name, "arguments": pack(arguments, blobs)} for name, arguments in named]
-        if (size := sum(map(len, blobs))) > MOST_BYTES:
-            raise ValueError(
-                f"the bytes given to functions are {size / 1e6:.0f} MB, at most {MOST_BYTES / 1e6:.0f} may be"
-            )
+    def _ask(self, calls: list[dict[str, Any]], blobs: list[bytes]) -> tuple[list[Any], Sequence[bytes]]:
         answer = self._host.ask({"kind": "yielded", "calls": calls, "clock": clock.take()}, blobs)
         return answer.header["results"], answer.blobs
 
@@ -96,6 +103,20 @@ def _arguments(made: Later) -> dict[str, Value]:
         most = f"at most {MOST_WEIGHT / 1e6:.0f} MB may be (bytes objects: {MOST_BYTES / 1e6:.0f} MB)"
         raise ValueError(f"the arguments of {name} are {size / 1e6:.1f} MB, {most}")
     return given
+
+
+def _packed(named: list[tuple[str, dict[str, Value]]]) -> tuple[list[dict[str, Any]], list[bytes]]:
+    """The calls for the outside. Raises ValueError for more than it takes."""
+    blobs: list[bytes] = []
+    calls = [{"name": name, "arguments": pack(arguments, blobs)} for name, arguments in named]
+    if (size := sum(map(len, blobs))) > MOST_BYTES:
+        raise ValueError(
+            f"the bytes given to functions are {size / 1e6:.0f} MB, at most {MOST_BYTES / 1e6:.0f} may be"
+        )
+    if (size := len(encode({"calls": calls}))) > MOST_TOGETHER:
+        most = f"at most {MOST_TOGETHER / 1e6:.0f} MB may be: gather fewer calls at once"
+        raise ValueError(f"the arguments of all calls together are {size / 1e6:.1f} MB, {most}")
+    return calls, blobs
 
 
 def _result(result: dict[str, Any], blobs: Sequence[bytes]) -> Any:

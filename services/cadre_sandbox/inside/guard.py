@@ -18,6 +18,15 @@ from cadre_sandbox.inside.refusal import (
 
 _GETTERS = {"getattr", "setattr", "hasattr", "delattr"}
 _HIDDEN = frozenset({"__builtins__", "__loader__", "__spec__"})
+_BINDS = {
+    ast.ExceptHandler: "name",
+    ast.MatchAs: "name",
+    ast.MatchStar: "name",
+    ast.MatchMapping: "rest",
+    ast.alias: "asname",
+}
+"""Where statements hold, as a text, the variable that they set."""
+
 FINAL = "final_answer"
 RENAMED = "final_answer_variable"
 
@@ -36,28 +45,61 @@ class Rules:
 def read(code: str, filename: str, rules: Rules) -> ast.Module:
     """Raises SyntaxError, NotAllowed with the line."""
     tree = ast.parse(code, filename)
-    own = {*rules.own, *_assigned(tree)}
-    if FINAL in own:
+    variables = set(_variables(tree))
+    own = {*rules.own, *variables, *_declared(tree)}
+    if FINAL in variables or RENAMED in rules.own:
         _Rename().visit(tree)
     _Guard(rules, own).visit(tree)
     _CatchLess().visit(tree)
     return tree
 
 
-def _assigned(tree: ast.Module) -> Iterator[str]:
-    """The names that the block makes its own: variables, parameters, functions, classes."""
+def _variables(tree: ast.Module) -> Iterator[str]:
+    """The names that the block assigns."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            if isinstance(node.ctx, ast.Store):
-                yield node.id
-        elif isinstance(node, ast.arg):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif name := getattr(node, _BINDS.get(type(node), ""), None):
+            yield name
+
+
+def _declared(tree: ast.Module) -> Iterator[str]:
+    """The names that the block makes its own in other ways: parameters, functions, classes, imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
             yield node.arg
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
+        elif isinstance(node, ast.alias) and not node.asname:
+            yield node.name.split(".")[0]
 
 
 class _Rename(ast.NodeTransformer):
-    """`final_answer = x` means a variable; the function of that name stays."""
+    """`final_answer = x` means a variable; the function of that name stays, and so does a parameter."""
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        field = _BINDS.get(type(node), "")
+        if getattr(node, field, None) == FINAL:
+            setattr(node, field, RENAMED)
+        if isinstance(node, ast.Global | ast.Nonlocal):
+            node.names = [RENAMED if name == FINAL else name for name in node.names]
+        return super().generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> ast.AST:
+        arguments = node.args
+        if all(
+            parameter.arg != FINAL
+            for parameter in ast.iter_child_nodes(arguments)
+            if isinstance(parameter, ast.arg)
+        ):
+            return self.generic_visit(node)
+        # Within, the name is that of the parameter; what is worked out outside of it is not.
+        outside = [*arguments.defaults, *arguments.kw_defaults, *getattr(node, "decorator_list", ())]
+        for expression in filter(None, outside):
+            self.visit(expression)
+        return node
+
+    visit_AsyncFunctionDef = visit_Lambda = visit_FunctionDef
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         if isinstance(node.func, ast.Name) and node.func.id == FINAL:

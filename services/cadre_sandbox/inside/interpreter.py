@@ -36,7 +36,7 @@ class Interpreter:
         self.printed = Printed()
         self.stopwatch = Stopwatch()
         self.builtins = Builtins()
-        self.keeper = Keeper()
+        self.keeper = Keeper(self.builtins.imported)
         self.reserve = b""
         self.last_digest = b""
         self.block: Block | None = None

@@ -6,12 +6,16 @@ set later is seen by a function restored earlier.
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import gc
 import importlib
 import io
 import pickle
 import sys
 import types
 import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import cloudpickle
@@ -35,7 +39,7 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
     """cloudpickle, but functions of the code stay in its namespace and share their cells."""
 
     doubtful = False
-    """Something was saved whose own code has a say in whether it can be read again."""
+    """Something was saved that perhaps cannot be read again: code of its own has a say in it."""
 
     def reducer_override(self, item: Any) -> Any:
         kind = type(item)
@@ -45,11 +49,38 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
             return _reduce_cell(item)
         if issubclass(kind, io.IOBase):
             raise pickle.PicklingError("an open file")
-        if kind.__module__ == "__main__":
-            self.doubtful = True
-        if issubclass(kind, BaseException):
+        self.doubtful = self.doubtful or not _is_sure(item, kind)
+        if kind is _Cached and item.__module__ == "__main__":
+            return _reduce_cached(item)
+        if issubclass(kind, BaseException) and _is_own(kind.__init__) and not _is_own(kind.__reduce__):
             return _new_exception, (kind, item.args), item.__dict__
         return super().reducer_override(item)
+
+
+_Cached = functools._lru_cache_wrapper
+
+_TRUSTED = sys.stdlib_module_names | {"cadre_sandbox"}
+
+
+def _is_sure(item: Any, kind: type) -> bool:
+    """Whether it is read as it was saved; to try takes as long as to save. What it consists of is asked apart."""
+    if kind is _Cached or issubclass(kind, BaseException):
+        return False
+    if issubclass(kind, type):
+        return bool(item.__module__ != "__main__")  # else a name
+    return str(kind.__module__).partition(".")[0] in _TRUSTED
+
+
+def _is_own(method: Callable[..., Any]) -> bool:
+    """Whether it is written in Python."""
+    return isinstance(method, types.FunctionType)
+
+
+def _reduce_cached(cached: Any) -> Any:
+    """A function under `functools.cache` or `lru_cache`, without what it remembers."""
+    bounds = cached.cache_parameters()
+    made = (cached.__wrapped__, bounds["maxsize"], bounds["typed"], functools._CacheInfo)
+    return _Cached, made, cached.__dict__
 
 
 def _reduce_function(function: types.FunctionType) -> Any:
@@ -91,6 +122,12 @@ def _set_cell(cell: types.CellType, state: Any) -> None:
 def _new_exception(kind: type[BaseException], arguments: tuple[Any, ...]) -> BaseException:
     """Without its own __init__, which often wants other arguments than it hands on."""
     error = kind.__new__(kind, *arguments)
+    python = next(
+        base for base in kind.__mro__ if issubclass(base, BaseException) and not _is_own(base.__init__)
+    )
+    # Some of Python's own keep more than the arguments; it fails where these were never given to it.
+    with contextlib.suppress(TypeError):
+        python.__init__(error, *arguments)
     error.args = arguments
     return error
 
@@ -98,7 +135,9 @@ def _new_exception(kind: type[BaseException], arguments: tuple[Any, ...]) -> Bas
 class Keeper:
     """Saves and restores the namespace; knows what could not be saved, and why."""
 
-    def __init__(self) -> None:
+    def __init__(self, imported: set[str]) -> None:
+        """`imported`: the dotted names that the code has imported, for as long as it runs."""
+        self._imported = imported
         self._dropped: dict[str, str] = {}
         self._missing: dict[str, str] = {}
         """Not there since the snapshot last restored."""
@@ -112,6 +151,9 @@ class Keeper:
                 modules[name] = value.__name__
             elif value is not namespace and not (name.startswith("__") and name.endswith("__")):
                 variables[name] = value
+        # By its full name; the variable of `import a.b` holds `a`, which knows of `b` only when that is imported too.
+        kept = tuple(f"{module}." for module in modules.values())
+        modules |= {full: full for full in sorted(self._imported) if full.startswith(kept)}
         missing = {name: why for name, why in self._missing.items() if name not in namespace}
         data = self._saved(variables, modules, missing, most_bytes)
         return data, [
@@ -139,7 +181,8 @@ class Keeper:
             self._drop(
                 variables, largest, f"{size:.0f} MB are too much to keep, {most_bytes / 1e6:.0f} MB may be"
             )
-        return _dump((variables, modules, missing | self._dropped))
+        # Each has been tried by itself; for all together there may be too little memory.
+        return _dump((variables, modules, missing | self._dropped), try_it=False)
 
     def _drop(self, variables: dict[str, Any], name: str, why: str) -> None:
         del variables[name]
@@ -157,9 +200,14 @@ class Keeper:
         self._missing = missing
         for name, module in modules.items():
             try:
-                namespace[name] = importlib.import_module(module)
+                found = importlib.import_module(module)
             except ImportError as error:
                 self._missing[name] = str(error)
+                continue
+            if "." in name:
+                self._imported.add(name)
+            else:
+                namespace[name] = found
 
     def explain(self, name: str) -> str:
         """To be added to the NameError of a variable that got lost; empty for any other."""
@@ -167,27 +215,47 @@ class Keeper:
         return f". It was lost when the interpreter was restarted ({why}): make it again" if why else ""
 
 
-def _dump(item: Any) -> bytes:
+def _dump(item: Any, *, try_it: bool = True) -> bytes:
     """Raises whatever objects raise that do not want to be saved, or could not be read again."""
     file = io.BytesIO()
     file.write(_HEAD)
     pickler = _Pickler(file, protocol=5)
     pickler.dump(item)
     data = file.getvalue()
-    if pickler.doubtful:
+    if try_it and pickler.doubtful:
         _try_to_load(data)
     return data
 
 
 def _try_to_load(data: bytes) -> None:
-    """Into classes of its own: cloudpickle would write into the living ones, which it knows again."""
+    """As a new interpreter would: nothing that the living one has may help."""
+    collects = gc.isenabled()
+    gc.disable()  # what is loaded is no garbage: to look for some takes as long again
+    try:
+        with _empty_world():
+            _load(data)
+    finally:
+        if collects:
+            gc.enable()
+
+
+@contextlib.contextmanager
+def _empty_world() -> Iterator[None]:
+    """No variables, and classes of its own: cloudpickle would write into the living ones, which it knows again."""
     module = cloudpickle.cloudpickle
     known = module._DYNAMIC_CLASS_TRACKER_BY_CLASS, module._DYNAMIC_CLASS_TRACKER_BY_ID
+    living, main = namespace, sys.modules["__main__"]
+    empty = types.ModuleType("__main__")
+    vars(empty)["__builtins__"] = living["__builtins__"]
     module._DYNAMIC_CLASS_TRACKER_BY_CLASS = weakref.WeakKeyDictionary()
     module._DYNAMIC_CLASS_TRACKER_BY_ID = weakref.WeakValueDictionary()
+    sys.modules["__main__"] = empty
+    use(vars(empty))
     try:
-        _load(data)
+        yield
     finally:
+        use(living)
+        sys.modules["__main__"] = main
         module._DYNAMIC_CLASS_TRACKER_BY_CLASS, module._DYNAMIC_CLASS_TRACKER_BY_ID = known
 
 

@@ -164,8 +164,8 @@ def _code(run: Run, since: int) -> list[Command]:
                 code=code.code,
                 exchanges=code.exchanges,
                 snapshot=run.snapshot,
-                # Later blocks find them in the snapshot, as the code has left them.
-                variables=task.additional_args if run.snapshot == run.inherited else {},
+                # Later blocks find them in the snapshot, as the code has left them, unless it was lost.
+                variables=task.additional_args if run.snapshot in (None, run.inherited) else {},
                 functions=_functions(run),
                 authorized_imports=[*BASE_IMPORTS, *spec.code.imports],
                 limits=spec.code.limits,

@@ -12,6 +12,8 @@ from cadre.loop.reading import UNREADABLE, ReadingError
 from cadre.specs import CodeSpec
 
 _FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)\n?```", re.DOTALL)
+_QUOTES = re.compile(r'"""|\'\'\'')
+"""A fence after them stands in a text, even where the code has an error of syntax."""
 
 
 class ThoughtAndCode(msgspec.Struct):
@@ -43,12 +45,12 @@ def read_code(content: str, code: CodeSpec) -> str:
     opening, closing = code.tags
     text = closed(content, code)
     blocks = re.findall(rf"{re.escape(opening)}(.*?){re.escape(closing)}", text, re.DOTALL)
+    if not any(map(str.strip, blocks)) and _is_python(content):
+        return content.strip()
     blocks = [_unfenced(block) for block in blocks] or _FENCE.findall(text)
     found = "\n\n".join(block.strip("\n") for block in blocks if block.strip())
     if found:
         return found
-    if _is_python(content):
-        return content.strip()
     raise ReadingError(_help(content, opening, closing))
 
 
@@ -65,9 +67,13 @@ def _structured(content: str) -> str:
 
 
 def _unfenced(block: str) -> str:
-    """Some models put a fence between the tags as well."""
+    """Some models put a fence between the tags as well, or words and a fence. One in a text of the code is none."""
+    if (whole := _FENCE.fullmatch(block.strip())) and ("```" not in whole[1] or _is_python(whole[1])):
+        return whole[1]
     found = _FENCE.search(block)
-    return found.group(1) if found else block
+    if found is None or _is_python(block) or _QUOTES.search(block, 0, found.start()):
+        return block
+    return found[1]
 
 
 def _is_python(content: str) -> bool:

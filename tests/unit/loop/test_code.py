@@ -267,6 +267,7 @@ def test_the_state_can_be_read_back_in_the_middle_of_a_block() -> None:
 
 TAGS = CodeSpec()
 FENCED = CodeSpec(tags=("```python", "```"))
+MANUAL = 'text = """Run this by hand:\n```python\nprint("only text")\n```\n"""\nfinal_answer(text)'
 
 
 @pytest.mark.parametrize(
@@ -280,6 +281,11 @@ FENCED = CodeSpec(tags=("```python", "```"))
         ("<code>\n```python\nx = 1\n```\n</code>", "x = 1"),
         ("x = 1\nprint(x)", "x = 1\nprint(x)"),
         ("<code>\nif x:\n    y()\n</code>", "if x:\n    y()"),
+        ("<code>\nLook:\n```\nx = 1\n```\nso\n</code>", "x = 1"),
+        (f"<code>\n{MANUAL}\n</code>", MANUAL),
+        (f"<code>\n{MANUAL})\n</code>", f"{MANUAL})"),
+        (f"<code>\n```python\n{MANUAL}\n```\n</code>", MANUAL),
+        (MANUAL, MANUAL),
     ],
 )
 def test_blocks_are_found(text: str, code: str) -> None:

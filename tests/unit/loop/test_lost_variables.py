@@ -20,6 +20,20 @@ def test_variables_that_are_lost_are_not_asked_for_again() -> None:
     assert code_call(course).variables == {"limit": 3}, "what the task came with is given anew"
 
 
+def test_variables_of_an_earlier_run_that_are_lost_leave_the_tasks_own() -> None:
+    first = begun()
+    first.arrive(ended(snapshot="blob:aa"))
+    first.say(content="I have no block of code.")
+    second = coder()
+    second.arrive(task(additional_args={"limit": 4}), history=first.run.memory)
+    second.say(content=SAID)
+    assert (code_call(second).snapshot, code_call(second).variables) == ("blob:aa", {"limit": 4})
+    error = ErrorInfo("AgentExecutionError", "The variables of earlier code could not be restored.")
+    second.arrive(ended(block=code_call(second).block, error=error, snapshot=None))
+    second.say(content=SAID)
+    assert (code_call(second).snapshot, code_call(second).variables) == (None, {"limit": 4})
+
+
 def test_a_session_does_not_go_on_with_variables_that_are_lost() -> None:
     first = begun()
     first.arrive(ended(snapshot="blob:aa"))
