@@ -99,7 +99,8 @@ def _reading(routes: APIRouter, memory: NatsMemory) -> None:
 
     @routes.get("/{memory_id}", summary="One memory, all its chunks", responses=openapi.answers(Listed))
     async def get_memory(memory_id: str) -> Response:
-        return _json(await memory.show(ShowRequest(memory=memory_id)))
+        """In order; `next` is null, however many there are."""
+        return _json(await _whole(memory, ShowRequest(memory=memory_id)))
 
 
 def _forgetting(routes: APIRouter, memory: NatsMemory) -> None:
@@ -115,6 +116,16 @@ def _forgetting(routes: APIRouter, memory: NatsMemory) -> None:
     ) -> Response:
         """Without `confirm=true` nothing is removed, and the receipt says how much would be."""
         return _json(await memory.forget(ForgetRequest(selection=selection, confirm=confirm)))
+
+
+async def _whole(memory: NatsMemory, asked: ShowRequest) -> Listed:
+    page = await memory.show(asked)
+    # By their places: a service of an older version knows no `after`, and begins from the start.
+    chunks = {one.index: one for one in page.memories}
+    while page.next is not None:
+        page = await memory.show(msgspec.structs.replace(asked, after=page.next))
+        chunks |= {one.index: one for one in page.memories}
+    return Listed(memories=[chunks[index] for index in sorted(chunks)], next=None)
 
 
 async def _lines(memory: NatsMemory, asked: ListRequest, page: Listed) -> AsyncIterator[bytes]:

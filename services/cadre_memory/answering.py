@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from cadre.memory_api import (
 )
 from cadre.ports import Clock
 from cadre_memory import scoping
+from cadre_memory.chunking import chunk_id
 from cadre_memory.embedder import Embedder
 from cadre_memory.embedding import NO_EMBEDDINGS
 from cadre_memory.index import Chunk, Clause, Index, Where, Within
@@ -79,22 +81,28 @@ class Answers:
         return await self._page(asked, scoping.selected(asked.selection))
 
     async def show(self, asked: ShowRequest) -> Listed:
-        """All chunks of one memory, in order."""
-        within = scoping.everything(self._clock.now())
+        """The chunks of one memory, in order: as many as fit in an answer."""
+        at = first = _place(asked.after)
         chunks: list[Chunk] = []
-        after: str | None = None
-        while True:
-            page = await self._index.scroll(
-                within=within, where=_memory(asked.memory), limit=MOST_HITS, after=after
-            )
-            chunks += page.chunks
-            after = page.next
-            if after is None or _size(chunks) > _MOST_BYTES:
-                break
+        size = 0
+        while at == first or (chunks and at < chunks[0].count):
+            for chunk in await self._chunks(asked.memory, at):
+                size += _size([chunk])
+                if chunks and size > _MOST_BYTES:
+                    return Listed(memories=[told(one) for one in chunks], next=str(chunk.index))
+                chunks.append(chunk)
+            at += MOST_HITS
         if not chunks:
             raise MemoryRefused(f"there is no memory {asked.memory!r} (any more)", not_found=True)
-        chunks.sort(key=lambda chunk: chunk.index)
-        return Listed(memories=[told(chunk) for chunk in chunks], next=None)
+        return Listed(memories=[told(one) for one in chunks], next=None)
+
+    async def _chunks(self, memory: str, at: int) -> Sequence[Chunk]:
+        """Some from this one on, in order: a scroll by itself goes by their ids, which say nothing of it."""
+        ids = [chunk_id(memory, index) for index in range(at, at + MOST_HITS)]
+        where = msgspec.structs.replace(_memory(memory), ids=ids)
+        within = scoping.everything(self._clock.now())
+        page = await self._index.scroll(within=within, where=where, limit=MOST_HITS)
+        return sorted(page.chunks, key=lambda chunk: chunk.index)
 
     async def forget(self, asked: ForgetRequest) -> Receipt:
         """Nothing is removed unless it is confirmed; what has expired goes as well."""
@@ -125,7 +133,7 @@ class Answers:
         why = self.degraded()
         return Stats(
             chunks=chunks,
-            pending=bool(await self._index.pending(1)),
+            pending=bool((await self._index.pending(1)).chunks),
             index=f"{condition.backend}: {condition.collection}",
             embeddings=str(self._embedder.fingerprint) if self._embedder is not None else "none",
             degraded=bool(why),
@@ -165,6 +173,16 @@ def _memory(memory: str) -> Where:
     if not memory:
         raise MemoryRefused("the memory's id is empty")
     return Where(memory=memory)
+
+
+def _place(after: str | None) -> int:
+    try:
+        place = int(after or 0)
+    except ValueError:
+        place = -1
+    if place < 0:
+        raise MemoryRefused(f"after={after!r}: must be the `next` of the page before")
+    return place
 
 
 def _bounded(what: str, number: int) -> int:

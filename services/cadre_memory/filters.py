@@ -121,6 +121,8 @@ def _asked(where: Where) -> list[Tree]:
         parts.append(OneOf("agent", where.agents))
     if where.memory is not None:
         parts.append(Equal("memory", where.memory))
+    if where.ids is not None:
+        parts.append(Ids(where.ids))
     if where.since is not None or where.until is not None:
         parts.append(Between("created_at", least=where.since, most=where.until))
     return parts

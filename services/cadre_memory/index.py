@@ -98,6 +98,8 @@ class Where(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kinds: list[str] = []
     agents: list[str] = []
     memory: str | None = None
+    ids: list[str] | None = None
+    """Of points."""
     since: float | None = None
     until: float | None = None
 
@@ -146,8 +148,8 @@ class Index(Protocol):
 
     async def scroll(self, *, within: Within, where: Where, limit: int, after: str | None = None) -> Page: ...
 
-    async def pending(self, limit: int) -> list[Chunk]:
-        """Points whose dense vectors are still to come, for the service's own sweeper."""
+    async def pending(self, limit: int, after: str | None = None) -> Page:
+        """Points whose dense vectors are still to come, by id, for the service's own sweeper."""
         ...
 
     async def count(self, *, within: Within, where: Where) -> int: ...

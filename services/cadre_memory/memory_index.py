@@ -125,11 +125,12 @@ class MemoryIndex:
 
         return await self._read(scroll)
 
-    async def pending(self, limit: int) -> list[Chunk]:
+    async def pending(self, limit: int, after: str | None = None) -> Page:
         if self.own not in await self.store.collections():
-            return []
-        found = await self.store.scroll(self.own, Selection(state="pending"), limit=min(limit, _MOST))
-        return [schema.chunk(*one) for one in found.records]
+            return Page([], None)
+        waiting = Selection(state="pending")
+        found = await self.store.scroll(self.own, waiting, limit=min(limit, _MOST), after=after)
+        return Page([schema.chunk(*one) for one in found.records], found.next)
 
     async def count(self, *, within: Within, where: Where) -> int:
         selection = Selection(within=within, where=where)

@@ -32,6 +32,8 @@ class Sweeper:
         self._well = asyncio.Event()
         self._refused: set[str] = set()
         """Points whose text the model will not take; asked again by the next process."""
+        self._after: str | None = None
+        """Where this round goes on; None before the next one begins."""
         self.trouble: str | None = None
         """Why vectors cannot be had at this moment."""
 
@@ -46,8 +48,9 @@ class Sweeper:
     async def run(self) -> None:
         pause = _FIRST_PAUSE
         while True:
-            # What comes from here on is not missed, however long the sweep takes.
-            self._news.clear()
+            if self._after is None:
+                # What comes from here on is not missed, wherever in the round it lies and however long that takes.
+                self._news.clear()
             self._well.clear()
             try:
                 more = await self._sweep()
@@ -59,22 +62,21 @@ class Sweeper:
                 continue
             except CadreError as error:
                 log.error("vectors cannot be stored: %s", error)
-                more = False
+                self._after, more = None, False
             self.trouble, pause = None, _FIRST_PAUSE
             if not more:
                 await self._wait(self._news, IDLE)
 
     async def _sweep(self) -> bool:
-        """One batch; returns whether there was any."""
-        found = await self._index.pending(self._batch + len(self._refused))
-        chunks = [chunk for chunk in found if chunk.id not in self._refused][: self._batch]
-        if not chunks:
-            return False
-        found_windows = zip(chunks, await embedded(self._embedder, chunks), strict=True)
-        vectors = {chunk.id: windows for chunk, windows in found_windows if windows}
-        self._refused.update(chunk.id for chunk in chunks if chunk.id not in vectors)
-        await self._store(vectors)
-        return True
+        """One batch; returns whether the round goes on. Those that were refused stay pending, and are passed over."""
+        page = await self._index.pending(self._batch, self._after)
+        if chunks := [chunk for chunk in page.chunks if chunk.id not in self._refused]:
+            found_windows = zip(chunks, await embedded(self._embedder, chunks), strict=True)
+            vectors = {chunk.id: windows for chunk, windows in found_windows if windows}
+            self._refused.update(chunk.id for chunk in chunks if chunk.id not in vectors)
+            await self._store(vectors)
+        self._after = page.next
+        return self._after is not None
 
     async def _store(self, vectors: dict[str, Windows]) -> None:
         try:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-import shutil
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from cadre_sandbox.contract import Limits, Tier
 from cadre_sandbox.frames import PREFIX, BrokenFrame, Frame, decode, encode, lengths
 from cadre_sandbox.given import MOST_BYTES
 from cadre_sandbox.inside.jail import OWN_TASKS, Order
+from cadre_sandbox.scratch import LOOKING, Scratch
 from cadre_sandbox.zygote import Spawned, Zygote
+
+log = logging.getLogger("cadre.sandbox")
 
 MEGABYTE = 1 << 20
 
@@ -27,7 +28,6 @@ _SLACK = MEGABYTE
 _PIECE = MEGABYTE
 _READY_SECONDS = 30.0
 _END_SECONDS = 5.0
-_MOST_FILES = 4096
 
 
 class Refused(Exception):
@@ -53,7 +53,7 @@ class Plan:
 
 class Box:
     def __init__(
-        self, spawned: Spawned, channel: socket.socket, plan: Plan, base: int, scratch: Path | None
+        self, spawned: Spawned, channel: socket.socket, plan: Plan, base: int, scratch: Scratch | None
     ) -> None:
         self._spawned = spawned
         self._channel = channel
@@ -71,12 +71,12 @@ class Box:
         """Raises Refused, SandboxError."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        scratch = _make_scratch(plan) if plan.tier == "landlock" else None
+        scratch = Scratch.make(plan.uid) if plan.tier == "landlock" else None
         order = Order(
             number=zygote.next_number(),
             tier=plan.tier,
             uid=plan.uid,
-            scratch=str(scratch or ""),
+            scratch=str(scratch.path) if scratch else "",
             memory_bytes=zygote.address_space + plan.most.memory_mb * MEGABYTE,
             file_mb=plan.most.file_mb,
             threads=plan.most.threads,
@@ -85,7 +85,8 @@ class Box:
             spawned = await zygote.spawn(order, theirs)
         except BaseException:
             ours.close()
-            _remove(scratch)
+            if scratch:
+                scratch.remove()
             raise
         finally:
             theirs.close()
@@ -166,9 +167,11 @@ class Box:
         except OSError:
             return 0.0
 
-    def full(self, limits: Limits) -> bool:
+    async def full(self, limits: Limits) -> bool:
         """Whether its files are more than they may. In tier ns the file system says so itself."""
-        return self._scratch is not None and _too_much(self._scratch, limits.file_mb * MEGABYTE)
+        if self._scratch is None:
+            return False
+        return await self._loop.run_in_executor(LOOKING, self._scratch.is_over, limits.file_mb * MEGABYTE)
 
     async def ended(self) -> int:
         """Its exit code, negative for a signal; of tier ns 128 + signal."""
@@ -192,7 +195,13 @@ class Box:
         for handle in (self._spawned.outer, self._spawned.jailed):
             os.close(handle)
         if self._scratch:
-            await asyncio.to_thread(_remove, self._scratch)
+            try:
+                # Nobody writes there any more.
+                await self.ended()
+            except TimeoutError:
+                log.warning("the interpreter %d has not ended within %g s", self.pid, _END_SECONDS)
+            finally:
+                await asyncio.to_thread(self._scratch.remove)
 
     def _signal(self, handle: int, number: signal.Signals) -> None:
         if self._alive:
@@ -200,29 +209,3 @@ class Box:
                 signal.pidfd_send_signal(handle, number)
             except ProcessLookupError:
                 return
-
-
-def _make_scratch(plan: Plan) -> Path:
-    scratch = Path(tempfile.mkdtemp(prefix="cadre-sandbox-"))
-    if os.geteuid() == 0:
-        os.chown(scratch, plan.uid, plan.uid)
-    return scratch
-
-
-def _remove(scratch: Path | None) -> None:
-    if scratch:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _too_much(folder: Path, most: int) -> bool:
-    size = files = 0
-    for where, _, names in os.walk(folder):
-        for name in names:
-            try:
-                size += os.lstat(os.path.join(where, name)).st_blocks * 512
-            except FileNotFoundError:
-                continue
-            files += 1
-            if size > most or files > _MOST_FILES:
-                return True
-    return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from cadre.nesting import MOST_LEVELS, levels
 from cadre_sandbox.contract import Call, Failed, Finished, Limits, Tier, Used, Yielded
 from cadre_sandbox.frames import BrokenFrame, Frame
 from cadre_sandbox.given import MOST_CALLS, encodable, unpack
@@ -118,9 +119,12 @@ def _clock(readings: object) -> tuple[float, ...]:
 
 def _value(packed: object, blobs: list[bytes]) -> Any:
     try:
-        return unpack(packed, blobs)
+        value = unpack(packed, blobs)
     except (ValueError, RecursionError) as error:
         raise BrokenFrame(f"no value: {error}") from None
+    if levels(value) > MOST_LEVELS:
+        raise BrokenFrame(f"a value of more than {MOST_LEVELS} levels")
+    return value
 
 
 def _text(text: object, most: int) -> str:

@@ -11,6 +11,7 @@ from typing import Self
 from cadre_sandbox.box import Box, Died, Plan, Refused
 from cadre_sandbox.contract import TIERS, Limits, Python, SandboxError, Tier
 from cadre_sandbox.inside.kernel import MACHINE, MACHINES
+from cadre_sandbox.scratch import remove_abandoned
 from cadre_sandbox.session import Session
 from cadre_sandbox.zygote import Zygote
 
@@ -80,6 +81,8 @@ class Sandbox:
                 lacks.append(f"{tier}: {refused}")
             else:
                 self._plan = plan
+                if tier == "landlock":
+                    await asyncio.to_thread(remove_abandoned, plan.uid)
                 self._fill()
                 return
         await self.close()

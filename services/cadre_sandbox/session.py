@@ -156,8 +156,8 @@ class Session:
                 saved = await self._saved(since)
         finally:
             self._used += self._now() - since
-        if self._box.full(self._limits):
-            raise Stop("FileLimit", f"The files were more than {self._limits.file_mb} MB.")
+        if await self._box.full(self._limits):
+            raise Stop("FileLimit", f"The files were more than {self._limits.file_mb} MB, or too many.")
         return await self._outcome(frame, saved)
 
     async def _saved(self, since: float) -> Saved:
@@ -193,7 +193,7 @@ class Session:
                 if done:
                     return reading.result()
                 # The wait may have been long: what has passed by now counts.
-                self._look(deadline - self._now())
+                await self._look(deadline - self._now())
         finally:
             reading.cancel()
             await asyncio.wait({reading})
@@ -204,7 +204,7 @@ class Session:
             raise BrokenFrame("an answer that nobody asked for")
         return frame
 
-    def _look(self, left: float) -> None:
+    async def _look(self, left: float) -> None:
         limits = self._limits
         if left <= _SOON:
             # One thread's computing takes as long as it computes: the clock is the plainer reason.
@@ -212,8 +212,9 @@ class Session:
         cpu = limits.seconds if limits.cpu_seconds is None else limits.cpu_seconds
         if self._used_now().cpu_seconds > cpu + _GRACE:
             raise Stop("CpuLimit", f"The code was stopped after {cpu:g} s of computing in all its threads.")
-        if self._box.full(limits):
-            raise Stop("FileLimit", f"The code was stopped: its files are more than {limits.file_mb} MB.")
+        if await self._box.full(limits):
+            text = f"The code was stopped: its files are more than {limits.file_mb} MB, or too many."
+            raise Stop("FileLimit", text)
 
     def _used_now(self) -> Used:
         return Used(seconds=self._used, cpu_seconds=max(0.0, self._box.cpu_seconds() - self._cpu_before))

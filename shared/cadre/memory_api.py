@@ -66,6 +66,8 @@ class ListRequest(Narrowing, frozen=True, kw_only=True, omit_defaults=True):
 
 class ShowRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     memory: str
+    after: str | None = None
+    """The `next` of the page before."""
 
 
 class ForgetRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -15,6 +15,8 @@ import httpx2
 import pytest
 
 from cadre.adapters import jetstream
+from cadre.errors import MemoryRefused
+from cadre.memory_api import ShowRequest
 from cadre.messages import MemoryScope, Origin, Task
 from cadre.wire import decode
 from integration.executor_bench import eventually
@@ -90,6 +92,23 @@ async def test_search_list_and_show(bench: Bench, gateway: GatewayProcess) -> No
     assert [(one["text"], one["user"], one["agent"]) for one in shown] == [
         ("The invoice of Bergmann was paid.", anna, bench.agent)
     ]
+
+
+async def test_a_memory_longer_than_any_message_is_shown_whole(bench: Bench, gateway: GatewayProcess) -> None:
+    text = "\n".join(f"Line {n} of the long report says {n * 13}." for n in range(28_000))
+    memory = await bench.remember(text, origin=origin(user=bench.own("anna")))
+    begun = await bench.people.show(ShowRequest(memory=memory))
+    assert begun.next == str(len(begun.memories))
+    assert [one.index for one in begun.memories] == list(range(len(begun.memories)))
+    shown = (await asked(gateway, "GET", f"/v1/memory/{memory}")).json()
+    chunks = shown["memories"]
+    assert [one.get("index", 0) for one in chunks] == list(range(chunks[0]["count"]))
+    assert (shown["next"], len(chunks) > len(begun.memories)) == (None, True)
+    told = await cadre(gateway, "show", memory)
+    assert (told.returncode, told.stderr) == (0, "")
+    assert set(text.splitlines()) <= set(told.stdout.splitlines())
+    with pytest.raises(MemoryRefused, match="must be the `next` of the page before"):
+        await bench.people.show(ShowRequest(memory=memory, after="later"))
 
 
 async def test_forgetting_one_and_all_of_a_selection(bench: Bench, gateway: GatewayProcess) -> None:

@@ -186,6 +186,8 @@ FILTERS: list[tuple[Where, set[str]]] = [
     (Where(since=20.0, until=30.5), {"b", "c"}),
     (Where(agents=["clerk"], kinds=["note"], since=35.0), {"d"}),
     (Where(agents=["clerk"], kinds=["step"]), set()),
+    (Where(ids=[point_id("a"), point_id("c"), point_id("nowhere")], since=20.0), {"c"}),
+    (Where(ids=[]), set()),
 ]
 
 
@@ -319,19 +321,19 @@ async def test_a_page_cannot_begin_at_nonsense(index: MemoryIndex) -> None:
 async def test_dense_vectors_may_come_later(index: MemoryIndex) -> None:
     waiting = [with_words(memory(f"m{n}", f"tea {n}", embed_state="pending")) for n in range(3)]
     await index.upsert(waiting)
-    assert names(await index.pending(10)) == {"m0", "m1", "m2"}
-    assert len(await index.pending(2)) == 2
+    assert names((await index.pending(10)).chunks) == {"m0", "m1", "m2"}
+    assert len((await index.pending(2)).chunks) == 2
     assert len(await search(index, ALL, sparse=encode_query("tea"))) == 3
     assert await search(index, ALL, dense=EAST) == []
 
     await index.set_dense({point_id("m0"): [EAST], point_id("m1"): [NORTH, UP]})
-    assert names(await index.pending(10)) == {"m2"}
+    assert names((await index.pending(10)).chunks) == {"m2"}
     hits = await search(index, ALL, dense=NORTH, limit=1)
     assert (hits[0].chunk.memory, hits[0].chunk.embed_state) == ("m1", "done")
 
     # Redelivered: what it has been given since stays.
     await index.upsert(waiting)
-    assert names(await index.pending(10)) == {"m2"}
+    assert names((await index.pending(10)).chunks) == {"m2"}
     assert len(await search(index, ALL, dense=NORTH)) == 2
 
 
@@ -343,7 +345,7 @@ async def test_vectors_for_a_memory_that_is_gone_bring_nothing_back(index: Memor
     await index.set_dense({point_id("gone"): [EAST], point_id("there"): [EAST]})
     page = await index.scroll(within=ALL, where=NOWHERE, limit=5)
     assert [(chunk.memory, chunk.embed_state) for chunk in page.chunks] == [("there", "done")]
-    assert await index.pending(5) == []
+    assert (await index.pending(5)).chunks == []
 
 
 async def test_wrong_vectors_are_refused_wherever_they_come(index: MemoryIndex) -> None:
@@ -357,7 +359,7 @@ async def test_wrong_vectors_are_refused_wherever_they_come(index: MemoryIndex) 
         with pytest.raises(IndexRefused):
             await search(index, ALL, dense=dense)
     assert names((await index.scroll(within=ALL, where=NOWHERE, limit=5)).chunks) == {"m1"}
-    assert names(await index.pending(5)) == {"m1"}
+    assert names((await index.pending(5)).chunks) == {"m1"}
 
 
 async def test_without_embeddings_words_are_searched(store: Store) -> None:

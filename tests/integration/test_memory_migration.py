@@ -105,8 +105,8 @@ async def test_before_the_move_a_new_model_reads_all_by_words(old: MemoryIndex) 
     await put(new, "m2", dense=FIRST)
     assert await seen(old) == {"m1", "m2"}
     # The replicas that know the old model give it its vectors there.
-    assert names(await old.pending(5)) == {"m2"}
-    assert await new.pending(5) == []
+    assert names((await old.pending(5)).chunks) == {"m2"}
+    assert (await new.pending(5)).chunks == []
 
 
 async def test_writes_and_deletes_in_between_reach_both(old: MemoryIndex) -> None:
@@ -141,7 +141,7 @@ async def test_writes_and_deletes_in_between_reach_both(old: MemoryIndex) -> Non
     for reader in (old, new):
         assert await seen(reader) == expected
     # What the old replica stored has words only, and waits for those who know the new model.
-    waiting = await new.pending(100)
+    waiting = (await new.pending(100)).chunks
     assert {one.memory for one in waiting} <= {name for name in expected if name.startswith("old")}
     await new.set_dense({one.id: [FIRST] for one in waiting})
     hits = await new.search(sparse=None, dense=FIRST, within=ALL, where=NOWHERE, limit=500)

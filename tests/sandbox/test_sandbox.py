@@ -6,6 +6,8 @@ import asyncio
 import os
 import platform
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -188,6 +190,87 @@ async def test_what_a_landlocked_session_wrote_is_removed(
         await session.close()
         assert "f" not in found(tmp_path)
     assert found(tmp_path) == []
+
+
+DEEP = "import os\nfor _ in range({}):\n    os.mkdir('d' * {})\n    os.chdir('d' * {})\n".format
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        DEEP(20, 250, 250) + "for n in range(3): open(f'f{n}', 'wb').write(bytes(2 << 20))",
+        DEEP(1500, 1, 1),
+        "import os\nfor n in range(4200): os.mkdir(f'd{n}')",
+        "import os\nfor n in range(4200): os.symlink('.', f'l{n}')",
+    ],
+    ids=["files below the longest path", "folders in folders", "folders", "links"],
+)
+async def test_a_landlocked_session_hides_nothing_that_it_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    world: World = worlds()[2]
+    if world.lacks:
+        pytest.skip(world.lacks)
+    open_to_all(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    free = {"authorized_imports": ["*"], "authorized_builtins": ["open"], "limits": Limits(file_mb=4)}
+    async with world.sandbox(pool=0) as sandbox:
+        session = await sandbox.open()
+        assert (await failed(session, code, **free)).error == "FileLimit"
+        await session.close()
+    assert os.listdir(tmp_path) == []
+
+
+MAKE_AND_WAIT = """
+import os, sys
+from cadre_sandbox.scratch import Scratch
+scratch = Scratch.make(int(sys.argv[1]))
+os.makedirs(scratch.path / "d" / "e")
+(scratch.path / "d" / "f").write_text("x")
+print(scratch.path, flush=True)
+sys.stdin.read()
+"""
+
+
+async def test_what_a_killed_service_left_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world: World = worlds()[2]
+    if world.lacks:
+        pytest.skip(world.lacks)
+    open_to_all(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    others = tmp_path / "others"
+    (others / "kept").mkdir(parents=True)
+    (tmp_path / "cadre-scratch-link").symlink_to(others)
+    # Made by an older version, which may be at work in it.
+    (tmp_path / "cadre-sandbox-older").mkdir()
+    services = [_maker(tmp_path, world.uid) for _ in range(2)]
+    living, killed = (Path(service.stdout.readline().strip()) for service in services if service.stdout)
+    try:
+        services[1].kill()
+        services[1].communicate()
+        async with world.sandbox(pool=0):
+            assert not killed.exists()
+            assert (living / "d" / "f").exists()
+    finally:
+        for service in services:
+            service.kill()
+            service.communicate()
+    async with world.sandbox(pool=0):
+        pass
+    assert sorted(os.listdir(tmp_path)) == ["cadre-sandbox-older", "cadre-scratch-link", "others"]
+    assert (others / "kept").exists()
+
+
+def _maker(folder: Path, uid: int | None) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", MAKE_AND_WAIT, str(NOBODY if uid is None else uid)],
+        env={**os.environ, "TMPDIR": str(folder)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
 
 def found(folder: Path) -> list[str]:

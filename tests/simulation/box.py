@@ -91,7 +91,7 @@ class SimBox:
     def cpu_seconds(self) -> float:
         return 0.0
 
-    def full(self, limits: Limits) -> bool:
+    async def full(self, limits: Limits) -> bool:
         return False
 
     async def ended(self) -> int:

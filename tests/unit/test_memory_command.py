@@ -12,6 +12,7 @@ import pytest
 from cadre.cli.doctor import memory
 from cadre.cli.stack import Stack
 from cadre.cli.team import read_team
+from unit.played_gateway import cadre, playing
 
 AGENT = """\
 apiVersion: cadre.dev/v1
@@ -80,6 +81,26 @@ def test_it_says_what_it_would_compare() -> None:
     assert endpoint.returncode == 0
     assert "embeddings m-1 at the embeddings endpoint http://127.0.0.1:1/v1" in endpoint.stdout
     assert memory(endpoint.returncode, endpoint.stdout, "")[0] == "ok"
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_what_an_older_service_leaves_out_is_told(monkeypatch: pytest.MonkeyPatch, output: str) -> None:
+    about = {
+        "memory": "r_1_0",
+        "scope": "user",
+        "run": "r",
+        "agent": "a",
+        "kind": "note",
+        "at": 1.0,
+        "count": 4,
+    }
+    chunks = [{**about, "id": str(index), "index": index, "text": f"Part {index}."} for index in (0, 2)]
+    with playing(monkeypatch) as gateway:
+        gateway.answer("GET /v1/memory/r_1_0", {"memories": chunks, "next": None})
+        told = cadre("memory", "show", "r_1_0", "-o", output)
+    assert told.exit_code == 1
+    assert "Part 2." in told.stdout
+    assert "2 of its 4 chunks are missing here" in told.stderr
 
 
 def test_wrong_settings_end_it_with_one_line() -> None:

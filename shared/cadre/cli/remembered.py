@@ -98,7 +98,17 @@ def show(memory: str, output: str) -> int:
         chunks = gateway.get(f"{MEMORY}/{memory}")["memories"]
     if output == "json":
         click.echo(json.dumps(chunks, ensure_ascii=False))
-        return Code.OK
+    else:
+        _show_whole(chunks)
+    if missing := chunks[0].get("count", 1) - len(chunks):
+        raise Failure(
+            f"{missing} of its {chunks[0]['count']} chunks are missing here: it is still being stored, or the"
+            " gateway or the memory service is of an older version; `cadre memory export` has what is stored"
+        )
+    return Code.OK
+
+
+def _show_whole(chunks: list[dict[str, Any]]) -> None:
     first = chunks[0]
     for field in ("memory", "scope", "kind", "agent", "user", "team", "session", "run", "step"):
         if first.get(field):
@@ -108,7 +118,6 @@ def show(memory: str, output: str) -> int:
         click.echo(f"{'expires':<8}  {_when(first['expires_at'])}")
     for chunk in chunks:
         tell(f"\n{chunk['text']}")
-    return Code.OK
 
 
 @click.command("forget")
