@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Coroutine
 from typing import NamedTuple
 
-import pytest
-
 from cadre.errors import BusUnavailable
 from cadre.messages import EffectClaim, EffectResult, ToolCall, ToolResult
 from cadre.ports import Mark
@@ -160,13 +158,28 @@ def test_a_call_that_is_in_work_here_is_not_taken_for_left_by_a_dead_executor() 
     assert one.world.shelf.done == {CALL.id: 1}
 
 
+def test_a_claim_that_is_stored_and_got_no_answer_is_insisted_on() -> None:
+    one = alone(Parts(effects=LosesItsConnection))
+    one.play(one.executor.handle(TOOLS["book"], one.deliver()))
+    (result,) = one.results()
+    assert (result.output, result.error) == ("done 1", None)
+    assert one.world.shelf.done == {CALL.id: 1}
+    assert not one.in_hand.has(CALL.id)
+
+
 def test_a_call_that_was_claimed_and_dropped_is_not_in_hand() -> None:
     one = alone(Parts(effects=LosesItsConnection))
+    effects = one.ports.effects
+    assert isinstance(effects, LosesItsConnection)
 
     async def handle() -> None:
         delivery = one.deliver()
-        with pytest.raises(BusUnavailable):
-            await one.executor.handle(TOOLS["book"], delivery)
+        dropped = asyncio.create_task(one.executor.handle(TOOLS["book"], delivery))
+        while not effects.lost:  # noqa: ASYNC110 - time is virtual
+            await asyncio.sleep(0.01)
+        assert one.in_hand.has(CALL.id)
+        dropped.cancel()
+        await asyncio.wait({dropped})
         assert not one.in_hand.has(CALL.id)
         await one.executor.handle(TOOLS["book"], delivery)
 
