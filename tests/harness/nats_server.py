@@ -13,6 +13,8 @@ import sys
 import time
 from pathlib import Path
 
+from harness.standstill import stand_still
+
 NATS_CONFIG = """
 listen: 127.0.0.1:{port}
 max_payload: 1MB
@@ -68,6 +70,13 @@ class NatsServer:
         assert self._process is not None
         self._process.kill()
         self._process.wait()
+
+    def pause(self) -> None:
+        """Until `go_on`."""
+        stand_still(self.pid)
+
+    def go_on(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
 
     def retire(self) -> None:
         """Has it go gracefully (lame duck mode): leaders step down, clients are sent away, it ends."""

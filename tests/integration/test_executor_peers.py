@@ -20,6 +20,7 @@ from cadre.messages import ToolCall
 from cadre.settings import Settings
 from cadre.subjects import Topology
 from harness.nats_server import NatsServer
+from harness.standstill import stand_still
 from integration.executor_bench import PATIENCE, Bench, Visit, eventually, kill, open_bench
 
 SILENT = "does not answer"
@@ -141,7 +142,7 @@ async def test_who_comes_back_later_than_the_server_is_waited_for(tmp_path: Path
         async with open_bench(Settings(nats_url=server.url, shards=1), tmp_path) as bench:
             one = await scene(bench, "pay")
             question = f"[PUB {one.question[0]} "
-            one.first.send_signal(signal.SIGSTOP)
+            stand_still(one.first.pid)
             server.kill()
             server.start()
 
@@ -189,7 +190,7 @@ async def test_who_does_not_come_back_is_given_up(tmp_path: Path, monkeypatch: p
 async def test_who_is_stopped_is_asked_twice_and_taken_for_dead(bench: Bench) -> None:
     one, questions = await scene(bench, "pay"), Questions()
     await questions.overhear(bench)
-    one.first.send_signal(signal.SIGSTOP)
+    stand_still(one.first.pid)
     try:
         await one.has_asked(questions)
         result = await bench.answer(one.call)

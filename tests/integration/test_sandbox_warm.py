@@ -15,6 +15,7 @@ from cadre.adapters.nats_registry import NatsRegistry
 from cadre.code_exchange import CodeFunction
 from cadre.messages import CodeCall, CodeFinished, CodeYielded
 from cadre.settings import Settings
+from harness.standstill import stand_still
 from integration.executor_bench import PATIENCE, eventually
 from integration.sandbox_bench import Bench, Sandbox, open_bench
 
@@ -105,7 +106,7 @@ async def test_one_that_was_left_behind_does_not_go_on(bench: Bench) -> None:
     first = await bench.start()
     call = bench.block("a = look('1')\nb = look('2')\nc = look('3')\n[a, b, c]")
     asked = await bench.ask(call)
-    first.process.send_signal(signal.SIGSTOP)  # it holds its interpreter, and hears nothing
+    stand_still(first.process.pid)  # it holds its interpreter, and hears nothing
     second = await bench.start()
     call = bench.reply(call, asked, "x")
     began = time.monotonic()
