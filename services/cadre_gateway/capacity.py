@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cadre.adapters.nats_room import NatsRoom
+from cadre.adapters.nats.storage import NatsRoom
 from cadre_gateway.problems import full
 
 FULL_AT = 0.9

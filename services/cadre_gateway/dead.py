@@ -8,8 +8,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from cadre.adapters.jetstream import Held
-from cadre.adapters.nats_dead import DeadLetter
+from cadre.adapters.nats.dead_letters import DeadLetter
+from cadre.adapters.nats.streams.jetstream import Held
 from cadre.errors import BlobMissing, TerminalError
 from cadre.loop.fold import fold
 from cadre.loop.run import Phase, Run

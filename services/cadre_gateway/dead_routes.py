@@ -9,7 +9,7 @@ import msgspec
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 
-from cadre.adapters.nats_dead import DeadLetter, NatsDeadLetters
+from cadre.adapters.nats.dead_letters import DeadLetter, NatsDeadLetters
 from cadre_gateway import openapi
 from cadre_gateway.dead import (
     DeadLetterDetail,

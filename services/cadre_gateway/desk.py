@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cadre.adapters.nats_archive import NatsArchive
-from cadre.adapters.nats_erasure import NatsErasure
-from cadre.adapters.nats_history import History
-from cadre.adapters.nats_sessions import NatsSessions
-from cadre.adapters.nats_tail import Tail
-from cadre.adapters.nats_workspace import NatsFileIndex
+from cadre.adapters.nats.archive import NatsArchive
+from cadre.adapters.nats.erasure import NatsErasure
+from cadre.adapters.nats.history import History
+from cadre.adapters.nats.sessions import NatsSessions
+from cadre.adapters.nats.tail import Tail
+from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.errors import BusUnavailable
 from cadre.service import Platform
 from cadre.settings import TracingSettings

@@ -16,7 +16,7 @@ import msgspec
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from cadre.adapters.nats_history import watch_deltas
+from cadre.adapters.nats.history import watch_deltas
 from cadre.errors import RetryableError
 from cadre.loop.events import AnyEvent
 from cadre.messages import Delta

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from cadre.adapters.blob_refs import refs_in
-from cadre.adapters.nats_archive import RawEntry
+from cadre.adapters.nats.archive import RawEntry
+from cadre.adapters.nats.objects.blob_refs import refs_in
 from cadre.errors import BlobMissing, BusUnavailable, UnreadableMessage
 from cadre.loop.events import Entry, RunFinished
 from cadre.subjects import tree_of

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import Counter
 
-from cadre.adapters.nats_figures import dead_letter_samples, lag_samples
+from cadre.adapters.nats.metrics import dead_letter_samples, lag_samples
 from cadre.metrics import names
 from cadre.metrics.meters import Sample
 from cadre_gateway.desk import Desk

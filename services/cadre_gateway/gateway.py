@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
-from cadre.adapters.nats_archive import NatsArchive
-from cadre.adapters.nats_erasure import NatsErasure
-from cadre.adapters.nats_history import History
-from cadre.adapters.nats_images import NatsImages
-from cadre.adapters.nats_patience import until_answered
-from cadre.adapters.nats_room import NatsRoom
-from cadre.adapters.nats_sessions import NatsSessions
-from cadre.adapters.nats_tail import Read, Tail, identities
-from cadre.adapters.nats_workspace import NatsFileIndex
-from cadre.clock import SystemClock
+from cadre.adapters.nats.archive import NatsArchive
+from cadre.adapters.nats.connection.retry import until_answered
+from cadre.adapters.nats.erasure import NatsErasure
+from cadre.adapters.nats.history import History
+from cadre.adapters.nats.objects.snapshots import NatsImages
+from cadre.adapters.nats.sessions import NatsSessions
+from cadre.adapters.nats.storage import NatsRoom
+from cadre.adapters.nats.tail import Read, Tail, identities
+from cadre.adapters.nats.workspace import NatsFileIndex
+from cadre.adapters.system_clock import SystemClock
 from cadre.errors import BusUnavailable, SetupError
 from cadre.messages import Erased, Fate
 from cadre.metrics.meters import Sample
@@ -87,7 +87,7 @@ class Gateway:
                 log.warning("list of runs not saved: %s", error or "no time left")
         await self._desk.tail.stop()
         if self._desk.provider is not None:
-            from cadre.adapters.otlp_live import shut_down
+            from cadre.adapters.otel.otlp_live import shut_down
 
             await shut_down(self._desk.provider, _SPANS_WITHIN)
 
@@ -157,7 +157,7 @@ async def start(platform: Platform) -> Gateway:
 
 def _provider(platform: Platform, tracing: TracingSettings) -> TracerProvider:
     try:
-        from cadre.adapters.otlp_live import live_provider
+        from cadre.adapters.otel.otlp_live import live_provider
     except ModuleNotFoundError as error:
         raise SetupError(
             f"OTEL_EXPORTER_OTLP_ENDPOINT is set and the Python module {error.name!r} is not installed: install"

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
-from cadre.adapters.nats_blobs import YOUNG
-from cadre.adapters.nats_erasure import REMEMBERED, Belongings
+from cadre.adapters.nats.erasure import REMEMBERED, Belongings
+from cadre.adapters.nats.objects.blobs import YOUNG
 from cadre.errors import CadreError, Fenced
 from cadre.messages import Erased, Fate
 from cadre.ports import Clock

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from cadre.adapters.nats_erasure import REMEMBERED
-from cadre.adapters.nats_images import NatsImages
+from cadre.adapters.nats.erasure import REMEMBERED
+from cadre.adapters.nats.objects.snapshots import NatsImages
 from cadre.errors import BusUnavailable
 from cadre.messages import SCHEMA_VERSION
 from cadre.subjects import Topology

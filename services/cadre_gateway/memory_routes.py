@@ -10,7 +10,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
-from cadre.adapters.nats_memory import NatsMemory
+from cadre.adapters.nats.memory import NatsMemory
 from cadre.memory_api import (
     MOST_HITS,
     ForgetRequest,

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cadre.adapters.blob_refs import refs_in
+from cadre.adapters.nats.objects.blob_refs import refs_in
 from cadre.errors import UnreadableMessage
 from cadre.file_records import WorkspaceFile
 from cadre.loop.events import Entry, RunFinished

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from cadre.adapters.nats_sessions import Turn
+from cadre.adapters.nats.sessions import Turn
 from cadre.errors import Fenced
 from cadre.loop.fold import fold
 from cadre.subjects import tree_of

@@ -9,7 +9,7 @@ import re
 import secrets
 import time
 
-from cadre.adapters.current_span import current_traceparent
+from cadre.adapters.otel.current_span import current_traceparent
 from cadre.messages import Origin, Task
 from cadre.ports import Blobs
 from cadre.subjects import task_id

@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, Response
 from starlette.types import Scope
 
-from cadre.adapters.current_span import link_current
+from cadre.adapters.otel.current_span import link_current
 from cadre.subjects import tree_of
 from cadre.tracing.ids import agent_span, root_span, trace_id, traceparent_of_run
 from cadre.tracing.otlp_json import otlp_json

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.adapters.nats_memory import Answer
+from cadre.adapters.nats.memory import Answer
 from cadre.errors import MemoryRefused
 from cadre.memory_api import (
     MOST_HITS,

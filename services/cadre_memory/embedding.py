@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from cadre.adapters.openai_embeddings import OpenAIEmbeddings
+from cadre.adapters.models.openai_embeddings import OpenAIEmbeddings
 from cadre.errors import ModelError, ModelUnavailable, SetupError
 from cadre.settings import MemorySettings
 from cadre_memory import local_model

@@ -9,11 +9,11 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from cadre.adapters.nats_figures import queue_samples
-from cadre.adapters.nats_marks import NatsMarks
-from cadre.adapters.nats_memory import MemoryServer
-from cadre.adapters.nats_queue import Queue
-from cadre.clock import SystemClock
+from cadre.adapters.nats.memory import MemoryServer
+from cadre.adapters.nats.metrics import queue_samples
+from cadre.adapters.nats.quarantine import NatsMarks
+from cadre.adapters.nats.queue import Queue
+from cadre.adapters.system_clock import SystemClock
 from cadre.health import AsgiApp
 from cadre.metrics.meters import Sample
 from cadre.patience import patiently

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from cadre.adapters.system_clock import SystemClock
 from cadre.answering_calls import Answering, Desk, too_late
-from cadre.clock import SystemClock
 from cadre.messages import ToolCall, ToolResult
 from cadre.metrics import names
 from cadre.metrics.meters import Meters

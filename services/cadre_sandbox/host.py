@@ -7,13 +7,13 @@ import os
 from collections import Counter
 
 from cadre import __version__
-from cadre.adapters.nats_figures import queue_samples
-from cadre.adapters.nats_interrupts import hear_interrupts
-from cadre.adapters.nats_marks import NatsMarks
-from cadre.adapters.nats_queue import Delivery, Queue
-from cadre.adapters.nats_warm import NatsWarm
+from cadre.adapters.nats.handover import NatsWarm
+from cadre.adapters.nats.interrupts import hear_interrupts
+from cadre.adapters.nats.metrics import queue_samples
+from cadre.adapters.nats.quarantine import NatsMarks
+from cadre.adapters.nats.queue import Delivery, Queue
+from cadre.adapters.system_clock import SystemClock
 from cadre.cards import Presence, SandboxCard, ToolCard
-from cadre.clock import SystemClock
 from cadre.errors import SetupError
 from cadre.health import AsgiApp
 from cadre.metrics import names

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from cadre.clock import SystemClock
+from cadre.adapters.system_clock import SystemClock
 from cadre.cutting import cut_to_read, oversized
 from cadre.errors import Fenced, NewerSchema, OutcomeUnknown, RetryableError, TerminalError, UnreadableMessage
 from cadre.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult

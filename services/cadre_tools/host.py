@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import functools
 
-from cadre.adapters.nats_effects import NatsEffects
-from cadre.adapters.nats_figures import queue_samples
-from cadre.adapters.nats_interrupts import hear_interrupts
-from cadre.adapters.nats_marks import NatsMarks
-from cadre.adapters.nats_peers import NatsPeers, answer_peers
-from cadre.adapters.nats_queue import Queue
-from cadre.adapters.nats_workspace import NatsFileIndex
+from cadre.adapters.nats.effects import NatsEffects
+from cadre.adapters.nats.interrupts import hear_interrupts
+from cadre.adapters.nats.metrics import queue_samples
+from cadre.adapters.nats.peers import NatsPeers, answer_peers
+from cadre.adapters.nats.quarantine import NatsMarks
+from cadre.adapters.nats.queue import Queue
+from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.errors import SetupError
 from cadre.health import AsgiApp
 from cadre.metrics.meters import Sample

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
 
-from cadre.adapters.otlp_spans import Sent
+from cadre.adapters.otel.otlp_spans import Sent
 from cadre.subjects import tree_of
 from cadre.tracing.spans import SpanRecord
 

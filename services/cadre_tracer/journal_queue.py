@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_queue import Queue
+from cadre.adapters.nats.queue import Queue
+from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BusUnavailable
 
 

@@ -6,11 +6,11 @@ import asyncio
 import logging
 import time
 
-from cadre.adapters.nats_erasure import NatsErasure
-from cadre.adapters.nats_figures import queue_samples
-from cadre.adapters.nats_history import History
-from cadre.adapters.nats_queue import Delivery
-from cadre.adapters.otlp_spans import SpanSender
+from cadre.adapters.nats.erasure import NatsErasure
+from cadre.adapters.nats.history import History
+from cadre.adapters.nats.metrics import queue_samples
+from cadre.adapters.nats.queue import Delivery
+from cadre.adapters.otel.otlp_spans import SpanSender
 from cadre.errors import BlobMissing, BusUnavailable, NewerSchema, RetryableError, UnreadableMessage
 from cadre.health import AsgiApp
 from cadre.messages import Erased, Fate

@@ -7,17 +7,17 @@ import logging
 import sys
 from pathlib import Path
 
-from cadre.adapters.nats_figures import queue_samples
-from cadre.adapters.nats_interrupts import hear_interrupts
-from cadre.adapters.nats_marks import NatsMarks
-from cadre.adapters.nats_queue import Queue
-from cadre.adapters.nats_registry import HEARTBEAT
-from cadre.adapters.openai_model import OpenAIModel
+from cadre.adapters.models.openai_model import OpenAIModel
+from cadre.adapters.nats.interrupts import hear_interrupts
+from cadre.adapters.nats.metrics import queue_samples
+from cadre.adapters.nats.quarantine import NatsMarks
+from cadre.adapters.nats.queue import Queue
+from cadre.adapters.nats.registry import HEARTBEAT
+from cadre.adapters.system_clock import SystemClock
 from cadre.agent_file import read_agent
 from cadre.cards import AgentCard
 from cadre.cli.exits import Failure
 from cadre.cli.state import find_nats
-from cadre.clock import SystemClock
 from cadre.errors import SetupError
 from cadre.health import AsgiApp
 from cadre.inbox import Inbox

@@ -15,8 +15,8 @@ from cadre.metrics.meters import Meters, Sample
 from cadre.settings import MetricsSettings
 
 if TYPE_CHECKING:
-    from cadre.adapters.otel_metrics import OtelForm
-    from cadre.adapters.otlp_metrics import MetricSender
+    from cadre.adapters.otel.otel_metrics import OtelForm
+    from cadre.adapters.otel.otlp_metrics import MetricSender
 
 log = logging.getLogger("cadre.metrics")
 
@@ -66,7 +66,7 @@ class Measuring:
             form = await self._opened()
         except ModuleNotFoundError as error:
             return Answer(501, b"text/plain", f"{_missing(error)}\n".encode())
-        from cadre.adapters.otel_metrics import CONTENT_TYPE
+        from cadre.adapters.otel.otel_metrics import CONTENT_TYPE
 
         return Answer(200, CONTENT_TYPE.encode(), form.text(await self._samples()))
 
@@ -91,12 +91,12 @@ class Measuring:
             return self._form
 
     def _new_form(self) -> OtelForm:
-        from cadre.adapters.otel_metrics import OtelForm
+        from cadre.adapters.otel.otel_metrics import OtelForm
 
         return OtelForm(self._meters, self._service, self._instance, self._settings.attributes)
 
     def _new_sender(self) -> MetricSender:
-        from cadre.adapters.otlp_metrics import MetricSender
+        from cadre.adapters.otel.otlp_metrics import MetricSender
 
         return MetricSender(self._settings)
 

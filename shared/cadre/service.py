@@ -20,13 +20,13 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import uvicorn
 
-from cadre.adapters.nats_blobs import NatsBlobs
-from cadre.adapters.nats_bus import NatsBus
-from cadre.adapters.nats_connection import Client, connect
-from cadre.adapters.nats_journal import NatsJournal
-from cadre.adapters.nats_patience import until_answered
-from cadre.adapters.nats_registry import NatsRegistry
-from cadre.adapters.nats_streams import provision
+from cadre.adapters.nats.bus import NatsBus
+from cadre.adapters.nats.connection.connect import Client, connect
+from cadre.adapters.nats.connection.retry import until_answered
+from cadre.adapters.nats.journal import NatsJournal
+from cadre.adapters.nats.objects.blobs import NatsBlobs
+from cadre.adapters.nats.registry import NatsRegistry
+from cadre.adapters.nats.streams.provision import provision
 from cadre.cards import AgentCard, Presence, SandboxCard, ToolCard
 from cadre.errors import BusUnavailable, CadreError, OutcomeUnknown, SetupError
 from cadre.health import AsgiApp, send_problem, with_health

@@ -9,7 +9,7 @@ import time
 import uvloop
 from nats.aio.msg import Msg
 
-from cadre.adapters.nats_queue import Delivery, Queue
+from cadre.adapters.nats.queue import Delivery, Queue
 from cadre.messages import CodeFinished
 from cadre.service import calm_collector, open_platform
 from cadre.settings import read_settings

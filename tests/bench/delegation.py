@@ -20,7 +20,7 @@ from bench.floor import BOSS, Relay
 from bench.instant import InstantModel, answer, call
 from bench.processes import Member, cpu_seconds
 from bench.worker import ECHO
-from cadre.adapters import jetstream
+from cadre.adapters.nats.streams import jetstream
 from cadre.loop.view import ModelRequest
 from cadre.ports import ModelReply
 from cadre.specs import AgentSpec

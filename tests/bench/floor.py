@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from uuid import uuid4
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_queue import Delivery, Queue
+from cadre.adapters.nats.queue import Delivery, Queue
+from cadre.adapters.nats.streams import jetstream
 from cadre.service import Platform
 from cadre.slots import Slots
 from cadre.wire import HEADERS

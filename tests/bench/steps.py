@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from bench.deployment import Deployment, deployment
 from bench.paced import STEPS, Gate, PacedModel
-from cadre.adapters import jetstream
+from cadre.adapters.nats.streams import jetstream
 from cadre.loop.events import Entry, ModelCalled
 from cadre.settings import child_environment
 from cadre.specs import AgentSpec, Limits

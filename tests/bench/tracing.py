@@ -15,7 +15,7 @@ from bench.deployment import Deployment, deployment
 from bench.paced import STEPS, PacedModel
 from bench.processes import cpu_seconds
 from bench.steps import executor, stretches
-from cadre.adapters import jetstream
+from cadre.adapters.nats.streams import jetstream
 from cadre.settings import child_environment
 from cadre.specs import AgentSpec, Limits
 from harness.nats_server import free_port

@@ -13,7 +13,7 @@ from typing import Any
 from bench.deployment import Deployment, deployment
 from bench.processes import Member, cpu_seconds, rss_mb
 from bench.worker import REFUND
-from cadre.adapters import jetstream
+from cadre.adapters.nats.streams import jetstream
 from cadre.cards import Presence
 from cadre.loop.fold import fold
 from cadre.loop.run import Run

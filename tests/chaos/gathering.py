@@ -10,11 +10,11 @@ from typing import Any
 
 from nats.aio.client import Client
 
-from cadre.adapters import jetstream
-from cadre.adapters.jetstream import Held
-from cadre.adapters.nats_blobs import NatsBlobs
-from cadre.adapters.nats_connection import connect
-from cadre.adapters.nats_streams import provision
+from cadre.adapters.nats.connection.connect import connect
+from cadre.adapters.nats.objects.blobs import NatsBlobs
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.jetstream import Held
+from cadre.adapters.nats.streams.provision import provision
 from cadre.code_past import whole
 from cadre.messages import ErrorInfo
 from cadre.ports import Stored

@@ -8,7 +8,7 @@ import pytest
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.resources import Resource
 
-from cadre.adapters.otlp_spans import readable
+from cadre.adapters.otel.otlp_spans import readable
 from cadre.tracing import names
 from cadre.tracing.otlp_json import resource_of
 from cadre.tracing.whole import trace_of

@@ -8,8 +8,8 @@ from collections.abc import Awaitable
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_connection import Client
+from cadre.adapters.nats.connection.connect import Client
+from cadre.adapters.nats.streams import jetstream
 from cadre.errors import CadreError
 
 _ANSWER_WITHIN = 0.25

@@ -13,12 +13,12 @@ from uuid import uuid4
 
 import pytest
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_blobs import NatsBlobs
-from cadre.adapters.nats_connection import Client, connect
-from cadre.adapters.nats_history import History
-from cadre.adapters.nats_journal import NatsJournal
-from cadre.adapters.nats_streams import provision
+from cadre.adapters.nats.connection.connect import Client, connect
+from cadre.adapters.nats.history import History
+from cadre.adapters.nats.journal import NatsJournal
+from cadre.adapters.nats.objects.blobs import NatsBlobs
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.provision import provision
 from cadre.loop.events import Entry
 from cadre.settings import Settings
 from cadre.subjects import Topology

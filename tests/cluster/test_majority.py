@@ -9,16 +9,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cadre.adapters import jetstream
-from cadre.adapters.jetstream import Held
-from cadre.adapters.nats_blobs import NatsBlobs
-from cadre.adapters.nats_bus import NatsBus
-from cadre.adapters.nats_connection import Client, connect
-from cadre.adapters.nats_history import History
-from cadre.adapters.nats_patience import until_answered
-from cadre.adapters.nats_queue import Delivery, Queue
-from cadre.adapters.nats_reader import OrderedReader
-from cadre.adapters.nats_streams import check, provision
+from cadre.adapters.nats.bus import NatsBus
+from cadre.adapters.nats.connection.connect import Client, connect
+from cadre.adapters.nats.connection.retry import until_answered
+from cadre.adapters.nats.history import History
+from cadre.adapters.nats.objects.blobs import NatsBlobs
+from cadre.adapters.nats.queue import Delivery, Queue
+from cadre.adapters.nats.reader import OrderedReader
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.jetstream import Held
+from cadre.adapters.nats.streams.provision import check, provision
 from cadre.errors import BusUnavailable, RetryableError
 from cadre.messages import Task
 from cadre.service import open_platform

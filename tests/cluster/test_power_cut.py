@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_connection import Client, connect
-from cadre.adapters.nats_patience import until_answered
-from cadre.adapters.nats_streams import provision
+from cadre.adapters.nats.connection.connect import Client, connect
+from cadre.adapters.nats.connection.retry import until_answered
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.provision import provision
 from cadre.settings import Settings
 from cadre.subjects import Topology
 from harness.nats_server import NatsServer

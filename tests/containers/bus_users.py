@@ -27,8 +27,8 @@ print(json.dumps(found))
 TRESPASS = """
 import asyncio, json, sys
 import nats
-from cadre.adapters.nats_connection import settled
-from cadre.adapters.nats_keys import read_key
+from cadre.adapters.nats.connection.connect import settled
+from cadre.adapters.nats.connection.keys import read_key
 from cadre.permissions import inbox_of
 from cadre.settings import read_settings
 from pathlib import Path

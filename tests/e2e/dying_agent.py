@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import cadre.service
-from cadre.adapters.nats_bus import NatsBus
+from cadre.adapters.nats.bus import NatsBus
 from cadre.memory_api import REMEMBER
 from cadre.messages import ToolCall
 from cadre_agent.main import command

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import cadre_tools.host
-from cadre.adapters.nats_workspace import NatsFileIndex
+from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.file_records import WorkspaceFile
 from cadre_tools.main import command
 

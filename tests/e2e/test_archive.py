@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_connection import connect
-from cadre.adapters.nats_streams import provision
+from cadre.adapters.nats.connection.connect import connect
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.provision import provision
 from cadre.settings import Settings
 from harness.command import Commands, commands_of, only_line
 from harness.stack import Gateway, Stack, eventually

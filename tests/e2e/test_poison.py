@@ -12,8 +12,8 @@ from uuid import uuid4
 
 import pytest
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_queue import Delivery, Queue
+from cadre.adapters.nats.queue import Delivery, Queue
+from cadre.adapters.nats.streams import jetstream
 from cadre.messages import Spilled, Task
 from cadre.service import Platform, open_platform
 from cadre.settings import Settings

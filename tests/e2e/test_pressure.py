@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from cadre.adapters import jetstream
+from cadre.adapters.nats.streams import jetstream
 from cadre.messages import Task
 from cadre.service import Platform, open_platform
 from cadre.settings import Settings

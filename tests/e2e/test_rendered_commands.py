@@ -17,8 +17,8 @@ import httpx2
 import pytest
 import yaml
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_connection import connect
+from cadre.adapters.nats.connection.connect import connect
+from cadre.adapters.nats.streams import jetstream
 from cadre.cli import auth_files
 from cadre.cli.bus_roles import roles_of
 from cadre.cli.k8s_team import pieces_of

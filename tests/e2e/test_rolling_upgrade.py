@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cadre.adapters import jetstream
+from cadre.adapters.nats.streams import jetstream
 from cadre.messages import SCHEMA_VERSION, Task
 from cadre.service import open_platform
 from cadre.settings import Settings

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cadre.adapters import jetstream
+from cadre.adapters.nats.streams import jetstream
 from cadre.service import Platform, open_platform
 from cadre.settings import Settings
 from harness.stack import Gateway, Stack

@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_connection import settled
+from cadre.adapters.nats.connection.connect import settled
+from cadre.adapters.nats.streams import jetstream
 from cadre.messages import Report
 from cadre.service import open_platform
 from cadre.settings import Settings

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from nats.aio.client import Client
 
-from cadre.adapters.nats_blobs import NatsBlobs
-from cadre.adapters.nats_history import History
+from cadre.adapters.nats.history import History
+from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.loop.events import AnyEvent
 from cadre.settings import Settings
 from cadre.subjects import Topology

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from nats.aio.client import Client
 
-from cadre.adapters import jetstream
+from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BusFull
 from cadre.subjects import Topology
 from harness.nats_server import NatsServer

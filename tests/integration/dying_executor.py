@@ -8,8 +8,8 @@ import sys
 from typing import Any
 
 import cadre_tools.host
-from cadre.adapters.nats_bus import NatsBus
-from cadre.adapters.nats_effects import NatsEffects
+from cadre.adapters.nats.bus import NatsBus
+from cadre.adapters.nats.effects import NatsEffects
 from cadre.messages import EffectClaim, EffectResult
 from cadre_tools.main import command
 

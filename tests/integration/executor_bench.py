@@ -15,12 +15,12 @@ from uuid import uuid4
 
 from nats.aio.client import Client
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_blobs import NatsBlobs
-from cadre.adapters.nats_bus import NatsBus
-from cadre.adapters.nats_connection import connect, settled
-from cadre.adapters.nats_effects import NatsEffects
-from cadre.adapters.nats_streams import provision
+from cadre.adapters.nats.bus import NatsBus
+from cadre.adapters.nats.connection.connect import connect, settled
+from cadre.adapters.nats.effects import NatsEffects
+from cadre.adapters.nats.objects.blobs import NatsBlobs
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.provision import provision
 from cadre.messages import ToolCall, ToolResult
 from cadre.settings import Settings
 from cadre.subjects import Topology

@@ -18,13 +18,13 @@ from uuid import uuid4
 import httpx2
 from nats.aio.client import Client
 
-from cadre.adapters.nats_blobs import NatsBlobs
-from cadre.adapters.nats_bus import NatsBus
-from cadre.adapters.nats_connection import connect
-from cadre.adapters.nats_history import History
-from cadre.adapters.nats_journal import NatsJournal
-from cadre.adapters.nats_registry import NatsRegistry
-from cadre.adapters.nats_streams import provision
+from cadre.adapters.nats.bus import NatsBus
+from cadre.adapters.nats.connection.connect import connect
+from cadre.adapters.nats.history import History
+from cadre.adapters.nats.journal import NatsJournal
+from cadre.adapters.nats.objects.blobs import NatsBlobs
+from cadre.adapters.nats.registry import NatsRegistry
+from cadre.adapters.nats.streams.provision import provision
 from cadre.cards import AgentCard, Presence
 from cadre.loop.events import AnyEvent, Entry, ModelCalled, RunAccepted, RunFinished
 from cadre.loop.run import Run

@@ -16,13 +16,13 @@ from uuid import uuid4
 import httpx2
 from nats.aio.client import Client
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_blobs import NatsBlobs
-from cadre.adapters.nats_bus import NatsBus
-from cadre.adapters.nats_connection import connect, settled
-from cadre.adapters.nats_dead import DeadLetter, NatsDeadLetters
-from cadre.adapters.nats_memory import NatsMemory
-from cadre.adapters.nats_streams import provision
+from cadre.adapters.nats.bus import NatsBus
+from cadre.adapters.nats.connection.connect import connect, settled
+from cadre.adapters.nats.dead_letters import DeadLetter, NatsDeadLetters
+from cadre.adapters.nats.memory import NatsMemory
+from cadre.adapters.nats.objects.blobs import NatsBlobs
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.provision import provision
 from cadre.memory_api import MEMORY_TOOLS, ListRequest, Remembered, Selection
 from cadre.messages import MemoryScope, Origin, ToolCall, ToolResult
 from cadre.settings import Settings

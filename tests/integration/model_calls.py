@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from cadre.adapters.openai_model import OpenAIModel
+from cadre.adapters.models.openai_model import OpenAIModel
 from cadre.errors import BlobMissing
 from cadre.loop.view import ModelRequest
 from cadre.ports import Model, ModelReply

@@ -8,9 +8,9 @@ import time
 import zlib
 from collections.abc import AsyncIterator
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_effects import NatsEffects
-from cadre.adapters.nats_sessions import NatsSessions, Turn
+from cadre.adapters.nats.effects import NatsEffects
+from cadre.adapters.nats.sessions import NatsSessions, Turn
+from cadre.adapters.nats.streams import jetstream
 from cadre.loop.events import RunAccepted, ToolAnswered
 from cadre.messages import EffectClaim, Task, TimerFired, ToolCall, ToolResult
 from cadre.subjects import call_id, result_id, task_id

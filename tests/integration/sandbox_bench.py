@@ -16,12 +16,12 @@ import httpx2
 from msgspec.structs import replace
 from nats.aio.client import Client
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_blobs import NatsBlobs
-from cadre.adapters.nats_bus import NatsBus
-from cadre.adapters.nats_connection import connect, settled
-from cadre.adapters.nats_dead import DeadLetter, NatsDeadLetters
-from cadre.adapters.nats_streams import provision
+from cadre.adapters.nats.bus import NatsBus
+from cadre.adapters.nats.connection.connect import connect, settled
+from cadre.adapters.nats.dead_letters import DeadLetter, NatsDeadLetters
+from cadre.adapters.nats.objects.blobs import NatsBlobs
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.provision import provision
 from cadre.code_exchange import CodeExchange, CodeFunction, CodeReply
 from cadre.messages import CodeCall, CodeFinished, CodeYielded, Record
 from cadre.settings import Settings

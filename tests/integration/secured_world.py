@@ -11,8 +11,8 @@ from pathlib import Path
 import nats
 from nats.aio.client import Client
 
-from cadre.adapters.nats_consumers import provision_roles
-from cadre.adapters.nats_keys import read_key
+from cadre.adapters.nats.connection.keys import read_key
+from cadre.adapters.nats.streams.consumers import provision_roles
 from cadre.cli import auth_files
 from cadre.permissions import inbox_of, team_roles
 from cadre.settings import Settings

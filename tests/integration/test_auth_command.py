@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cadre.adapters.nats_keys import read_key
+from cadre.adapters.nats.connection.keys import read_key
 from harness.command import Commands, only_line
 from harness.nats_server import NatsServer, nats_binary
 

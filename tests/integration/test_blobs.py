@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import pytest
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_blobs import NatsBlobs
-from cadre.adapters.nats_connection import Client, connect
-from cadre.adapters.nats_images import NatsImages
-from cadre.adapters.nats_streams import provision
-from cadre.adapters.nats_tail import Read, Tail
+from cadre.adapters.nats.connection.connect import Client, connect
+from cadre.adapters.nats.objects.blobs import NatsBlobs
+from cadre.adapters.nats.objects.snapshots import NatsImages
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.provision import provision
+from cadre.adapters.nats.tail import Read, Tail
 from cadre.errors import BlobMissing, BusFull, RetryableError
 from cadre.messages import Spilled
 from cadre.settings import Settings
@@ -247,9 +247,9 @@ async def test_what_a_cancelled_writer_leaves_is_swept_up_when_it_is_not_young(
 
 DYING = """
 import asyncio, os, signal, sys
-from cadre.adapters.nats_blobs import NatsBlobs
-from cadre.adapters.nats_connection import connect
-from cadre.adapters.nats_streams import provision
+from cadre.adapters.nats.objects.blobs import NatsBlobs
+from cadre.adapters.nats.connection.connect import connect
+from cadre.adapters.nats.streams.provision import provision
 from cadre.settings import Settings
 
 async def main():

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from cadre.adapters.nats_connection import connect, settled
-from cadre.adapters.nats_effects import NatsEffects
+from cadre.adapters.nats.connection.connect import connect, settled
+from cadre.adapters.nats.effects import NatsEffects
 from cadre.loop.events import CancelRequested, Entry
 from cadre.messages import EffectClaim, ErrorInfo, TimerFired, ToolResult
 from cadre.service import Platform, open_platform

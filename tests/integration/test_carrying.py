@@ -10,9 +10,9 @@ import httpx2
 import msgspec
 import pytest
 
-from cadre.adapters.nats_erasure import NatsErasure
-from cadre.adapters.nats_sessions import NatsSessions, Turn
-from cadre.adapters.nats_workspace import NatsFileIndex
+from cadre.adapters.nats.erasure import NatsErasure
+from cadre.adapters.nats.sessions import NatsSessions, Turn
+from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.errors import BlobMissing
 from cadre.file_records import carried
 from cadre.loop.events import (

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_connection import connect
+from cadre.adapters.nats.connection.connect import connect
+from cadre.adapters.nats.streams import jetstream
 from cadre.errors import OutcomeUnknown
 from cadre.settings import Settings
 from harness.nats_server import NatsServer

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_queue import Delivery, Queue
+from cadre.adapters.nats.queue import Delivery, Queue
+from cadre.adapters.nats.streams import jetstream
 from cadre.loop import events as ev
 from cadre.messages import Spilled, Task, ToolResult
 from cadre.settings import child_environment

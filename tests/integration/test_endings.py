@@ -12,11 +12,11 @@ import pytest
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from cadre.adapters import jetstream
-from cadre.adapters.jetstream import Held
-from cadre.adapters.nats_connection import connect, settled
-from cadre.adapters.nats_reader import OrderedReader
-from cadre.adapters.nats_streams import provision
+from cadre.adapters.nats.connection.connect import connect, settled
+from cadre.adapters.nats.reader import OrderedReader
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.jetstream import Held
+from cadre.adapters.nats.streams.provision import provision
 from cadre.errors import BusUnavailable
 from cadre.settings import Settings
 
@@ -31,7 +31,7 @@ time.sleep(600)
 
 PROCESS = """
 import asyncio, sys
-from cadre.adapters.openai_model import OpenAIModel
+from cadre.adapters.models.openai_model import OpenAIModel
 from cadre.loop.view import ModelRequest
 from cadre.settings import ModelSettings
 from cadre.specs import ModelSpec

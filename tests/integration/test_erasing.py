@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_erasure import NatsErasure
-from cadre.adapters.nats_sessions import NatsSessions
+from cadre.adapters.nats.erasure import NatsErasure
+from cadre.adapters.nats.sessions import NatsSessions
+from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BlobMissing, Fenced
 from cadre.loop.events import RecordIgnored, RunAccepted
 from cadre.messages import Erased, Task, ToolResult

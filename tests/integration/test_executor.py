@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_queue import Delivery, Queue
+from cadre.adapters.nats.queue import Delivery, Queue
+from cadre.adapters.nats.streams import jetstream
 from cadre.errors import Fenced, RetryableError
 from cadre.messages import EffectClaim, EffectResult, ToolCall, ToolResult
 from cadre.settings import Settings

@@ -11,9 +11,9 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_connection import settled
-from cadre.adapters.nats_registry import NatsRegistry
+from cadre.adapters.nats.connection.connect import settled
+from cadre.adapters.nats.registry import NatsRegistry
+from cadre.adapters.nats.streams import jetstream
 from cadre.settings import Settings
 from cadre.wire import encode
 from integration.executor_bench import PATIENCE, Bench, open_bench

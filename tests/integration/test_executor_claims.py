@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_effects import NatsEffects
-from cadre.adapters.nats_marks import NatsMarks
-from cadre.adapters.nats_peers import NatsPeers
-from cadre.adapters.nats_queue import Queue
+from cadre.adapters.nats.effects import NatsEffects
+from cadre.adapters.nats.peers import NatsPeers
+from cadre.adapters.nats.quarantine import NatsMarks
+from cadre.adapters.nats.queue import Queue
+from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BusUnavailable
 from cadre.messages import EffectClaim
 from cadre.ports import Effect

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cadre.adapters.nats_effects import NatsEffects
-from cadre.adapters.nats_marks import NatsMarks
-from cadre.adapters.nats_peers import NatsPeers
-from cadre.adapters.nats_queue import Queue
+from cadre.adapters.nats.effects import NatsEffects
+from cadre.adapters.nats.peers import NatsPeers
+from cadre.adapters.nats.quarantine import NatsMarks
+from cadre.adapters.nats.queue import Queue
 from cadre.errors import OutcomeUnknown
 from cadre.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult
 from cadre.settings import Settings

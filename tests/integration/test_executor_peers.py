@@ -13,9 +13,9 @@ from typing import NamedTuple
 import pytest
 from nats.aio.msg import Msg
 
-from cadre.adapters import nats_peers
-from cadre.adapters.nats_connection import connect, settled, since_return
-from cadre.adapters.nats_peers import NatsPeers
+from cadre.adapters.nats import peers as nats_peers
+from cadre.adapters.nats.connection.connect import connect, settled, since_return
+from cadre.adapters.nats.peers import NatsPeers
 from cadre.messages import ToolCall
 from cadre.settings import Settings
 from cadre.subjects import Topology

@@ -13,7 +13,7 @@ from nats.aio.msg import Msg
 from bench.deployment import Deployment, deployment
 from bench.instant import InstantModel, answer
 from bench.processes import Member, rss_mb
-from cadre.adapters.nats_connection import settled
+from cadre.adapters.nats.connection.connect import settled
 from cadre.loop.events import Entry, RequestedCall, RunFinished
 from cadre.loop.view import ModelRequest
 from cadre.messages import Task

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_room import NatsRoom, Room, _of_account
-from cadre.adapters.nats_streams import check
+from cadre.adapters.nats.storage import NatsRoom, Room, _of_account
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.provision import check
 from cadre.errors import BusFull, BusUnavailable
 from cadre.settings import Settings
 from harness.full_server import FullServer, fill

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from cadre.adapters.nats_registry import NatsRegistry
+from cadre.adapters.nats.registry import NatsRegistry
 from cadre.cards import Presence, SandboxCard, ToolCard
 from cadre.cli.runs import command as runs_command
 from cadre.loop import events as ev

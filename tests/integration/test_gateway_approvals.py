@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cadre.adapters import jetstream
+from cadre.adapters.nats.streams import jetstream
 from cadre.cards import ToolCard
 from cadre.loop import events as ev
 from cadre.messages import Decision, Task

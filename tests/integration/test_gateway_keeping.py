@@ -10,10 +10,10 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from cadre.adapters.nats_connection import connect
-from cadre.adapters.nats_images import NatsImages
-from cadre.adapters.nats_streams import provision
-from cadre.adapters.nats_tail import identities
+from cadre.adapters.nats.connection.connect import connect
+from cadre.adapters.nats.objects.snapshots import NatsImages
+from cadre.adapters.nats.streams.provision import provision
+from cadre.adapters.nats.tail import identities
 from cadre.loop.events import Entry, RunAccepted
 from cadre.messages import Erased, Task
 from cadre.settings import Settings

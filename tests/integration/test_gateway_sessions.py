@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx2
 
-from cadre.adapters.nats_connection import settled
-from cadre.adapters.nats_sessions import NatsSessions, Turn
+from cadre.adapters.nats.connection.connect import settled
+from cadre.adapters.nats.sessions import NatsSessions, Turn
 from cadre.messages import Cancel
 from cadre.subjects import call_id
 from cadre.wire import unpack_record

@@ -11,9 +11,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from cadre.adapters.nats_connection import Client, connect
-from cadre.adapters.nats_consumers import provision_team
-from cadre.adapters.nats_queue import Delivery, Queue
+from cadre.adapters.nats.connection.connect import Client, connect
+from cadre.adapters.nats.queue import Delivery, Queue
+from cadre.adapters.nats.streams.consumers import provision_team
 from cadre.k8s.pieces import Piece
 from cadre.k8s.scaling import scaled_object
 from cadre.k8s.values import Scale, read_values

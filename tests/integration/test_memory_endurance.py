@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cadre.adapters import jetstream
+from cadre.adapters.nats.streams import jetstream
 from cadre.errors import MemoryUnavailable
 from cadre.memory_api import ListRequest, SearchRequest, Selection
 from cadre.messages import Erased, MemoryScope, Origin, ToolCall

@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from cadre.adapters import jetstream
+from cadre.adapters.nats.streams import jetstream
 from cadre.errors import MemoryRefused
 from cadre.memory_api import ShowRequest
 from cadre.messages import MemoryScope, Origin, Task

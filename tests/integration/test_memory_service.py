@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from msgspec.structs import replace
 
-from cadre.adapters import jetstream
+from cadre.adapters.nats.streams import jetstream
 from cadre.errors import MemoryRefused
 from cadre.memory_api import ForgetRequest, ListRequest, SearchRequest, Selection, ShowRequest
 from cadre.messages import MemoryScope, Origin

@@ -12,9 +12,9 @@ import httpx2
 import pytest
 from nats.aio.client import Client
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_blobs import NatsBlobs
-from cadre.adapters.nats_bus import NatsBus
+from cadre.adapters.nats.bus import NatsBus
+from cadre.adapters.nats.objects.blobs import NatsBlobs
+from cadre.adapters.nats.streams import jetstream
 from cadre.messages import Origin, ToolCall
 from cadre.metrics.names import METRICS, RUNS_FINISHED, STEPS, prometheus_label, prometheus_name
 from cadre.settings import Settings

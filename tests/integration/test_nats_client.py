@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_connection import connect, settled
-from cadre.adapters.nats_peers import answer_peers
-from cadre.adapters.nats_streams import provision
-from cadre.adapters.requests import request
+from cadre.adapters.nats.connection.connect import connect, settled
+from cadre.adapters.nats.connection.requests import request
+from cadre.adapters.nats.peers import answer_peers
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.provision import provision
 from cadre.errors import TooLarge
 from cadre.settings import Settings
 from cadre.subjects import Topology

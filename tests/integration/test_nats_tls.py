@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from cadre.adapters.nats_connection import connect
-from cadre.adapters.nats_streams import provision
+from cadre.adapters.nats.connection.connect import connect
+from cadre.adapters.nats.streams.provision import provision
 from cadre.errors import SettingError
 from cadre.settings import Settings
 from harness.nats_server import NatsServer

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from cadre.adapters.openai_model import OpenAIModel
+from cadre.adapters.models.openai_model import OpenAIModel
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.loop.view import ModelRequest
 from cadre.specs import ModelSpec

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_blobs import NatsBlobs
-from cadre.adapters.nats_connection import connect
-from cadre.adapters.nats_dead import NatsDeadLetters
-from cadre.adapters.nats_effects import NatsEffects
-from cadre.adapters.nats_erasure import NatsErasure
-from cadre.adapters.nats_images import NatsImages
-from cadre.adapters.nats_marks import NatsMarks
-from cadre.adapters.nats_queue import Queue
-from cadre.adapters.nats_streams import provision
-from cadre.adapters.nats_workspace import NatsFileIndex
+from cadre.adapters.nats.connection.connect import connect
+from cadre.adapters.nats.dead_letters import NatsDeadLetters
+from cadre.adapters.nats.effects import NatsEffects
+from cadre.adapters.nats.erasure import NatsErasure
+from cadre.adapters.nats.objects.blobs import NatsBlobs
+from cadre.adapters.nats.objects.snapshots import NatsImages
+from cadre.adapters.nats.quarantine import NatsMarks
+from cadre.adapters.nats.queue import Queue
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.provision import provision
+from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.errors import NotPermitted, SettingError, SetupError
 from cadre.file_records import WorkspaceFile
 from cadre.messages import EffectClaim, Erased

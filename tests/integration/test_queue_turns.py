@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import pytest
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_connection import Client, connect
-from cadre.adapters.nats_queue import Delivery, Queue
-from cadre.adapters.nats_streams import provision
+from cadre.adapters.nats.connection.connect import Client, connect
+from cadre.adapters.nats.queue import Delivery, Queue
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.provision import provision
 from cadre.settings import Settings
 from cadre.slots import Slots
 from cadre.subjects import Topology

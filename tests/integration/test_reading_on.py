@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from cadre.adapters import jetstream
-from cadre.adapters.jetstream import Held
-from cadre.adapters.nats_connection import connect
-from cadre.adapters.nats_reader import OrderedReader
-from cadre.adapters.nats_streams import provision
+from cadre.adapters.nats.connection.connect import connect
+from cadre.adapters.nats.reader import OrderedReader
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.jetstream import Held
+from cadre.adapters.nats.streams.provision import provision
 from cadre.settings import Settings
 from integration.gateway_world import new_run
 

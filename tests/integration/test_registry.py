@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from cadre.adapters import jetstream, nats_registry
-from cadre.adapters.nats_connection import Client, connect
-from cadre.adapters.nats_registry import NatsRegistry
-from cadre.adapters.nats_streams import provision
+from cadre.adapters.nats import registry as nats_registry
+from cadre.adapters.nats.connection.connect import Client, connect
+from cadre.adapters.nats.registry import NatsRegistry
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.provision import provision
 from cadre.cards import AgentCard, Presence
 from cadre.settings import Settings
 from cadre.wire import encode

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_blobs import NatsBlobs
-from cadre.adapters.nats_connection import connect
-from cadre.adapters.nats_streams import provision, shard_config
+from cadre.adapters.nats.connection.connect import connect
+from cadre.adapters.nats.objects.blobs import NatsBlobs
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.provision import provision, shard_config
 from cadre.loop.events import RunAccepted
 from cadre.messages import Task
 from cadre.settings import Settings

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from cadre.adapters.nats_connection import settled
-from cadre.adapters.nats_registry import NatsRegistry
+from cadre.adapters.nats.connection.connect import settled
+from cadre.adapters.nats.registry import NatsRegistry
 from cadre.code_exchange import CodeFunction
 from cadre.messages import CodeCall, CodeFinished, CodeYielded
 from cadre.settings import Settings

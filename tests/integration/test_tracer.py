@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from nats.aio.client import Client
 
-from cadre.adapters.nats_archive import NatsArchive
-from cadre.adapters.nats_blobs import NatsBlobs
-from cadre.adapters.nats_erasure import NatsErasure
-from cadre.adapters.nats_history import History
+from cadre.adapters.nats.archive import NatsArchive
+from cadre.adapters.nats.erasure import NatsErasure
+from cadre.adapters.nats.history import History
+from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.loop.events import Entry
 from cadre.messages import Erased
 from cadre.settings import Settings

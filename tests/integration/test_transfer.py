@@ -14,7 +14,7 @@ import httpx2
 import msgspec
 import pytest
 
-from cadre.adapters import jetstream
+from cadre.adapters.nats.streams import jetstream
 from cadre.loop.events import AnyEvent, ModelAnswered, RunAccepted, ToolAnswered
 from cadre.loop.fold import fold
 from cadre.loop.run import Run

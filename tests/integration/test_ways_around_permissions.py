@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from nats.aio.msg import Msg
 
-from cadre.adapters import jetstream
-from cadre.adapters.nats_connection import Client, connect, settled
-from cadre.adapters.nats_memory import MemoryServer, NatsMemory
-from cadre.adapters.nats_peers import NatsPeers, answer_peers
-from cadre.adapters.nats_queue import Delivery, Queue
-from cadre.adapters.nats_streams import provision
-from cadre.adapters.nats_warm import NatsWarm
+from cadre.adapters.nats.connection.connect import Client, connect, settled
+from cadre.adapters.nats.handover import NatsWarm
+from cadre.adapters.nats.memory import MemoryServer, NatsMemory
+from cadre.adapters.nats.peers import NatsPeers, answer_peers
+from cadre.adapters.nats.queue import Delivery, Queue
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.provision import provision
 from cadre.memory_api import Stats, StatsRequest
 from cadre.slots import Slots
 from integration.secured_world import TOPOLOGY, Secured, secured

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from cadre.adapters.nats_blobs import NatsBlobs
-from cadre.adapters.nats_connection import connect
-from cadre.adapters.nats_streams import provision
-from cadre.adapters.nats_workspace import NatsFileIndex
+from cadre.adapters.nats.connection.connect import connect
+from cadre.adapters.nats.objects.blobs import NatsBlobs
+from cadre.adapters.nats.streams.provision import provision
+from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.errors import BlobMissing, Fenced
 from cadre.settings import Settings
 from cadre.tree_files import TreeFiles

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cadre.adapters.nats_consumers import ACK_WAIT
-from cadre.adapters.nats_queue import Delivery, Queue
+from cadre.adapters.nats.queue import Delivery, Queue
+from cadre.adapters.nats.streams.consumers import ACK_WAIT
 from cadre.agent_file import read_agent
 from cadre.messages import Cancel, Report, Task, ToolResult
 from cadre.service import Platform

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cadre.clock import SystemClock
+from cadre.adapters.system_clock import SystemClock
 from cadre.code_exchange import CodeExchange, CodeFunction, CodeReply, CodeRequest
 from cadre.errors import BlobMissing
 from cadre.messages import CodeCall, CodeFinished, CodeYielded

@@ -34,7 +34,7 @@ VIOLATIONS = {
         ("shared/cadre/loop/view.py", "import logging"),
     ],
     "nats": [("shared/cadre/runner.py", "import nats"), ("services/cadre_gateway/desk.py", "import nats.js")],
-    "openai": [("shared/cadre/adapters/openai_model.py", "import openai")],
+    "openai": [("shared/cadre/adapters/models/openai_model.py", "import openai")],
     "qdrant": [("services/cadre_memory/searching.py", "import qdrant_client")],
     "edge": [
         ("services/cadre_memory/memory_index.py", "import qdrant_edge"),

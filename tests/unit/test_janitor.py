@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from cadre.adapters.nats_blobs import YOUNG
-from cadre.adapters.nats_erasure import Belongings
+from cadre.adapters.nats.erasure import Belongings
+from cadre.adapters.nats.objects.blobs import YOUNG
 from cadre.errors import BusUnavailable, Fenced
 from cadre.loop import events as ev
 from cadre.messages import Erased, Fate, Task

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cadre.adapters.model_answer import MalformedAnswer, ModelAnswer
+from cadre.adapters.models.answer import MalformedAnswer, ModelAnswer
 from cadre.ports import ModelReply
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cadre.adapters.nats_keys import read_key
+from cadre.adapters.nats.connection.keys import read_key
 from cadre.bus_users import server_file
 from cadre.cli.auth_files import SERVER_FILE
 from cadre.cli.bus_roles import roles_of

@@ -1,1 +1,1 @@
-"""The outside world: the only rooms that talk to NATS and to model endpoints."""
+"""The outside world: the only rooms that talk to NATS, to model endpoints and to OTLP receivers."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cadre.adapters.nats_keys import Key, new_key, read_key, text_of
+from cadre.adapters.nats.connection.keys import Key, new_key, read_key, text_of
 from cadre.bus_users import server_file
 from cadre.cli.exits import Failure
 from cadre.errors import SettingError

@@ -12,7 +12,7 @@ import click
 import httpx2
 import msgspec
 
-from cadre.adapters.model_failure import shown_url
+from cadre.adapters.models.failure import shown_url
 from cadre.cli import nats_server, state
 from cadre.cli.exits import Code, Failure
 from cadre.cli.gateway import Gateway, client_options, gateway_url
@@ -163,8 +163,8 @@ def memory(code: int | None, said: str, complaint: str) -> Finding:
 
 
 async def _streams(settings: Settings) -> list[Finding]:
-    from cadre.adapters.nats_connection import connect
-    from cadre.adapters.nats_streams import check
+    from cadre.adapters.nats.connection.connect import connect
+    from cadre.adapters.nats.streams.provision import check
 
     try:
         nc = await connect(settings, "cadre-doctor", wait=False)

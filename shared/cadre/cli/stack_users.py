@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from cadre.adapters.nats_consumers import provision_roles
+from cadre.adapters.nats.streams.consumers import provision_roles
 from cadre.cli import auth_files
 from cadre.cli.bus_roles import roles_of
 from cadre.cli.exits import Failure

@@ -1,0 +1,152 @@
+"""The `openai` client of one endpoint: loaded with its first request, its key in nothing that is told of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Literal
+
+from cadre.adapters.models.failure import Refusal, retry_after, root_cause
+from cadre.daemon_thread import run_in_thread
+from cadre.errors import ModelRefused
+from cadre.settings import read_secret
+
+if TYPE_CHECKING:
+    import openai
+
+PLACEHOLDER_KEY = "none"
+"""Sent when there is no key: the client wants one, servers on one's own machine do not."""
+
+
+class Refused(Exception):
+    """The endpoint answered with an error; the client's own message, without the key."""
+
+    def __init__(self, message: str, refusal: Refusal) -> None:
+        super().__init__(message)
+        self.refusal = refusal
+
+
+class Lost(Exception):
+    """No answer, or not all of it. The text is the cause, without the key; it may be empty."""
+
+    def __init__(self, text: str, how: Literal["unreachable", "silent", "cut"]) -> None:
+        super().__init__(text)
+        self.how = how
+
+
+class OpenAIClient:
+    """
+    Args:
+        key_env: the variable that holds the key.
+        seconds: how long the endpoint may send nothing.
+        connect: seconds for a connection.
+        part: the part of the client that is used.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key_env: str,
+        seconds: float,
+        connect: float,
+        part: Callable[[openai.AsyncOpenAI], object],
+    ) -> None:
+        self._url = url
+        self._key_env = key_env
+        self._seconds, self._connect = seconds, connect
+        self._part = part
+        self._client: openai.AsyncOpenAI | None = None
+        self._opening = asyncio.Lock()
+
+    @asynccontextmanager
+    async def asked(self) -> AsyncIterator[openai.AsyncOpenAI]:
+        """The client, for one request. Raises Refused, Lost; ModelRefused for a key that cannot be one."""
+        client = await self._opened()
+        import openai
+
+        # `from None` throughout: the client's errors may repeat the key.
+        try:
+            yield client
+        except openai.APIStatusError as error:
+            raise self._refused(error) from None
+        except openai.APIConnectionError as error:
+            raise self._lost(error) from None
+        except openai.APIError as error:
+            raise self._refused_inside(error) from None
+
+    def hidden(self, text: str) -> str:
+        """The text without the key, which some servers repeat."""
+        key = read_secret(self._key_env).strip()
+        return text.replace(key, "***") if key else text
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    async def _opened(self) -> openai.AsyncOpenAI:
+        async with self._opening:
+            if self._client is None:
+                # Importing takes the better part of a second, on a busy machine much more: neither the event loop
+                # nor the end of the process must stand still for it.
+                self._client = await run_in_thread(self._open, "openai")
+            return self._client
+
+    def _open(self) -> openai.AsyncOpenAI:
+        import openai
+
+        client = openai.AsyncOpenAI(
+            base_url=self._url,
+            api_key=self._key() or PLACEHOLDER_KEY,
+            # Who waits how long is the caller's decision.
+            max_retries=0,
+            timeout=openai.Timeout(self._seconds, connect=self._connect),
+            # The client would take these from variables of its own and tell them to any endpoint.
+            default_headers={"OpenAI-Organization": openai.omit, "OpenAI-Project": openai.omit},  # type: ignore[dict-item]
+        )
+        # Loads what the first request needs.
+        self._part(client)
+        return client
+
+    def _key(self) -> str:
+        key = read_secret(self._key_env).strip()
+        if not (key.isascii() and key.isprintable()):
+            raise ModelRefused(f"the key in {self._key_env} holds characters that no key has: set it again")
+        return key
+
+    def _refused(self, error: openai.APIStatusError) -> Refused:
+        refusal = Refusal(
+            status=error.status_code,
+            text=self.hidden(_server_text(error.body)),
+            param=error.param if isinstance(error.param, str) else None,
+            code=str(error.code) if error.code else None,
+            wait=retry_after(error.response.headers, time.time()),
+        )
+        return Refused(self.hidden(error.message), refusal)
+
+    def _refused_inside(self, error: openai.APIError) -> Refused:
+        """An error that the server sends within a stream; some give their status as its code."""
+        code, text = str(error.code or ""), self.hidden(error.message)
+        status = int(code) if re.fullmatch("[45][0-9][0-9]", code) else 500
+        return Refused(text, Refusal(status=status, text=text, code=code))
+
+    def _lost(self, error: openai.APIConnectionError) -> Lost:
+        import httpx2
+
+        cause = error.__cause__ or error
+        text = self.hidden(root_cause(cause))
+        if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout):
+            return Lost(text, "unreachable")
+        return Lost(text, "silent" if isinstance(cause, httpx2.TimeoutException) else "cut")
+
+
+def _server_text(body: object) -> str:
+    """The message in an error body: OpenAI's shape, FastAPI's `detail`, or whatever else came."""
+    if isinstance(body, dict):
+        said = body.get("message") or body.get("detail") or body.get("error") or body
+        return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+    return str(body or "")

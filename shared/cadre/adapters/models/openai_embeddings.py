@@ -1,0 +1,76 @@
+"""Any OpenAI-compatible endpoint for embeddings, through the `openai` client."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from cadre.adapters.models.failure import shown_url, unavailable
+from cadre.adapters.models.openai_client import Lost, OpenAIClient, Refused
+from cadre.errors import ModelError, ModelRefused, ModelUnavailable
+from cadre.settings import MemorySettings
+
+_CONNECT_SECONDS = 5.0
+_SECONDS = 60.0
+_SHOWN = 300
+
+
+class OpenAIEmbeddings:
+    """The endpoint of `settings.embeddings_url`. Vectors come back as they are, one per text, in order."""
+
+    def __init__(self, settings: MemorySettings) -> None:
+        self._url = settings.embeddings_url
+        self._name = settings.embeddings_model
+        self._key_env = settings.embeddings_key
+        self._dim = settings.embeddings_dim
+        self._endpoint = OpenAIClient(
+            self._url, self._key_env, _SECONDS, _CONNECT_SECONDS, lambda client: client.embeddings
+        )
+
+    async def embed(self, texts: list[str]) -> list[list[float]]:
+        """Raises ModelUnavailable (ask again later), ModelRefused (these texts, or the key, or the model's name)."""
+        body: dict[str, Any] = {"model": self._name, "input": texts}
+        if self._dim:
+            body["dimensions"] = self._dim
+        try:
+            async with self._endpoint.asked() as client:
+                answer = await client.embeddings.create(**body)
+        except Refused as error:
+            raise self._failed(error) from None
+        except Lost as error:
+            raise ModelUnavailable(
+                f"cannot reach {self.shown}: {str(error) or 'no answer in time'}"
+            ) from None
+        except (ValueError, TypeError) as error:
+            told = self._endpoint.hidden(str(error))
+            raise ModelUnavailable(f"the answer of {self.shown} cannot be used: {told}") from None
+        return self._checked(
+            [list(one.embedding) for one in sorted(answer.data, key=lambda one: one.index)], texts
+        )
+
+    @property
+    def shown(self) -> str:
+        """The endpoint in an error's text."""
+        return f"the embeddings endpoint {shown_url(self._url)}"
+
+    async def close(self) -> None:
+        await self._endpoint.close()
+
+    def _checked(self, vectors: list[list[float]], texts: list[str]) -> list[list[float]]:
+        if len(vectors) != len(texts):
+            raise ModelUnavailable(f"{self.shown} answered {len(vectors)} vectors for {len(texts)} texts")
+        if any(not vector or not all(map(math.isfinite, vector)) for vector in vectors):
+            raise ModelUnavailable(f"{self.shown} answered a vector that is empty or not finite")
+        return vectors
+
+    def _failed(self, error: Refused) -> ModelError:
+        refusal = error.refusal
+        said = " ".join(str(error).split())[:_SHOWN]
+        line = f"{self.shown} answered {refusal.status}: {said}"
+        if refusal.passes:
+            return unavailable(line, refusal)
+        if refusal.status in (401, 403):
+            line += f"; check the key in {self._key_env}"
+        if refusal.status == 404:
+            line += f"; check CADRE_MEMORY_EMBEDDINGS_URL (most end in /v1) and the model name {self._name!r}"
+        return ModelRefused(line, status=refusal.status)

@@ -1,0 +1,137 @@
+"""Any OpenAI-compatible endpoint as a Model, through the `openai` client."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from typing import Any
+
+import msgspec
+
+from cadre.adapters.models.answer import MalformedAnswer, ModelAnswer
+from cadre.adapters.models.failure import (
+    failed_answer,
+    failed_connection,
+    failed_silence,
+    failed_status,
+    shown_url,
+)
+from cadre.adapters.models.images import with_images
+from cadre.adapters.models.openai_client import Lost, OpenAIClient, Refused
+from cadre.adapters.models.usage import estimated
+from cadre.answer_schema import is_strict
+from cadre.errors import ModelRefused, ModelUnavailable
+from cadre.loop.view import ModelRequest
+from cadre.ports import Blobs, ModelReply, OnText
+from cadre.settings import ModelSettings
+from cadre.specs import ModelSpec
+
+log = logging.getLogger("cadre.model")
+
+CONNECT_SECONDS = 10.0
+
+
+class OpenAIModel:
+    """One agent's model. The client library is loaded with the first call: an idle agent stays small."""
+
+    def __init__(self, spec: ModelSpec, settings: ModelSettings, blobs: Blobs) -> None:
+        self._spec = spec
+        self._url = spec.url or settings.url
+        self._name = spec.name or settings.name
+        self._blobs = blobs
+        self._estimates = False
+        self._endpoint = OpenAIClient(
+            self._url,
+            spec.key_env,
+            spec.timeout,
+            min(CONNECT_SECONDS, spec.timeout),
+            lambda client: client.chat.completions,
+        )
+
+    async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
+        """One call, without retries; cancelling it closes the connection.
+
+        Raises ModelUnavailable, ModelRefused.
+        """
+        if (missing := self.missing()) is not None:
+            raise ModelRefused(missing)
+        body = await self._body(request)
+        answer = ModelAnswer(request.stop, on_text, time.monotonic)
+        await self._ask(body, answer)
+        try:
+            reply = await answer.done()
+        except MalformedAnswer as error:
+            hint = "; does the URL end as it should (most end in /v1)?" if "no choice" in str(error) else ""
+            raise failed_answer(self._url, f"cannot be used: {error}{hint}") from None
+        return reply if reply.usage.tokens else self._with_usage(request, reply)
+
+    async def close(self) -> None:
+        await self._endpoint.close()
+
+    def missing(self) -> str | None:
+        """What its settings lack, and what to do; None when it can be asked."""
+        if not self._url:
+            return "no model endpoint: set CADRE_MODEL_URL or model.url in the agent's spec"
+        if not self._url.startswith(("http://", "https://")):
+            url = shown_url(self._url)
+            return f"the model endpoint {url!r} is no URL: it must begin with http:// or https://"
+        if not self._name:
+            return "no model name: set CADRE_MODEL or model.name in the agent's spec"
+        return None
+
+    def _with_usage(self, request: ModelRequest, reply: ModelReply) -> ModelReply:
+        if not self._estimates:
+            self._estimates = True
+            url = shown_url(self._url)
+            log.warning("the model endpoint %s does not tell what calls use: tokens are estimated", url)
+        return msgspec.structs.replace(reply, usage=estimated(request, reply))
+
+    async def _body(self, request: ModelRequest) -> dict[str, Any]:
+        spec = self._spec
+        body: dict[str, Any] = {
+            "model": self._name,
+            "messages": await with_images(request.messages, self._blobs),
+        }
+        if request.tools:
+            body |= {"tools": request.tools, "tool_choice": spec.tool_choice}
+        if request.schema is not None:
+            schema = {"name": "answer", "strict": is_strict(request.schema), "schema": request.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        if request.stop and spec.stop:
+            body["stop"] = request.stop
+        if spec.temperature is not None:
+            body["temperature"] = spec.temperature
+        most = [tokens for tokens in (spec.max_tokens, request.max_tokens) if tokens is not None]
+        if most:
+            body["max_tokens"] = min(most)
+        if spec.stream:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
+        return body
+
+    async def _ask(self, body: dict[str, Any], answer: ModelAnswer) -> None:
+        """Sends the request and adds what comes back to `answer`. Raises ModelUnavailable, ModelRefused."""
+        try:
+            async with self._endpoint.asked() as client:
+                sent = await client.chat.completions.create(**body, extra_body=self._spec.extra_body or None)
+                if not self._spec.stream:
+                    await answer.add(sent)
+                    return
+                async with sent as stream:
+                    async for chunk in stream:
+                        await answer.add(chunk)
+        except Refused as error:
+            raise failed_status(self._spec, self._url, error.refusal, body) from None
+        except Lost as error:
+            raise self._lost(error) from None
+        except MalformedAnswer as error:
+            raise failed_answer(self._url, f"is malformed: {self._endpoint.hidden(str(error))}") from None
+        except json.JSONDecodeError as error:
+            raise failed_answer(self._url, f"is malformed: {error}") from None
+
+    def _lost(self, error: Lost) -> ModelUnavailable:
+        if error.how == "silent":
+            return failed_silence(self._url, self._spec.timeout)
+        if error.how == "unreachable":
+            return failed_connection(self._url, str(error) or "it did not answer in time")
+        return failed_answer(self._url, f"broke off: {error}")

@@ -1,0 +1,68 @@
+"""Journals as bytes: read whole, and written elsewhere as they were, with back-pointers to their new places."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+import msgspec
+from nats.aio.client import Client
+
+from cadre.adapters.nats.history import History
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.jetstream import Held
+from cadre.messages import Spilled
+from cadre.ports import Blobs
+from cadre.subjects import Topology
+from cadre.wire import HEADERS, SPILL_BYTES, decode, encode
+
+
+class RawEntry(NamedTuple):
+    """A journal entry as it was written, whatever its size."""
+
+    seq: int
+    data: bytes
+
+
+class NatsArchive:
+    """Reading raises BusUnavailable and BlobMissing."""
+
+    def __init__(self, nc: Client, topology: Topology, blobs: Blobs, history: History) -> None:
+        self._nc = nc
+        self._topology = topology
+        self._blobs = blobs
+        self._history = history
+
+    async def entries(self, tree: str) -> AsyncIterator[RawEntry]:
+        """All entries of the tree's journals in stream order."""
+        async for page in self._history.raw_pages(tree):
+            for held in page:
+                yield RawEntry(held.seq, await self._whole(held))
+
+    async def append(self, tree: str, run: str, data: bytes, fence: int) -> int:
+        """Appends an entry behind the one at `fence`; returns its sequence. Raises Fenced, RetryableError."""
+        head = msgspec.json.decode(data, type=_Head)
+        if len(data) > SPILL_BYTES:
+            ref = await self._blobs.put(data)
+            identity = f"{run}:entry:{head.n}"
+            data = encode(Spilled(id=identity, tree=tree, run=run, at=head.at, ref=ref, size=len(data)))
+        headers = HEADERS | {"Cadre-Schema": str(head.v), jetstream.IMPORTED: "1"}
+        subject = self._topology.journal(tree, run)
+        return await jetstream.append(self._nc, subject, data, expect=fence, headers=headers)
+
+    async def _whole(self, held: Held) -> bytes:
+        head = msgspec.json.decode(held.data, type=_Head)
+        if head.type != _SPILLED:
+            return held.data
+        spilled: Spilled = decode(held.data, Spilled)
+        return await self._blobs.get(spilled.ref)
+
+
+_SPILLED = "spilled"
+
+
+class _Head(msgspec.Struct):
+    v: int = 0
+    type: str = ""
+    n: int = 0
+    at: float = 0.0

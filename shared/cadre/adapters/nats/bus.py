@@ -1,0 +1,124 @@
+"""Sending messages to inboxes and tools, setting timers, telling deltas."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import assert_never
+
+import nats.errors
+from nats.aio.client import Client
+
+from cadre.adapters.nats.streams import jetstream
+from cadre.code_past import Shortening
+from cadre.errors import Fenced
+from cadre.messages import (
+    Addressed,
+    Cancel,
+    CodeCall,
+    CodeFinished,
+    CodeYielded,
+    Decision,
+    Delta,
+    EffectClaim,
+    EffectResult,
+    Report,
+    Task,
+    TimerFired,
+    ToolCall,
+    ToolResult,
+)
+from cadre.ports import Blobs
+from cadre.subjects import Topology
+from cadre.tracing.ids import traceparent_of
+from cadre.wire import HEADERS, encode, pack
+
+log = logging.getLogger("cadre.nats")
+
+_LATEST = 4_102_444_800.0
+"""The year 2100: dates beyond the year 9999 cannot be written, and nobody waits for them."""
+
+
+class NatsBus:
+    """ports.Bus on the deployment's shards."""
+
+    def __init__(self, nc: Client, topology: Topology, blobs: Blobs) -> None:
+        self._nc = nc
+        self._topology = topology
+        self._blobs = blobs
+        self._shortened = Shortening(blobs)
+
+    async def send(self, message: Addressed, sender: str, *, to: str | None = None) -> None:
+        """`to` names the agent whose inbox it is for; Task, ToolCall and CodeCall know their receiver themselves."""
+        match message:
+            case ToolCall():
+                subject = self._topology.call(message.tool, sender, message.tree, message.id)
+            case CodeCall():
+                subject = self._topology.code(message.pool, message.tree, message.run)
+                message = await self._shortened(message)
+            case Task():
+                subject = self._topology.inbox(message.agent, sender, message.tree, message.run)
+            case ToolResult() | Report() | Cancel() | Decision() | CodeYielded() | CodeFinished():
+                if to is None:
+                    raise ValueError(f"a {type(message).__name__} needs the agent whose inbox it is for")
+                subject = self._topology.inbox(to, sender, message.tree, message.run)
+            case _:
+                assert_never(message)
+        headers = HEADERS | {"traceparent": traceparent_of(message), jetstream.MESSAGE_ID: message.id}
+        await jetstream.append(self._nc, subject, await pack(message, self._blobs), headers=headers)
+
+    async def revoke(self, result: ToolResult) -> None:
+        claim = EffectClaim(
+            id=f"{result.call}:claim",
+            tree=result.tree,
+            run=result.run,
+            at=result.at,
+            call=result.call,
+            executor="",
+            call_seq=0,
+        )
+        settled = EffectResult(
+            id=f"{result.call}:effect",
+            tree=result.tree,
+            run=result.run,
+            at=result.at,
+            claim=claim,
+            claim_seq=0,
+            result=result,
+        )
+        try:
+            await jetstream.append(
+                self._nc, self._topology.effect(result.tree, result.call), encode(settled), expect=0
+            )
+        except Fenced:
+            log.debug("%s was claimed already: its executor is told to stop", result.call)
+        await self.interrupt(result.tree, result.call)
+
+    async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:
+        when = (
+            datetime.fromtimestamp(min(due, _LATEST), UTC)
+            .isoformat(timespec="milliseconds")
+            .replace("+00:00", "Z")
+        )
+        await jetstream.append(
+            self._nc,
+            self._topology.timer(timer.tree, timer.run, timer.name),
+            encode(timer),
+            headers={
+                jetstream.SCHEDULE: f"@at {when}",
+                jetstream.SCHEDULE_TARGET: self._topology.inbox(agent, "timer", timer.tree, timer.run),
+            },
+        )
+
+    async def tell(self, tree: str, delta: Delta) -> None:
+        await self._publish(self._topology.delta(tree, delta.run), encode(delta))
+
+    async def interrupt(self, tree: str, run: str) -> None:
+        await self._publish(self._topology.interrupt(tree), run.encode())
+
+    async def _publish(self, subject: str, data: bytes) -> None:
+        try:
+            await self._nc.publish(subject, data)
+        except nats.errors.Error as error:
+            # Nobody depends on these: the journal tells the same story a moment later.
+            log.debug("not told to %s: %s", subject, error)

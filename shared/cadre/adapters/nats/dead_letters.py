@@ -1,0 +1,122 @@
+"""Dead letters in JetStream: what the server said of a message that nobody handles, and that message.
+
+A letter is an advisory kept in a stream of its own; its sequence there is its id. The message stays in its
+shard, where the advisory names it by sequence, until it is removed with its tree.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+from nats.aio.client import Client
+
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.jetstream import RETRIED, Held
+from cadre.errors import BusUnavailable, UnreadableMessage
+from cadre.subjects import Topology
+from cadre.wire import decode
+
+_NEVER_HANDLED = "delivered as often as the queue delivers a message, and never handled"
+
+_OWN_HEADERS = "Nats-"
+"""Begin the headers that speak to the server: ids, lifetimes, fences. They were about the first publication."""
+
+
+class _Advisory(msgspec.Struct):
+    timestamp: datetime
+    stream: str
+    consumer: str
+    stream_seq: int
+    deliveries: int = 0
+    reason: str = ""
+
+
+class DeadLetter(NamedTuple):
+    """One message that was given up. Times are Unix seconds."""
+
+    id: int
+    at: float
+    consumer: str
+    stream: str
+    seq: int
+    """Where the message lies in its stream."""
+    deliveries: int
+    reason: str
+    message: Held | None
+    """None when it is in its stream no more."""
+    headers: dict[str, str]
+
+
+class NatsDeadLetters:
+    """The dead letters of a deployment. Every method raises BusUnavailable."""
+
+    def __init__(self, nc: Client, topology: Topology) -> None:
+        self._nc = nc
+        self._stream = topology.dead_stream
+
+    async def newest(self, limit: int, before: int | None = None) -> list[DeadLetter]:
+        """At most `limit` letters, newest first; with `before`, those that are older than that one."""
+        answer = await jetstream.api(self._nc, f"STREAM.INFO.{self._stream}")
+        if error := answer.get("error"):
+            raise BusUnavailable(f"asking for {self._stream}", error.get("description"))
+        first, end = answer["state"]["first_seq"], answer["state"]["last_seq"] + 1
+        end = min(end, before) if before is not None else end
+        found: list[Held] = []
+        width = limit
+        while len(found) < limit and end > max(first, 1):
+            # Removed letters leave gaps: each look back is twice as wide.
+            begin = max(first, end - width, 1)
+            query = {"seq": begin, "batch": width, "next_by_subj": ">"}
+            page = [held for held in await jetstream.batch(self._nc, self._stream, query) if held.seq < end]
+            found += reversed(page)
+            end, width = begin, 2 * width
+        return list(await asyncio.gather(*(self._whole(held) for held in found[:limit])))
+
+    async def read(self, letter: int) -> DeadLetter | None:
+        """None when there is no such letter (any more)."""
+        found = await jetstream.read(self._nc, self._stream, letter)
+        return None if found is None else await self._whole(found[0])
+
+    async def retry(self, letter: DeadLetter, message: Held) -> int:
+        """Publishes the letter's message once more, then removes the letter; returns the new sequence.
+
+        Without a message id: the deduplication window must not take it for the first one.
+        """
+        headers = {name: value for name, value in letter.headers.items() if not name.startswith(_OWN_HEADERS)}
+        seq = await jetstream.append(
+            self._nc, message.subject, message.data, headers={**headers, RETRIED: str(letter.seq)}
+        )
+        await jetstream.delete(self._nc, self._stream, letter.id)
+        return seq
+
+    async def drop(self, letter: DeadLetter) -> None:
+        """Removes the letter's message, then the letter."""
+        if letter.message is not None:
+            await jetstream.delete(self._nc, letter.stream, letter.seq)
+        await jetstream.delete(self._nc, self._stream, letter.id)
+
+    async def _whole(self, held: Held) -> DeadLetter:
+        try:
+            advisory: _Advisory = decode(held.data, _Advisory)
+        except UnreadableMessage as error:
+            # The subject ends in stream and consumer; of the rest nothing is known.
+            stream, consumer = held.subject.split(".")[-2:]
+            return DeadLetter(
+                held.seq, 0.0, consumer, stream, 0, 0, f"unreadable advisory: {error}", None, {}
+            )
+        found = await jetstream.read(self._nc, advisory.stream, advisory.stream_seq)
+        message, headers = found if found is not None else (None, {})
+        return DeadLetter(
+            id=held.seq,
+            at=advisory.timestamp.timestamp(),
+            consumer=advisory.consumer,
+            stream=advisory.stream,
+            seq=advisory.stream_seq,
+            deliveries=advisory.deliveries,
+            reason=advisory.reason or _NEVER_HANDLED,
+            message=message,
+            headers=headers,
+        )

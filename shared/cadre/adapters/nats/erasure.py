@@ -1,0 +1,223 @@
+"""Removing a whole tree: its fate on record first, then its blobs, then every message on its subjects.
+
+The record of the fate is what other processes learn it from, and the only message of the tree that stays,
+for a week. Each step may be repeated by anybody at any time: nothing behind the record is touched.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+import msgspec
+from nats.aio.client import Client
+
+from cadre.adapters.nats.objects.blob_refs import Noting, refs_in
+from cadre.adapters.nats.objects.blobs import NatsBlobs
+from cadre.adapters.nats.sessions import NatsSessions, Turn
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.jetstream import Held
+from cadre.errors import BlobMissing, BusUnavailable, Fenced, UnreadableMessage
+from cadre.messages import Fate, Spilled, Task
+from cadre.subjects import Topology
+from cadre.wire import HEADERS, decode, encode
+
+log = logging.getLogger("cadre.erasure")
+
+REMEMBERED = 7 * 24 * 3600
+"""Seconds for which the fate of a tree is on record."""
+
+_PAGE = 128
+
+
+class Belongings(NamedTuple):
+    """What a tree has besides its messages."""
+
+    named: set[str]
+    """Blobs named within the tree's messages."""
+    spilled: set[str]
+    """Blobs that hold messages themselves, and so name others."""
+    messages: set[int]
+    """Sequences of its messages, which dead letters name."""
+
+
+class Outstanding(NamedTuple):
+    """A durable consumer that has not yet handled all there is for it."""
+
+    stream: str
+    filter: str
+    handled: int
+    """Everything up to this sequence."""
+
+
+class NatsErasure:
+    """Every method raises RetryableError."""
+
+    def __init__(self, nc: Client, topology: Topology, blobs: NatsBlobs) -> None:
+        self._nc = nc
+        self._topology = topology
+        self._blobs = blobs
+        self._sessions = NatsSessions(nc, topology)
+
+    async def fate(self, tree: str) -> tuple[int, Fate] | None:
+        """The last that was recorded of the tree, and its sequence; never stale."""
+        stream, subject = self._topology.stream_of(tree), self._topology.fate(tree)
+        held = await jetstream.last(self._nc, stream, subject)
+        return None if held is None else (held.seq, decode(held.data, Fate))
+
+    async def record(self, fate: Fate, fence: int) -> int:
+        """Records what becomes of a tree, behind the record at `fence` (0: there is none).
+
+        Returns its sequence. Raises Fenced when somebody else was first.
+        """
+        headers = {**HEADERS, jetstream.ROLLUP: "sub", jetstream.TTL: f"{REMEMBERED}s"}
+        subject = self._topology.fate(fate.tree)
+        return await jetstream.append(self._nc, subject, encode(fate), expect=fence, headers=headers)
+
+    async def leave_session(self, agent: str, session: str, run: str) -> None:
+        """The next turn of a session whose last run this was begins afresh."""
+        turn, fence = await self._sessions.read(agent, session)
+        try:
+            if turn is not None and turn.run == run:
+                await self._sessions.forget(agent, session, fence)
+            elif turn is not None and turn.previous == run:
+                await self._sessions.record(agent, session, Turn(run=turn.run, at=turn.at), fence)
+        except Fenced:
+            log.debug("session %s of %s has moved on", session, agent)
+
+    async def belongings(self, tree: str, before: int) -> Belongings:
+        """Of the messages below sequence `before`."""
+        found = Belongings(set(), set(), set())
+        stream = self._topology.stream_of(tree)
+        for subject in self._topology.subjects_of_tree(tree):
+            async for held in self._messages(stream, subject, 0, before):
+                found.messages.add(held.seq)
+                ref = _spilled(held.data)
+                if ref is None:
+                    found.named.update(refs_in(held.data))
+                else:
+                    found.spilled.add(ref)
+                    found.named.update(await self._named_in(ref))
+        found.named.difference_update(found.spilled)
+        return found
+
+    async def remove_blob(self, ref: str, unless_put_since: float | None) -> bool:
+        """See NatsBlobs.remove."""
+        return await self._blobs.remove(ref, unless_put_since)
+
+    async def sweep(self) -> None:
+        """See NatsBlobs.sweep."""
+        await self._blobs.sweep()
+
+    async def purge(self, tree: str, before: int) -> None:
+        """Removes the tree's messages below sequence `before`, the journals last."""
+        stream = self._topology.stream_of(tree)
+        for subject in self._topology.subjects_of_tree(tree):
+            await jetstream.purge(self._nc, stream, subject, before)
+
+    async def drop_letters(self, tree: str, messages: set[int]) -> None:
+        """Removes the dead letters that are about these messages of the tree."""
+        stream = self._topology.stream_of(tree)
+        for subject in self._topology.dead_subjects:
+            if subject.split(".")[-2] != stream:
+                continue
+            async for held in self._messages(self._topology.dead_stream, subject, 0, None):
+                if _letter_about(held.data) in messages:
+                    await jetstream.delete(self._nc, self._topology.dead_stream, held.seq)
+
+    async def has_task(self, tree: str) -> bool:
+        """Whether the task of the tree's root lies in an inbox: then an agent may still take it up."""
+        stream, subject = self._topology.stream_of(tree), self._topology.inbox_of_run(tree, tree)
+        async for held in self._messages(stream, subject, 0, None):
+            if _is_task(held.data) or _spilled(held.data) is not None:
+                return True
+        return False
+
+    async def awaited(self, besides: str) -> set[str]:
+        """Blobs named in messages that nobody has handled yet, so that no journal tells of them.
+
+        Those of the tree `besides` do not count.
+        """
+        refs: set[str] = set()
+        for shard in range(self._topology.shards):
+            for consumer in await self._outstanding(self._topology.stream(shard)):
+                async for held in self._messages(consumer.stream, consumer.filter, consumer.handled, None):
+                    if self._topology.parse(held.subject)[0] == besides:
+                        continue
+                    refs |= refs_in(held.data)
+                    ref = _spilled(held.data)
+                    if ref is not None:
+                        refs |= await self._named_in(ref)
+        return refs
+
+    async def _named_in(self, ref: str) -> set[str]:
+        noting = Noting(self._blobs)
+        try:
+            await noting.get(ref)
+        except BlobMissing:
+            log.debug("%s is removed already", ref)
+        return noting.refs
+
+    async def _outstanding(self, stream: str) -> list[Outstanding]:
+        found: list[Outstanding] = []
+        offset, total = 0, 1
+        while offset < total:
+            answer = await jetstream.api(self._nc, f"CONSUMER.LIST.{stream}", {"offset": offset})
+            if error := answer.get("error"):
+                raise BusUnavailable(f"asking for the consumers of {stream}", error.get("description"))
+            consumers = answer.get("consumers") or []
+            for one in consumers:
+                if one["name"] == self._topology.tracer_consumer():
+                    continue  # it follows the journals, however far behind
+                config = one["config"]
+                if config["ack_policy"] != "explicit" or not one["num_pending"] + one["num_ack_pending"]:
+                    continue
+                handled = one["ack_floor"]["stream_seq"]
+                filters = config.get("filter_subjects") or [config.get("filter_subject", ">")]
+                found += [Outstanding(stream, subject, handled) for subject in filters]
+            offset, total = offset + len(consumers), answer["total"] if consumers else 0
+        return found
+
+    async def _messages(
+        self, stream: str, subject: str, after: int, before: int | None
+    ) -> AsyncIterator[Held]:
+        while True:
+            query = {"seq": after + 1, "batch": _PAGE, "next_by_subj": subject}
+            page = await jetstream.batch(self._nc, stream, query)
+            for held in page:
+                if before is not None and held.seq >= before:
+                    return
+                yield held
+            if not page:
+                return
+            after = page[-1].seq
+
+
+def _spilled(data: bytes) -> str | None:
+    """The blob that holds the message, when it was too large for its stream."""
+    if b'"spilled"' not in data:
+        return None
+    try:
+        return decode(data, Spilled).ref  # type: ignore[no-any-return]
+    except UnreadableMessage:
+        return None
+
+
+def _is_task(data: bytes) -> bool:
+    try:
+        decode(data, Task)
+    except UnreadableMessage:
+        return False
+    return True
+
+
+class _Letter(msgspec.Struct):
+    stream_seq: int = 0
+
+
+def _letter_about(data: bytes) -> int:
+    try:
+        return msgspec.json.decode(data, type=_Letter).stream_seq
+    except msgspec.DecodeError:
+        return 0

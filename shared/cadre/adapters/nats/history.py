@@ -1,0 +1,119 @@
+"""What a tree's journals hold, read page by page with batched direct gets: no consumer per reader."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.jetstream import Held
+from cadre.errors import BlobMissing, UnreadableMessage
+from cadre.messages import Delta, Task
+from cadre.ports import Blobs, Stored
+from cadre.subjects import Topology
+from cadre.wire import decode, unpack_entry, unpack_record
+
+log = logging.getLogger("cadre.history")
+
+_PAGE = 128
+_FIRST_RECORDS = 8
+"""Among so many of a run's records its task is looked for."""
+
+_ending: set[asyncio.Task[None]] = set()
+
+
+class History:
+    """Reads of stored entries and tasks; raises BusUnavailable."""
+
+    def __init__(self, nc: Client, topology: Topology, blobs: Blobs) -> None:
+        self._nc = nc
+        self._topology = topology
+        self._blobs = blobs
+
+    async def pages(self, tree: str, after: int = 0) -> AsyncIterator[list[Stored]]:
+        """The entries of all runs of the tree behind sequence `after`, in stream order.
+
+        Any replica of the stream answers, so the newest entries may still be missing.
+        """
+        async for held in self.raw_pages(tree, after):
+            yield [stored for one in held if (stored := await self._read(one)) is not None]
+
+    async def raw_pages(self, tree: str, after: int = 0, run: str | None = None) -> AsyncIterator[list[Held]]:
+        """The same as they lie in the stream, those too large for it as references; with `run` of that run only."""
+        topology = self._topology
+        stream = topology.stream_of(tree)
+        subject = topology.journals_of_tree(tree) if run is None else topology.journal(tree, run)
+        while True:
+            query = {"seq": after + 1, "batch": _PAGE, "next_by_subj": subject}
+            held = await jetstream.batch(self._nc, stream, query)
+            if not held:
+                return
+            after = held[-1].seq
+            yield held
+
+    async def read_tree(self, tree: str, after: int = 0) -> list[Stored]:
+        """All `pages` at once."""
+        return [stored async for page in self.pages(tree, after) for stored in page]
+
+    async def read_run(self, tree: str, run: str, after: int = 0) -> list[Stored]:
+        """All entries of one run behind sequence `after`, also those before its last snapshot."""
+        pages = self.raw_pages(tree, after, run)
+        return [one async for page in pages for held in page if (one := await self._read(held)) is not None]
+
+    async def task(self, tree: str, run: str) -> Task | None:
+        """The Task that was published for a run, whether or not an agent has taken it up.
+
+        Asked of the stream's leader: a task that was just published must be found.
+        """
+        stream, subject = self._topology.stream_of(tree), self._topology.inbox_of_run(tree, run)
+        after = 0
+        for _ in range(_FIRST_RECORDS):
+            held = await jetstream.following(self._nc, stream, subject, after)
+            if held is None:
+                return None
+            after = held.seq
+            try:
+                record = await unpack_record(held.data, self._blobs)
+            except (UnreadableMessage, BlobMissing) as error:
+                log.warning("record %d on %s left out: %s", held.seq, held.subject, error)
+                continue
+            if isinstance(record, Task):
+                return record
+        return None
+
+    async def _read(self, held: Held) -> Stored | None:
+        try:
+            return Stored(held.seq, await unpack_entry(held.data, self._blobs), len(held.data))
+        except (UnreadableMessage, BlobMissing) as error:
+            log.error("entry %d on %s left out: %s", held.seq, held.subject, error)
+            return None
+
+
+async def watch_deltas(
+    nc: Client, topology: Topology, tree: str, on_delta: Callable[[Delta], None]
+) -> Callable[[], None]:
+    """Calls `on_delta` with each piece of an answer written in the tree; returns what ends that."""
+
+    async def note(message: Msg) -> None:
+        try:
+            on_delta(decode(message.data, Delta))
+        except UnreadableMessage as error:
+            log.debug("delta on %s left out: %s", message.subject, error)
+
+    subscription = await nc.subscribe(topology.deltas_of_tree(tree), cb=note)
+
+    async def unsubscribe() -> None:
+        if not nc.is_closed:
+            await subscription.unsubscribe()
+
+    def end() -> None:
+        # Its own task: whoever ends this may be about to be cancelled.
+        task = asyncio.create_task(unsubscribe())
+        _ending.add(task)
+        task.add_done_callback(_ending.discard)
+
+    return end

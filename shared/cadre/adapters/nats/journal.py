@@ -1,0 +1,74 @@
+"""Journals in JetStream: one message per append, fenced by the subject's last sequence.
+
+A journal is read with one leader read of its last entry and one pipelined round of gets along the
+back-pointers that it carries: what else the stream holds does not matter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from nats.aio.client import Client
+
+from cadre.adapters.nats.streams import jetstream
+from cadre.errors import BlobMissing, BusUnavailable
+from cadre.loop.events import Entry
+from cadre.ports import Appended, Blobs, Stored
+from cadre.subjects import Topology
+from cadre.wire import HEADERS, pack, unpack_entry
+
+_REPLICA_PAUSE = 0.05
+_REPLICA_TRIES = 100
+
+
+class NatsJournal:
+    """ports.Journal on the deployment's shards."""
+
+    def __init__(self, nc: Client, topology: Topology, blobs: Blobs) -> None:
+        self._nc = nc
+        self._topology = topology
+        self._blobs = blobs
+
+    async def read(self, tree: str, run: str) -> list[Stored]:
+        stream = self._topology.stream_of(tree)
+        head = await jetstream.last(self._nc, stream, self._topology.journal(tree, run))
+        if head is None:
+            return []
+        try:
+            entry = await unpack_entry(head.data, self._blobs)
+            before = await asyncio.gather(*(self._get(stream, seq) for seq in entry.prev))
+        except BlobMissing:
+            fate = await jetstream.last(self._nc, stream, self._topology.fate(tree))
+            if fate is not None and fate.seq > head.seq:
+                return []  # the tree is being erased, blobs first
+            raise
+        return [*before, Stored(head.seq, entry, len(head.data))]
+
+    async def append(
+        self,
+        entry: Entry,
+        fence: int,
+        *,
+        ends_timer: str | None = None,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Appended:
+        headers = dict(HEADERS)
+        if ends_timer is not None:
+            headers[jetstream.SCHEDULE_NEXT] = "purge"
+            headers[jetstream.SCHEDULER] = self._topology.timer(entry.tree, entry.run, ends_timer)
+        data = await pack(entry, self._blobs)
+        subject = self._topology.journal(entry.tree, entry.run)
+        seq = await jetstream.append(
+            self._nc, subject, data, expect=fence, headers=headers, meanwhile=meanwhile
+        )
+        return Appended(seq, len(data))
+
+    async def _get(self, stream: str, seq: int) -> Stored:
+        # A replica may not have caught up with the leader that named this sequence.
+        for _ in range(_REPLICA_TRIES):
+            held = await jetstream.get(self._nc, stream, seq)
+            if held is not None:
+                return Stored(seq, await unpack_entry(held.data, self._blobs), len(held.data))
+            await asyncio.sleep(_REPLICA_PAUSE)
+        raise BusUnavailable(f"reading entry {seq} of {stream}", "no replica has it")

@@ -1,0 +1,73 @@
+"""Figures of queues: those of this process, and how far behind each durable consumer of a deployment is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+
+from nats.aio.client import Client
+
+from cadre.adapters.nats.queue import Queue
+from cadre.adapters.nats.streams import jetstream
+from cadre.errors import BusUnavailable
+from cadre.metrics import names
+from cadre.metrics.meters import Sample
+from cadre.subjects import Topology
+
+
+def queue_samples(queues: Iterable[Queue]) -> list[Sample]:
+    """What the queues of one process are at, all shards of a consumer together."""
+    working: Counter[str] = Counter()
+    again: Counter[str] = Counter()
+    for queue in queues:
+        working[queue.consumer] += queue.in_flight
+        again[queue.consumer] += queue.redelivered
+    return [
+        Sample(metric, count, _named(consumer))
+        for metric, counts in ((names.IN_FLIGHT, working), (names.REDELIVERIES, again))
+        for consumer, count in counts.items()
+    ]
+
+
+async def lag_samples(nc: Client, topology: Topology) -> list[Sample]:
+    """Of every durable consumer on every shard, whether or not a process is there to serve it. Raises
+    BusUnavailable."""
+    found = await asyncio.gather(*(_lags(nc, topology.stream(shard)) for shard in range(topology.shards)))
+    return [
+        Sample(names.QUEUE_LAG, lag, {**_named(consumer), names.SHARD: str(shard)})
+        for shard, lags in enumerate(found)
+        for consumer, lag in lags.items()
+    ]
+
+
+async def dead_letter_samples(nc: Client, topology: Topology) -> list[Sample]:
+    """Raises BusUnavailable."""
+    answer = await jetstream.api(nc, f"STREAM.INFO.{topology.dead_stream}")
+    if error := answer.get("error"):
+        raise BusUnavailable(f"asking for {topology.dead_stream}", error.get("description"))
+    return [Sample(names.DEAD_LETTERS, answer["state"]["messages"])]
+
+
+async def _lags(nc: Client, stream: str) -> dict[str, int]:
+    lags: dict[str, int] = {}
+    seen, total = 0, 1
+    while seen < total:
+        answer = await jetstream.api(nc, f"CONSUMER.LIST.{stream}", {"offset": seen})
+        if error := answer.get("error"):
+            raise BusUnavailable(f"asking for the consumers of {stream}", error.get("description"))
+        page = answer.get("consumers") or []
+        for one in page:
+            # Readers that a process makes for itself are nobody's queue.
+            if one["config"].get("durable_name"):
+                lags[one["name"]] = one["num_pending"] + one["num_ack_pending"]
+        if not page:
+            break
+        seen, total = seen + len(page), answer["total"]
+    return lags
+
+
+def _named(consumer: str) -> dict[str, str]:
+    """`agent-manager` is the queue `manager` of the kind `agent`."""
+    kind, _, name = consumer.partition("-")
+    return {names.QUEUE_KIND: kind, names.QUEUE_NAME: name or kind}

@@ -1,0 +1,107 @@
+"""Blobs in a NATS object store, named by the SHA-256 of their content.
+
+Trees may share a blob. Whoever puts it again makes it young, and a removal leaves alone what has become
+young since it was judged: both are one fenced write to the object's entry.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import time
+from typing import Any
+
+from nats.aio.client import Client
+
+from cadre.adapters.nats.objects.store import Found, NatsObjects
+from cadre.adapters.nats.objects.sweep import sweep
+from cadre.adapters.nats.streams import jetstream
+from cadre.errors import BlobMissing, Fenced
+from cadre.subjects import Topology
+
+SCHEME = "blob:"
+
+YOUNG = 3600.0
+"""Seconds after which a blob that nothing names may be removed: until then somebody may be about to name it. As long
+are chunks let be that no entry names."""
+
+_TOUCH_AFTER = YOUNG / 2
+
+
+class NatsBlobs:
+    """ports.Blobs on the deployment's object store."""
+
+    def __init__(self, nc: Client, topology: Topology) -> None:
+        self._nc = nc
+        self._objects = NatsObjects(nc, topology.blob_bucket)
+
+    async def put(self, data: bytes) -> str:
+        name = hashlib.sha256(data).hexdigest()
+        staged: dict[str, Any] | None = None
+        began = time.monotonic()
+        while True:
+            found = await self._objects.read(name)
+            try:
+                if found is not None and await self._is_whole(found, len(data)):
+                    await self._make_young(name, found)
+                    if staged is not None and staged["nuid"] != found.nuid:
+                        await self._objects.take_back(staged["nuid"])
+                    return SCHEME + name
+                if staged is None:
+                    staged = await self._objects.stage(name, data)
+                await self._objects.commit(staged, found)
+            except Fenced:
+                continue
+            if time.monotonic() - began < _TOUCH_AFTER:
+                return SCHEME + name
+            # So slow that its chunks may have been swept up before the entry named them.
+            staged, began = None, time.monotonic()
+
+    async def get(self, ref: str) -> bytes:
+        name = ref.removeprefix(SCHEME)
+        try:
+            digest = base64.urlsafe_b64encode(bytes.fromhex(name)).decode()
+        except ValueError as error:
+            raise BlobMissing(ref) from error
+        data = await self._objects.get(name, digest)
+        if data is None:
+            raise BlobMissing(ref)
+        return data
+
+    async def remove(self, ref: str, unless_put_since: float | None = None) -> bool:
+        """Removes a blob unless it was put at or after that time (Unix seconds); says whether it is gone now.
+
+        Raises RetryableError: a removal cut short is ended by the next one.
+        """
+        name = ref.removeprefix(SCHEME)
+        found = await self._objects.read(name)
+        if found is None:
+            return True
+        seq = found.seq
+        if not found.is_deleted:
+            if unless_put_since is not None and found.at >= unless_put_since:
+                return False
+            try:
+                # From here on nobody reads it, and whoever puts it again stores it anew.
+                seq = await self._objects.replace(name, found.seq, found.fields | {"deleted": True})
+            except Fenced:
+                return False
+        stream = self._objects.stream
+        await jetstream.purge(self._nc, stream, self._objects.chunks(found.nuid))
+        await jetstream.purge(self._nc, stream, self._objects.entry(name), seq + 1)
+        return True
+
+    async def sweep(self) -> int:
+        """Removes chunks, of blobs and of whatever else is in the bucket, that no entry names and that are not young;
+        says of how many objects. Raises RetryableError."""
+        return await sweep(self._nc, self._objects, YOUNG)
+
+    async def _is_whole(self, found: Found, size: int) -> bool:
+        if found.is_deleted or found.size != size:
+            return False
+        return await self._objects.has_content(found)
+
+    async def _make_young(self, name: str, found: Found) -> None:
+        """Raises Fenced."""
+        if time.time() - found.at >= _TOUCH_AFTER:
+            await self._objects.replace(name, found.seq, found.fields)

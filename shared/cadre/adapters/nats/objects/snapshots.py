@@ -1,0 +1,41 @@
+"""Snapshots under a fixed name in the object store: a faster start, never the truth."""
+
+from __future__ import annotations
+
+import asyncio
+
+from nats.aio.client import Client
+
+from cadre.adapters.nats.objects.store import NatsObjects
+from cadre.errors import BusUnavailable, Fenced, RetryableError, UnreadableMessage
+from cadre.subjects import Topology
+
+_WITHIN = 30.0
+
+
+class NatsImages:
+    """Keeps one object per name, the last put wins."""
+
+    def __init__(self, nc: Client, topology: Topology) -> None:
+        self._objects = NatsObjects(nc, topology.blob_bucket)
+
+    async def load(self, name: str) -> bytes | None:
+        """None when there is none. Raises BusUnavailable, also for one whose parts are not all there."""
+        try:
+            async with asyncio.timeout(_WITHIN):
+                return await self._objects.get(name)
+        except (RetryableError, UnreadableMessage, TimeoutError) as error:
+            raise BusUnavailable(f"loading {name}", error or "it is incomplete") from error
+
+    async def save(self, name: str, data: bytes) -> None:
+        """Raises BusUnavailable."""
+        try:
+            async with asyncio.timeout(_WITHIN):
+                staged = await self._objects.stage(name, data)
+                while True:
+                    try:
+                        return await self._objects.commit(staged, await self._objects.read(name))
+                    except Fenced:
+                        continue
+        except (RetryableError, UnreadableMessage, TimeoutError) as error:
+            raise BusUnavailable(f"saving {name}", error or "no answer in time") from error

@@ -1,0 +1,243 @@
+"""Objects in a NATS object store, as every NATS client knows them, each written as a whole or not at all.
+
+An object is an entry on a subject of its own and, on a subject that the entry names, its content in chunks. The chunks
+are there before the entry, and the entry is fenced: of several writers one wins, and the others take back what they
+have brought. Who is killed or cancelled in it leaves chunks that no entry names: they are swept up (nats_sweep).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import logging
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from uuid import uuid4
+from weakref import WeakKeyDictionary
+
+import msgspec
+from nats.aio.client import Client
+
+from cadre.adapters.nats.connection.keys import may_remove_objects
+from cadre.adapters.nats.streams import jetstream
+from cadre.errors import BusUnavailable, CadreError, OutcomeUnknown, RetryableError, UnreadableMessage
+
+log = logging.getLogger("cadre.objects")
+
+_CHUNK = 128 * 1024
+"""Bytes, as other clients have it."""
+
+_PAGE = 8
+_PAGES_AT_ONCE = 4
+"""What a server holds ready for a client that is slow to take it is limited: then it cuts the connection."""
+
+_CHUNKS_AT_ONCE = 8
+
+_REPLICA_PAUSE = 0.05
+_REPLICA_TRIES = 100
+
+
+class Found(NamedTuple):
+    """An object's entry in the store, in the JSON of all NATS clients."""
+
+    seq: int
+    at: float
+    """When it was written, in Unix seconds by the server's clock."""
+    fields: dict[str, Any]
+
+    @property
+    def is_deleted(self) -> bool:
+        return bool(self.fields.get("deleted"))
+
+    @property
+    def nuid(self) -> str:
+        """What names its chunks."""
+        return str(self.fields.get("nuid", ""))
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return self.fields.get("size") or 0
+
+
+class _Lanes(NamedTuple):
+    """How much one connection sends and asks for at a time, whoever uses it."""
+
+    reads: asyncio.Semaphore
+    writes: asyncio.Semaphore
+
+
+_lanes: WeakKeyDictionary[Client, _Lanes] = WeakKeyDictionary()
+
+
+class NatsObjects:
+    """The objects of one bucket. Every method raises RetryableError."""
+
+    def __init__(self, nc: Client, bucket: str) -> None:
+        self._nc = nc
+        self._bucket = bucket
+        self.stream = f"OBJ_{bucket}"
+
+    # --- reading
+
+    async def read(self, name: str) -> Found | None:
+        """The entry as the stream's leader has it. Raises UnreadableMessage."""
+        held = await jetstream.last(self._nc, self.stream, self.entry(name))
+        if held is None:
+            return None
+        try:
+            return Found(held.seq, held.at, msgspec.json.decode(held.data, type=dict[str, Any]))
+        except msgspec.DecodeError as error:
+            raise UnreadableMessage(f"object {name} of {self._bucket}: {error}") from error
+
+    async def get(self, name: str, digest: str | None = None) -> bytes | None:
+        """The content, which has this SHA-256 (in base64), or the one that its entry says; None when there is none.
+
+        Raises BusUnavailable when its parts are not all there in time, or UnreadableMessage.
+        """
+        for _ in range(_REPLICA_TRIES):
+            found = await self.read(name)
+            if found is None or found.is_deleted:
+                return None
+            data = await self._content(found)
+            if digest_of(data) == (digest or str(found.fields.get("digest")).partition("=")[2]):
+                return data
+            # The replica that answered may lag behind, or the object is being removed or replaced.
+            await asyncio.sleep(_REPLICA_PAUSE)
+        if await self._is_hollow(name):
+            return None
+        raise BusUnavailable(f"reading {name}", "its parts are not all there")
+
+    async def _is_hollow(self, name: str) -> bool:
+        """Whether its content was lost, and is until somebody stores it again."""
+        found = await self.read(name)
+        return found is not None and not await self.has_content(found) and await self.read(name) == found
+
+    async def has_content(self, found: Found) -> bool:
+        """Whether all of its chunks are in the store, as the stream's leader has it."""
+        chunks = self.chunks(found.nuid)
+        answer = await jetstream.api(self._nc, f"STREAM.INFO.{self.stream}", {"subjects_filter": chunks})
+        if error := answer.get("error"):
+            raise BusUnavailable(f"asking for {chunks}", error.get("description"))
+        there = (answer["state"].get("subjects") or {}).get(chunks, 0)
+        return bool(there == (found.fields.get("chunks") or 0))
+
+    async def _content(self, found: Found) -> bytes:
+        """As much of it as there is."""
+        data, after = bytearray(), 0
+        while len(data) < found.size:
+            query = {"seq": after + 1, "batch": _PAGE, "next_by_subj": self.chunks(found.nuid)}
+            async with _lanes_of(self._nc).reads:
+                page = await jetstream.batch(self._nc, self.stream, query)
+            if not page:
+                break
+            after = page[-1].seq
+            for held in page:
+                data += held.data
+        return bytes(data)
+
+    # --- writing
+
+    async def stage(self, name: str, data: bytes) -> dict[str, Any]:
+        """Stores the content; returns what its entry is to say, for `commit`."""
+        nuid = uuid4().hex
+        try:
+            chunks = await self._send(self.chunks(nuid), data)
+        except CadreError:
+            await self.take_back(nuid)
+            raise
+        return {
+            "name": name,
+            "options": {"max_chunk_size": _CHUNK},
+            "bucket": self._bucket,
+            "nuid": nuid,
+            "size": len(data),
+            "mtime": datetime.now(UTC).isoformat(),
+            "chunks": chunks,
+            "digest": f"SHA-256={digest_of(data)}",
+            "deleted": False,
+        }
+
+    async def commit(self, staged: dict[str, Any], instead_of: Found | None) -> None:
+        """Has the object be what was staged, and removes the content that it had.
+
+        Raises Fenced when its entry is another one than `instead_of` by now: nothing has changed, and what was staged
+        may be committed again or taken back. After OutcomeUnknown neither: the object may be so, now or soon.
+        """
+        name = staged["name"]
+        try:
+            await self.replace(name, instead_of.seq if instead_of else 0, staged)
+        except OutcomeUnknown:
+            found = await self.read(name)
+            if found is None or found.nuid != staged["nuid"]:
+                raise
+        if instead_of is not None and not instead_of.is_deleted:
+            await self.take_back(instead_of.nuid)
+
+    async def replace(self, name: str, seq: int, fields: dict[str, Any]) -> int:
+        """Writes an entry instead of the one at `seq` (0: there is none). Raises Fenced when there is another."""
+        data, headers = msgspec.json.encode(fields), {jetstream.ROLLUP: "sub"}
+        return await jetstream.append(self._nc, self.entry(name), data, expect=seq, headers=headers)
+
+    async def take_back(self, nuid: str) -> None:
+        """Removes chunks that no entry names (any more). Who may not remove writes an empty message over them, which
+        the sweep takes, as it does all when this fails."""
+        chunks = self.chunks(nuid)
+        try:
+            if may_remove_objects(self._nc):
+                await jetstream.purge(self._nc, self.stream, chunks)
+            else:
+                await jetstream.append(self._nc, chunks, b"", headers={jetstream.ROLLUP: "sub"})
+        except RetryableError as error:
+            log.info("%s stays until it is swept up: %s", chunks, error)
+
+    async def _send(self, subject: str, data: bytes) -> int:
+        """Says how many chunks it was. After a failure no more are sent; those that were have come to something."""
+        slots = _lanes_of(self._nc).writes
+        failed = False
+
+        async def one(at: int) -> int:
+            nonlocal failed
+            async with slots:
+                if failed:
+                    return 0
+                try:
+                    return await jetstream.append(self._nc, subject, data[at : at + _CHUNK])
+                except CadreError:
+                    failed = True
+                    raise
+
+        sent = await asyncio.gather(*map(one, range(0, len(data), _CHUNK)), return_exceptions=True)
+        seqs = []
+        for outcome in sent:
+            if isinstance(outcome, BaseException):
+                raise outcome
+            seqs.append(outcome)
+        if seqs != sorted(seqs):
+            raise BusUnavailable(f"publishing to {subject}", "the parts arrived in another order")
+        return len(seqs)
+
+    # --- subjects
+
+    def entry(self, name: str) -> str:
+        return f"$O.{self._bucket}.M.{base64.urlsafe_b64encode(name.encode()).decode()}"
+
+    @property
+    def entries(self) -> str:
+        return f"$O.{self._bucket}.M.*"
+
+    def chunks(self, nuid: str) -> str:
+        return f"$O.{self._bucket}.C.{nuid}"
+
+
+def digest_of(data: bytes) -> str:
+    """SHA-256 in the base64 of entries."""
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode()
+
+
+def _lanes_of(nc: Client) -> _Lanes:
+    lanes = _lanes.get(nc)
+    if lanes is None:
+        lanes = _lanes[nc] = _Lanes(asyncio.Semaphore(_PAGES_AT_ONCE), asyncio.Semaphore(_CHUNKS_AT_ONCE))
+    return lanes

@@ -1,0 +1,105 @@
+"""Sweeps an object store: chunks that no entry names, of writers that were killed, cancelled or cut off.
+
+What a listing of entries lacks may only be late, so the stream's leader has the last word before anything is removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+
+import msgspec
+from nats.aio.client import Client
+
+from cadre.adapters.nats.objects.store import NatsObjects
+from cadre.adapters.nats.streams import jetstream
+from cadre.errors import BusUnavailable
+
+log = logging.getLogger("cadre.objects")
+
+_PAGE = 128
+_AT_ONCE = 32
+
+
+class _Entry(msgspec.Struct):
+    nuid: str = ""
+    deleted: bool = False
+
+
+async def sweep(nc: Client, objects: NatsObjects, older: float) -> int:
+    """Removes chunks that no entry names when the last of them is older than so many seconds; says of how many
+    objects. Raises RetryableError."""
+    # In this order: an entry comes after its chunks.
+    chunks = await _subjects(nc, objects, objects.chunks("*"))
+    unnamed = chunks - await _named(nc, objects)
+    old = [subject for subject in unnamed if await _age(nc, objects, subject) > older]
+    if not old:
+        return 0
+    named = await _surely_named(nc, objects)
+    swept = [subject for subject in old if subject not in named]
+    for subject in swept:
+        await jetstream.purge(nc, objects.stream, subject)
+    if swept:
+        log.info("parts of %d objects that were never stored whole are removed", len(swept))
+    return len(swept)
+
+
+async def _named(nc: Client, objects: NatsObjects) -> set[str]:
+    """Subjects of chunks that entries name, as any replica has them."""
+    entries: list[bytes] = []
+    after = 0
+    while True:
+        query = {"seq": after + 1, "batch": _PAGE, "next_by_subj": objects.entries}
+        page = await jetstream.batch(nc, objects.stream, query)
+        if not page:
+            return _chunks_of(objects, entries)
+        after = page[-1].seq
+        entries += [held.data for held in page]
+
+
+async def _surely_named(nc: Client, objects: NatsObjects) -> set[str]:
+    """The same as the stream's leader has them."""
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(subject: str) -> bytes:
+        async with slots:
+            held = await jetstream.last(nc, objects.stream, subject)
+            return held.data if held is not None else b""
+
+    subjects = await _subjects(nc, objects, objects.entries)
+    return _chunks_of(objects, await asyncio.gather(*map(one, subjects)))
+
+
+def _chunks_of(objects: NatsObjects, entries: Iterable[bytes]) -> set[str]:
+    found = set()
+    for data in entries:
+        try:
+            entry = msgspec.json.decode(data, type=_Entry)
+        except msgspec.DecodeError:
+            continue  # nobody can find chunks by it
+        if not entry.deleted:
+            found.add(objects.chunks(entry.nuid))
+    return found
+
+
+async def _age(nc: Client, objects: NatsObjects, subject: str) -> float:
+    """In seconds; 0 when there is nothing (any more)."""
+    held = await jetstream.last(nc, objects.stream, subject)
+    return time.time() - held.at if held is not None else 0.0
+
+
+async def _subjects(nc: Client, objects: NatsObjects, wanted: str) -> set[str]:
+    """As the stream's leader has them."""
+    found: set[str] = set()
+    offset, total = 0, 1
+    while offset < total:
+        query = {"subjects_filter": wanted, "offset": offset}
+        answer = await jetstream.api(nc, f"STREAM.INFO.{objects.stream}", query)
+        if error := answer.get("error"):
+            raise BusUnavailable(f"listing {wanted}", error.get("description"))
+        page = answer["state"].get("subjects") or {}
+        found |= page.keys()
+        offset, total = offset + len(page), answer.get("total", 0) if page else 0
+    return found

@@ -1,0 +1,73 @@
+"""Asking another executor of a tool whether it is at work on a call, and answering that: core NATS, nothing stored."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from cadre.adapters.nats.connection.connect import since_return
+from cadre.adapters.nats.connection.requests import request
+from cadre.errors import BusUnavailable, NotPermitted
+from cadre.subjects import Topology
+
+log = logging.getLogger("cadre.tools")
+
+ANSWER_WITHIN = 1.0
+"""Seconds. Nobody computes anything to answer: who takes longer is stopped, cut off or blocked."""
+
+BACK_WITHIN = 10.0
+"""Seconds after a restart of the server in which an executor that is not connected may still be on its way back."""
+
+_ASK_EVERY = 0.2
+
+_IN_HAND, _NOT_IN_HAND = b"+", b"-"
+
+
+class NatsPeers:
+    """ports.Peers"""
+
+    def __init__(self, nc: Client, topology: Topology) -> None:
+        self._nc = nc
+        self._topology = topology
+
+    async def has_in_hand(self, tool: str, instance: str, call: str) -> bool | None:
+        subject, told = self._topology.executor(tool, instance), False
+        while True:
+            try:
+                answer = await request(self._nc, subject, call.encode(), None, ANSWER_WITHIN)
+            except nats.errors.NoRespondersError:
+                if since_return(self._nc) > BACK_WITHIN:
+                    return False
+            except nats.errors.BadSubjectError:
+                return False
+            except nats.errors.TimeoutError:
+                return None
+            except NotPermitted as error:
+                # Keys of a former version: interrupted calls are then told from running ones no better than in that.
+                log.warning("executor %s is taken for dead, unasked: %s", instance, error)
+                return False
+            except nats.errors.Error as error:
+                raise BusUnavailable(f"asking executor {instance} for call {call}", error) from error
+            else:
+                return bool(answer.data == _IN_HAND)
+            if not told:
+                log.info("executor %s has not come back to NATS yet; asked for call %s again", instance, call)
+                told = True
+            await asyncio.sleep(_ASK_EVERY)
+
+
+async def answer_peers(
+    nc: Client, topology: Topology, tool: str, instance: str, has: Callable[[str], bool]
+) -> None:
+    """Tells whoever asks what `has` says of a call's id, as long as the connection lives."""
+
+    async def on_question(message: Msg) -> None:
+        if message.reply:
+            await message.respond(_IN_HAND if has(message.data.decode(errors="replace")) else _NOT_IN_HAND)
+
+    await nc.subscribe(topology.executor(tool, instance), cb=on_question)

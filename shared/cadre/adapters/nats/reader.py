@@ -1,0 +1,241 @@
+"""Reads a stream in order, each message once, for ever: over lost connections and restarted servers.
+
+An ephemeral pull consumer without acks starts behind the last message handled. Whatever shakes the trust
+in it (silence instead of heartbeats, a gap in its own numbering, its end) leads to a new one from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.jetstream import Held
+from cadre.errors import BusUnavailable
+
+log = logging.getLogger("cadre.reader")
+
+_BATCH = 256
+_EXPIRES = 30.0
+_HEARTBEAT = 1.0
+_SILENCE = 2.5
+_FORGOTTEN_AFTER = 30.0
+_PAUSE = 0.25
+_LEADER_CATCHES_UP_WITHIN = 10.0
+
+# An empty batch, or one that ran out of time: the consumer itself is well.
+_PULL_ENDED = ("404", "408")
+
+
+class _Untrusted(Exception):
+    """The consumer may have missed something: start a new one."""
+
+
+class _Pull:
+    """What is asked of one consumer, and what came of it."""
+
+    def __init__(self, consumer: str, inbox: str) -> None:
+        self.consumer, self.inbox = consumer, inbox
+        self.left = 0
+        """Messages still to come before it is asked again."""
+        self.delivered = 0
+        """The consumer's number of the last message."""
+
+
+class OrderedReader:
+    """Hands every message of `subject` behind sequence `after` to `handle`, one at a time. It may be several
+    subjects that do not overlap."""
+
+    def __init__(
+        self,
+        nc: Client,
+        stream: str,
+        subject: str | list[str],
+        after: int,
+        handle: Callable[[Held], Awaitable[None]],
+    ) -> None:
+        self._nc = nc
+        self._stream = stream
+        self._subjects = [subject] if isinstance(subject, str) else subject
+        self._handle = handle
+        self.position = after
+        """Sequence of the last message handled."""
+        self.caught_up = asyncio.Event()
+        """Set while nothing that the server has is waiting to be read."""
+        self._moved = asyncio.Event()
+        self._created: str | None = None
+        self._ahead_since: float | None = None
+
+    async def run(self) -> None:
+        """Reads until cancelled."""
+        while True:
+            name = f"tail-{uuid.uuid4().hex}"
+            try:
+                await self._create(name)
+                await self._read(name)
+            except (_Untrusted, BusUnavailable, nats.errors.Error) as error:
+                self.caught_up.clear()
+                log.debug("%s from %d again: %s", self._stream, self.position, error)
+            if self._nc.is_connected:
+                self._discard(name)
+            await asyncio.sleep(_PAUSE)
+
+    async def read_on(self) -> None:
+        """Returns once what the stream holds at this moment has been handled. Raises BusUnavailable."""
+        goal = await self._newest()
+        while self.position < goal:
+            self._moved.clear()
+            try:
+                async with asyncio.timeout(_SILENCE):
+                    await self._moved.wait()
+            except TimeoutError:
+                # It may have been removed before it was read.
+                goal = min(goal, await self._newest())
+
+    async def _newest(self) -> int:
+        """Sequence of the last message that this reader is for."""
+        found = [await jetstream.last(self._nc, self._stream, subject) for subject in self._subjects]
+        return max((held.seq for held in found if held is not None), default=0)
+
+    async def _create(self, name: str) -> None:
+        await self._check_stream()
+        config: dict[str, Any] = {
+            "name": name,
+            "filter_subjects": self._subjects,
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": self.position + 1,
+            "ack_policy": "none",
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": int(_FORGOTTEN_AFTER * 1e9),
+        }
+        answer = await jetstream.api(
+            self._nc,
+            f"CONSUMER.CREATE.{self._stream}.{name}",
+            {"stream_name": self._stream, "config": config},
+        )
+        if error := answer.get("error"):
+            raise BusUnavailable(f"reading {self._stream}", error.get("description"))
+        if answer.get("num_pending") == 0:
+            self.caught_up.set()
+
+    async def _check_stream(self) -> None:
+        """A stream that was replaced or set back must not be waited for at a sequence it will never reach."""
+        answer = await jetstream.api(self._nc, f"STREAM.INFO.{self._stream}")
+        if error := answer.get("error"):
+            raise BusUnavailable(f"reading {self._stream}", error.get("description"))
+        if self._created not in (None, answer["created"]):
+            log.warning("stream %s was replaced: reading it from its start", self._stream)
+            self.position = 0
+        self._created = answer["created"]
+        end = answer["state"]["last_seq"]
+        if self.position <= end:
+            self._ahead_since = None
+            return
+        if (answer.get("cluster") or {}).get("replicas") and self._is_newly_ahead():
+            raise _Untrusted(f"a leader that has {end} of {self.position} messages")
+        log.warning("stream %s ends at %d, before %d: it was set back", self._stream, end, self.position)
+        self.position = end
+
+    def _is_newly_ahead(self) -> bool:
+        """A new leader may still be applying what another replica has served already."""
+        if self._ahead_since is None:
+            self._ahead_since = time.monotonic()
+        return time.monotonic() < self._ahead_since + _LEADER_CATCHES_UP_WITHIN
+
+    async def _read(self, name: str) -> None:
+        arrived: deque[Msg] = deque()
+        news = asyncio.Event()
+
+        async def note(message: Msg) -> None:
+            arrived.append(message)
+            news.set()
+
+        pull = _Pull(name, self._nc.new_inbox())
+        subscription = await self._nc.subscribe(pull.inbox, cb=note)
+        try:
+            await self._ask(pull)
+            while True:
+                while arrived:
+                    await self._on_message(arrived.popleft(), pull)
+                news.clear()
+                try:
+                    # Before Python 3.12 wait_for forgets a cancellation that comes together with the news.
+                    async with asyncio.timeout(_SILENCE):
+                        await news.wait()
+                except TimeoutError:
+                    raise _Untrusted("no heartbeat") from None
+        finally:
+            if not self._nc.is_closed:
+                await subscription.unsubscribe()
+
+    async def _on_message(self, message: Msg, pull: _Pull) -> None:
+        if message.reply.startswith("$JS.ACK"):
+            pull.left -= 1
+            pull.delivered, pending = await self._take(message, pull.delivered)
+            if pending == 0:
+                self.caught_up.set()
+        elif _ends_pull(message, pull.delivered):
+            pull.left = 0
+        if pull.left <= 0:
+            await self._ask(pull)
+
+    async def _take(self, message: Msg, delivered: int) -> tuple[int, int]:
+        """Handles one message; returns the consumer's number of it, and how many the server still has."""
+        tokens = message.reply.split(".")
+        # $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<time>.<pending>; a longer form
+        # has domain and account hash before the stream.
+        at = 5 if len(tokens) < 11 else 7
+        seq, number, pending = int(tokens[at]), int(tokens[at + 1]), int(tokens[at + 3])
+        stored = int(tokens[at + 2]) / 1e9
+        if number != delivered + 1:
+            raise _Untrusted(f"message {number} came after {delivered}")
+        if seq > self.position:
+            await self._handle(Held(seq, message.subject, message.data, stored))
+            self.position = seq
+            self._moved.set()
+        return number, pending
+
+    async def _ask(self, pull: _Pull) -> None:
+        pull.left = _BATCH
+        request = b'{"batch":%d,"expires":%d,"idle_heartbeat":%d}' % (
+            _BATCH,
+            int(_EXPIRES * 1e9),
+            int(_HEARTBEAT * 1e9),
+        )
+        await self._nc.publish(
+            f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{pull.consumer}", request, reply=pull.inbox
+        )
+
+    def _discard(self, name: str) -> None:
+        """Frees the consumer at once; when that fails the server does it after a while of silence."""
+
+        async def discard() -> None:
+            try:
+                await self._nc.publish(f"$JS.API.CONSUMER.DELETE.{self._stream}.{name}", b"")
+            except nats.errors.Error as error:
+                log.debug("consumer %s left to expire: %s", name, error)
+
+        self._discarding = asyncio.create_task(discard())
+
+
+def _ends_pull(message: Msg, delivered: int) -> bool:
+    """Whether the pull has ended. Raises _Untrusted when messages were lost or the consumer is gone."""
+    headers = message.headers or {}
+    status = headers.get("Status", "")
+    if status == "100":
+        if int(headers.get("Nats-Last-Consumer", delivered)) != delivered:
+            raise _Untrusted("a message was lost on its way")
+        return False
+    if status in _PULL_ENDED:
+        return True
+    raise _Untrusted(f"{status} {headers.get('Description', '')}".strip())

@@ -1,0 +1,168 @@
+"""Who is there: every replica keeps a key with a TTL alive, everyone who cares listens to the bucket.
+
+Heartbeats are puts to the bucket's subjects, so a plain subscription sees them all; the stored values
+serve whoever comes later. No consumer, and nothing to resume after a reconnect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from cadre.adapters.nats.connection.retry import until_answered
+from cadre.adapters.nats.streams import jetstream
+from cadre.cards import Presence
+from cadre.errors import CadreError, UnreadableMessage
+from cadre.subjects import Topology
+from cadre.wire import decode, encode
+
+log = logging.getLogger("cadre.registry")
+
+HEARTBEAT = 3.0
+"""Seconds between two signs of life of a replica."""
+
+GONE_AFTER = 10.0
+"""Seconds without one after which it counts as gone."""
+
+_PAGE = 256
+
+
+class NatsRegistry:
+    """Announces this process's presences and keeps a live view of everybody's."""
+
+    def __init__(self, nc: Client, topology: Topology) -> None:
+        self._nc = nc
+        self._bucket = topology.registry_bucket
+        self._topology = topology
+        self._known: dict[str, tuple[Presence, float]] = {}
+        self._own: dict[str, bytes] = {}
+        self._subscription: Subscription | None = None
+        self._beat: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._reconnects = 0
+        self.version = 0
+        """Goes up whenever somebody comes, goes or changes its card."""
+
+    async def start(self) -> None:
+        """Begins to listen; returns once everybody stored in the bucket is known, however long that takes."""
+        self._subscription = await self._nc.subscribe(f"$KV.{self._bucket}.>", cb=self._on_put)
+        after = 0
+        while page := await until_answered(lambda: self._page(after)):  # noqa: B023 - awaited before it changes
+            for message in page:
+                if message.data:
+                    self._learn(message.subject, message.data)
+            after = page[-1].seq
+        self._beat = asyncio.create_task(self._heartbeat(), name="registry")
+
+    async def _page(self, after: int) -> list[jetstream.Held]:
+        query = {"seq": after + 1, "batch": _PAGE, "next_by_subj": f"$KV.{self._bucket}.>"}
+        return await jetstream.batch(self._nc, f"KV_{self._bucket}", query)
+
+    def presences(self) -> list[Presence]:
+        """Every live replica, its own first announced included."""
+        return [presence for presence, _ in self._known.values()]
+
+    async def changed(self) -> None:
+        """Returns when somebody has come, gone or changed since the call."""
+        self._changed.clear()
+        await self._changed.wait()
+
+    async def announce(self, presences: list[Presence]) -> None:
+        """Keeps these presences alive from now on, in place of the former ones."""
+        own: dict[str, bytes] = {}
+        for presence in presences:
+            kind, name = _offered(presence)
+            own[self._topology.presence_key(kind, name, presence.instance)] = encode(presence)
+        self._own = own
+        await until_answered(self._put_all)
+
+    async def withdraw(self) -> None:
+        """Says goodbye: others see it at once."""
+        own, self._own = self._own, {}
+        for key in own:
+            await jetstream.append(
+                self._nc,
+                f"$KV.{self._bucket}.{key}",
+                b"",
+                headers={"KV-Operation": "DEL", jetstream.TTL: "60s"},
+            )
+
+    async def stop(self) -> None:
+        if self._beat is not None:
+            self._beat.cancel()
+        if self._subscription is not None and self._nc.is_connected:
+            await self._subscription.unsubscribe()
+
+    async def _put_all(self) -> None:
+        for key, value in self._own.items():
+            await jetstream.append(
+                self._nc, f"$KV.{self._bucket}.{key}", value, headers={jetstream.TTL: f"{GONE_AFTER:.0f}s"}
+            )
+
+    async def _heartbeat(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT)
+            stored = False
+            try:
+                await self._put_all()
+                stored = True
+            except (nats.errors.Error, CadreError) as error:
+                log.warning("heartbeat not stored: %s", error)
+            if self._was_cut_off() or not stored:
+                # Nobody could be heard, so silence says nothing: everybody is given their time anew.
+                now = time.monotonic()
+                self._known = {key: (presence, now) for key, (presence, _) in self._known.items()}
+            else:
+                self._forget_the_silent()
+
+    def _was_cut_off(self) -> bool:
+        """Whether the connection is lost, or was lost and found since the last call."""
+        before, self._reconnects = self._reconnects, self._nc.stats["reconnects"]
+        return not self._nc.is_connected or self._reconnects != before
+
+    def _forget_the_silent(self) -> None:
+        deadline = time.monotonic() - GONE_AFTER
+        for key, (presence, heard) in list(self._known.items()):
+            if heard < deadline:
+                log.info("%s of %s is gone", presence.instance, key.rpartition(".")[0])
+                del self._known[key]
+                self._note()
+
+    async def _on_put(self, message: Msg) -> None:
+        if (message.headers or {}).get("KV-Operation"):
+            if self._known.pop(message.subject, None):
+                self._note()
+        elif message.data:
+            self._learn(message.subject, message.data)
+
+    def _learn(self, key: str, data: bytes) -> None:
+        try:
+            presence: Presence = decode(data, Presence)
+        except UnreadableMessage as error:
+            log.warning("registry key %s ignored: %s", key, error)
+            return
+        before = self._known.get(key)
+        self._known[key] = (presence, time.monotonic())
+        if before is None or before[0] != presence:
+            self._note()
+
+    def _note(self) -> None:
+        self.version += 1
+        self._changed.set()
+
+
+def _offered(presence: Presence) -> tuple[str, str]:
+    """The kind and name of what the replica offers."""
+    if presence.agent is not None:
+        return "agent", presence.agent.name
+    if presence.tool is not None:
+        return "tool", presence.tool.name
+    if presence.sandbox is not None:
+        return "sandbox", presence.sandbox.pool
+    raise ValueError("a presence needs the card of an agent, of a tool or of a sandbox")

@@ -1,0 +1,51 @@
+"""Which run a session's next turn goes on from: one key per agent and session, changed by compare-and-set."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+from nats.aio.client import Client
+
+from cadre.adapters.nats.streams import jetstream
+from cadre.subjects import Topology
+from cadre.wire import decode, encode
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """The session's last run, and the one before that for the case that the last was never started."""
+
+    run: str
+    previous: str | None = None
+    at: float = 0.0
+
+
+class Recorded(NamedTuple):
+    turn: Turn | None
+    fence: int
+    """What `record` has to be given to replace exactly this."""
+
+
+class NatsSessions:
+    def __init__(self, nc: Client, topology: Topology) -> None:
+        self._nc = nc
+        self._bucket = topology.sessions_bucket
+
+    async def read(self, agent: str, session: str) -> Recorded:
+        """Raises BusUnavailable."""
+        held = await jetstream.last(self._nc, f"KV_{self._bucket}", self._subject(agent, session))
+        if held is None:
+            return Recorded(None, 0)
+        return Recorded(decode(held.data, Turn) if held.data else None, held.seq)
+
+    async def record(self, agent: str, session: str, turn: Turn, fence: int) -> None:
+        """Raises Fenced when somebody else recorded a turn since; RetryableError."""
+        await jetstream.append(self._nc, self._subject(agent, session), encode(turn), expect=fence)
+
+    async def forget(self, agent: str, session: str, fence: int) -> None:
+        """Removes what `read` found, unless somebody recorded a turn since. Raises BusUnavailable."""
+        subject = self._subject(agent, session)
+        await jetstream.purge(self._nc, f"KV_{self._bucket}", subject, fence + 1)
+
+    def _subject(self, agent: str, session: str) -> str:
+        return f"$KV.{self._bucket}.{agent}.{session}"

@@ -1,0 +1,1 @@
+"""Streams and consumers of a deployment: publishing with a fence, leader reads, provisioning."""

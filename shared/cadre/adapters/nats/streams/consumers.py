@@ -1,0 +1,113 @@
+"""Durable consumers: created by whoever comes first, a service or the deployment of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from nats.aio.client import Client
+
+from cadre.adapters.nats.connection.connect import connect
+from cadre.adapters.nats.connection.keys import may_provision, user_of
+from cadre.adapters.nats.connection.retry import is_passing, until_answered
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.provision import provision
+from cadre.errors import BusUnavailable, SetupError
+from cadre.permissions import Role, queues
+from cadre.settings import Settings
+from cadre.subjects import Topology
+
+ACK_WAIT = 4.0
+"""Seconds after which a record whose handler gives no sign of life goes to another replica."""
+
+MAX_DELIVER = 1000
+"""A net below the workers' own judgement (`cadre.trial`): beyond it the server gives a message up for itself,
+and then nobody ends its run. So it must be out of reach of restarts and of upgrades that take hours."""
+
+ENDLESS = -1
+"""As a number of deliveries: none is the last."""
+
+
+async def ensure_consumer(
+    nc: Client, stream: str, consumer: str, subjects: str, most_deliveries: int = MAX_DELIVER
+) -> None:
+    """Creates it if absent. Raises BusUnavailable, and SetupError when another one has its name, or none has it and
+    this user may not make it."""
+    if not may_provision(nc):
+        await _find(nc, stream, consumer, subjects)
+        return
+    config: dict[str, Any] = {
+        "durable_name": consumer,
+        "filter_subject": subjects,
+        "ack_policy": "explicit",
+        "ack_wait": int(ACK_WAIT * 1e9),
+        "max_deliver": most_deliveries,
+        "max_ack_pending": 10_000,
+        "max_waiting": 4096,
+    }
+    answer = await jetstream.api(
+        nc, f"CONSUMER.CREATE.{stream}.{consumer}.{subjects}", {"stream_name": stream, "config": config}
+    )
+    error = answer.get("error")
+    if error is None:
+        return
+    if is_passing(error):
+        raise BusUnavailable(f"asking for consumer {consumer}", error.get("description"))
+    raise SetupError(f"consumer {consumer} on {stream}: {error.get('description')}")
+
+
+async def _find(nc: Client, stream: str, consumer: str, subjects: str) -> None:
+    answer = await jetstream.api(nc, f"CONSUMER.INFO.{stream}.{consumer}")
+    error = answer.get("error")
+    if error is None and answer["config"].get("filter_subject") == subjects:
+        return
+    if error is not None and is_passing(error):
+        raise BusUnavailable(f"asking for consumer {consumer}", error.get("description"))
+    lack = "does not exist" if error is not None else "is another one's"
+    raise SetupError(
+        f"consumer {consumer} on {stream} {lack}, and {user_of(nc)} may not make it: run `cadre provision` with the"
+        " operator's key, naming the team or this service"
+    )
+
+
+async def provision_team(
+    settings: Settings,
+    *,
+    agents: Iterable[str] = (),
+    tools: Iterable[str] = (),
+    pools: Iterable[str] = (),
+    memory: bool = False,
+    tracer: bool = False,
+) -> Topology:
+    """As `provision_roles`, for services by their names."""
+    roles = [Role(kind="tools", tools=tuple(tools))]
+    roles += [Role(kind="agent", name=name) for name in agents]
+    roles += [Role(kind="sandbox", name=pool) for pool in pools]
+    roles += [Role(kind="memory")] if memory else []
+    roles += [Role(kind="tracer")] if tracer else []
+    return await provision_roles(settings, roles)
+
+
+async def provision_roles(settings: Settings, roles: Iterable[Role]) -> Topology:
+    """Streams and buckets, and what lies waiting for these roles on every shard. Waits for the server.
+
+    Raises SetupError, StreamDrift, BusUnavailable.
+    """
+    nc = await connect(settings, "cadre provision")
+    try:
+        if not may_provision(nc):
+            raise SetupError(
+                f"{user_of(nc)} may not make streams: name the operator's key in CADRE_NATS_CREDENTIALS"
+            )
+        topology = await until_answered(lambda: provision(nc, settings))
+        for queue in (queue for role in roles for queue in queues(role, topology)):
+            most = ENDLESS if queue.endless else MAX_DELIVER
+            for shard in range(topology.shards):
+                stream, subjects = topology.stream(shard), queue.on(shard)
+                await until_answered(
+                    partial(ensure_consumer, nc, stream, queue.consumer, subjects, most_deliveries=most)
+                )
+        return topology
+    finally:
+        await nc.close()

@@ -1,0 +1,274 @@
+"""Raw JetStream requests that nats-py lacks or does slowly: fenced publish, leader reads, pipelined gets."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from cadre.adapters.nats.connection.keys import may_ask_leader
+from cadre.adapters.nats.connection.requests import request
+from cadre.errors import BusFull, BusUnavailable, Fenced, OutcomeUnknown, TooLarge
+
+ANSWER_WITHIN = 5.0
+"""Seconds that a request to the server may take."""
+
+EXPECT = "Nats-Expected-Last-Subject-Sequence"
+MESSAGE_ID = "Nats-Msg-Id"
+TTL = "Nats-TTL"
+SCHEDULE = "Nats-Schedule"
+SCHEDULE_TARGET = "Nats-Schedule-Target"
+SCHEDULER = "Nats-Scheduler"
+ROLLUP = "Nats-Rollup"
+SCHEDULE_NEXT = "Nats-Schedule-Next"
+RETRIED = "Cadre-Retried"
+"""On a dead letter that was published again: where it lay before."""
+IMPORTED = "Cadre-Imported"
+"""On a journal entry that came from a file: what it tells happened elsewhere."""
+
+_AROUND = 16
+"""Bytes at most that the protocol adds to all headers, and to each of them."""
+
+# "wrong last sequence", and its form without the number while the subject has a write in flight.
+_FENCE_CODES = {10071, 10164}
+_TOO_LARGE = 10054
+_NO_MESSAGE = 10037
+_NOT_DELETED = 10057
+# The limits of the account, of the server's disk or memory, of a stream (maximum bytes), of its tier.
+_FULL = {10002, 10023, 10028, 10047, 10077}
+
+
+class _Error(msgspec.Struct):
+    err_code: int = 0
+    description: str = ""
+
+
+class _PubAck(msgspec.Struct):
+    seq: int = 0
+    error: _Error | None = None
+
+
+class _RawMessage(msgspec.Struct):
+    seq: int
+    subject: str
+    data: str = ""
+    hdrs: str = ""
+    time: datetime | None = None
+
+
+class _Got(msgspec.Struct):
+    message: _RawMessage | None = None
+    error: _Error | None = None
+
+
+class Held(NamedTuple):
+    """A message as a stream holds it."""
+
+    seq: int
+    subject: str
+    data: bytes
+    at: float = 0.0
+    """When it was stored, in Unix seconds by the server's clock; 0 where that was not asked."""
+
+
+_decode_ack = msgspec.json.Decoder(_PubAck).decode
+_decode_got = msgspec.json.Decoder(_Got).decode
+
+
+async def append(
+    nc: Client,
+    subject: str,
+    data: bytes,
+    *,
+    expect: int | None = None,
+    headers: Mapping[str, str] | None = None,
+    meanwhile: Callable[[], None] | None = None,
+) -> int:
+    """Publishes to a stream and returns the sequence it got.
+
+    With `expect`, only if the subject's last message has that sequence (0: there is none). `meanwhile` is called while
+    the answer is awaited.
+    Raises Fenced, TooLarge, BusFull or BusUnavailable (nothing was stored), or OutcomeUnknown.
+    """
+    fields = dict(headers) if headers else {}
+    if expect is not None:
+        fields[EXPECT] = str(expect)
+    size = (
+        len(data)
+        + sum(len(name) + len(value) for name, value in fields.items())
+        + _AROUND * (len(fields) + 1)
+    )
+    if size > nc.max_payload:
+        raise TooLarge(f"a message to {subject}", size, nc.max_payload)
+    answer = await _request(nc, subject, data, fields, OutcomeUnknown, meanwhile)
+    ack = _decode_ack(answer.data)
+    if ack.error is None:
+        return ack.seq
+    if ack.error.err_code in _FENCE_CODES:
+        raise Fenced(f"{subject}: {ack.error.description}")
+    if ack.error.err_code == _TOO_LARGE:
+        raise TooLarge(f"a message to {subject}", len(data), nc.max_payload)
+    if ack.error.err_code in _FULL:
+        raise BusFull(f"a message to {subject}", ack.error.description)
+    raise BusUnavailable(f"publishing to {subject}", ack.error.description)
+
+
+async def last(nc: Client, stream: str, subject: str) -> Held | None:
+    """The subject's last message as the stream's leader has it: never stale.
+
+    A user that may not ask for any message of the stream is answered by any replica: of several, one may lag.
+    """
+    if not may_ask_leader(nc, stream):
+        return await _last_of_any(nc, stream, subject)
+    message = await _ask_leader(nc, stream, {"last_by_subj": subject})
+    if message is None:
+        return None
+    at = message.time.timestamp() if message.time is not None else 0.0
+    return Held(message.seq, message.subject, base64.b64decode(message.data), at)
+
+
+async def _last_of_any(nc: Client, stream: str, subject: str) -> Held | None:
+    """The subject is part of what is asked, so that permissions can speak of it."""
+    answer = await _request(nc, f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", {}, BusUnavailable)
+    headers = answer.headers or {}
+    if headers.get("Status"):
+        return None
+    at = datetime.fromisoformat(headers["Nats-Time-Stamp"]).timestamp()
+    return Held(int(headers["Nats-Sequence"]), headers["Nats-Subject"], answer.data, at)
+
+
+async def read(nc: Client, stream: str, seq: int) -> tuple[Held, dict[str, str]] | None:
+    """The message at a sequence and its headers, as the stream's leader has it; None when it is gone."""
+    message = await _ask_leader(nc, stream, {"seq": seq})
+    if message is None:
+        return None
+    lines = base64.b64decode(message.hdrs).decode().split("\r\n")[1:]
+    headers = dict(line.split(": ", 1) for line in lines if ": " in line)
+    return Held(message.seq, message.subject, base64.b64decode(message.data)), headers
+
+
+async def following(nc: Client, stream: str, subject: str, after: int = 0) -> Held | None:
+    """The first message on the subject (wildcards allowed) behind a sequence, as the stream's leader has it."""
+    message = await _ask_leader(nc, stream, {"seq": after + 1, "next_by_subj": subject})
+    return None if message is None else Held(message.seq, message.subject, base64.b64decode(message.data))
+
+
+async def delete(nc: Client, stream: str, seq: int) -> bool:
+    """Removes one message; false when there is none. Raises BusUnavailable."""
+    answer = await api(nc, f"STREAM.MSG.DELETE.{stream}", {"seq": seq, "no_erase": True})
+    error = answer.get("error")
+    if error is None:
+        return True
+    if error.get("err_code") == _NOT_DELETED:
+        return False
+    raise BusUnavailable(f"removing message {seq} of {stream}", error.get("description"))
+
+
+async def purge(nc: Client, stream: str, subject: str, before: int | None = None) -> int:
+    """Removes all messages on the subject (wildcards allowed), with `before` those below that sequence.
+
+    Returns how many there were. Raises BusUnavailable.
+    """
+    body: dict[str, Any] = {"filter": subject}
+    if before is not None:
+        body["seq"] = before
+    answer = await api(nc, f"STREAM.PURGE.{stream}", body)
+    if error := answer.get("error"):
+        raise BusUnavailable(f"removing {subject} from {stream}", error.get("description"))
+    purged: int = answer["purged"]
+    return purged
+
+
+async def _ask_leader(nc: Client, stream: str, query: dict[str, Any]) -> _RawMessage | None:
+    answer = await _request(
+        nc, f"$JS.API.STREAM.MSG.GET.{stream}", json.dumps(query).encode(), {}, BusUnavailable
+    )
+    got = _decode_got(answer.data)
+    if got.message is not None:
+        return got.message
+    if got.error is not None and got.error.err_code == _NO_MESSAGE:
+        return None
+    raise BusUnavailable(f"reading from {stream}", got.error.description if got.error else "empty answer")
+
+
+async def get(nc: Client, stream: str, seq: int) -> Held | None:
+    """The message at a sequence, from any replica; None when this replica has none (yet, or any more)."""
+    query = b'{"seq":%d}' % seq
+    answer = await _request(nc, f"$JS.API.DIRECT.GET.{stream}", query, {}, BusUnavailable)
+    headers = answer.headers or {}
+    if headers.get("Status"):
+        return None
+    return Held(seq, headers.get("Nats-Subject", ""), answer.data)
+
+
+async def batch(nc: Client, stream: str, query: dict[str, Any]) -> list[Held]:
+    """A batched direct get (`{"seq", "batch", "next_by_subj"}` or `{"multi_last": […]}`), whole.
+
+    Raises BusUnavailable when the server falls silent before its end-of-batch message, or the connection is closed.
+    """
+    inbox = nc.new_inbox()
+    subscription: Subscription | None = None
+    found: list[Held] = []
+    try:
+        subscription = await nc.subscribe(inbox)
+        await nc.publish(f"$JS.API.DIRECT.GET.{stream}", json.dumps(query).encode(), reply=inbox)
+        while True:
+            message = await subscription.next_msg(timeout=ANSWER_WITHIN)
+            headers = message.headers or {}
+            status = headers.get("Status")
+            if status in ("204", "404"):
+                return found
+            if status:
+                raise BusUnavailable(f"reading from {stream}", headers.get("Description", status))
+            found.append(Held(int(headers["Nats-Sequence"]), headers["Nats-Subject"], message.data))
+    except nats.errors.Error as error:
+        raise BusUnavailable(f"reading from {stream}", error) from error
+    finally:
+        # A closed connection has no subscriptions left, and would answer with an error of its own.
+        if subscription is not None and not nc.is_closed:
+            await subscription.unsubscribe()
+
+
+async def api(nc: Client, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """One call of the JetStream API; the answer may hold `error`. Raises BusUnavailable."""
+    data = json.dumps(body).encode() if body is not None else b""
+    answer = await _request(nc, f"$JS.API.{subject}", data, {}, BusUnavailable)
+    decoded: dict[str, Any] = json.loads(answer.data)
+    return decoded
+
+
+async def is_on(nc: Client) -> bool:
+    """Whether JetStream answers at all, here or (at a leaf node) through a hub: false when nobody listens for it."""
+    try:
+        await request(nc, "$JS.API.INFO", b"", None, ANSWER_WITHIN)
+    except nats.errors.NoRespondersError:
+        return False
+    except nats.errors.Error as error:
+        raise BusUnavailable("asking for JetStream", error or "no answer") from error
+    return True
+
+
+async def _request(
+    nc: Client,
+    subject: str,
+    data: bytes,
+    headers: dict[str, str],
+    silent: type[BusUnavailable] | type[OutcomeUnknown],
+    meanwhile: Callable[[], None] | None = None,
+) -> Msg:
+    try:
+        return await request(nc, subject, data, headers or None, ANSWER_WITHIN, meanwhile)
+    except nats.errors.NoRespondersError as error:
+        raise BusUnavailable(f"asking {subject}", "no stream or no leader there") from error
+    except nats.errors.TimeoutError as error:
+        raise silent(subject, f"no answer within {ANSWER_WITHIN:g} s") from error
+    except nats.errors.Error as error:
+        raise silent(subject, error) from error

@@ -1,0 +1,266 @@
+"""Streams and buckets of a deployment: created if absent, compared if present."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from nats.aio.client import Client
+
+from cadre.adapters.nats.connection.keys import may_provision, user_of
+from cadre.adapters.nats.connection.retry import is_passing
+from cadre.adapters.nats.streams import jetstream
+from cadre.errors import BusUnavailable, SetupError, StreamDrift
+from cadre.nats_addresses import told
+from cadre.settings import Settings
+from cadre.subjects import Topology
+
+log = logging.getLogger("cadre.nats")
+
+_SECOND = 1_000_000_000
+_NO_CLUSTER = 10074
+
+_CONTRACT = (
+    "subjects",
+    "retention",
+    "storage",
+    "allow_direct",
+    "allow_msg_ttl",
+    "allow_msg_schedules",
+    "allow_rollup_hdrs",
+    "duplicate_window",
+)
+"""What this version relies on. The rest (replicas, sizes) is the operator's to tune."""
+
+_FOR_EVER = 0
+"""As an age: a run may wait for months. What has ended is removed tree by tree, and nothing else is."""
+
+
+def shard_config(topology: Topology, shard: int, replicas: int) -> dict[str, Any]:
+    """Configuration of one shard's stream, in the JSON of the JetStream API."""
+    return {
+        "name": topology.stream(shard),
+        "subjects": topology.stream_subjects(shard),
+        "retention": "limits",
+        "storage": "file",
+        "num_replicas": replicas,
+        "discard": "old",
+        "max_age": _FOR_EVER,
+        "max_msg_size": 768 * 1024,
+        # An explicit number: the server's default is 1,000.
+        "max_consumers": 10_000,
+        "duplicate_window": 120 * _SECOND,
+        "allow_direct": True,
+        "allow_msg_ttl": True,
+        "allow_msg_schedules": True,
+        "allow_rollup_hdrs": True,
+        "metadata": {"cadre.shards": str(topology.shards)},
+    }
+
+
+def dead_config(topology: Topology, replicas: int) -> dict[str, Any]:
+    return {
+        "name": topology.dead_stream,
+        "subjects": topology.dead_subjects,
+        "retention": "limits",
+        "storage": "file",
+        "num_replicas": replicas,
+        "discard": "old",
+        # A message that was given up may be tried again as long as its run waits.
+        "max_age": _FOR_EVER,
+        "max_msgs": 100_000,
+        "max_consumers": 1_000,
+        "allow_direct": True,
+    }
+
+
+def key_value_config(bucket: str, replicas: int) -> dict[str, Any]:
+    """A bucket of the KV convention, one value per key."""
+    return {
+        "name": f"KV_{bucket}",
+        "subjects": [f"$KV.{bucket}.>"],
+        "retention": "limits",
+        "storage": "file",
+        "num_replicas": replicas,
+        "discard": "new",
+        "max_msgs_per_subject": 1,
+        "duplicate_window": 120 * _SECOND,
+        "allow_direct": True,
+        "allow_msg_ttl": True,
+        "allow_rollup_hdrs": True,
+        "deny_delete": True,
+    }
+
+
+def object_store_config(bucket: str, replicas: int) -> dict[str, Any]:
+    """A bucket of the object store convention."""
+    return {
+        "name": f"OBJ_{bucket}",
+        "subjects": [f"$O.{bucket}.C.>", f"$O.{bucket}.M.>"],
+        "retention": "limits",
+        "storage": "file",
+        "num_replicas": replicas,
+        "discard": "new",
+        "max_age": _FOR_EVER,
+        "allow_direct": True,
+        "allow_rollup_hdrs": True,
+    }
+
+
+async def provision(nc: Client, settings: Settings) -> Topology:
+    """Creates what is missing and returns the deployment's topology; a user that may not do so finds all of it.
+
+    The number of shards of an existing deployment wins over the setting. Raises StreamDrift naming each
+    difference, SetupError when the server cannot do what is needed or something is missing, BusUnavailable.
+    """
+    if not await jetstream.is_on(nc):
+        raise SetupError(
+            f"JetStream is off at {told(settings.nats_url)}: start nats-server with -js,"
+            " or with a jetstream block in its file"
+        )
+    topology = await _existing(nc, settings) or Topology(settings.shards, settings.prefix)
+    if not may_provision(nc):
+        await _find_all(nc, topology, settings)
+        return topology
+    for config in _configs(topology, settings.replicas):
+        await _ensure(nc, config)
+    return topology
+
+
+async def _find_all(nc: Client, topology: Topology, settings: Settings) -> None:
+    for config in _configs(topology, settings.replicas):
+        found = await _info(nc, config["name"])
+        if found is None:
+            raise SetupError(
+                f"stream {config['name']} does not exist, and {user_of(nc)} may not make it:"
+                " run `cadre provision` with the operator's key"
+            )
+        if drift := _drift(config, found):
+            raise StreamDrift("; ".join(drift))
+
+
+async def check(nc: Client, settings: Settings) -> list[str]:
+    """What is wrong with the deployment's streams, a line each; [] when nothing is."""
+    topology = await _existing(nc, settings)
+    if topology is None:
+        return [
+            f"stream {Topology(1, settings.prefix).stream(0)} does not exist yet: start any service to create it"
+        ]
+    problems: list[str] = []
+    for config in _configs(topology, settings.replicas):
+        found = await _info(nc, config["name"])
+        if found is None:
+            problems.append(f"stream {config['name']} does not exist: start any service to create it")
+        else:
+            problems += _drift(config, found) + _forgets(topology, found)
+    return problems
+
+
+def _forgets(topology: Topology, found: dict[str, Any]) -> list[str]:
+    """A shard that makes room by itself takes it from the oldest runs, be they at an end or not."""
+    name = found["name"]
+    if name not in [topology.stream(shard) for shard in range(topology.shards)]:
+        return []
+    return [
+        f"stream {name} has {key}={found[key]}: when it is full it loses the oldest runs; set CADRE_MAX_BYTES for"
+        f" the gateways instead, and take the limit away: `nats stream edit {name} --{key.replace('_', '-')}=-1`"
+        for key in ("max_bytes", "max_msgs")
+        if found.get(key, -1) > 0
+    ]
+
+
+def _configs(topology: Topology, replicas: int) -> list[dict[str, Any]]:
+    shards = [shard_config(topology, shard, replicas) for shard in range(topology.shards)]
+    # With markers, whoever watches the bucket is told of a presence that has expired.
+    registry = key_value_config(topology.registry_bucket, replicas) | {
+        "subject_delete_marker_ttl": 5 * _SECOND
+    }
+    return [
+        *shards,
+        dead_config(topology, replicas),
+        registry,
+        key_value_config(topology.sessions_bucket, replicas),
+        object_store_config(topology.blob_bucket, replicas),
+    ]
+
+
+async def _existing(nc: Client, settings: Settings) -> Topology | None:
+    found = await _info(nc, Topology(1, settings.prefix).stream(0))
+    if found is None:
+        return None
+    shards = (found.get("metadata") or {}).get("cadre.shards")
+    if shards is None or not shards.isdigit():
+        raise StreamDrift(
+            f"stream {found['name']} exists but is not Cadre's: choose another CADRE_PREFIX, or remove the stream"
+        )
+    return Topology(int(shards), settings.prefix)
+
+
+async def _info(nc: Client, stream: str) -> dict[str, Any] | None:
+    answer = await jetstream.api(nc, f"STREAM.INFO.{stream}")
+    error = answer.get("error")
+    if error is None:
+        config: dict[str, Any] = answer["config"]
+        return config
+    if error.get("code") == 404:
+        return None
+    if is_passing(error):
+        raise BusUnavailable(f"asking for stream {stream}", error.get("description"))
+    raise SetupError(
+        f"JetStream is not usable here: {error.get('description')}; start nats-server with JetStream on"
+    )
+
+
+async def _ensure(nc: Client, config: dict[str, Any]) -> None:
+    found = await _info(nc, config["name"])
+    if found is None:
+        answer = await jetstream.api(nc, f"STREAM.CREATE.{config['name']}", config)
+        error = answer.get("error")
+        if error is None:
+            return
+        # Another service may have been first; what counts is what stands there now.
+        found = await _info(nc, config["name"])
+        if found is None and is_passing(error):
+            raise BusUnavailable(f"creating stream {config['name']}", error.get("description"))
+        if found is None and error.get("err_code") == _NO_CLUSTER:
+            raise SetupError(
+                f"CADRE_REPLICAS={config['num_replicas']} needs a cluster of as many NATS servers,"
+                " and this is a single one: leave it at 1 here"
+            )
+        if found is None:
+            raise SetupError(f"stream {config['name']} cannot be created: {error.get('description')}")
+    drift = _drift(config, found)
+    if drift:
+        raise StreamDrift("; ".join(drift))
+    if config.get("max_age") == _FOR_EVER and found.get("max_age"):
+        await _keep_for_ever(nc, found)
+
+
+async def _keep_for_ever(nc: Client, found: dict[str, Any]) -> None:
+    """Takes the age limit from a stream of an earlier version: it would lose runs that wait for long."""
+    name = found["name"]
+    answer = await jetstream.api(nc, f"STREAM.UPDATE.{name}", found | {"max_age": _FOR_EVER})
+    error = answer.get("error")
+    if error is None:
+        log.warning(
+            "stream %s had an age limit, which is gone now: what it holds is removed run by run", name
+        )
+    elif is_passing(error):
+        raise BusUnavailable(f"changing stream {name}", error.get("description"))
+    else:
+        raise SetupError(
+            f"stream {name} loses what is older than {found['max_age'] // _SECOND} s, and the limit cannot be"
+            f" taken away ({error.get('description')}): do it with `nats stream edit {name} --max-age=0`"
+        )
+
+
+def _drift(wanted: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    needed = {key: wanted[key] for key in _CONTRACT if key in wanted and found.get(key) != wanted[key]}
+    largest = found.get("max_msg_size", -1)
+    if 0 <= largest < wanted.get("max_msg_size", 0):
+        needed["max_msg_size"] = wanted["max_msg_size"]
+    return [
+        f"stream {wanted['name']} has {key}={found.get(key)!r}, this version needs {value!r}:"
+        f" change it with `nats stream edit {wanted['name']}`"
+        for key, value in needed.items()
+    ]

@@ -1,0 +1,68 @@
+"""Which files a tree has: one message per path, beside the effects of the tree, each version in the place of the last.
+
+The server's leader is asked throughout: who has written a file finds it at once, wherever it asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from nats.aio.client import Client
+
+from cadre.adapters.nats.streams import jetstream
+from cadre.errors import BusUnavailable
+from cadre.file_records import WorkspaceFile
+from cadre.subjects import Topology
+from cadre.wire import HEADERS, decode, encode
+
+_AT_ONCE = 32
+
+
+class NatsFileIndex:
+    """ports.FileIndex on the deployment's shards."""
+
+    def __init__(self, nc: Client, topology: Topology) -> None:
+        self._nc = nc
+        self._topology = topology
+
+    async def read(self, tree: str, path: str) -> tuple[WorkspaceFile, int] | None:
+        return await self._last(tree, self._topology.file(tree, path))
+
+    async def all(self, tree: str) -> list[WorkspaceFile]:
+        return [record for record, _ in await self.held(tree)]
+
+    async def held(self, tree: str) -> list[tuple[WorkspaceFile, int]]:
+        """`all`, each with its fence: its sequence in the stream that the journals of the tree lie in."""
+        slots = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(subject: str) -> tuple[WorkspaceFile, int] | None:
+            async with slots:
+                return await self._last(tree, subject)
+
+        found = await asyncio.gather(*map(one, await self._subjects(tree)))
+        return list(filter(None, found))
+
+    async def count(self, tree: str) -> int:
+        return len(await self._subjects(tree))
+
+    async def write(self, record: WorkspaceFile, fence: int) -> int:
+        subject = self._topology.file(record.tree, record.path)
+        headers = {**HEADERS, jetstream.ROLLUP: "sub"}
+        return await jetstream.append(self._nc, subject, encode(record), expect=fence, headers=headers)
+
+    async def _last(self, tree: str, subject: str) -> tuple[WorkspaceFile, int] | None:
+        held = await jetstream.last(self._nc, self._topology.stream_of(tree), subject)
+        return None if held is None else (decode(held.data, WorkspaceFile), held.seq)
+
+    async def _subjects(self, tree: str) -> list[str]:
+        stream, wanted = self._topology.stream_of(tree), self._topology.files_of_tree(tree)
+        subjects: list[str] = []
+        while True:
+            query = {"subjects_filter": wanted, "offset": len(subjects)}
+            answer = await jetstream.api(self._nc, f"STREAM.INFO.{stream}", query)
+            if error := answer.get("error"):
+                raise BusUnavailable(f"listing the files of {tree}", error.get("description"))
+            page = answer["state"].get("subjects") or {}
+            subjects += page
+            if not page or len(subjects) >= answer.get("total", 0):
+                return subjects

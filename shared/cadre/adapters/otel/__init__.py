@@ -1,0 +1,1 @@
+"""OpenTelemetry out of the process: spans and metrics to an OTLP receiver."""

@@ -1,0 +1,34 @@
+"""Metrics to a receiver, by OpenTelemetry's own exporter for OTLP over HTTP."""
+
+from __future__ import annotations
+
+import logging
+
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
+
+from cadre.adapters.otel.otlp_receiver import Receiver
+from cadre.daemon_thread import run_in_thread
+from cadre.settings import MetricsSettings
+
+
+class MetricSender:
+    """One connection to a receiver of OTLP."""
+
+    def __init__(self, settings: MetricsSettings) -> None:
+        # What it has to say of a failure is said once, by whoever asks for the export.
+        logging.getLogger(OTLPMetricExporter.__module__).setLevel(logging.CRITICAL)
+        self._receiver = Receiver(settings)
+        self._exporter = OTLPMetricExporter(**self._receiver.options)
+
+    async def send(self, data: MetricsData) -> str | None:
+        """None when they have arrived, else why not; within the settings' timeout."""
+        self._receiver.status = None
+        result = await run_in_thread(lambda: self._exporter.export(data), "otlp metrics")
+        if result is MetricExportResult.SUCCESS:
+            return None
+        return self._receiver.trouble
+
+    def close(self) -> None:
+        """Ends a `send` that waits to try again."""
+        self._exporter.shutdown()
