@@ -9,7 +9,7 @@ from pathlib import Path
 
 import cadre
 from cadre.cli.team import read_team
-from cadre.prompting import Prompts
+from cadre.prompting.prompts import Prompts
 
 HOME = Path(cadre.__file__).parent
 

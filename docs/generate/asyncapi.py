@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.messages import SCHEMA_VERSION
+from cadre.protocol.messages import SCHEMA_VERSION
 from cadre.wire import CONTENT_TYPE
 from generate.channels import CHANNELS, OPERATIONS, PARAMETERS, Channel, Operation
 from generate.schemas import EVENTS, MESSAGES, components, tag_of

@@ -6,10 +6,10 @@ from typing import NamedTuple, get_args
 
 import msgspec
 
-from cadre.cards import Presence
-from cadre.file_records import WorkspaceFile
 from cadre.loop.events import Entry
-from cadre.messages import (
+from cadre.protocol.cards import Presence
+from cadre.protocol.files import WorkspaceFile
+from cadre.protocol.messages import (
     Cancel,
     CodeCall,
     CodeFinished,
@@ -26,7 +26,7 @@ from cadre.messages import (
     ToolCall,
     ToolResult,
 )
-from cadre.subjects import Topology
+from cadre.protocol.topology import Topology
 
 Messages = tuple[type[msgspec.Struct], ...]
 

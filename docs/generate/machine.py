@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cadre.cards import AgentCard, ToolCard
-from cadre.code_exchange import CodeRequest
 from cadre.loop.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
 from cadre.loop.events import AnyEvent, Entry, RecordIgnored, RequestedCall
 from cadre.loop.fold import apply_entry
@@ -17,7 +15,9 @@ from cadre.loop.offer import Offer
 from cadre.loop.run import Phase, Run
 from cadre.loop.timers import waits
 from cadre.loop.transition import transition
-from cadre.messages import (
+from cadre.protocol.cards import AgentCard, ToolCard
+from cadre.protocol.code import CodeRequest
+from cadre.protocol.messages import (
     Cancel,
     CodeFinished,
     CodeYielded,
@@ -28,8 +28,8 @@ from cadre.messages import (
     TimerFired,
     ToolResult,
 )
-from cadre.specs import AgentSpec, Limits, MemorySpec, ModelSpec
-from cadre.subjects import report_id, result_id, task_id, timer_id
+from cadre.protocol.topology import report_id, result_id, task_id, timer_id
+from cadre.spec.agent import AgentSpec, Limits, MemorySpec, ModelSpec
 
 TREE = "t"
 SPEC = AgentSpec(

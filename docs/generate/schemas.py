@@ -10,9 +10,9 @@ from typing import Any, get_args
 
 import msgspec
 
-from cadre import cards, messages
-from cadre.file_records import WorkspaceFile
 from cadre.loop.events import AnyEvent, Entry
+from cadre.protocol import cards, messages
+from cadre.protocol.files import WorkspaceFile
 
 MESSAGES: tuple[type[msgspec.Struct], ...] = (
     *get_args(messages.Record),

@@ -9,7 +9,7 @@ import msgspec
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
 
-from cadre.subjects import tree_of
+from cadre.protocol.topology import tree_of
 from cadre_gateway import approvals, body, openapi
 from cadre_gateway.desk import ANSWER_WITHIN, Desk
 from cadre_gateway.tracing_routes import trace_headers

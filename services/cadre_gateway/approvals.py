@@ -17,9 +17,9 @@ from cadre.loop.events import ApprovalDecided, ApprovalRequested, Entry
 from cadre.loop.fold import fold
 from cadre.loop.run import CallState, Phase, Run
 from cadre.loop.variables import with_values
-from cadre.messages import Decision, Verdict
 from cadre.ports import Stored
-from cadre.subjects import parent_of, tree_of
+from cadre.protocol.messages import Decision, Verdict
+from cadre.protocol.topology import parent_of, tree_of
 from cadre_gateway.body import Ruling
 from cadre_gateway.desk import ANSWER_WITHIN, Desk
 from cadre_gateway.directory import live_agents

@@ -9,8 +9,8 @@ import msgspec
 from fastapi import Request
 
 from cadre.errors import SpecError
-from cadre.messages import Budget, Verdict
-from cadre.specs import check_name
+from cadre.protocol.messages import Budget, Verdict
+from cadre.spec.agent import check_name
 from cadre_gateway.problems import Problem, invalid
 
 MAX_BODY = 32 * 1024 * 1024

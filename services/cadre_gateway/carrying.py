@@ -11,8 +11,8 @@ import asyncio
 from typing import NamedTuple
 
 from cadre.errors import BusUnavailable, Fenced
-from cadre.file_records import WorkspaceFile, as_of, carried, is_carried
-from cadre.messages import Erased
+from cadre.protocol.files import WorkspaceFile, as_of, carried, is_carried
+from cadre.protocol.messages import Erased
 from cadre.tree_files import MOST_FILES
 from cadre_gateway.desk import Desk
 from cadre_gateway.problems import invalid

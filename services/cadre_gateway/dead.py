@@ -13,7 +13,7 @@ from cadre.adapters.nats.streams.jetstream import Held
 from cadre.errors import BlobMissing, TerminalError
 from cadre.loop.fold import fold
 from cadre.loop.run import Phase, Run
-from cadre.subjects import Topology, parent_of
+from cadre.protocol.topology import Topology, parent_of
 from cadre_gateway.desk import Desk
 
 

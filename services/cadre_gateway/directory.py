@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.cards import AgentCard, Presence, SandboxCard, ToolCard
+from cadre.protocol.cards import AgentCard, Presence, SandboxCard, ToolCard
 from cadre.settings import TIERS
 
 

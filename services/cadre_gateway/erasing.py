@@ -7,7 +7,7 @@ import time
 
 import msgspec
 
-from cadre.subjects import tree_of
+from cadre.protocol.topology import tree_of
 from cadre_gateway.desk import Desk
 from cadre_gateway.directory import live_agents
 from cadre_gateway.problems import Problem, invalid

@@ -19,9 +19,9 @@ from starlette.types import Receive, Scope, Send
 from cadre.adapters.nats.history import watch_deltas
 from cadre.errors import RetryableError
 from cadre.loop.events import AnyEvent
-from cadre.messages import Delta
 from cadre.ports import Stored
-from cadre.subjects import tree_of
+from cadre.protocol.messages import Delta
+from cadre.protocol.topology import tree_of
 from cadre.wire import encode
 from cadre_gateway.desk import Desk
 from cadre_gateway.feed import Feed

@@ -16,7 +16,7 @@ from cadre.adapters.nats.archive import RawEntry
 from cadre.adapters.nats.objects.blob_refs import refs_in
 from cadre.errors import BlobMissing, BusUnavailable, UnreadableMessage
 from cadre.loop.events import Entry, RunFinished
-from cadre.subjects import tree_of
+from cadre.protocol.topology import tree_of
 from cadre.wire import decode
 from cadre_gateway.desk import Desk
 from cadre_gateway.problems import Problem, invalid

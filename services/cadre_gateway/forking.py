@@ -12,9 +12,9 @@ from cadre.loop.events import AnyEvent
 from cadre.loop.fold import fold
 from cadre.loop.forking import ForkError, prefix_of
 from cadre.loop.run import Run
-from cadre.messages import Fork, Origin, Task
 from cadre.ports import Stored
-from cadre.subjects import task_id, tree_of
+from cadre.protocol.messages import Fork, Origin, Task
+from cadre.protocol.topology import task_id, tree_of
 from cadre_gateway import runs
 from cadre_gateway.body import BudgetBody, Count, Deadline
 from cadre_gateway.carrying import Source, carry

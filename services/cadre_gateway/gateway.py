@@ -20,8 +20,8 @@ from cadre.adapters.nats.tail import Read, Tail, identities
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.adapters.system_clock import SystemClock
 from cadre.errors import BusUnavailable, SetupError
-from cadre.messages import Erased, Fate
 from cadre.metrics.meters import Sample
+from cadre.protocol.messages import Erased, Fate
 from cadre.service import Platform
 from cadre.settings import TracingSettings, read_tracing_settings
 from cadre_gateway import figures

@@ -19,8 +19,8 @@ import msgspec
 from fastapi import Request
 
 from cadre.errors import Fenced
-from cadre.file_records import ELSEWHERE, WorkspaceFile
-from cadre.messages import Erased, Imported
+from cadre.protocol.files import ELSEWHERE, WorkspaceFile
+from cadre.protocol.messages import Erased, Imported
 from cadre_gateway import run_file
 from cadre_gateway.desk import Desk
 from cadre_gateway.problems import Problem

@@ -14,8 +14,8 @@ from typing import Protocol
 from cadre.adapters.nats.erasure import REMEMBERED, Belongings
 from cadre.adapters.nats.objects.blobs import YOUNG
 from cadre.errors import CadreError, Fenced
-from cadre.messages import Erased, Fate
 from cadre.ports import Clock
+from cadre.protocol.messages import Erased, Fate
 from cadre_gateway.ledger import Erasing, Ledger
 from cadre_gateway.projection import Index
 

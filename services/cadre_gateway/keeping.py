@@ -13,8 +13,8 @@ import msgspec
 from cadre.adapters.nats.erasure import REMEMBERED
 from cadre.adapters.nats.objects.snapshots import NatsImages
 from cadre.errors import BusUnavailable
-from cadre.messages import SCHEMA_VERSION
-from cadre.subjects import Topology
+from cadre.protocol.messages import SCHEMA_VERSION
+from cadre.protocol.topology import Topology
 from cadre_gateway.ledger import Books, Ledger
 from cadre_gateway.projection import Index, Tree
 

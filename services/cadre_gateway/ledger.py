@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 import msgspec
 
 from cadre.loop.events import Entry, RunAccepted, RunFinished
-from cadre.messages import Erased
+from cadre.protocol.messages import Erased
 from cadre_gateway.projection import begins_nothing
 
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from cadre.adapters.nats.memory import NatsMemory
-from cadre.memory_api import (
+from cadre.protocol.memory import (
     MOST_HITS,
     ForgetRequest,
     Found,
@@ -23,7 +23,7 @@ from cadre.memory_api import (
     Selection,
     ShowRequest,
 )
-from cadre.messages import MemoryScope
+from cadre.protocol.messages import MemoryScope
 from cadre_gateway import body, openapi
 from cadre_gateway.desk import Desk
 

@@ -8,9 +8,9 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from cadre.memory_api import Found, Listed, Receipt, SearchRequest
-from cadre.messages import Delta
-from cadre.workspace import FileEntry
+from cadre.protocol.memory import Found, Listed, Receipt, SearchRequest
+from cadre.protocol.messages import Delta
+from cadre.tools.workspace import FileEntry
 from cadre_gateway.approvals import Approval, Ruled
 from cadre_gateway.body import CancelBody, RulingBody, Submission
 from cadre_gateway.dead import DeadLetterDetail, DeadLetterDone, DeadLetterList

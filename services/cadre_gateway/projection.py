@@ -22,8 +22,8 @@ from cadre.loop.events import (
     StepFinished,
 )
 from cadre.loop.run import Phase, Run
-from cadre.messages import ErrorInfo, Task, Usage
-from cadre.subjects import parent_of
+from cadre.protocol.messages import ErrorInfo, Task, Usage
+from cadre.protocol.topology import parent_of
 from cadre_gateway.pending import PendingCall, Queue, changes, of_run
 
 State = Literal["running", "waiting", "success", "max_steps_error", "error", "cancelled"]

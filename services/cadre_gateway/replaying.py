@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 
 from cadre.loop.redecide import Divergence, Journaled, Undecided, redecide
-from cadre.messages import SCHEMA_VERSION
+from cadre.protocol.messages import SCHEMA_VERSION
 from cadre_gateway import runs
 from cadre_gateway.desk import ANSWER_WITHIN, Desk
 

@@ -19,11 +19,11 @@ import msgspec
 
 from cadre.adapters.nats.objects.blob_refs import refs_in
 from cadre.errors import UnreadableMessage
-from cadre.file_records import WorkspaceFile
 from cadre.loop.events import Entry, RunFinished
-from cadre.subjects import tree_of
+from cadre.protocol.files import WorkspaceFile
+from cadre.protocol.topology import tree_of
+from cadre.tools.workspace import WrongPath, normal_path
 from cadre.wire import decode
-from cadre.workspace import WrongPath, normal_path
 
 FORMAT = "cadre-run"
 VERSION = 2

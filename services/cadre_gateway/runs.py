@@ -15,9 +15,9 @@ from cadre.loop.bounds import gained
 from cadre.loop.events import DelegateFinished, Entry, RunFinished
 from cadre.loop.fold import fold
 from cadre.loop.run import Run, Step
-from cadre.messages import Budget, Cancel, ErrorInfo, Fork, RunState, Usage
 from cadre.ports import Stored
-from cadre.subjects import tree_of
+from cadre.protocol.messages import Budget, Cancel, ErrorInfo, Fork, RunState, Usage
+from cadre.protocol.topology import tree_of
 from cadre_gateway.desk import Desk
 from cadre_gateway.feed import Feed
 from cadre_gateway.problems import Problem, unknown_run

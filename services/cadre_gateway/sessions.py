@@ -7,7 +7,7 @@ import time
 from cadre.adapters.nats.sessions import Turn
 from cadre.errors import Fenced
 from cadre.loop.fold import fold
-from cadre.subjects import tree_of
+from cadre.protocol.topology import tree_of
 from cadre_gateway.desk import Desk
 from cadre_gateway.problems import Problem
 

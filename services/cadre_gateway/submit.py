@@ -10,9 +10,9 @@ import secrets
 import time
 
 from cadre.adapters.otel.current_span import current_traceparent
-from cadre.messages import Origin, Task
 from cadre.ports import Blobs
-from cadre.subjects import task_id
+from cadre.protocol.messages import Origin, Task
+from cadre.protocol.topology import task_id
 from cadre.tracing.spans import link_to
 from cadre_gateway.body import Submission
 from cadre_gateway.carrying import Source, carry

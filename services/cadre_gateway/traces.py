@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from cadre.ports import Stored
-from cadre.subjects import tree_of
+from cadre.protocol.topology import tree_of
 from cadre.tracing.ids import trace_id
 from cadre.tracing.spans import SpanRecord
 from cadre.tracing.whole import in_order, trace_of

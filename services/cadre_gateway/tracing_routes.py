@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, Response
 from starlette.types import Scope
 
 from cadre.adapters.otel.current_span import link_current
-from cadre.subjects import tree_of
+from cadre.protocol.topology import tree_of
 from cadre.tracing.ids import agent_span, root_span, trace_id, traceparent_of_run
 from cadre.tracing.otlp_json import otlp_json
 from cadre.tracing.page import page

@@ -9,7 +9,8 @@ import msgspec
 
 from cadre.adapters.nats.memory import Answer
 from cadre.errors import MemoryRefused
-from cadre.memory_api import (
+from cadre.ports import Clock
+from cadre.protocol.memory import (
     MOST_HITS,
     ForgetRequest,
     Found,
@@ -23,7 +24,6 @@ from cadre.memory_api import (
     Stats,
     StatsRequest,
 )
-from cadre.ports import Clock
 from cadre_memory import scoping
 from cadre_memory.chunking import chunk_id
 from cadre_memory.embedder import Embedder

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from cadre.cards import ToolCard
-from cadre.memory_api import FORGET, RECALL, REMEMBER
+from cadre.protocol.cards import ToolCard
+from cadre.protocol.memory import FORGET, RECALL, REMEMBER
 
 OFFERED_HITS = 20
 """Of one recall, as a model may ask for them."""

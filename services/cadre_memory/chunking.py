@@ -10,7 +10,7 @@ from uuid import UUID, uuid5
 
 from semantic_text_splitter import TextSplitter
 
-from cadre.messages import MemoryScope
+from cadre.protocol.messages import MemoryScope
 from cadre_memory.index import Chunk, EmbedState
 from cadre_memory.scoping import Caller
 

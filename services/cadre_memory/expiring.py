@@ -7,10 +7,10 @@ import logging
 from collections import OrderedDict
 
 from cadre.errors import CadreError, NewerSchema, TerminalError
-from cadre.messages import Erased, Fate
 from cadre.newer import leave_to_newer
 from cadre.patience import patiently
 from cadre.ports import Clock, Delivery
+from cadre.protocol.messages import Erased, Fate
 from cadre.wire import decode
 from cadre_memory import scoping
 from cadre_memory.index import Index, Where

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, Protocol
 import msgspec
 
 from cadre.errors import RetryableError, TerminalError
-from cadre.messages import MemoryScope
+from cadre.protocol.messages import MemoryScope
 
 EmbedState = Literal["pending", "done", "lexical"]
 """Of a point: its dense vectors are still to come, are there, or are not wanted (no embeddings configured)."""

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cadre.memory_api import Recalled, RecalledHit
-from cadre.messages import ErrorInfo
+from cadre.protocol.memory import Recalled, RecalledHit
+from cadre.protocol.messages import ErrorInfo
 from cadre_memory import scoping
 from cadre_memory.bm25 import encode_document
 from cadre_memory.cards import ARGUMENTS, Arguments, Forget, Recall, Remember

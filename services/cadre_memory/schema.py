@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from cadre.messages import MemoryScope
+from cadre.protocol.messages import MemoryScope
 from cadre_memory.index import Chunk, IndexUnavailable
 
 VERSION = 1

@@ -12,9 +12,9 @@ from typing import get_args
 import msgspec
 
 from cadre.errors import MemoryRefused, UnreadableMessage
-from cadre.memory_api import Selection
-from cadre.messages import MemoryScope, Origin, ToolCall
-from cadre.subjects import Topology, parent_of, tree_of
+from cadre.protocol.memory import Selection
+from cadre.protocol.messages import MemoryScope, Origin, ToolCall
+from cadre.protocol.topology import Topology, parent_of, tree_of
 from cadre_memory.index import Clause, Within
 
 SCOPES: tuple[MemoryScope, ...] = get_args(MemoryScope)

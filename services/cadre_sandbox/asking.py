@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from cadre.code_exchange import CodeExchange, CodeLimits, CodeReply
 from cadre.code_past import whole
 from cadre.errors import BlobMissing, UnreadableMessage
-from cadre.messages import CodeCall
 from cadre.ports import Blobs
-from cadre.specs import NAME
-from cadre.subjects import Topology
+from cadre.protocol.code import CodeExchange, CodeLimits, CodeReply
+from cadre.protocol.messages import CodeCall
+from cadre.protocol.topology import Topology
+from cadre.spec.agent import NAME
 from cadre.wire import UNREADABLE
 from cadre_sandbox.blob_values import from_json
 from cadre_sandbox.contract import Call, Exchange, Function, Limits, Request, Result

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from cadre.messages import FileInfo
 from cadre.ports import Blobs
+from cadre.protocol.messages import FileInfo
 from cadre_sandbox.given import (
     ESCAPE,
     FILE,

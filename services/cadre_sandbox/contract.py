@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from cadre.specs import BASE_IMPORTS
+from cadre.spec.agent import BASE_IMPORTS
 from cadre_sandbox.given import Value
 
 Tier: TypeAlias = Literal["ns", "landlock"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from cadre.subjects import parent_of
+from cadre.protocol.topology import parent_of
 
 _REMEMBERED = 4096
 

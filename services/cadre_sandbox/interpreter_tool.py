@@ -7,14 +7,14 @@ import logging
 from typing import Any
 
 from cadre.answering_calls import Answering, Desk
-from cadre.cards import ToolCard
 from cadre.cutting import cut_to_read, oversized
 from cadre.errors import RetryableError, UnreadableMessage
 from cadre.loop.observation import clip
-from cadre.messages import ErrorInfo, ToolCall
 from cadre.patience import patiently
 from cadre.ports import Blobs, Bus, Clock, Delivery, Marks
-from cadre.specs import BASE_IMPORTS, INTERPRETER_TOOL
+from cadre.protocol.cards import ToolCard
+from cadre.protocol.messages import ErrorInfo, ToolCall
+from cadre.spec.agent import BASE_IMPORTS, INTERPRETER_TOOL
 from cadre_sandbox.blob_values import to_json
 from cadre_sandbox.contract import Failed, Finished, Lost, Request, SandboxError
 from cadre_sandbox.given import MARKS

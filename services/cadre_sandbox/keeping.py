@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
-from cadre.messages import CodeCall
+from cadre.protocol.messages import CodeCall
 from cadre_sandbox.ended import Ended, is_below
 from cadre_sandbox.places import Answer, follows, mark_of, resumes
 from cadre_sandbox.sandbox import Sandbox

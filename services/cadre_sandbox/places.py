@@ -6,9 +6,9 @@ import hashlib
 
 from msgspec.structs import replace
 
-from cadre.code_exchange import CodeExchange
 from cadre.code_past import Place, shortened
-from cadre.messages import CodeCall, CodeFinished, CodeYielded
+from cadre.protocol.code import CodeExchange
+from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded
 from cadre.wire import encode
 
 Answer = CodeYielded | CodeFinished

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cadre.nesting import MOST_LEVELS, levels
+from cadre.protocol.json_depth import MOST_LEVELS, levels
 from cadre_sandbox.contract import Call, Failed, Finished, Limits, Tier, Used, Yielded
 from cadre_sandbox.frames import BrokenFrame, Frame
 from cadre_sandbox.given import MOST_CALLS, encodable, unpack

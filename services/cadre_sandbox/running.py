@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Literal
 
 from cadre.errors import BlobMissing, RetryableError
-from cadre.messages import CodeCall, ErrorInfo
 from cadre.patience import patiently
 from cadre.ports import Blobs, Clock
+from cadre.protocol.messages import CodeCall, ErrorInfo
 from cadre_sandbox.asking import request_of, results_of
 from cadre_sandbox.contract import Failed, Lost, Outcome, SandboxError, Yielded
 from cadre_sandbox.keeping import Keeping, Seat

@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from cadre.code_exchange import CodeExchange
 from cadre.errors import NewerSchema, RetryableError, TerminalError
-from cadre.messages import CodeCall, ErrorInfo
 from cadre.newer import leave_to_newer
 from cadre.patience import patiently
 from cadre.ports import Bus, Delivery, Marks
-from cadre.specs import NAME
-from cadre.subjects import Topology
+from cadre.protocol.code import CodeExchange
+from cadre.protocol.messages import CodeCall, ErrorInfo
+from cadre.protocol.topology import Topology
+from cadre.spec.agent import NAME
 from cadre.trial import Trials
 from cadre.wire import UNREADABLE, unpack_code_call
 from cadre_sandbox.asking import check

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cadre.code_exchange import CodeRequest
-from cadre.messages import CodeCall, CodeFinished, CodeYielded, ErrorInfo
 from cadre.ports import Blobs
+from cadre.protocol.code import CodeRequest
+from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, ErrorInfo
 from cadre_sandbox.blob_values import to_json
 from cadre_sandbox.contract import Failed, Finished, Tier, Used, Yielded
 

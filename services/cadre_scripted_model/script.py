@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from cadre.errors import SettingError
-from cadre.yaml_file import read_yaml
+from cadre.spec.yaml_file import read_yaml
 from cadre_scripted_model.rendering import BadTemplate, check
 from cadre_scripted_model.request import RequestView
 

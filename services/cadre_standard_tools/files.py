@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from cadre.files import File, media_type_of
 from cadre.tool import ToolContext, tool
+from cadre.tools.files import File, media_type_of
 
 MOST_CHARACTERS = 15_000
 """Of a text that one call shows: more would be cut by most agents' own limit."""

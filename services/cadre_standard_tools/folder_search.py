@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from cadre.daemon_thread import run_in_thread
+from cadre.tools.thread import run_in_thread
 from cadre_standard_tools.hits import Found, Hit, SearchUnavailable
 
 log = logging.getLogger("cadre.tools")

@@ -11,12 +11,12 @@ from typing import TypeVar
 from cadre.adapters.system_clock import SystemClock
 from cadre.cutting import cut_to_read, oversized
 from cadre.errors import Fenced, NewerSchema, OutcomeUnknown, RetryableError, TerminalError, UnreadableMessage
-from cadre.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult
 from cadre.newer import leave_to_newer
 from cadre.ports import Blobs, Bus, Clock, Delivery, Effect, Effects, Marks
+from cadre.protocol.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult
+from cadre.protocol.topology import Topology, result_id
 from cadre.senders import forged_call, misplaced
-from cadre.subjects import Topology, result_id
-from cadre.tool_loading import AnyTool
+from cadre.tools.loading import AnyTool
 from cadre.trial import Trials
 from cadre.wire import unpack_call
 from cadre_tools.in_hand import AtWorkElsewhere, InHand

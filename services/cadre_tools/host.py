@@ -17,7 +17,7 @@ from cadre.health import AsgiApp
 from cadre.metrics.meters import Sample
 from cadre.service import Platform
 from cadre.slots import Slots
-from cadre.tool_loading import AnyTool, load_tools
+from cadre.tools.loading import AnyTool, load_tools
 from cadre_tools.executor import Executor
 from cadre_tools.in_hand import InHand
 from cadre_tools.invocation import FileAccess

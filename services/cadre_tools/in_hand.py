@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from cadre.errors import CadreError
-from cadre.messages import EffectClaim
 from cadre.ports import Effect, Effects, Peers
+from cadre.protocol.messages import EffectClaim
 
 log = logging.getLogger("cadre.tools")
 

@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cadre.files import File
-from cadre.messages import ErrorInfo, ToolCall
 from cadre.ports import Blobs, FileIndex
+from cadre.protocol.messages import ErrorInfo, ToolCall
+from cadre.protocol.topology import parent_of
 from cadre.slots import Slots
-from cadre.subjects import parent_of
 from cadre.tool import InvalidArguments, ToolContext
-from cadre.tool_loading import AnyTool
+from cadre.tools.files import File
+from cadre.tools.loading import AnyTool
+from cadre.tools.workspace import Workspace
 from cadre.tracing.ambient import below
 from cadre.tracing.ids import traceparent_of
 from cadre.tree_files import TreeFiles
-from cadre.workspace import Workspace
 from cadre_tools.output import cut_error, to_json, too_large
 
 log = logging.getLogger("cadre.tools")

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cadre.cutting import cut
-from cadre.files import File
-from cadre.foreign_files import file_of
-from cadre.nesting import MOST_LEVELS, levels
+from cadre.protocol.json_depth import MOST_LEVELS, levels
+from cadre.tools.files import File
+from cadre.tools.foreign_files import file_of
 
 MAX_ERROR = 8 * 1024
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
 
 from cadre.adapters.otel.otlp_spans import Sent
-from cadre.subjects import tree_of
+from cadre.protocol.topology import tree_of
 from cadre.tracing.spans import SpanRecord
 
 log = logging.getLogger("cadre.tracer")

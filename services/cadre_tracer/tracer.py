@@ -13,10 +13,10 @@ from cadre.adapters.nats.queue import Delivery
 from cadre.adapters.otel.otlp_spans import SpanSender
 from cadre.errors import BlobMissing, BusUnavailable, NewerSchema, RetryableError, UnreadableMessage
 from cadre.health import AsgiApp
-from cadre.messages import Erased, Fate
 from cadre.metrics import names
 from cadre.metrics.meters import Sample
 from cadre.ports import Stored
+from cadre.protocol.messages import Erased, Fate
 from cadre.service import Platform
 from cadre.settings import TracingSettings
 from cadre.slots import Slots

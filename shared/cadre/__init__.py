@@ -12,10 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cadre.errors import CadreError, SetupError
-from cadre.specs import AgentSpec as Agent
-from cadre.specs import Limits, ModelSpec, Selector
-from cadre.tool import tool
-from cadre.tool_context import ToolContext
+from cadre.spec.agent import AgentSpec as Agent
+from cadre.spec.agent import Limits, ModelSpec, Selector
+from cadre.tool import File, ToolContext, tool
 
 if TYPE_CHECKING:
     from cadre.following import follow, new_runs
@@ -26,6 +25,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Agent",
     "CadreError",
+    "File",
     "Limits",
     "ModelSpec",
     "Selector",

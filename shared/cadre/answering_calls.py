@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cadre.errors import NewerSchema, TerminalError, UnreadableMessage
-from cadre.messages import ErrorInfo, ToolCall, ToolResult
 from cadre.newer import leave_to_newer
 from cadre.patience import patiently
 from cadre.ports import Blobs, Bus, Clock, Delivery, Marks
+from cadre.protocol.messages import ErrorInfo, ToolCall, ToolResult
+from cadre.protocol.topology import Topology, parent_of, result_id
 from cadre.senders import misplaced
-from cadre.subjects import Topology, parent_of, result_id
 from cadre.trial import Trials
 from cadre.wire import UNREADABLE, unpack_call
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 
 from cadre.permissions import Permissions, Role, permissions
-from cadre.subjects import Topology
+from cadre.protocol.topology import Topology
 
 _HEAD = """\
 # Who may use this server, and for what. Made by `cadre auth init`, which writes it anew: change nothing here.

@@ -9,7 +9,7 @@ from cadre.loop.fold import fold
 from cadre.loop.run import Run
 from cadre.loop.view import Transcript
 from cadre.ports import Journal, Stored
-from cadre.prompting import Prompts
+from cadre.prompting.prompts import Prompts
 
 SNAPSHOT_ENTRIES = 64
 SNAPSHOT_BYTES = 256 * 1024

@@ -16,10 +16,10 @@ from typing import Literal, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from cadre.code_exchange import CodeExchange
 from cadre.errors import UnreadableMessage
-from cadre.messages import CodeCall
 from cadre.ports import Blobs
+from cadre.protocol.code import CodeExchange
+from cadre.protocol.messages import CodeCall
 from cadre.wire import UNREADABLE, encode
 
 PIECE_EXCHANGES = 16

@@ -14,8 +14,6 @@ from cadre.adapters.nats.quarantine import NatsMarks
 from cadre.adapters.nats.queue import Queue
 from cadre.adapters.nats.registry import HEARTBEAT
 from cadre.adapters.system_clock import SystemClock
-from cadre.agent_file import read_agent
-from cadre.cards import AgentCard
 from cadre.cli.exits import Failure
 from cadre.cli.state import find_nats
 from cadre.errors import SetupError
@@ -24,13 +22,15 @@ from cadre.inbox import Inbox
 from cadre.loop.offer import Offer, offer_of
 from cadre.metrics.meters import Sample
 from cadre.ports import Model
-from cadre.prices import Prices
-from cadre.prompting import Prompts, prompts_for
+from cadre.prompting.prompts import Prompts, prompts_for
+from cadre.protocol.cards import AgentCard
 from cadre.runner import Runner, World
 from cadre.service import Platform, run
 from cadre.settings import Settings, read_model_settings, read_settings
 from cadre.slots import Slots
-from cadre.specs import AgentSpec, Selector
+from cadre.spec.agent import AgentSpec, Selector
+from cadre.spec.agent_file import read_agent
+from cadre.spec.prices import Prices
 
 log = logging.getLogger("cadre.agent")
 

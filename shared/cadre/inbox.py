@@ -10,13 +10,13 @@ import logging
 
 from cadre.errors import NewerSchema, TerminalError
 from cadre.loop.arrivals import Poisoned
-from cadre.messages import ErrorInfo, Report, Task
 from cadre.newer import leave_to_newer
 from cadre.patience import patiently
 from cadre.ports import Blobs, Delivery, Marks
+from cadre.protocol.messages import ErrorInfo, Report, Task
+from cadre.protocol.topology import Topology, parent_of, report_id
 from cadre.runner import Runner, World
 from cadre.senders import forged, misplaced
-from cadre.subjects import Topology, parent_of, report_id
 from cadre.trial import Trials
 from cadre.wire import newer_schema, unpack_record
 

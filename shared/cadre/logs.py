@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 
-from cadre.subjects import tree_of
+from cadre.protocol.topology import tree_of
 from cadre.tracing.ids import agent_span, call_span, root_span, trace_id
 
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"

@@ -7,12 +7,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from cadre.daemon_thread import run_in_thread
 from cadre.errors import CadreError
 from cadre.health import Answer
 from cadre.metrics import names
 from cadre.metrics.meters import Meters, Sample
 from cadre.settings import MetricsSettings
+from cadre.tools.thread import run_in_thread
 
 if TYPE_CHECKING:
     from cadre.adapters.otel.otel_metrics import OtelForm

@@ -9,9 +9,9 @@ from cadre.loop.arrivals import ModelFailed, ModelReplied
 from cadre.loop.owed import CallModel
 from cadre.loop.run import Run
 from cadre.loop.view import ModelRequest
-from cadre.messages import Delta
 from cadre.ports import Bus, Clock, Model
-from cadre.prices import Prices, priced
+from cadre.protocol.messages import Delta
+from cadre.spec.prices import Prices, priced
 
 Outcome = ModelReplied | ModelFailed
 

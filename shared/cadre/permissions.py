@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from cadre.memory_api import ANSWERS, MEMORY_TOOLS
-from cadre.specs import INTERPRETER_TOOL
-from cadre.subjects import Topology
+from cadre.protocol.memory import ANSWERS, MEMORY_TOOLS
+from cadre.protocol.topology import Topology
+from cadre.spec.agent import INTERPRETER_TOOL
 
 Kind = Literal["operator", "gateway", "agent", "tools", "sandbox", "memory", "tracer"]
 

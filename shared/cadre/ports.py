@@ -7,10 +7,10 @@ from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
-from cadre.file_records import WorkspaceFile
 from cadre.loop.events import Entry, RequestedCall
 from cadre.loop.view import ModelRequest
-from cadre.messages import (
+from cadre.protocol.files import WorkspaceFile
+from cadre.protocol.messages import (
     Addressed,
     Delta,
     EffectClaim,

@@ -29,16 +29,16 @@ from cadre.loop.timers import ended
 from cadre.loop.transition import transition
 from cadre.loop.view import base_tokens
 from cadre.loop.work_summary import work_of
-from cadre.messages import Cancel, Record, Report, RunState, Task, TimerFired
 from cadre.metrics.journaled import figures_of
 from cadre.metrics.meters import Meters
 from cadre.metrics.names import AGENT, FENCE_LOSSES
 from cadre.model_calls import ModelCalls
 from cadre.ports import Bus, Clock, Journal, Model
-from cadre.prices import Prices
-from cadre.prompting import Prompts
-from cadre.specs import AgentSpec
-from cadre.subjects import tree_of
+from cadre.prompting.prompts import Prompts
+from cadre.protocol.messages import Cancel, Record, Report, RunState, Task, TimerFired
+from cadre.protocol.topology import tree_of
+from cadre.spec.agent import AgentSpec
+from cadre.spec.prices import Prices
 
 log = logging.getLogger("cadre.runner")
 

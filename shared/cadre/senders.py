@@ -6,7 +6,8 @@ may send such a thing: an executor's result is an executor's to send, a person's
 
 from __future__ import annotations
 
-from cadre.messages import (
+from cadre.permissions import GATEWAY_SENDER, SANDBOX_SENDER
+from cadre.protocol.messages import (
     CodeFinished,
     CodeYielded,
     Decision,
@@ -18,8 +19,7 @@ from cadre.messages import (
     ToolCall,
     ToolResult,
 )
-from cadre.permissions import GATEWAY_SENDER, SANDBOX_SENDER
-from cadre.subjects import Topology
+from cadre.protocol.topology import Topology
 
 TIMER_SENDER = "timer"
 """Of what the server itself delivers at its time."""

@@ -11,8 +11,8 @@ from urllib.parse import unquote
 import msgspec
 
 from cadre.errors import SettingError
-from cadre.nats_addresses import addresses
-from cadre.subjects import DEFAULT_PREFIX
+from cadre.protocol.nats_addresses import addresses
+from cadre.protocol.topology import DEFAULT_PREFIX
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 LOG_FORMATS = ("text", "json")

@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from cadre.errors import BlobMissing, Fenced, OutcomeUnknown, RetryableError, TooLarge
-from cadre.file_records import FileWritten, WorkspaceFile, history_before_next
-from cadre.files import File, media_type_of
-from cadre.messages import FileInfo
 from cadre.ports import Blobs, FileIndex
-from cadre.workspace import FileChanged, FileEntry, NoSuchFile, WorkspaceError, normal_path
+from cadre.protocol.files import FileWritten, WorkspaceFile, history_before_next
+from cadre.protocol.messages import FileInfo
+from cadre.tools.files import File, media_type_of
+from cadre.tools.workspace import FileChanged, FileEntry, NoSuchFile, WorkspaceError, normal_path
 
 MOST_FILES = 1000
 """In one workspace: its list is read whole."""

@@ -8,9 +8,9 @@ import msgspec
 
 from cadre.errors import NewerSchema, SpecError, TooLarge, UnreadableMessage
 from cadre.loop.events import EarlierEntry, Entry
-from cadre.messages import SCHEMA_VERSION, CodeCall, Message, Record, Spilled, ToolCall
 from cadre.ports import Blobs
-from cadre.upcast import OLDEST, upcast
+from cadre.protocol.messages import SCHEMA_VERSION, CodeCall, Message, Record, Spilled, ToolCall
+from cadre.protocol.upcast import OLDEST, upcast
 
 SPILL_BYTES = 256 * 1024
 """A larger message travels as a reference to the object store."""

@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from bench.code_echo import POOL, SUBJECT
-from cadre.messages import CodeFinished
+from cadre.protocol.messages import CodeFinished
 from cadre.settings import Settings
 from cadre_sandbox.contract import Failed, Finished, Limits, Request
 from cadre_sandbox.sandbox import Sandbox

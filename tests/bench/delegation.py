@@ -23,7 +23,7 @@ from bench.worker import ECHO
 from cadre.adapters.nats.streams import jetstream
 from cadre.loop.view import ModelRequest
 from cadre.ports import ModelReply
-from cadre.specs import AgentSpec
+from cadre.spec.agent import AgentSpec
 from cadre.wire import encode
 
 IN_FLIGHT = 64

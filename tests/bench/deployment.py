@@ -13,12 +13,12 @@ from uuid import uuid4
 
 from cadre.host import AgentHost
 from cadre.loop.events import AnyEvent, Entry, RunFinished
-from cadre.messages import Task
 from cadre.ports import Appended, Journal, Model, Stored
-from cadre.prompting import Prompts
+from cadre.prompting.prompts import Prompts
+from cadre.protocol.messages import Task
 from cadre.service import Platform, calm_collector, open_platform
 from cadre.settings import Settings
-from cadre.specs import AgentSpec
+from cadre.spec.agent import AgentSpec
 from harness.nats_server import NatsServer
 
 ENDS_WITHIN = 60.0

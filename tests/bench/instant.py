@@ -8,8 +8,8 @@ import msgspec
 
 from cadre.loop.events import RequestedCall
 from cadre.loop.view import ModelRequest
-from cadre.messages import Usage
 from cadre.ports import ModelReply, OnText
+from cadre.protocol.messages import Usage
 
 
 class InstantModel:

@@ -12,7 +12,7 @@ from bench.deployment import ENDS_WITHIN, Deployment, deployment
 from bench.instant import InstantModel
 from bench.processes import Member
 from cadre.loop.events import DelegateFinished
-from cadre.specs import AgentSpec
+from cadre.spec.agent import AgentSpec
 
 
 async def measure(times: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from bench.deployment import deployment
 from bench.paced import STEPS, PacedModel
 from bench.steps import Cost, executor, stretches
 from cadre.adapters.otel.otel_metrics import OtelForm
-from cadre.specs import AgentSpec, Limits
+from cadre.spec.agent import AgentSpec, Limits
 
 
 async def measure(rounds: int, group: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from bench.paced import STEPS, Gate, PacedModel
 from cadre.adapters.nats.streams import jetstream
 from cadre.loop.events import Entry, ModelCalled
 from cadre.settings import child_environment
-from cadre.specs import AgentSpec, Limits
+from cadre.spec.agent import AgentSpec, Limits
 from cadre.wire import decode
 from harness.stack import Service
 

@@ -17,7 +17,7 @@ from bench.processes import cpu_seconds
 from bench.steps import executor, stretches
 from cadre.adapters.nats.streams import jetstream
 from cadre.settings import child_environment
-from cadre.specs import AgentSpec, Limits
+from cadre.spec.agent import AgentSpec, Limits
 from harness.nats_server import free_port
 from harness.stack import Service
 

@@ -14,9 +14,9 @@ from bench.deployment import Deployment, deployment
 from bench.processes import Member, cpu_seconds, rss_mb
 from bench.worker import REFUND
 from cadre.adapters.nats.streams import jetstream
-from cadre.cards import Presence
 from cadre.loop.fold import fold
 from cadre.loop.run import Run
+from cadre.protocol.cards import Presence
 
 FULL = (2_000, 10_000)
 QUICK = (500, 2_000)

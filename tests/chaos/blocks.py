@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cadre.loop import events as ev
-from cadre.messages import CodeCall
-from cadre.subjects import call_id
+from cadre.protocol.messages import CodeCall
+from cadre.protocol.topology import call_id
 from chaos.evidence import Evidence
 from chaos.journals import events_of
 

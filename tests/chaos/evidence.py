@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from cadre.messages import CodeCall, ErrorInfo
 from cadre.ports import Stored
+from cadre.protocol.messages import CodeCall, ErrorInfo
 from chaos.executions import Line
 from chaos.load import Order
 from chaos.strikes import Strike

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from cadre.subjects import call_id
+from cadre.protocol.topology import call_id
 
 PARTS = (0, 1)
 

@@ -9,7 +9,7 @@ from cadre.loop import events as ev
 from cadre.loop.fold import fold
 from cadre.loop.run import Phase
 from cadre.ports import Stored
-from cadre.subjects import tree_of
+from cadre.protocol.topology import tree_of
 from chaos.evidence import Evidence
 
 

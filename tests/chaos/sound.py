@@ -7,9 +7,6 @@ from typing import Any
 
 import msgspec
 
-from cadre.agent_file import read_agent
-from cadre.cards import AgentCard
-from cadre.code_exchange import CodeRequest
 from cadre.loop.arrivals import Arrival, ModelReplied
 from cadre.loop.events import Entry, RequestedCall
 from cadre.loop.fold import apply_entry
@@ -17,7 +14,10 @@ from cadre.loop.offer import Offer
 from cadre.loop.owed import CallModel, Send, owed
 from cadre.loop.run import Run
 from cadre.loop.transition import transition
-from cadre.messages import (
+from cadre.ports import Stored
+from cadre.protocol.cards import AgentCard
+from cadre.protocol.code import CodeRequest
+from cadre.protocol.messages import (
     CodeCall,
     CodeFinished,
     CodeYielded,
@@ -28,9 +28,9 @@ from cadre.messages import (
     ToolCall,
     ToolResult,
 )
-from cadre.ports import Stored
-from cadre.subjects import result_id, task_id
-from cadre.tool_loading import load_tools
+from cadre.protocol.topology import result_id, task_id
+from cadre.spec.agent_file import read_agent
+from cadre.tools.loading import load_tools
 from chaos.crew import GROUPS, TEAM
 from chaos.evidence import Consumer, Delivered, EffectMessage, Evidence
 from chaos.executions import Line

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from cadre.code_exchange import CodeReply
 from cadre.loop.events import BlockFinished, BlockYielded, DelegateFinished, Entry, RunFinished, ToolAnswered
-from cadre.messages import ErrorInfo
 from cadre.ports import Stored
+from cadre.protocol.code import CodeReply
+from cadre.protocol.messages import ErrorInfo
 from chaos.evidence import Delivered, EffectMessage, Evidence
 from chaos.expected import coded_of, part_of, runs_of
 from chaos.sound import sound_evidence

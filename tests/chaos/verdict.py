@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TypeVar
 
-from cadre.subjects import tree_of
+from cadre.protocol.topology import tree_of
 from chaos import blocks, effects, journals, traces
 from chaos.evidence import Evidence
 from chaos.expected import answer_of, runs_of

@@ -20,8 +20,8 @@ from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.loop.events import Entry
+from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.subjects import Topology
 from cluster.load import Load, users
 from cluster.probe import Probe
 from harness.nats_cluster import SIZE, ClusterStack

@@ -20,7 +20,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import Held
 from cadre.adapters.nats.streams.provision import check, provision
 from cadre.errors import BusUnavailable, RetryableError
-from cadre.messages import Task
+from cadre.protocol.messages import Task
 from cadre.service import open_platform
 from cadre.settings import Settings
 from harness.nats_cluster import SIZE, NatsCluster

@@ -21,8 +21,8 @@ from cadre.adapters.nats.connection.connect import Client, connect
 from cadre.adapters.nats.connection.retry import until_answered
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
+from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.subjects import Topology
 from harness.nats_server import NatsServer
 
 pytestmark = pytest.mark.skipif(

@@ -11,8 +11,8 @@ from typing import Any
 
 import cadre.service
 from cadre.adapters.nats.bus import NatsBus
-from cadre.memory_api import REMEMBER
-from cadre.messages import ToolCall
+from cadre.protocol.memory import REMEMBER
+from cadre.protocol.messages import ToolCall
 from cadre_agent.main import command
 
 MARKS = Path(os.environ["DIED"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import cadre_tools.host
 from cadre.adapters.nats.workspace import NatsFileIndex
-from cadre.file_records import WorkspaceFile
+from cadre.protocol.files import WorkspaceFile
 from cadre_tools.main import command
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from cadre.prompt_files import locate
+from cadre.prompting.prompt_file import locate
 from harness.command import Commands, commands_of, only_line
 from harness.nats_server import NatsServer, free_port
 from harness.stack import Gateway, Stack, eventually

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from cadre.agent_file import read_agent
 from cadre.cli import state
 from cadre.following import FollowingFailed, follow, new_runs
+from cadre.spec.agent_file import read_agent
 from harness.command import Commands, commands_of
 from harness.stack import Gateway, Stack, eventually
 

@@ -14,7 +14,7 @@ import pytest
 
 from cadre.adapters.nats.queue import Delivery, Queue
 from cadre.adapters.nats.streams import jetstream
-from cadre.messages import Spilled, Task
+from cadre.protocol.messages import Spilled, Task
 from cadre.service import Platform, open_platform
 from cadre.settings import Settings
 from cadre.trial import ALONE, SUSPECT_AFTER

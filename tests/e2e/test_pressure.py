@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.messages import Task
+from cadre.protocol.messages import Task
 from cadre.service import Platform, open_platform
 from cadre.settings import Settings
 from harness.command import commands_of, only_line

@@ -26,8 +26,8 @@ from cadre.cli.team import read_team
 from cadre.k8s.manifest import Manifest
 from cadre.k8s.rendering import render
 from cadre.k8s.values import read_values
+from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.subjects import Topology
 from harness.command import Commands
 from harness.stack import Service, Stack, eventually
 

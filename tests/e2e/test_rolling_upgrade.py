@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.messages import SCHEMA_VERSION, Task
+from cadre.protocol.messages import SCHEMA_VERSION, Task
 from cadre.service import open_platform
 from cadre.settings import Settings
 from cadre.wire import encode

@@ -11,7 +11,7 @@ import pytest
 
 from cadre.adapters.nats.connection.connect import settled
 from cadre.adapters.nats.streams import jetstream
-from cadre.messages import Report
+from cadre.protocol.messages import Report
 from cadre.service import open_platform
 from cadre.settings import Settings
 from cadre.wire import decode

@@ -18,8 +18,8 @@ from nats.aio.client import Client
 from cadre.adapters.nats.history import History
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.loop.events import AnyEvent
+from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.subjects import Topology
 from cadre.tracing import names
 from cadre.tracing.ids import root_span, trace_id
 from harness.command import commands_of

@@ -11,7 +11,7 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BusFull
-from cadre.subjects import Topology
+from cadre.protocol.topology import Topology
 from harness.nats_server import NatsServer
 
 _ACCOUNT = """

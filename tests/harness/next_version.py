@@ -6,21 +6,21 @@ import os
 import shutil
 from pathlib import Path
 
-from cadre.messages import SCHEMA_VERSION
+from cadre.protocol.messages import SCHEMA_VERSION
 
 ROOT = Path(__file__).parents[2]
 
 NEXT = SCHEMA_VERSION + 1
 
 _CHANGES = {
-    "shared/cadre/messages.py": (
+    "shared/cadre/protocol/messages.py": (
         (f"SCHEMA_VERSION = {SCHEMA_VERSION}\n", f"SCHEMA_VERSION = {NEXT}\n"),
         (f"v: Literal[{SCHEMA_VERSION}] = {SCHEMA_VERSION}\n", f"v: Literal[{NEXT}] = {NEXT}\n"),
     ),
     "shared/cadre/loop/events.py": (
         (f"v: Literal[{SCHEMA_VERSION}] = {SCHEMA_VERSION}\n", f"v: Literal[{NEXT}] = {NEXT}\n"),
     ),
-    "shared/cadre/upcast.py": (
+    "shared/cadre/protocol/upcast.py": (
         ("= {1: _from_1", f"= {{{SCHEMA_VERSION}: lambda message: message, 1: _from_1"),
     ),
 }

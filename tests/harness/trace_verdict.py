@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cadre.loop.events import AnyEvent, ModelAnswered, ModelCalled, RunFinished
-from cadre.subjects import tree_of
+from cadre.protocol.topology import tree_of
 from cadre.tracing import names
 from cadre.tracing.ids import trace_id
 from harness.otlp_receiver import Span

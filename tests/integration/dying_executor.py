@@ -10,7 +10,7 @@ from typing import Any
 import cadre_tools.host
 from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.effects import NatsEffects
-from cadre.messages import EffectClaim, EffectResult
+from cadre.protocol.messages import EffectClaim, EffectResult
 from cadre_tools.main import command
 
 

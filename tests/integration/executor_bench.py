@@ -21,9 +21,9 @@ from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
-from cadre.messages import ToolCall, ToolResult
+from cadre.protocol.messages import ToolCall, ToolResult
+from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.subjects import Topology
 from cadre.wire import decode, encode
 
 HERE = Path(__file__).parent

@@ -25,13 +25,13 @@ from cadre.adapters.nats.journal import NatsJournal
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.streams.provision import provision
-from cadre.cards import AgentCard, Presence
 from cadre.loop.events import AnyEvent, Entry, ModelCalled, RunAccepted, RunFinished
 from cadre.loop.run import Run
-from cadre.messages import ReplyTo, Task, Usage
+from cadre.protocol.cards import AgentCard, Presence
+from cadre.protocol.messages import ReplyTo, Task, Usage
+from cadre.protocol.topology import Topology, task_id, tree_of
 from cadre.settings import Settings
-from cadre.specs import AgentSpec
-from cadre.subjects import Topology, task_id, tree_of
+from cadre.spec.agent import AgentSpec
 from harness.nats_server import free_port
 
 ROOT = Path(__file__).parents[2]

@@ -23,10 +23,10 @@ from cadre.adapters.nats.memory import NatsMemory
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
-from cadre.memory_api import MEMORY_TOOLS, ListRequest, Remembered, Selection
-from cadre.messages import MemoryScope, Origin, ToolCall, ToolResult
+from cadre.protocol.memory import MEMORY_TOOLS, ListRequest, Remembered, Selection
+from cadre.protocol.messages import MemoryScope, Origin, ToolCall, ToolResult
+from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.subjects import Topology
 from cadre.wire import encode, unpack_record
 from harness.nats_server import free_port
 from harness.stack import eventually as until_so

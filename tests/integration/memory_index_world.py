@@ -12,7 +12,7 @@ from uuid import NAMESPACE_OID, uuid4, uuid5
 
 import pytest
 
-from cadre.messages import MemoryScope
+from cadre.protocol.messages import MemoryScope
 from cadre_memory.bm25 import encode_document
 from cadre_memory.edge.child import Timing
 from cadre_memory.edge.edge_store import EdgeStore

@@ -9,7 +9,7 @@ from cadre.errors import BlobMissing
 from cadre.loop.view import ModelRequest
 from cadre.ports import Model, ModelReply
 from cadre.settings import ModelSettings
-from cadre.specs import ModelSpec
+from cadre.spec.agent import ModelSpec
 from integration.model_server import ModelServer
 
 ADD = {

@@ -15,8 +15,8 @@ from cadre.adapters.nats.connection.keys import read_key
 from cadre.adapters.nats.streams.consumers import provision_roles
 from cadre.cli import auth_files
 from cadre.permissions import inbox_of, team_roles
+from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.subjects import Topology
 from harness.nats_server import NatsServer
 
 TOPOLOGY = Topology(1)

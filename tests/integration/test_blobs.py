@@ -21,9 +21,9 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.adapters.nats.tail import Read, Tail
 from cadre.errors import BlobMissing, BusFull, RetryableError
-from cadre.messages import Spilled
+from cadre.protocol.messages import Spilled
+from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.subjects import Topology
 from cadre.wire import encode
 from harness.nats_server import NatsServer
 

@@ -14,7 +14,6 @@ from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.sessions import NatsSessions, Turn
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.errors import BlobMissing
-from cadre.file_records import carried
 from cadre.loop.events import (
     ModelAnswered,
     ModelCalled,
@@ -26,8 +25,9 @@ from cadre.loop.events import (
 from cadre.loop.events import ToolCalled as Called
 from cadre.loop.fold import fold
 from cadre.loop.forking import prefix_of
-from cadre.messages import Erased
-from cadre.subjects import call_id
+from cadre.protocol.files import carried
+from cadre.protocol.messages import Erased
+from cadre.protocol.topology import call_id
 from cadre.tree_files import MOST_FILES, TreeFiles
 from cadre_gateway.submit import run_id_of
 from integration.gateway_world import FINISHED, Scribe, World, new_run, until

@@ -14,9 +14,9 @@ import pytest
 from cadre.adapters.nats.queue import Delivery, Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.loop import events as ev
-from cadre.messages import Spilled, Task, ToolResult
+from cadre.protocol.messages import Spilled, Task, ToolResult
+from cadre.protocol.topology import call_id
 from cadre.settings import child_environment
-from cadre.subjects import call_id
 from cadre.wire import HEADERS, encode
 from harness.command import Commands
 from integration.gateway_world import CALLED, FINISHED, GatewayProcess, World, new_run, until

@@ -16,8 +16,8 @@ from cadre.adapters.nats.sessions import NatsSessions
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BlobMissing, Fenced
 from cadre.loop.events import RecordIgnored, RunAccepted
-from cadre.messages import Erased, Task, ToolResult
-from cadre.subjects import call_id, task_id
+from cadre.protocol.messages import Erased, Task, ToolResult
+from cadre.protocol.topology import call_id, task_id
 from cadre_gateway.submit import run_id_of
 from harness.nats_server import NatsServer
 from integration.gateway_world import (

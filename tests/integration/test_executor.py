@@ -13,7 +13,7 @@ import pytest
 from cadre.adapters.nats.queue import Delivery, Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import Fenced, RetryableError
-from cadre.messages import EffectClaim, EffectResult, ToolCall, ToolResult
+from cadre.protocol.messages import EffectClaim, EffectResult, ToolCall, ToolResult
 from cadre.settings import Settings
 from cadre.trial import ALONE, SUSPECT_AFTER
 from harness.nats_server import NatsServer

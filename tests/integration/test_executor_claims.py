@@ -14,8 +14,8 @@ from cadre.adapters.nats.quarantine import NatsMarks
 from cadre.adapters.nats.queue import Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BusUnavailable
-from cadre.messages import EffectClaim
 from cadre.ports import Effect
+from cadre.protocol.messages import EffectClaim
 from cadre.settings import Settings
 from cadre.slots import Slots
 from cadre_tools.executor import Executor

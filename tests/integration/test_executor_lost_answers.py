@@ -14,7 +14,7 @@ from cadre.adapters.nats.peers import NatsPeers
 from cadre.adapters.nats.quarantine import NatsMarks
 from cadre.adapters.nats.queue import Queue
 from cadre.errors import OutcomeUnknown
-from cadre.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult
+from cadre.protocol.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult
 from cadre.settings import Settings
 from cadre_tools.executor import Executor
 from cadre_tools.in_hand import InHand

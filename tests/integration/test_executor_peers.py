@@ -16,9 +16,9 @@ from nats.aio.msg import Msg
 from cadre.adapters.nats import peers as nats_peers
 from cadre.adapters.nats.connection.connect import connect, settled, since_return
 from cadre.adapters.nats.peers import NatsPeers
-from cadre.messages import ToolCall
+from cadre.protocol.messages import ToolCall
+from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.subjects import Topology
 from harness.nats_server import NatsServer
 from harness.standstill import stand_still
 from integration.executor_bench import PATIENCE, Bench, Visit, eventually, kill, open_bench

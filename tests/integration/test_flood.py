@@ -16,9 +16,9 @@ from bench.processes import Member, rss_mb
 from cadre.adapters.nats.connection.connect import settled
 from cadre.loop.events import Entry, RequestedCall, RunFinished
 from cadre.loop.view import ModelRequest
-from cadre.messages import Task
 from cadre.ports import ModelReply
-from cadre.specs import AgentSpec, Limits
+from cadre.protocol.messages import Task
+from cadre.spec.agent import AgentSpec, Limits
 
 FLOOD = 10_000
 CHILDREN = 1_000

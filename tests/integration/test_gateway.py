@@ -11,10 +11,10 @@ import click
 import pytest
 
 from cadre.adapters.nats.registry import NatsRegistry
-from cadre.cards import Presence, SandboxCard, ToolCard
 from cadre.cli.runs import command as runs_command
 from cadre.loop import events as ev
-from cadre.subjects import call_id
+from cadre.protocol.cards import Presence, SandboxCard, ToolCard
+from cadre.protocol.topology import call_id
 from cadre_gateway.submit import run_id_of
 from integration.gateway_world import (
     CALLED,

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.cards import ToolCard
 from cadre.loop import events as ev
-from cadre.messages import Decision, Task
-from cadre.specs import AgentSpec
-from cadre.subjects import call_id, task_id
+from cadre.protocol.cards import ToolCard
+from cadre.protocol.messages import Decision, Task
+from cadre.protocol.topology import call_id, task_id
+from cadre.spec.agent import AgentSpec
 from cadre.wire import unpack_record
 from integration.gateway_world import GatewayProcess, Scribe, World, entered, new_run, until
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from cadre.loop import events as ev
-from cadre.messages import Delta, ErrorInfo
-from cadre.subjects import call_id
+from cadre.protocol.messages import Delta, ErrorInfo
+from cadre.protocol.topology import call_id
 from cadre_gateway.submit import run_id_of
 from integration.gateway_world import (
     CALLED,

@@ -15,10 +15,10 @@ from cadre.adapters.nats.objects.snapshots import NatsImages
 from cadre.adapters.nats.streams.provision import provision
 from cadre.adapters.nats.tail import identities
 from cadre.loop.events import Entry, RunAccepted
-from cadre.messages import Erased, Task
+from cadre.protocol.messages import Erased, Task
+from cadre.protocol.topology import Topology, task_id
 from cadre.settings import Settings
-from cadre.specs import AgentSpec
-from cadre.subjects import Topology, task_id
+from cadre.spec.agent import AgentSpec
 from cadre_gateway.keeping import Keeper
 from cadre_gateway.ledger import Ledger
 from cadre_gateway.projection import Index

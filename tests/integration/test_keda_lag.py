@@ -17,8 +17,8 @@ from cadre.adapters.nats.streams.consumers import provision_team
 from cadre.k8s.pieces import Piece
 from cadre.k8s.scaling import scaled_object
 from cadre.k8s.values import Scale, read_values
+from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.subjects import Topology
 from harness.nats_server import NatsServer, free_port
 
 WITHIN = 30.0

@@ -10,8 +10,8 @@ import pytest
 
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import MemoryUnavailable
-from cadre.memory_api import ListRequest, SearchRequest, Selection
-from cadre.messages import Erased, MemoryScope, Origin, ToolCall
+from cadre.protocol.memory import ListRequest, SearchRequest, Selection
+from cadre.protocol.messages import Erased, MemoryScope, Origin, ToolCall
 from cadre.settings import Settings
 from cadre.wire import encode
 from harness.nats_server import free_port

@@ -16,8 +16,8 @@ import pytest
 
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import MemoryRefused
-from cadre.memory_api import ShowRequest
-from cadre.messages import MemoryScope, Origin, Task
+from cadre.protocol.memory import ShowRequest
+from cadre.protocol.messages import MemoryScope, Origin, Task
 from cadre.wire import decode
 from integration.executor_bench import eventually
 from integration.gateway_world import GatewayProcess, World, new_run

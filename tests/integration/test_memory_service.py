@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import MemoryRefused
-from cadre.memory_api import ForgetRequest, ListRequest, SearchRequest, Selection, ShowRequest
-from cadre.messages import MemoryScope, Origin
+from cadre.protocol.memory import ForgetRequest, ListRequest, SearchRequest, Selection, ShowRequest
+from cadre.protocol.messages import MemoryScope, Origin
 from cadre.settings import Settings
 from cadre.wire import encode
 from harness.nats_server import NatsServer

@@ -21,8 +21,8 @@ from cadre.adapters.nats.peers import answer_peers
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.errors import TooLarge
+from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.subjects import Topology
 from harness.nats_server import NatsServer, free_port
 
 T = Topology(1)

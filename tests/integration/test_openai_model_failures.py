@@ -13,7 +13,7 @@ import pytest
 from cadre.adapters.models.openai_model import OpenAIModel
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.loop.view import ModelRequest
-from cadre.specs import ModelSpec
+from cadre.spec.agent import ModelSpec
 from integration.model_calls import ADD, NO_ENDPOINT, MemoryBlobs, ask, saying, spec_for
 from integration.model_server import ModelServer
 

@@ -22,9 +22,9 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.errors import NotPermitted, SettingError, SetupError
-from cadre.file_records import WorkspaceFile
-from cadre.messages import EffectClaim, Erased
 from cadre.ports import Mark
+from cadre.protocol.files import WorkspaceFile
+from cadre.protocol.messages import EffectClaim, Erased
 from cadre.settings import Settings
 from cadre.slots import Slots
 from integration.secured_world import TOPOLOGY, Secured, secured

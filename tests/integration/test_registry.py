@@ -14,7 +14,7 @@ from cadre.adapters.nats.connection.connect import Client, connect
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
-from cadre.cards import AgentCard, Presence
+from cadre.protocol.cards import AgentCard, Presence
 from cadre.settings import Settings
 from cadre.wire import encode
 from harness.nats_server import NatsServer

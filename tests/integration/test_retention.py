@@ -15,9 +15,9 @@ from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision, shard_config
 from cadre.loop.events import RunAccepted
-from cadre.messages import Task
+from cadre.protocol.messages import Task
+from cadre.protocol.topology import Topology, task_id
 from cadre.settings import Settings
-from cadre.subjects import Topology, task_id
 from harness.nats_server import NatsServer
 from integration.gateway_world import FINISHED, GatewayProcess, World, new_run, until, with_boss
 from integration.remains import full_tree, gone, left_of

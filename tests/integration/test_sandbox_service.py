@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from cadre.code_exchange import CodeLimits, CodeRequest
-from cadre.messages import CodeFinished, CodeYielded
+from cadre.protocol.code import CodeLimits, CodeRequest
+from cadre.protocol.messages import CodeFinished, CodeYielded
 from cadre.settings import Settings
 from cadre.wire import encode
 from integration.executor_bench import PATIENCE, eventually

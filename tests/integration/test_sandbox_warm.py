@@ -12,8 +12,8 @@ import pytest
 
 from cadre.adapters.nats.connection.connect import settled
 from cadre.adapters.nats.registry import NatsRegistry
-from cadre.code_exchange import CodeFunction
-from cadre.messages import CodeCall, CodeFinished, CodeYielded
+from cadre.protocol.code import CodeFunction
+from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded
 from cadre.settings import Settings
 from harness.standstill import stand_still
 from integration.executor_bench import PATIENCE, eventually

@@ -17,9 +17,9 @@ from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.history import History
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.loop.events import Entry
-from cadre.messages import Erased
+from cadre.protocol.messages import Erased
+from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.subjects import Topology
 from cadre.tracing import names
 from cadre.tracing.ids import root_span, trace_id
 from cadre.tracing.projection import Projection

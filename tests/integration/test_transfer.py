@@ -18,8 +18,8 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.loop.events import AnyEvent, ModelAnswered, RunAccepted, ToolAnswered
 from cadre.loop.fold import fold
 from cadre.loop.run import Run
-from cadre.messages import Task
-from cadre.subjects import call_id, task_id
+from cadre.protocol.messages import Task
+from cadre.protocol.topology import call_id, task_id
 from cadre_gateway.run_file import VERSION
 from harness.nats_server import NatsServer
 from integration.gateway_world import CALLED, FINISHED, GatewayProcess, Scribe, World, entered, new_run, until

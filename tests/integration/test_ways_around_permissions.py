@@ -18,7 +18,7 @@ from cadre.adapters.nats.peers import NatsPeers, answer_peers
 from cadre.adapters.nats.queue import Delivery, Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
-from cadre.memory_api import Stats, StatsRequest
+from cadre.protocol.memory import Stats, StatsRequest
 from cadre.slots import Slots
 from integration.secured_world import TOPOLOGY, Secured, secured
 

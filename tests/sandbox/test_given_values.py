@@ -10,8 +10,8 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from cadre.code_exchange import CodeReply, holds_more
-from cadre.messages import CodeCall, FileInfo
+from cadre.protocol.code import CodeReply, holds_more
+from cadre.protocol.messages import CodeCall, FileInfo
 from cadre_sandbox.blob_values import from_json, to_json
 from cadre_sandbox.given import Given, GivenFile
 from cadre_sandbox.sandbox import Sandbox

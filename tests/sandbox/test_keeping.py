@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from cadre.code_exchange import CodeReply
+from cadre.protocol.code import CodeReply
 from cadre_sandbox.sandbox import Sandbox
 from sandbox.service_bench import Bench, after, block, death, exchange, reply
 

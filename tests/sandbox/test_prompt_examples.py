@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cadre.prompting import Prompts
+from cadre.prompting.prompts import Prompts
 from cadre_sandbox.contract import Call, Finished, Function, Request, Result, Yielded
 from cadre_sandbox.sandbox import Sandbox
 

@@ -12,9 +12,9 @@ import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
-from cadre.code_exchange import CodeFunction, CodeLimits, CodeReply, CodeRequest
 from cadre.errors import BlobMissing, UnreadableMessage
-from cadre.messages import ErrorInfo
+from cadre.protocol.code import CodeFunction, CodeLimits, CodeReply, CodeRequest
+from cadre.protocol.messages import ErrorInfo
 from cadre_sandbox.asking import check
 from cadre_sandbox.running import GONE, LOST
 from cadre_sandbox.sandbox import Sandbox

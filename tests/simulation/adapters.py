@@ -12,7 +12,8 @@ from collections.abc import Callable
 from cadre.code_past import Shortening
 from cadre.errors import BlobMissing, BusUnavailable, Fenced, OutcomeUnknown
 from cadre.loop.events import Entry
-from cadre.messages import (
+from cadre.ports import Appended, Effect, Mark, Stored
+from cadre.protocol.messages import (
     Addressed,
     CodeCall,
     Delta,
@@ -23,8 +24,7 @@ from cadre.messages import (
     ToolCall,
     ToolResult,
 )
-from cadre.ports import Appended, Effect, Mark, Stored
-from cadre.subjects import Topology
+from cadre.protocol.topology import Topology
 from cadre.wire import decode, encode
 from simulation.faults import Faults
 from simulation.loop import EPOCH, Loop, Process

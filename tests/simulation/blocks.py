@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cadre.code_exchange import CodeExchange
 from cadre.code_past import Piece
 from cadre.loop import events as ev
 from cadre.loop.fold_calls import failure_of
 from cadre.loop.run import Phase
-from cadre.memory_api import MEMORY_TOOLS
-from cadre.messages import CodeCall, CodeFinished, CodeYielded
-from cadre.subjects import call_id, code_call_id, parent_of
+from cadre.protocol.code import CodeExchange
+from cadre.protocol.memory import MEMORY_TOOLS
+from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded
+from cadre.protocol.topology import call_id, code_call_id, parent_of
 from simulation.excuses import is_excused
 from simulation.history import Chronicle, Violation
 from simulation.language import Calls, Clock, Ended, Luck, Need, Variables, course

@@ -13,8 +13,8 @@ from cadre.loop.offer import Offer
 from cadre.loop.run import Run
 from cadre.loop.tokens import tokens_of
 from cadre.loop.view import ModelRequest, base_tokens
-from cadre.prompting import Prompts
-from cadre.specs import AgentSpec, ModelSpec
+from cadre.prompting.prompts import Prompts
+from cadre.spec.agent import AgentSpec, ModelSpec
 
 _ANSWER = 100
 """Tokens kept free for each answer."""

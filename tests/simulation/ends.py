@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cadre.loop import events as ev
-from cadre.messages import Cancel
+from cadre.protocol.messages import Cancel
 from simulation.history import Chronicle, Violation
 from simulation.plans import plan_number
 

@@ -10,8 +10,8 @@ from cadre.loop import events as ev
 from cadre.loop.owed import CallModel, Command, Revoke, Send, SetTimer, owed
 from cadre.loop.run import CallState, Phase, Run
 from cadre.loop.timers import waits
-from cadre.messages import CodeCall, EffectResult, Report, Task, ToolCall, ToolResult
-from cadre.subjects import cancel_id, code_call_id, parent_of, report_id, result_id
+from cadre.protocol.messages import CodeCall, EffectResult, Report, Task, ToolCall, ToolResult
+from cadre.protocol.topology import cancel_id, code_call_id, parent_of, report_id, result_id
 from simulation.blocks import blocks_do_what_their_code_says
 from simulation.ends import every_end_has_its_reason, poison_takes_nobody_along
 from simulation.history import Chronicle, Violation

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cadre.errors import BusUnavailable, OutcomeUnknown
-from cadre.memory_api import Recalled
-from cadre.messages import MemoryScope, Origin
+from cadre.protocol.memory import Recalled
+from cadre.protocol.messages import MemoryScope, Origin
 from cadre_memory import scoping
 from cadre_memory.cards import Recall, Remember
 from cadre_memory.chunking import About, chunks_of

@@ -13,9 +13,9 @@ import msgspec
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.loop.view import END_PLAN, ModelRequest
 from cadre.loop.weighing import room
-from cadre.messages import Usage
 from cadre.ports import ModelReply, OnText
-from cadre.specs import AgentSpec
+from cadre.protocol.messages import Usage
+from cadre.spec.agent import AgentSpec
 from simulation.contexts import size_of, steps_told, summary_of
 from simulation.faults import Faults
 from simulation.plans import Plan, _call, plan_number

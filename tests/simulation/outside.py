@@ -10,8 +10,8 @@ from cadre.errors import RetryableError
 from cadre.loop import events as ev
 from cadre.loop.events import Entry
 from cadre.loop.run import Phase
-from cadre.messages import Addressed, Cancel, Decision, Origin, Task, Verdict
-from cadre.subjects import task_id
+from cadre.protocol.messages import Addressed, Cancel, Decision, Origin, Task, Verdict
+from cadre.protocol.topology import task_id
 from simulation.history import Chronicle
 from simulation.loop import EPOCH, Process
 from simulation.scenario import CancelOrder, Order

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cadre.loop.events import RequestedCall
-from cadre.specs import AgentSpec
+from cadre.spec.agent import AgentSpec
 from simulation.language import Ask, Die, Fail, Final, Luck, Statement, Work, as_code
 from simulation.tools import UNLUCKY
 

@@ -10,8 +10,8 @@ from cadre.inbox import Inbox
 from cadre.loop.events import Entry
 from cadre.loop.owed import Command, Send, SetTimer
 from cadre.loop.run import Phase
-from cadre.messages import Cancel, EffectClaim, Record, Report, Task, ToolResult
 from cadre.ports import Appended, Delivery, Effect
+from cadre.protocol.messages import Cancel, EffectClaim, Record, Report, Task, ToolResult
 from cadre.runner import Runner
 from cadre_tools.executor import Executor
 from cadre_tools.in_hand import InHand

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
-from cadre.code_exchange import CodeExchange
 from cadre.errors import Fenced
 from cadre.loop.owed import Command
-from cadre.messages import CodeCall, CodeFinished, CodeYielded, Record
 from cadre.ports import Delivery
+from cadre.protocol.code import CodeExchange
+from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, Record
 from cadre.runner import Runner
 from cadre_sandbox.contract import Outcome
 from cadre_sandbox.keeping import Keeping, Seat

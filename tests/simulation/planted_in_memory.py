@@ -11,9 +11,9 @@ from cadre.errors import OutcomeUnknown
 from cadre.loop.owed import CallModel, Command, Send
 from cadre.loop.run import Run
 from cadre.loop.view import ModelRequest, Transcript
-from cadre.memory_api import RECALL, REMEMBER
-from cadre.messages import Record, ToolCall, ToolResult
 from cadre.model_calls import ModelCalls, Outcome
+from cadre.protocol.memory import RECALL, REMEMBER
+from cadre.protocol.messages import Record, ToolCall, ToolResult
 from cadre.runner import Runner
 from cadre_memory.cards import Remember
 from cadre_memory.index import Chunk

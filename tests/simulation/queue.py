@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 from cadre.errors import RetryableError
 from cadre.ports import Delivery
+from cadre.protocol.topology import Topology
 from cadre.slots import Slots
-from cadre.subjects import Topology
 from simulation.consumer import Consumer
 from simulation.loop import Loop, Process
 from simulation.model import Defect

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from cadre.loop import events as ev
 from cadre.loop.run import Memory, Run
-from cadre.memory_api import REMEMBER
-from cadre.messages import ToolResult
-from cadre.subjects import result_id, tree_of
+from cadre.protocol.memory import REMEMBER
+from cadre.protocol.messages import ToolResult
+from cadre.protocol.topology import result_id, tree_of
 from simulation.history import Chronicle, Violation
 from simulation.tools import CHECK, is_passed
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from cadre.cards import AgentCard
 from cadre.loop.offer import Offer
-from cadre.messages import Budget
-from cadre.specs import AgentSpec, CodeSpec, Limits, MemorySpec, ModelSpec
+from cadre.protocol.cards import AgentCard
+from cadre.protocol.messages import Budget
+from cadre.spec.agent import AgentSpec, CodeSpec, Limits, MemorySpec, ModelSpec
 from simulation.contexts import narrowed
 from simulation.plans import Plan, Planner
 from simulation.tools import CARDS, CHECK

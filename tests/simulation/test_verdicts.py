@@ -7,8 +7,8 @@ from collections.abc import Coroutine
 from typing import NamedTuple
 
 from cadre.errors import BusUnavailable
-from cadre.messages import EffectClaim, EffectResult, ToolCall, ToolResult
 from cadre.ports import Mark
+from cadre.protocol.messages import EffectClaim, EffectResult, ToolCall, ToolResult
 from cadre.trial import ALONE, SUSPECT_AFTER
 from cadre.wire import encode
 from cadre_tools.executor import Executor

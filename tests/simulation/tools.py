@@ -8,9 +8,9 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from zlib import crc32
 
-from cadre.cards import ToolCard
+from cadre.protocol.cards import ToolCard
 from cadre.tool import ToolContext, tool
-from cadre.tool_loading import AnyTool
+from cadre.tools.loading import AnyTool
 
 UNLUCKY = 7
 """A call whose number can be divided by it fails."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from cadre.code_past import Shortening
 from cadre.inbox import Inbox
-from cadre.memory_api import RECALL, REMEMBER
 from cadre.ports import Delivery
+from cadre.protocol.memory import RECALL, REMEMBER
+from cadre.protocol.topology import Topology
 from cadre.runner import Runner
 from cadre.runner import World as Reach
 from cadre.slots import Slots
-from cadre.specs import CodeSpec
-from cadre.subjects import Topology
+from cadre.spec.agent import CodeSpec
 from cadre_memory.memories import Memories
 from cadre_memory.serving import Serving as MemoryServing
 from cadre_sandbox.keeping import Keeping

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from cadre import cache, code_past
 from cadre.loop.offer import Offer
-from cadre.subjects import Topology
+from cadre.protocol.topology import Topology
 from simulation.consumer import Consumer, Subscriber
 from simulation.faults import Faults
 from simulation.history import History, Violation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from cadre.errors import BlobMissing, Fenced, OutcomeUnknown
-from cadre.file_records import WorkspaceFile
+from cadre.protocol.files import WorkspaceFile
 from cadre.tree_files import TreeFiles
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cadre.agent_file import read_agent
 from cadre.errors import SpecError
+from cadre.spec.agent_file import read_agent
 
 HEAD = "apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: a}\nspec:\n  description: Works.\n"
 

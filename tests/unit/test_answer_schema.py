@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cadre.answer_schema import as_parameter, check_schema, fitted, is_strict, misfits
+from cadre.spec.answer_schema import as_parameter, check_schema, fitted, is_strict, misfits
 
 CLOSED = {
     "type": "object",

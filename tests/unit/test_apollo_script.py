@@ -15,14 +15,14 @@ import msgspec
 import pytest
 import yaml
 
-from cadre.agent_file import read_agent
 from cadre.cli.team import read_team
 from cadre.errors import TerminalError
 from cadre.loop.reading_code import read_code
-from cadre.policy import why_untrue
-from cadre.prompting import CodeTerms, Prompts, prompts_for
-from cadre.specs import AgentSpec
-from cadre.tool_loading import load_tools
+from cadre.prompting.prompts import CodeTerms, Prompts, prompts_for
+from cadre.spec.agent import AgentSpec
+from cadre.spec.agent_file import read_agent
+from cadre.spec.policy import why_untrue
+from cadre.tools.loading import load_tools
 from cadre_scripted_model.request import read_request
 from cadre_scripted_model.script import Script, read_script
 from cadre_scripted_model.scripted import rendered

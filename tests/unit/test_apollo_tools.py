@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cadre.tool_loading import load_tools
+from cadre.tools.loading import load_tools
 
 TEAM = Path(__file__).parents[2] / "teams" / "apollo"
 LANDED = {"lunar_landing": "yes"}

@@ -8,10 +8,19 @@ from pathlib import Path
 import pytest
 
 from cadre.bus_users import server_file
-from cadre.messages import CodeFinished, Decision, ReplyTo, Report, Task, TimerFired, ToolCall, ToolResult
 from cadre.permissions import Permissions, asks_leader, permissions, provisions, queues, team_roles
+from cadre.protocol.messages import (
+    CodeFinished,
+    Decision,
+    ReplyTo,
+    Report,
+    Task,
+    TimerFired,
+    ToolCall,
+    ToolResult,
+)
+from cadre.protocol.topology import Topology
 from cadre.senders import forged, forged_call, misplaced
-from cadre.subjects import Topology
 
 DOCS = Path(__file__).parents[2] / "docs" / "security.md"
 TOPOLOGY = Topology(2)

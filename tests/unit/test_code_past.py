@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cadre.code_exchange import CodeExchange, CodeReply, CodeRequest
 from cadre.code_past import PIECE_EXCHANGES, Place, Shortening, shortened, whole
 from cadre.errors import BlobMissing, UnreadableMessage
-from cadre.messages import CodeCall
+from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
+from cadre.protocol.messages import CodeCall
 from cadre.wire import decode, encode, pack
 from sandbox.service_bench import Blobs, block
 

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 import yaml
 
-from cadre.cards import AgentCard, ToolCard
 from cadre.errors import PromptError
 from cadre.loop.reading import STOP_SEQUENCES
-from cadre.prompt_files import Kind
-from cadre.prompting import CodeTerms, Prompts, prompts_for, to_code_prompt
-from cadre.specs import BASE_IMPORTS, AgentSpec, CodeSpec
+from cadre.prompting.prompt_file import Kind
+from cadre.prompting.prompts import CodeTerms, Prompts, prompts_for, to_code_prompt
+from cadre.protocol.cards import AgentCard, ToolCard
+from cadre.spec.agent import BASE_IMPORTS, AgentSpec, CodeSpec
 from cadre_sandbox.inside import guard
 
 SHIPPED = Path(__file__).parents[2] / "prompts"

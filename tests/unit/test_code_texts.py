@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cadre import tool
-from cadre.cards import AgentCard, ToolCard
-from cadre.code_names import code_name, named_in_code
-from cadre.code_signature import parameters_of
-from cadre.python_types import definitions_of, type_name
-from cadre.tool_texts import docstring_of, signature_of, to_code_prompt
+from cadre.prompting.code_names import code_name, named_in_code
+from cadre.prompting.code_signature import parameters_of
+from cadre.prompting.python_types import definitions_of, type_name
+from cadre.prompting.tool_text import docstring_of, signature_of, to_code_prompt
+from cadre.protocol.cards import AgentCard, ToolCard
 from cadre_sandbox.inside.functions import Later, Tool
 from cadre_sandbox.signatures import parse
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 VIOLATIONS = {
     "layers": [
-        ("shared/cadre/messages.py", "import cadre.runner"),
+        ("shared/cadre/protocol/messages.py", "import cadre.runner"),
         ("shared/cadre/a_room_without_a_place.py", "import cadre.errors"),
     ],
     "services": [("services/cadre_agent/main.py", "import cadre_tools.host")],

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from cadre.agent_file import read_agent
 from cadre.cli.main import SERVICE_GROUP
 from cadre.cli.team import read_team
+from cadre.spec.agent_file import read_agent
 from harness.nats_server import nats_binary
 
 ROOT = Path(__file__).parents[2]

@@ -9,10 +9,10 @@ from typing import get_args
 import msgspec
 import pytest
 
-from cadre.agent_file import read_agent
 from cadre.loop.events import AnyEvent
-from cadre.prices import Prices
-from cadre.specs import AgentSpec
+from cadre.spec.agent import AgentSpec
+from cadre.spec.agent_file import read_agent
+from cadre.spec.prices import Prices
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from cadre.loop.events import Entry, RunAccepted, StepFinished
-from cadre.messages import Task
 from cadre.ports import Stored
-from cadre.specs import AgentSpec
+from cadre.protocol.messages import Task
+from cadre.spec.agent import AgentSpec
 from cadre_gateway.events import _Teller, stream
 from cadre_gateway.projection import Index
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cadre.files import File, NotLoaded, media_type_of
 from cadre.tool import InvalidArguments, ToolContext, tool
+from cadre.tools.files import File, NotLoaded, media_type_of
 from unit.memory_files import MemoryFiles
 
 PNG = b"\x89PNG\r\n\x1a\n rest"

@@ -5,15 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cadre.file_records import (
-    ELSEWHERE,
-    FileWritten,
-    Found,
-    as_of,
-    carried,
-    is_carried,
-)
-from cadre.files import File
+from cadre.protocol.files import ELSEWHERE, FileWritten, Found, as_of, carried, is_carried
+from cadre.tools.files import File
 from unit.memory_files import MemoryFiles
 
 

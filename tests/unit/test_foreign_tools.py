@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import pytest
 
 from cadre.errors import ToolDefinitionError
-from cadre.foreign_tools import from_langchain, from_smolagents
 from cadre.tool import InvalidArguments, ToolContext
-from cadre.tool_loading import load_tools
+from cadre.tools.foreign import from_langchain, from_smolagents
+from cadre.tools.loading import load_tools
 
 
 class Shout:
@@ -249,7 +249,7 @@ def test_what_is_no_tool_is_refused() -> None:
 def test_it_is_found_in_a_module(tmp_path: Path) -> None:
     file = tmp_path / "foreign.py"
     file.write_text(
-        "from cadre.foreign_tools import from_smolagents\n"
+        "from cadre.tools.foreign import from_smolagents\n"
         "class Echo:\n"
         "    name, description, output_type = 'echo', 'Says it again.', 'string'\n"
         "    inputs = {'text': {'type': 'string', 'description': 'What.'}}\n"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from cadre.loop.events import Entry, RunAccepted
 from cadre.loop.fold import fold
-from cadre.messages import Budget, Task
-from cadre.specs import NAME, AgentSpec
+from cadre.protocol.messages import Budget, Task
+from cadre.spec.agent import NAME, AgentSpec
 from cadre_gateway.body import CancelBody, Submission, parse, submission
 from cadre_gateway.events import after_of
 from cadre_gateway.forking import ForkBody, _task

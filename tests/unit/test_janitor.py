@@ -14,8 +14,8 @@ from cadre.adapters.nats.erasure import Belongings
 from cadre.adapters.nats.objects.blobs import YOUNG
 from cadre.errors import BusUnavailable, Fenced
 from cadre.loop import events as ev
-from cadre.messages import Erased, Fate, Task
-from cadre.specs import AgentSpec
+from cadre.protocol.messages import Erased, Fate, Task
+from cadre.spec.agent import AgentSpec
 from cadre_gateway.janitor import Janitor
 from cadre_gateway.ledger import Ledger, Verdict
 from cadre_gateway.projection import Index

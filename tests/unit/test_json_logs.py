@@ -10,8 +10,8 @@ import pytest
 
 from cadre.errors import SettingError
 from cadre.logs import HANDLED, JsonLines
+from cadre.protocol.topology import Topology
 from cadre.settings import read_settings
-from cadre.subjects import Topology
 from cadre.tracing.ids import agent_span, call_span, root_span, trace_id
 
 TOPOLOGY = Topology(2)

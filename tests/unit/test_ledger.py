@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cadre.loop import events as ev
-from cadre.messages import Erased, Task
-from cadre.specs import AgentSpec
+from cadre.protocol.messages import Erased, Task
+from cadre.spec.agent import AgentSpec
 from cadre_gateway.ledger import Books, Ledger, Verdict
 
 SPEC = AgentSpec(name="boss", description="Leads.")

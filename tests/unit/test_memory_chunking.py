@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from semantic_text_splitter import TextSplitter
 
-from cadre.messages import Origin
+from cadre.protocol.messages import Origin
 from cadre_memory.chunking import CHUNK_TOKENS, About, chunk_id, chunks_of, content_hash, pieces
 from cadre_memory.scoping import Caller
 

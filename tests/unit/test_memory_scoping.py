@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cadre.errors import MemoryRefused, UnreadableMessage
-from cadre.memory_api import Selection
-from cadre.messages import MemoryScope, Origin, ToolCall
+from cadre.protocol.memory import Selection
+from cadre.protocol.messages import MemoryScope, Origin, ToolCall
 from cadre_memory.scoping import (
     SCOPES,
     Caller,

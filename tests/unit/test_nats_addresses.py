@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cadre.errors import SettingError
-from cadre.nats_addresses import addresses, told
+from cadre.protocol.nats_addresses import addresses, told
 from cadre.settings import read_settings
 
 

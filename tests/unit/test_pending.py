@@ -9,9 +9,9 @@ import pytest
 
 from cadre.loop import events as ev
 from cadre.loop.fold import fold
-from cadre.messages import ReplyTo, Task
-from cadre.specs import AgentSpec
-from cadre.subjects import call_id, task_id
+from cadre.protocol.messages import ReplyTo, Task
+from cadre.protocol.topology import call_id, task_id
+from cadre.spec.agent import AgentSpec
 from cadre_gateway.body import parse, ruling, submission
 from cadre_gateway.forking import ForkBody
 from cadre_gateway.pending import MOST_BYTES

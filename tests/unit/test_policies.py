@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from cadre import tool
-from cadre.agent_file import read_agent
 from cadre.errors import SettingError, SpecError, ToolDefinitionError
-from cadre.messages import Budget, Usage
-from cadre.policy import check_policy, names_in, reason_to_ask
-from cadre.prices import Prices, priced
+from cadre.protocol.messages import Budget, Usage
+from cadre.spec.agent_file import read_agent
+from cadre.spec.policy import check_policy, names_in, reason_to_ask
+from cadre.spec.prices import Prices, priced
 
 FILE = """
 apiVersion: cadre.dev/v1

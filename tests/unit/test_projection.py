@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from cadre.loop import events as ev
 from cadre.loop.fold import fold
 from cadre.loop.run import Run
-from cadre.messages import ErrorInfo, ReplyTo, Task, Usage
-from cadre.specs import AgentSpec
-from cadre.subjects import call_id, task_id
+from cadre.protocol.messages import ErrorInfo, ReplyTo, Task, Usage
+from cadre.protocol.topology import call_id, task_id
+from cadre.spec.agent import AgentSpec
 from cadre_gateway.projection import TASK_CHARS, Index, Tree
 
 SPEC = AgentSpec(name="boss", description="Leads.")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from cadre.cards import AgentCard, ToolCard
 from cadre.errors import PromptError
 from cadre.loop.reading import STOP_SEQUENCES
-from cadre.prompting import Prompts, to_tool_calling_prompt
+from cadre.prompting.prompts import Prompts, to_tool_calling_prompt
+from cadre.protocol.cards import AgentCard, ToolCard
 
 SHIPPED = Path(__file__).parents[2] / "prompts" / "tool_calling.yaml"
 

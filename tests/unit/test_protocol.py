@@ -11,13 +11,13 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from cadre.cards import AgentCard, Presence, SandboxCard, ToolCard
-from cadre.code_exchange import CodeExchange, CodeFunction, CodeReply, CodeRequest
-from cadre.file_records import FileWritten, WorkspaceFile
 from cadre.loop.events import Entry, RecordIgnored
 from cadre.loop.owed import owed
 from cadre.loop.run import Phase
-from cadre.messages import (
+from cadre.protocol.cards import AgentCard, Presence, SandboxCard, ToolCard
+from cadre.protocol.code import CodeExchange, CodeFunction, CodeReply, CodeRequest
+from cadre.protocol.files import FileWritten, WorkspaceFile
+from cadre.protocol.messages import (
     Cancel,
     CodeCall,
     CodeFinished,
@@ -36,7 +36,7 @@ from cadre.messages import (
     ToolResult,
     Usage,
 )
-from cadre.subjects import Topology
+from cadre.protocol.topology import Topology
 from cadre.wire import decode, encode
 from generate import pages
 from generate.asyncapi import document

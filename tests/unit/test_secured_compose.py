@@ -16,7 +16,7 @@ from cadre.bus_users import server_file
 from cadre.cli.auth_files import SERVER_FILE
 from cadre.cli.bus_roles import roles_of
 from cadre.cli.team import read_team
-from cadre.subjects import Topology
+from cadre.protocol.topology import Topology
 from harness.nats_server import nats_binary
 
 ROOT = Path(__file__).parents[2]

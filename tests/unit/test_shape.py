@@ -24,10 +24,10 @@ READS_THE_ENVIRONMENT = {"shared/cadre/settings.py"}
 CATCHES_ALL = {
     "shared/cadre/adapters/nats/queue.py": "a handler's failure is a redelivery, not the end of the process",
     "shared/cadre/cli/main.py": "whatever ends a command ends it with one line",
-    "shared/cadre/daemon_thread.py": "what a thread raises is handed to who awaits it",
+    "shared/cadre/tools/thread.py": "what a thread raises is handed to who awaits it",
     "shared/cadre/loop/redecide.py": "where deciding anew fails is what it is to find",
-    "shared/cadre/policy.py": "an expression runs over whatever a model wrote: doubt asks a person",
-    "shared/cadre/tool_loading.py": "importing a tool file runs somebody else's code",
+    "shared/cadre/spec/policy.py": "an expression runs over whatever a model wrote: doubt asks a person",
+    "shared/cadre/tools/loading.py": "importing a tool file runs somebody else's code",
     "services/cadre_memory/edge/child.py": "the engine raises bare exceptions; its owner decides what they mean",
     "services/cadre_sandbox/inside/block.py": "whatever code raises is its outcome",
     "services/cadre_sandbox/inside/snapshot.py": "what a variable raises when saved is why it is not kept",

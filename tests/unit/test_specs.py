@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cadre.errors import SpecError
-from cadre.specs import AgentSpec, Limits
+from cadre.spec.agent import AgentSpec, Limits
 
 
 @pytest.mark.parametrize(

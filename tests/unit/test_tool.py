@@ -13,8 +13,8 @@ import jsonschema_rs
 import msgspec
 import pytest
 
+from cadre.prompting.tool_text import signature_of
 from cadre.tool import InvalidArguments, Tool, ToolContext, tool
-from cadre.tool_texts import signature_of
 
 
 class Colour(enum.Enum):

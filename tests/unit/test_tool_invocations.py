@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from cadre.messages import ErrorInfo, ToolCall
-from cadre.nesting import MOST_LEVELS
+from cadre.protocol.json_depth import MOST_LEVELS
+from cadre.protocol.messages import ErrorInfo, ToolCall
 from cadre.slots import Slots
 from cadre.tool import InvalidArguments, ToolContext, tool
-from cadre.tool_loading import AnyTool
+from cadre.tools.loading import AnyTool
 from cadre_tools.invocation import Invocations, Outcome
 
 PATIENCE = 30.0

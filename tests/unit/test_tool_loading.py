@@ -9,7 +9,7 @@ import pytest
 
 from cadre.errors import SetupError
 from cadre.tool import ToolContext
-from cadre.tool_loading import load_tools
+from cadre.tools.loading import load_tools
 
 TWO_TOOLS = '''
 from __future__ import annotations

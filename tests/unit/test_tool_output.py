@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from cadre.cutting import MAX_OUTPUT, cut_to_read, oversized
-from cadre.files import File
 from cadre.loop.observation import clip
-from cadre.nesting import MOST_LEVELS, levels
+from cadre.protocol.json_depth import MOST_LEVELS, levels
+from cadre.tools.files import File
 from cadre_tools.output import to_json, too_large
 
 PNG = b"\x89PNG\r\n\x1a\n rest"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cadre.loop.events import EarlierEntry, Entry
-from cadre.messages import SCHEMA_VERSION, EffectClaim, EffectResult, Record, Spilled, ToolCall
-from cadre.upcast import OLDEST, upcast
+from cadre.protocol.messages import SCHEMA_VERSION, EffectClaim, EffectResult, Record, Spilled, ToolCall
+from cadre.protocol.upcast import OLDEST, upcast
 from cadre.wire import decode, encode
 from journals import kept
 

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from cadre.errors import BlobMissing, TooLarge
-from cadre.files import File
+from cadre.tools.files import File
+from cadre.tools.workspace import FileChanged, NoSuchFile, WorkspaceError, WrongPath, normal_path
 from cadre.tree_files import MOST_FILES
-from cadre.workspace import FileChanged, NoSuchFile, WorkspaceError, WrongPath, normal_path
 from unit.memory_files import MemoryFiles
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cadre.nesting import levels
+from cadre.protocol.json_depth import levels
 
 _MOST_LEVELS = 800
 """Of lists and objects in each other; a gateway reads little more."""

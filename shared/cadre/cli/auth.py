@@ -10,8 +10,8 @@ import click
 
 from cadre.cli import state
 from cadre.cli.exits import Failure
+from cadre.protocol.topology import Topology
 from cadre.settings import NAME, read_settings
-from cadre.subjects import Topology
 
 
 @click.group("auth")

@@ -19,7 +19,7 @@ from cadre.cli.exits import Failure
 from cadre.errors import SettingError
 from cadre.k8s.pieces import object_name
 from cadre.permissions import Role
-from cadre.subjects import Topology
+from cadre.protocol.topology import Topology
 
 SERVER_FILE = "auth.conf"
 ROLES_FILE = "roles.json"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cadre.cli.team import Team
 from cadre.permissions import Role, team_roles
-from cadre.tool_loading import load_tools
+from cadre.tools.loading import load_tools
 
 
 def roles_of(team: Team, *, memory: bool | None = None) -> list[Role]:

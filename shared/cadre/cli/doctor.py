@@ -18,7 +18,7 @@ from cadre.cli.exits import Code, Failure
 from cadre.cli.gateway import Gateway, client_options, gateway_url
 from cadre.cli.isolation import reached
 from cadre.errors import CadreError
-from cadre.nats_addresses import addresses, told
+from cadre.protocol.nats_addresses import addresses, told
 from cadre.settings import SYNC_ALWAYS, Settings, read_model_settings, read_secret, read_settings
 
 Verdict = Literal["ok", "warn", "fail"]

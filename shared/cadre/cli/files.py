@@ -18,7 +18,7 @@ from cadre.cli.exits import Code, Failure
 from cadre.cli.file_values import size_text
 from cadre.cli.gateway import Gateway
 from cadre.cli.table import table
-from cadre.workspace import WrongPath, normal_path
+from cadre.tools.workspace import WrongPath, normal_path
 
 STDOUT = "-"
 BLOB = "blob:"

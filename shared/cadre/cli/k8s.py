@@ -16,7 +16,7 @@ from cadre.errors import SpecError
 from cadre.k8s.lint.linting import lint
 from cadre.k8s.rendering import render
 from cadre.k8s.values import read_values, setting
-from cadre.yaml_file import read_yaml
+from cadre.spec.yaml_file import read_yaml
 
 
 @click.group("k8s")

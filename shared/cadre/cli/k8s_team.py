@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from cadre.agent_file import read_agent
 from cadre.cli.team import Team
 from cadre.errors import SetupError, SpecError
 from cadre.k8s.pieces import Files, Piece, object_name
 from cadre.k8s.values import Values
-from cadre.specs import AgentSpec, MemorySpec
-from cadre.subjects import Topology
-from cadre.tool_loading import load_tools
+from cadre.protocol.topology import Topology
+from cadre.spec.agent import AgentSpec, MemorySpec
+from cadre.spec.agent_file import read_agent
+from cadre.tools.loading import load_tools
 
 VALUES_FILE = "kubernetes.yaml"
 

@@ -10,9 +10,9 @@ import click
 
 from cadre.cli.state import find_nats
 from cadre.cli.team import read_team
-from cadre.nats_addresses import told
+from cadre.protocol.nats_addresses import told
 from cadre.settings import read_settings
-from cadre.tool_loading import load_tools
+from cadre.tools.loading import load_tools
 
 
 @click.command("provision")

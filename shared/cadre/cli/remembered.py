@@ -14,7 +14,7 @@ from cadre.cli.answer import tell
 from cadre.cli.exits import Code, Failure
 from cadre.cli.gateway import WHOLE_ID, Gateway
 from cadre.cli.table import brief, table
-from cadre.messages import MemoryScope
+from cadre.protocol.messages import MemoryScope
 
 MEMORY = "/v1/memory"
 

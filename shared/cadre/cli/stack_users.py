@@ -12,8 +12,8 @@ from cadre.cli.bus_roles import roles_of
 from cadre.cli.exits import Failure
 from cadre.cli.team import Team
 from cadre.permissions import OPERATOR, team_roles
+from cadre.protocol.topology import Topology
 from cadre.settings import read_settings
-from cadre.subjects import Topology
 
 
 class StackUsers:

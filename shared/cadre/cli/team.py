@@ -9,11 +9,11 @@ from typing import Literal
 
 import msgspec
 
-from cadre.agent_file import read_agent
 from cadre.errors import SpecError
-from cadre.memory_api import MEMORY_TOOLS
-from cadre.specs import INTERPRETER_TOOL, AgentSpec, MemorySpec
-from cadre.yaml_file import read_yaml
+from cadre.protocol.memory import MEMORY_TOOLS
+from cadre.spec.agent import INTERPRETER_TOOL, AgentSpec, MemorySpec
+from cadre.spec.agent_file import read_agent
+from cadre.spec.yaml_file import read_yaml
 
 TEAM_FILE = "team.yaml"
 

@@ -8,7 +8,7 @@ from cadre.k8s.labels import labels
 from cadre.k8s.manifest import Manifest, manifest
 from cadre.k8s.pieces import Piece
 from cadre.k8s.values import Scale, Values
-from cadre.subjects import Topology
+from cadre.protocol.topology import Topology
 
 _ONE_A_MINUTE = {
     # One pod at a time, and not at the first quiet moment: what is taken away has to drain.

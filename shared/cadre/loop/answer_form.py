@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from cadre.answer_schema import as_parameter, fitted, misfits
 from cadre.loop.checking import FINAL_ANSWER_SCHEMA
 from cadre.loop.reading import UNREADABLE
 from cadre.loop.run import Run
+from cadre.spec.answer_schema import as_parameter, fitted, misfits
 
 _ABOUT = FINAL_ANSWER_SCHEMA["properties"]["answer"]["description"]
 

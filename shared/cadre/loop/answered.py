@@ -7,7 +7,7 @@ from cadre.loop.arrivals import Arrival
 from cadre.loop.course import after_call
 from cadre.loop.proposing import is_check, on_check, problem_of
 from cadre.loop.run import Run
-from cadre.messages import Report, ToolResult
+from cadre.protocol.messages import Report, ToolResult
 
 
 def on_result(run: Run, result: ToolResult, arrival: Arrival) -> list[ev.AnyEvent]:

@@ -21,7 +21,7 @@ from cadre.loop.proposing import propose
 from cadre.loop.reading import ReadingError, read_arguments, read_calls
 from cadre.loop.run import Run
 from cadre.loop.variables import with_values
-from cadre.messages import ErrorInfo
+from cadre.protocol.messages import ErrorInfo
 
 
 def act_on_answer(run: Run, reply: ModelReplied, arrival: Arrival, step: int) -> list[ev.AnyEvent]:

@@ -9,8 +9,8 @@ from cadre.loop.arrivals import Arrival
 from cadre.loop.checking import CallError, check_call
 from cadre.loop.run import CallState, Run
 from cadre.loop.variables import with_values
-from cadre.messages import Decision
-from cadre.policy import ALWAYS, NEVER, reason_to_ask
+from cadre.protocol.messages import Decision
+from cadre.spec.policy import ALWAYS, NEVER, reason_to_ask
 
 
 def policy_of(run: Run, name: str) -> str:

@@ -7,8 +7,8 @@ import msgspec
 from cadre.loop.events import RequestedCall
 from cadre.loop.offer import Offer
 from cadre.loop.run import Step
-from cadre.messages import Record, Task, Usage
-from cadre.specs import AgentSpec
+from cadre.protocol.messages import Record, Task, Usage
+from cadre.spec.agent import AgentSpec
 
 
 class ModelReplied(msgspec.Struct, frozen=True, kw_only=True):

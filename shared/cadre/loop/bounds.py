@@ -14,8 +14,8 @@ from cadre.loop import events as ev
 from cadre.loop.findings import findings_of
 from cadre.loop.fold import apply
 from cadre.loop.run import Run
-from cadre.messages import Budget, ErrorInfo, Task, Usage
-from cadre.specs import AgentSpec
+from cadre.protocol.messages import Budget, ErrorInfo, Task, Usage
+from cadre.spec.agent import AgentSpec
 
 N = TypeVar("N", int, float)
 

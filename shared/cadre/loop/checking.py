@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cadre.loop.run import Run
-from cadre.messages import ErrorInfo
+from cadre.protocol.messages import ErrorInfo
 
 FINAL_ANSWER = "final_answer"
 

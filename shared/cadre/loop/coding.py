@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from cadre.code_names import named_in_code
 from cadre.loop import events as ev
 from cadre.loop.arrivals import Arrival, ModelReplied
 from cadre.loop.course import after_step, finished
@@ -12,8 +11,9 @@ from cadre.loop.proposing import propose
 from cadre.loop.reading import ReadingError
 from cadre.loop.reading_code import read_code
 from cadre.loop.run import Run
-from cadre.messages import CodeFinished, CodeYielded, Usage
-from cadre.subjects import block_id
+from cadre.prompting.code_names import named_in_code
+from cadre.protocol.messages import CodeFinished, CodeYielded, Usage
+from cadre.protocol.topology import block_id
 
 
 def begin_code(run: Run, reply: ModelReplied, arrival: Arrival, step: int) -> list[ev.AnyEvent]:

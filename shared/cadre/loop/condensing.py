@@ -7,7 +7,7 @@ from typing import Any
 from cadre.loop.run import Run
 from cadre.loop.tokens import CHARACTERS, fit, tokens_of
 from cadre.loop.weighing import MESSAGE, limit, summary_tokens
-from cadre.prompting import Prompts
+from cadre.prompting.prompts import Prompts
 
 _TEMPLATE = 600
 """Tokens kept free for the words of the template around the texts."""

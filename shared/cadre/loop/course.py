@@ -9,9 +9,9 @@ from cadre.loop.arrivals import Arrival
 from cadre.loop.bounds import budget_of, deadline_of
 from cadre.loop.observation import clip
 from cadre.loop.run import Postponed, Purpose, Run
-from cadre.messages import ErrorInfo, RunState, Task
-from cadre.specs import AgentSpec
-from cadre.subjects import call_id
+from cadre.protocol.messages import ErrorInfo, RunState, Task
+from cadre.protocol.topology import call_id
+from cadre.spec.agent import AgentSpec
 
 _QUESTION = 2_000
 """Characters of a task that the memory service is asked with."""

@@ -7,8 +7,8 @@ import msgspec
 from cadre.loop.arrivals import ModelReplied
 from cadre.loop.reading import UNREADABLE, ReadingError, read_calls
 from cadre.loop.reading_code import closed, read_code
-from cadre.messages import ErrorInfo
-from cadre.specs import AgentSpec
+from cadre.protocol.messages import ErrorInfo
+from cadre.spec.agent import AgentSpec
 
 _TOLD = (
     "Your answer was cut off at the limit of tokens before it was whole, so nothing of it was done."

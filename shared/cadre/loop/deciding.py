@@ -9,7 +9,7 @@ from cadre.loop.checking import CallError
 from cadre.loop.course import after_call
 from cadre.loop.making import made, shared_out
 from cadre.loop.run import CallState, Run
-from cadre.messages import Decision, Usage
+from cadre.protocol.messages import Decision, Usage
 
 
 def on_decision(run: Run, held: CallState, decision: Decision, arrival: Arrival) -> list[ev.AnyEvent]:

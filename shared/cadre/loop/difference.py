@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.upcast import LATER
+from cadre.protocol.upcast import LATER
 
 WHOLE: Any = object()
 """Instead of what was said: everything was."""

@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from cadre.cards import AgentCard, ToolCard
-from cadre.code_exchange import BlobForm, CodeRequest
 from cadre.loop.run import Memory, Postponed, Purpose, Run, Step
-from cadre.messages import Budget, ErrorInfo, FileInfo, RunState, Task, Usage, Verdict
-from cadre.specs import AgentSpec
+from cadre.protocol.cards import AgentCard, ToolCard
+from cadre.protocol.code import BlobForm, CodeRequest
+from cadre.protocol.messages import Budget, ErrorInfo, FileInfo, RunState, Task, Usage, Verdict
+from cadre.spec.agent import AgentSpec
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):

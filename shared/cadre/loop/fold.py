@@ -11,7 +11,6 @@ from typing import Any, assert_never
 
 import msgspec
 
-from cadre.code_exchange import CodeReply, holds_more
 from cadre.loop import events as ev
 from cadre.loop.fold_calls import (
     close_call,
@@ -43,7 +42,8 @@ from cadre.loop.run import (
     is_fresh,
 )
 from cadre.loop.weighing import READ, refused_tokens, scale_of, weigh, weight_of_memory
-from cadre.messages import Usage
+from cadre.protocol.code import CodeReply, holds_more
+from cadre.protocol.messages import Usage
 
 
 def fold(entries: Iterable[ev.Entry], run: str, tree: str) -> Run:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from cadre.code_exchange import CodeReply
 from cadre.loop import events as ev
 from cadre.loop.fold_code import note_call, note_reply
 from cadre.loop.observation import clip, observation_of
@@ -10,7 +9,8 @@ from cadre.loop.repeats import LOOP, note_outcome
 from cadre.loop.run import CallState, Correction, Hold, Revoked, Run
 from cadre.loop.tokens import fit
 from cadre.loop.weighing import per_step
-from cadre.messages import ErrorInfo
+from cadre.protocol.code import CodeReply
+from cadre.protocol.messages import ErrorInfo
 
 _REMEMBERED = 64
 """Revoked calls that are kept: those of the last entries, for a worker that died before it told."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cadre.code_exchange import CodeExchange, CodeReply
 from cadre.loop import events as ev
 from cadre.loop.observation import clip
 from cadre.loop.run import CodeInWork, Run
+from cadre.protocol.code import CodeExchange, CodeReply
 
 _KEPT = 200
 """Characters of a finished call's observation: its model has read what the code made of it."""

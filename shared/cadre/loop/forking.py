@@ -8,7 +8,7 @@ import msgspec
 
 from cadre.loop.observation import clip
 from cadre.loop.run import ActionStep, CallState, Phase, PlanningStep, Run, Step, TaskStep
-from cadre.messages import Fork
+from cadre.protocol.messages import Fork
 
 
 class ForkError(Exception):

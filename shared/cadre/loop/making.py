@@ -10,7 +10,7 @@ from cadre.loop import events as ev
 from cadre.loop.bounds import share
 from cadre.loop.run import Run
 from cadre.loop.variables import with_values
-from cadre.messages import Usage
+from cadre.protocol.messages import Usage
 
 
 def made(run: Run, call: str, name: str, arguments: dict[str, Any]) -> ev.ToolCalled | ev.DelegateStarted:

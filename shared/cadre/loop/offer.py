@@ -7,11 +7,11 @@ from typing import TypeVar
 
 import msgspec
 
-from cadre.cards import AgentCard, Presence, ToolCard
 from cadre.loop.checking import FINAL_ANSWER
-from cadre.memory_api import RECALL, REMEMBER
-from cadre.policy import is_expression
-from cadre.specs import AgentSpec, Selector
+from cadre.protocol.cards import AgentCard, Presence, ToolCard
+from cadre.protocol.memory import RECALL, REMEMBER
+from cadre.spec.agent import AgentSpec, Selector
+from cadre.spec.policy import is_expression
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from cadre.loop.reading import ReadingError, read_arguments
 from cadre.loop.repeats import LOOP, is_stuck, refusal_of
 from cadre.loop.run import Run
 from cadre.loop.variables import with_values
-from cadre.messages import ErrorInfo, Usage
-from cadre.subjects import call_id
+from cadre.protocol.messages import ErrorInfo, Usage
+from cadre.protocol.topology import call_id
 
 ALONE = (
     "`final_answer` must be the only call of a step: the other calls of this step are being made."

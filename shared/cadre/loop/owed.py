@@ -6,16 +6,17 @@ from __future__ import annotations
 
 import msgspec
 
-from cadre.cards import AgentCard
-from cadre.code_exchange import CodeFunction
-from cadre.code_names import named_in_code
 from cadre.loop.recalling import origin_of, question
 from cadre.loop.remembering import to_remember
 from cadre.loop.run import CallState, Phase, Purpose, Revoked, Run
 from cadre.loop.timers import Wait, waits
 from cadre.loop.variables import with_values
-from cadre.memory_api import MEMORY_TOOLS
-from cadre.messages import (
+from cadre.prompting.code_names import named_in_code
+from cadre.prompting.tool_text import docstring_of, signature_of
+from cadre.protocol.cards import AgentCard
+from cadre.protocol.code import CodeFunction
+from cadre.protocol.memory import MEMORY_TOOLS
+from cadre.protocol.messages import (
     Cancel,
     CodeCall,
     ErrorInfo,
@@ -26,9 +27,8 @@ from cadre.messages import (
     ToolCall,
     ToolResult,
 )
-from cadre.specs import BASE_IMPORTS
-from cadre.subjects import cancel_id, code_call_id, report_id, result_id, task_id, timer_id
-from cadre.tool_texts import docstring_of, signature_of
+from cadre.protocol.topology import cancel_id, code_call_id, report_id, result_id, task_id, timer_id
+from cadre.spec.agent import BASE_IMPORTS
 
 
 class CallModel(msgspec.Struct, frozen=True):

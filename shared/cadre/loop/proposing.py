@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from cadre.answer_schema import misfits
 from cadre.loop import events as ev
 from cadre.loop.arrivals import Arrival
 from cadre.loop.checking import FINAL_ANSWER
 from cadre.loop.course import after_step, finished
 from cadre.loop.run import Run
-from cadre.messages import ErrorInfo, ToolResult
-from cadre.policy import is_expression, why_untrue
-from cadre.subjects import call_id
+from cadre.protocol.messages import ErrorInfo, ToolResult
+from cadre.protocol.topology import call_id
+from cadre.spec.answer_schema import misfits
+from cadre.spec.policy import is_expression, why_untrue
 
 NOT_PASSED = "AgentError"
 """Type of the error: smolagents' class for a check that fails."""

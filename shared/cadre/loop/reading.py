@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from cadre.loop.events import RequestedCall
-from cadre.messages import ErrorInfo
-from cadre.nesting import MOST_LEVELS, levels
+from cadre.protocol.json_depth import MOST_LEVELS, levels
+from cadre.protocol.messages import ErrorInfo
 
 STOP_SEQUENCES = ["Observation:", "Calling tools:"]
 """smolagents' stop sequences for tool-calling agents: beyond them a model writes its own observations."""

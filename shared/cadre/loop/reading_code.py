@@ -9,7 +9,7 @@ import re
 import msgspec
 
 from cadre.loop.reading import UNREADABLE, ReadingError
-from cadre.specs import CodeSpec
+from cadre.spec.agent import CodeSpec
 
 _FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)\n?```", re.DOTALL)
 _QUOTES = re.compile(r'"""|\'\'\'')

@@ -16,8 +16,8 @@ from cadre.loop.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, P
 from cadre.loop.offer import Offer
 from cadre.loop.run import Run
 from cadre.loop.trouble import LAST_WORD_FAILED, wait_before
-from cadre.memory_api import RECALL
-from cadre.messages import (
+from cadre.protocol.memory import RECALL
+from cadre.protocol.messages import (
     Cancel,
     CodeFinished,
     CodeYielded,
@@ -27,7 +27,7 @@ from cadre.messages import (
     TimerFired,
     ToolResult,
 )
-from cadre.specs import AgentSpec
+from cadre.spec.agent import AgentSpec
 
 What = Any
 """One of the arrivals' kinds."""

@@ -14,9 +14,9 @@ from cadre.loop.course import first_call
 from cadre.loop.run import Memory, Recalling, Run
 from cadre.loop.tokens import fit
 from cadre.loop.weighing import room
-from cadre.memory_api import RECALL
-from cadre.messages import ErrorInfo, Origin, ToolCall, ToolResult
-from cadre.specs import AgentSpec
+from cadre.protocol.memory import RECALL
+from cadre.protocol.messages import ErrorInfo, Origin, ToolCall, ToolResult
+from cadre.spec.agent import AgentSpec
 
 
 class _Found(msgspec.Struct):

@@ -20,7 +20,7 @@ from cadre.loop.owed import Send, owed
 from cadre.loop.rearrival import arrivals_of
 from cadre.loop.run import Run
 from cadre.loop.transition import transition
-from cadre.messages import Report, Task
+from cadre.protocol.messages import Report, Task
 
 About = Literal["decision", "snapshot", "number", "back-pointers", "debts", "task", "report"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from cadre.loop.observation import clip, observation_of
 from cadre.loop.recalling import origin_of
 from cadre.loop.run import ActionStep, Run
-from cadre.memory_api import REMEMBER
-from cadre.messages import ToolCall
-from cadre.specs import AgentSpec
+from cadre.protocol.memory import REMEMBER
+from cadre.protocol.messages import ToolCall
+from cadre.spec.agent import AgentSpec
 
 _OBSERVED = 4_000
 """Characters of each observation that are kept for later runs."""

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from cadre.loop.run import CallState, Repeated, Run
-from cadre.messages import ErrorInfo
+from cadre.protocol.messages import ErrorInfo
 
 LOOP = "LoopDetected"
 

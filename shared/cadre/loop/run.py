@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from cadre.cards import AgentCard, ToolCard
-from cadre.code_exchange import CodeExchange, CodeReply, CodeRequest
-from cadre.messages import Budget, ErrorInfo, RunState, Task, Usage
-from cadre.specs import AgentSpec
+from cadre.protocol.cards import AgentCard, ToolCard
+from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
+from cadre.protocol.messages import Budget, ErrorInfo, RunState, Task, Usage
+from cadre.spec.agent import AgentSpec
 
 Purpose = Literal["act", "plan", "final", "summary"]
 """Why a model is asked: for the next action, for a plan, for an answer after the last step, or for a summary of

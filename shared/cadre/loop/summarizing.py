@@ -28,7 +28,7 @@ from cadre.loop.run import (
 )
 from cadre.loop.tokens import fit, tokens_of
 from cadre.loop.weighing import limit, room, summary_tokens, to_cover, weigh, weights_of
-from cadre.messages import ErrorInfo
+from cadre.protocol.messages import ErrorInfo
 
 _TOLD = 300
 """Characters of each observation in a digest."""

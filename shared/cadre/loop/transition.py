@@ -23,7 +23,7 @@ from cadre.loop.run import Phase, Run
 from cadre.loop.summarizing import on_summary, within_context
 from cadre.loop.timers import DEADLINE, call_of
 from cadre.loop.trouble import on_model_failure
-from cadre.messages import (
+from cadre.protocol.messages import (
     Cancel,
     CodeFinished,
     CodeYielded,

@@ -12,7 +12,7 @@ from cadre.loop.arrivals import Arrival, ModelFailed
 from cadre.loop.course import finished
 from cadre.loop.run import Run
 from cadre.loop.summarizing import on_overflow, without_model
-from cadre.messages import ErrorInfo
+from cadre.protocol.messages import ErrorInfo
 
 LAST_WORD_FAILED = "Error in generating final LLM output: "
 

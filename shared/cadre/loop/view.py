@@ -37,8 +37,8 @@ from cadre.loop.weighing import (
     task_of,
     to_cover,
 )
-from cadre.prompting import CodeTerms, Prompts
-from cadre.specs import CodeSpec
+from cadre.prompting.prompts import CodeTerms, Prompts
+from cadre.spec.agent import CodeSpec
 
 END_PLAN = "<end_plan>"
 

@@ -24,7 +24,7 @@ from cadre.loop.run import (
     TaskStep,
 )
 from cadre.loop.tokens import fit, tokens_of
-from cadre.specs import AgentSpec
+from cadre.spec.agent import AgentSpec
 
 MESSAGE = 24
 """Tokens of what stands around each message and call: roles, ids, headings."""

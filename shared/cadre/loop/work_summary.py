@@ -7,7 +7,7 @@ import msgspec
 from cadre.loop.observation import clip, observation_of
 from cadre.loop.run import AnswerStep, Run, Step, TaskStep
 from cadre.loop.view import as_text, in_summary, messages_of
-from cadre.prompting import Prompts
+from cadre.prompting.prompts import Prompts
 
 _LONGEST = 2_000
 """Characters of a message: a manager reads a whole report at once, and may have several members."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cadre.loop import events as ev
-from cadre.messages import ErrorInfo
+from cadre.protocol.messages import ErrorInfo
 from cadre.tracing import names
 from cadre.tracing.content import Content
 from cadre.tracing.ids import block_span, call_span, span_id

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import hashlib
 
-from cadre.messages import Addressed, CodeCall, Report, Task, ToolCall, ToolResult
-from cadre.subjects import tree_of
+from cadre.protocol.messages import Addressed, CodeCall, Report, Task, ToolCall, ToolResult
+from cadre.protocol.topology import tree_of
 
 
 @functools.lru_cache(maxsize=4096)

@@ -9,8 +9,8 @@ from cadre.loop.events import AnyEvent, Entry
 from cadre.loop.fold import apply
 from cadre.loop.run import Purpose, Run
 from cadre.loop.view import ChatMessage, Transcript
-from cadre.prompt_files import Kind
-from cadre.prompting import Prompts, kind_for
+from cadre.prompting.prompt_file import Kind
+from cadre.prompting.prompts import Prompts, kind_for
 
 
 class ModelInput:

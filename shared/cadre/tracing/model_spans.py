@@ -6,8 +6,8 @@ from collections import Counter
 
 from cadre.loop import events as ev
 from cadre.loop.view import ChatMessage
-from cadre.specs import ModelSpec
-from cadre.subjects import tree_of
+from cadre.protocol.topology import tree_of
+from cadre.spec.agent import ModelSpec
 from cadre.tracing import names
 from cadre.tracing.content import Content
 from cadre.tracing.ids import agent_span, span_id, trace_id

@@ -8,9 +8,9 @@ each other's.
 from __future__ import annotations
 
 from cadre.loop import events as ev
-from cadre.messages import ErrorInfo, Task, Usage
-from cadre.specs import AgentSpec
-from cadre.subjects import parent_of, tree_of
+from cadre.protocol.messages import ErrorInfo, Task, Usage
+from cadre.protocol.topology import parent_of, tree_of
+from cadre.spec.agent import AgentSpec
 from cadre.tracing import names
 from cadre.tracing.calls import Calls
 from cadre.tracing.content import Content

@@ -12,7 +12,7 @@ from cadre.host import serve
 from cadre.loop.events import RequestedCall
 from cadre.loop.view import ModelRequest
 from cadre.ports import ModelReply, OnText
-from cadre.specs import AgentSpec
+from cadre.spec.agent import AgentSpec
 
 
 class Frail:

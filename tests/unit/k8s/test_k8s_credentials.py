@@ -15,7 +15,7 @@ from cadre.cli.team import read_team
 from cadre.k8s.lint.linting import lint
 from cadre.k8s.manifest import Manifest
 from cadre.k8s.values import setting
-from cadre.subjects import Topology
+from cadre.protocol.topology import Topology
 from harness.nats_server import nats_binary
 from unit.k8s.shipped import ROOT, TEAM, env_of, main_of, pick, pod_of, rendered
 

@@ -8,7 +8,6 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from cadre.agent_file import read_agent
 from cadre.cli.k8s_team import pieces_of
 from cadre.cli.team import read_team
 from cadre.errors import SpecError
@@ -18,6 +17,7 @@ from cadre.k8s.pieces import object_name
 from cadre.k8s.rendering import render
 from cadre.k8s.values import read_values, setting
 from cadre.k8s.writing import as_yaml
+from cadre.spec.agent_file import read_agent
 from unit.k8s.shipped import GIVEN, TEAM, env_of, main_of, pick, pod_of, rendered
 
 MINORS = ["1.27", "1.30", "1.37"]

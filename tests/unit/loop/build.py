@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from cadre.cards import AgentCard, ToolCard
 from cadre.loop import events as ev
 from cadre.loop.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
 from cadre.loop.fold import apply_entry
@@ -14,7 +13,8 @@ from cadre.loop.offer import Offer
 from cadre.loop.owed import Command, owed
 from cadre.loop.run import Run, Step
 from cadre.loop.transition import transition
-from cadre.messages import (
+from cadre.protocol.cards import AgentCard, ToolCard
+from cadre.protocol.messages import (
     Cancel,
     ErrorInfo,
     Record,
@@ -26,8 +26,8 @@ from cadre.messages import (
     ToolResult,
     Usage,
 )
-from cadre.specs import AgentSpec
-from cadre.subjects import call_id, report_id, result_id, task_id, timer_id, tree_of
+from cadre.protocol.topology import call_id, report_id, result_id, task_id, timer_id, tree_of
+from cadre.spec.agent import AgentSpec
 from cadre.wire import decode, encode
 
 What = Record | ModelReplied | ModelFailed | ModelLost | Poisoned

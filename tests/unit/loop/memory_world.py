@@ -17,12 +17,21 @@ from cadre.loop.fold import fold
 from cadre.loop.offer import Offer
 from cadre.loop.run import Run
 from cadre.loop.view import ModelRequest
-from cadre.messages import Addressed, CodeCall, Delta, Record, Task, TimerFired, ToolCall, ToolResult
 from cadre.ports import Appended, Model, ModelReply, OnText, Stored
-from cadre.prompting import Prompts
+from cadre.prompting.prompts import Prompts
+from cadre.protocol.messages import (
+    Addressed,
+    CodeCall,
+    Delta,
+    Record,
+    Task,
+    TimerFired,
+    ToolCall,
+    ToolResult,
+)
+from cadre.protocol.topology import result_id, tree_of
 from cadre.runner import Runner, World
-from cadre.specs import AgentSpec
-from cadre.subjects import result_id, tree_of
+from cadre.spec.agent import AgentSpec
 from cadre.wire import decode, encode
 
 PROMPTS = Prompts.load("tool_calling")

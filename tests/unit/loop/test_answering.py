@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from cadre.cards import AgentCard, ToolCard
 from cadre.loop import events as ev
 from cadre.loop.arrivals import ModelReplied
 from cadre.loop.offer import Offer
 from cadre.loop.owed import Send, owed
 from cadre.loop.run import ActionStep, Phase
 from cadre.loop.view import Transcript
-from cadre.messages import ErrorInfo, Record, Task, ToolCall, Usage
-from cadre.nesting import MOST_LEVELS
-from cadre.prompting import Prompts
-from cadre.specs import AgentSpec, Limits
+from cadre.prompting.prompts import Prompts
+from cadre.protocol.cards import AgentCard, ToolCard
+from cadre.protocol.json_depth import MOST_LEVELS
+from cadre.protocol.messages import ErrorInfo, Record, Task, ToolCall, Usage
+from cadre.spec.agent import AgentSpec, Limits
 from unit.loop.build import ADD, ANSWER, KID, OFFER, SPEC, Course, call, kinds, only, report, result, spec
 
 

@@ -14,7 +14,7 @@ from cadre.loop.owed import CallModel, Revoke, Send, SetTimer
 from cadre.loop.run import Phase
 from cadre.loop.timers import ended
 from cadre.loop.view import Transcript
-from cadre.messages import Decision, Task, ToolCall, Verdict
+from cadre.protocol.messages import Decision, Task, ToolCall, Verdict
 from unit.loop.build import (
     ADD,
     ANSWER,

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from cadre.code_exchange import CodeReply, CodeRequest
 from cadre.loop import events as ev
 from cadre.loop.offer import Offer
 from cadre.loop.owed import CallModel, Send, SetTimer
@@ -15,7 +14,9 @@ from cadre.loop.reading import ReadingError
 from cadre.loop.reading_code import closed, read_code
 from cadre.loop.run import Phase
 from cadre.loop.view import Transcript
-from cadre.messages import (
+from cadre.prompting.prompts import Prompts
+from cadre.protocol.code import CodeReply, CodeRequest
+from cadre.protocol.messages import (
     CodeCall,
     CodeFinished,
     CodeYielded,
@@ -24,8 +25,7 @@ from cadre.messages import (
     Task,
     ToolCall,
 )
-from cadre.prompting import Prompts
-from cadre.specs import CodeSpec, Limits
+from cadre.spec.agent import CodeSpec, Limits
 from unit.loop.build import LOOK, Course, cancel, kinds, only, report, result, spec, task, timer
 from unit.loop.test_redecide import replay_of
 

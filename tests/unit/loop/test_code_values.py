@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cadre.code_exchange import CodeReply
+from cadre.protocol.code import CodeReply
 from unit.loop.build import report, result
 from unit.loop.test_code import asks, begun, code_call, yielded
 

@@ -15,9 +15,9 @@ from cadre.loop.run import ActionStep, Phase, Run, Step, TaskStep
 from cadre.loop.tokens import fit, tokens_of
 from cadre.loop.view import ModelRequest, Transcript, base_tokens
 from cadre.loop.weighing import IMAGE, limit
-from cadre.messages import ErrorInfo, Usage
-from cadre.prompting import Prompts
-from cadre.specs import AgentSpec, Limits, ModelSpec
+from cadre.prompting.prompts import Prompts
+from cadre.protocol.messages import ErrorInfo, Usage
+from cadre.spec.agent import AgentSpec, Limits, ModelSpec
 from loop_texts import SAMPLES
 from unit.loop.build import ANSWER, OFFER, Course, call, only, report, result, spec
 from unit.loop.memory_world import PROMPTS

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from cadre.loop import events as ev
 from cadre.loop.offer import Offer
 from cadre.loop.run import ActionStep, AnswerStep, Phase, PlanningStep, Step, TaskStep
-from cadre.messages import Usage
-from cadre.specs import Limits
+from cadre.protocol.messages import Usage
+from cadre.spec.agent import Limits
 from unit.loop.build import ADD, ANSWER, KID, OFFER, Course, call, kinds, only, report, result, spec, task
 
 

@@ -9,7 +9,7 @@ import pytest
 from cadre.loop import events as ev
 from cadre.loop.arrivals import Poisoned
 from cadre.loop.run import Phase
-from cadre.messages import ErrorInfo, Record
+from cadre.protocol.messages import ErrorInfo, Record
 from unit.loop.build import ANSWER, Course, call, cancel, kinds, only, report, result, task, timer
 
 

@@ -12,7 +12,7 @@ from cadre.loop.fold import fold
 from cadre.loop.forking import ForkError, prefix_of
 from cadre.loop.redecide import Journaled, redecide
 from cadre.loop.run import ActionStep, AnswerStep, Phase, PlanningStep, Run, TaskStep
-from cadre.messages import Fork
+from cadre.protocol.messages import Fork
 from journals import kept
 from unit.loop.build import ANSWER, OFFER, Course, call, cancel, only, result, spec, task
 from unit.loop.memory_world import PROMPTS, MemoryWorld, ScriptedModel

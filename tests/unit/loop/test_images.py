@@ -13,9 +13,9 @@ from cadre.loop.images import Pictured, images_of
 from cadre.loop.run import ActionStep
 from cadre.loop.view import ModelRequest, Transcript
 from cadre.loop.weighing import IMAGE, weight_of_memory
-from cadre.messages import CodeFinished, FileInfo
-from cadre.prompting import Prompts
-from cadre.specs import CodeSpec, Limits, ModelSpec
+from cadre.prompting.prompts import Prompts
+from cadre.protocol.messages import CodeFinished, FileInfo
+from cadre.spec.agent import CodeSpec, Limits, ModelSpec
 from unit.loop.build import Course, call, report, result, spec
 
 PROMPTS = Prompts.load("tool_calling")

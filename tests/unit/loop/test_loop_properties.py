@@ -13,9 +13,9 @@ from cadre.loop.fold import fold
 from cadre.loop.owed import Command, owed
 from cadre.loop.run import Phase, Run
 from cadre.loop.view import Transcript
-from cadre.messages import ErrorInfo, Record, RunState, Usage
-from cadre.prompting import Prompts
-from cadre.specs import Limits, ModelSpec
+from cadre.prompting.prompts import Prompts
+from cadre.protocol.messages import ErrorInfo, Record, RunState, Usage
+from cadre.spec.agent import Limits, ModelSpec
 from cadre.wire import decode, encode
 from unit.loop.build import ANSWER, Course, call, cancel, report, result, spec, task, timer
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cadre.messages import ErrorInfo
+from cadre.protocol.messages import ErrorInfo
 from unit.loop.build import task
 from unit.loop.test_code import SAID, begun, code_call, coder, ended
 

@@ -14,9 +14,9 @@ from cadre.loop.redecide import Journaled, redecide
 from cadre.loop.run import Memory, Phase, RecalledStep
 from cadre.loop.timers import ended
 from cadre.loop.view import Transcript
-from cadre.messages import ErrorInfo, Origin, ToolCall
-from cadre.prompting import Prompts
-from cadre.specs import MemorySpec
+from cadre.prompting.prompts import Prompts
+from cadre.protocol.messages import ErrorInfo, Origin, ToolCall
+from cadre.spec.agent import MemorySpec
 from unit.loop.build import ANSWER, Course, call, cancel, kinds, only, result, spec, task, timer
 from unit.loop.memory_world import PROMPTS
 

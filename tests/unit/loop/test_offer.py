@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cadre.cards import AgentCard, Presence, ToolCard
 from cadre.loop.offer import offer_of
-from cadre.specs import AgentSpec, Limits, Selector
+from cadre.protocol.cards import AgentCard, Presence, ToolCard
+from cadre.spec.agent import AgentSpec, Limits, Selector
 
 
 def agent(name: str, version: str = "", started: float = 1.0, **labels: str) -> Presence:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from cadre.cards import Presence, ToolCard
 from cadre.errors import SpecError
 from cadre.loop import events as ev
 from cadre.loop.offer import offer_of
@@ -15,9 +14,10 @@ from cadre.loop.owed import Revoke, Send
 from cadre.loop.run import ActionStep, Phase
 from cadre.loop.view import ModelRequest, Transcript
 from cadre.loop.work_summary import work_of
-from cadre.messages import CodeFinished, ErrorInfo, Report, ToolCall
-from cadre.prompting import Prompts
-from cadre.specs import AgentSpec, Limits
+from cadre.prompting.prompts import Prompts
+from cadre.protocol.cards import Presence, ToolCard
+from cadre.protocol.messages import CodeFinished, ErrorInfo, Report, ToolCall
+from cadre.spec.agent import AgentSpec, Limits
 from unit.loop.build import ADD, OFFER, Course, call, cancel, kinds, only, result, spec, timer
 from unit.loop.test_redecide import replay_of
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from cadre.loop import answered
 from cadre.loop import events as ev
 from cadre.loop.redecide import Journaled, Replay, redecide
-from cadre.messages import Decision, ErrorInfo
-from cadre.specs import ModelSpec
+from cadre.protocol.messages import Decision, ErrorInfo
+from cadre.spec.agent import ModelSpec
 from cadre.wire import decode, encode
 from journals import kept
 from unit.loop.build import ANSWER, Course, call, cancel, report, result, spec, task, timer

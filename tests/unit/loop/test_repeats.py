@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from cadre.loop import events as ev
-from cadre.messages import ErrorInfo
-from cadre.specs import Limits
+from cadre.protocol.messages import ErrorInfo
+from cadre.spec.agent import Limits
 from unit.loop.build import Course, call, kinds, only, report, result, spec
 
 

@@ -8,8 +8,8 @@ from cadre.loop import events as ev
 from cadre.loop.owed import Revoke, Send, SetTimer
 from cadre.loop.run import ActionStep, Phase
 from cadre.loop.timers import ended
-from cadre.messages import Budget, Cancel, ErrorInfo, Task, ToolCall, Usage
-from cadre.specs import Limits
+from cadre.protocol.messages import Budget, Cancel, ErrorInfo, Task, ToolCall, Usage
+from cadre.spec.agent import Limits
 from unit.loop.build import ANSWER, Course, call, cancel, kinds, only, report, result, spec, task, timer
 
 

@@ -15,10 +15,10 @@ from cadre.loop.arrivals import Poisoned
 from cadre.loop.fold import fold
 from cadre.loop.offer import Offer
 from cadre.loop.run import ActionStep, Phase
-from cadre.messages import ErrorInfo, Report, ToolCall, Usage
 from cadre.ports import ModelReply
+from cadre.protocol.messages import ErrorInfo, Report, ToolCall, Usage
 from cadre.runner import Runner
-from cadre.specs import AgentSpec, Limits
+from cadre.spec.agent import AgentSpec, Limits
 from unit.loop.build import ADD, ANSWER, OFFER, SPEC, call, cancel, result, spec, task
 from unit.loop.memory_world import PROMPTS, Answer, MemoryWorld, ScriptedModel
 

@@ -7,11 +7,11 @@ import asyncio
 from cadre.loop import events as ev
 from cadre.loop.offer import Offer
 from cadre.loop.run import Phase
-from cadre.messages import Decision, ToolCall, Usage
 from cadre.ports import ModelReply
-from cadre.prices import Prices
+from cadre.protocol.messages import Decision, ToolCall, Usage
 from cadre.runner import Runner, World
-from cadre.specs import AgentSpec, Limits, Price
+from cadre.spec.agent import AgentSpec, Limits, Price
+from cadre.spec.prices import Prices
 from unit.loop.build import ADD, ANSWER, call, cancel, task, timer
 from unit.loop.memory_world import PROMPTS, MemoryWorld, ScriptedModel
 

@@ -12,9 +12,9 @@ from cadre.errors import ModelUnavailable, RetryableError
 from cadre.loop import events as ev
 from cadre.loop.offer import Offer
 from cadre.loop.view import ModelRequest
-from cadre.messages import Task, ToolCall
 from cadre.ports import ModelReply, OnText
-from cadre.specs import AgentSpec, Limits, ModelSpec
+from cadre.protocol.messages import Task, ToolCall
+from cadre.spec.agent import AgentSpec, Limits, ModelSpec
 from unit.loop.build import ADD, KID, call, cancel, task
 from unit.loop.memory_world import Delivered, MemoryWorld
 

@@ -9,7 +9,7 @@ import pytest
 from cadre.errors import BusUnavailable, ModelUnavailable, OutcomeUnknown
 from cadre.loop import events as ev
 from cadre.loop.run import Phase
-from cadre.messages import Report, ToolCall
+from cadre.protocol.messages import Report, ToolCall
 from unit.loop.build import ANSWER, call, cancel, only, result, task
 from unit.loop.memory_world import MemoryWorld, ScriptedModel
 from unit.loop.workers import count, each_cause_once, says, stuck, worker

@@ -10,7 +10,7 @@ from cadre.errors import BusUnavailable, ModelUnavailable
 from cadre.loop import events as ev
 from cadre.loop.arrivals import Poisoned
 from cadre.loop.run import Phase
-from cadre.messages import Addressed
+from cadre.protocol.messages import Addressed
 from unit.loop.build import ANSWER, call, result, task
 from unit.loop.memory_world import MemoryWorld, ScriptedModel
 from unit.loop.workers import count, each_cause_once, says, stuck, worker

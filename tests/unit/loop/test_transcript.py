@@ -12,9 +12,9 @@ from cadre.loop import events as ev
 from cadre.loop import view
 from cadre.loop.run import Purpose, Step
 from cadre.loop.view import END_PLAN, LONGEST_CALL_ID, ModelRequest, Transcript
-from cadre.messages import ErrorInfo
-from cadre.prompting import Prompts
-from cadre.specs import Limits
+from cadre.prompting.prompts import Prompts
+from cadre.protocol.messages import ErrorInfo
+from cadre.spec.agent import Limits
 from unit.loop.build import ADD, ANSWER, KID, LOOK, OFFER, Course, call, report, result, spec, task
 
 PROMPTS = Prompts.load("tool_calling")

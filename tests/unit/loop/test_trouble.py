@@ -7,7 +7,7 @@ import pytest
 from cadre.loop import events as ev
 from cadre.loop.arrivals import ModelFailed, ModelLost, ModelReplied
 from cadre.loop.run import Phase
-from cadre.specs import Limits, ModelSpec
+from cadre.spec.agent import Limits, ModelSpec
 from unit.loop.build import ANSWER, Course, call, kinds, only, result, spec, timer
 
 

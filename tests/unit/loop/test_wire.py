@@ -12,11 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cadre.cards import Presence
 from cadre.errors import BlobMissing, NewerSchema, UnreadableMessage
 from cadre.loop.events import AnyEvent, Entry
-from cadre.messages import SCHEMA_VERSION, Addressed, EffectClaim, EffectResult, Record, Spilled, ToolCall
-from cadre.specs import AgentSpec
+from cadre.protocol.cards import Presence
+from cadre.protocol.messages import (
+    SCHEMA_VERSION,
+    Addressed,
+    EffectClaim,
+    EffectResult,
+    Record,
+    Spilled,
+    ToolCall,
+)
+from cadre.spec.agent import AgentSpec
 from cadre.wire import (
     SPILL_BYTES,
     decode,

@@ -10,8 +10,8 @@ import pytest
 from cadre.loop.events import Entry
 from cadre.loop.owed import CallModel
 from cadre.loop.view import ChatMessage, Transcript
-from cadre.prompting import prompts_for
-from cadre.specs import AgentSpec, Limits, ModelSpec
+from cadre.prompting.prompts import prompts_for
+from cadre.spec.agent import AgentSpec, Limits, ModelSpec
 from cadre.tracing import names
 from cadre.tracing.chat_messages import LONGEST_PART, history, instructions
 from cadre.tracing.content import MOST_CHARS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cadre.loop import events as ev
 from cadre.loop.run import Memory
-from cadre.messages import Usage
+from cadre.protocol.messages import Usage
 from cadre.tracing import names
 from cadre.tracing.spans import SpanRecord
 from cadre.tracing.whole import trace_of

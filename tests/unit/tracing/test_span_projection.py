@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from cadre.loop.events import Entry, ToolAnswered
-from cadre.messages import Decision, ErrorInfo, Task, ToolResult, Usage
-from cadre.specs import ModelSpec
+from cadre.protocol.messages import Decision, ErrorInfo, Task, ToolResult, Usage
+from cadre.spec.agent import ModelSpec
 from cadre.tracing import names
 from cadre.tracing.ids import agent_span, call_span, root_span, trace_id
 from cadre.tracing.projection import Projection

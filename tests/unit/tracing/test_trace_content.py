@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cadre.code_exchange import CodeRequest
-from cadre.messages import Decision, ErrorInfo, Usage
+from cadre.protocol.code import CodeRequest
+from cadre.protocol.messages import Decision, ErrorInfo, Usage
 from cadre.tracing import names
 from cadre.tracing.content import MOST_CHARS
 from cadre.tracing.whole import trace_of

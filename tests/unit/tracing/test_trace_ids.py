@@ -8,7 +8,7 @@ import pytest
 from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
 
 from cadre.loop.owed import Send
-from cadre.messages import Task
+from cadre.protocol.messages import Task
 from cadre.tracing.ids import call_span, root_span, span_id, trace_id, traceparent_of, traceparent_of_run
 from cadre.tracing.spans import link_to
 from cadre.tracing.whole import trace_of

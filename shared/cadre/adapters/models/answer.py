@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from cadre.loop.events import RequestedCall
-from cadre.messages import Usage
 from cadre.ports import ModelReply, OnText
+from cadre.protocol.messages import Usage
 
 AT_MOST_EVERY = 0.05
 """Seconds between two pieces of text that are passed on."""

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Literal
 
 from cadre.adapters.models.failure import Refusal, retry_after, root_cause
-from cadre.daemon_thread import run_in_thread
 from cadre.errors import ModelRefused
 from cadre.settings import read_secret
+from cadre.tools.thread import run_in_thread
 
 if TYPE_CHECKING:
     import openai

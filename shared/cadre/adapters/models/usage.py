@@ -9,8 +9,8 @@ import msgspec
 from cadre.loop.tokens import tokens_of
 from cadre.loop.view import ModelRequest
 from cadre.loop.weighing import IMAGE, MESSAGE
-from cadre.messages import Usage
 from cadre.ports import ModelReply
+from cadre.protocol.messages import Usage
 
 
 def estimated(request: ModelRequest, reply: ModelReply) -> Usage:

@@ -11,9 +11,9 @@ from nats.aio.client import Client
 from cadre.adapters.nats.history import History
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import Held
-from cadre.messages import Spilled
 from cadre.ports import Blobs
-from cadre.subjects import Topology
+from cadre.protocol.messages import Spilled
+from cadre.protocol.topology import Topology
 from cadre.wire import HEADERS, SPILL_BYTES, decode, encode
 
 

@@ -12,7 +12,8 @@ from nats.aio.client import Client
 from cadre.adapters.nats.streams import jetstream
 from cadre.code_past import Shortening
 from cadre.errors import Fenced
-from cadre.messages import (
+from cadre.ports import Blobs
+from cadre.protocol.messages import (
     Addressed,
     Cancel,
     CodeCall,
@@ -28,8 +29,7 @@ from cadre.messages import (
     ToolCall,
     ToolResult,
 )
-from cadre.ports import Blobs
-from cadre.subjects import Topology
+from cadre.protocol.topology import Topology
 from cadre.tracing.ids import traceparent_of
 from cadre.wire import HEADERS, encode, pack
 

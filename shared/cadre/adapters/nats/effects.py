@@ -8,9 +8,9 @@ from __future__ import annotations
 from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.messages import EffectClaim, EffectResult
 from cadre.ports import Effect
-from cadre.subjects import Topology
+from cadre.protocol.messages import EffectClaim, EffectResult
+from cadre.protocol.topology import Topology
 from cadre.wire import decode, encode
 
 

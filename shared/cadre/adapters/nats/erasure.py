@@ -19,8 +19,8 @@ from cadre.adapters.nats.sessions import NatsSessions, Turn
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import Held
 from cadre.errors import BlobMissing, BusUnavailable, Fenced, UnreadableMessage
-from cadre.messages import Fate, Spilled, Task
-from cadre.subjects import Topology
+from cadre.protocol.messages import Fate, Spilled, Task
+from cadre.protocol.topology import Topology
 from cadre.wire import HEADERS, decode, encode
 
 log = logging.getLogger("cadre.erasure")

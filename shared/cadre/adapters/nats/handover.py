@@ -16,7 +16,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from cadre.adapters.nats.queue import Delivery
-from cadre.subjects import Topology, tree_of
+from cadre.protocol.topology import Topology, tree_of
 
 log = logging.getLogger("cadre.sandbox")
 

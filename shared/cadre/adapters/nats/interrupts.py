@@ -7,7 +7,7 @@ from collections.abc import Callable
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from cadre.subjects import Topology
+from cadre.protocol.topology import Topology
 
 
 async def hear_interrupts(nc: Client, topology: Topology, heard: Callable[[str], None]) -> None:

@@ -15,7 +15,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BlobMissing, BusUnavailable
 from cadre.loop.events import Entry
 from cadre.ports import Appended, Blobs, Stored
-from cadre.subjects import Topology
+from cadre.protocol.topology import Topology
 from cadre.wire import HEADERS, pack, unpack_entry
 
 _REPLICA_PAUSE = 0.05

@@ -16,7 +16,7 @@ from nats.aio.subscription import Subscription
 from cadre.adapters.nats.connection.connect import settled
 from cadre.adapters.nats.connection.requests import request_apart
 from cadre.errors import CadreError, MemoryRefused, MemoryUnavailable
-from cadre.memory_api import (
+from cadre.protocol.memory import (
     ANSWERS,
     VERBS,
     ForgetRequest,
@@ -31,7 +31,7 @@ from cadre.memory_api import (
     Stats,
     StatsRequest,
 )
-from cadre.subjects import Topology
+from cadre.protocol.topology import Topology
 
 log = logging.getLogger("cadre.memory")
 

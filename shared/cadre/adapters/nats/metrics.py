@@ -13,7 +13,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BusUnavailable
 from cadre.metrics import names
 from cadre.metrics.meters import Sample
-from cadre.subjects import Topology
+from cadre.protocol.topology import Topology
 
 
 def queue_samples(queues: Iterable[Queue]) -> list[Sample]:

@@ -13,7 +13,7 @@ from nats.aio.msg import Msg
 from cadre.adapters.nats.connection.connect import since_return
 from cadre.adapters.nats.connection.requests import request
 from cadre.errors import BusUnavailable, NotPermitted
-from cadre.subjects import Topology
+from cadre.protocol.topology import Topology
 
 log = logging.getLogger("cadre.tools")
 

@@ -9,7 +9,7 @@ from nats.aio.client import Client
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import UnreadableMessage
 from cadre.ports import Mark
-from cadre.subjects import Topology
+from cadre.protocol.topology import Topology
 from cadre.wire import decode, encode
 
 log = logging.getLogger("cadre.trial")

@@ -17,9 +17,9 @@ from nats.aio.subscription import Subscription
 
 from cadre.adapters.nats.connection.retry import until_answered
 from cadre.adapters.nats.streams import jetstream
-from cadre.cards import Presence
 from cadre.errors import CadreError, UnreadableMessage
-from cadre.subjects import Topology
+from cadre.protocol.cards import Presence
+from cadre.protocol.topology import Topology
 from cadre.wire import decode, encode
 
 log = logging.getLogger("cadre.registry")

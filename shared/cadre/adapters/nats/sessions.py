@@ -8,7 +8,7 @@ import msgspec
 from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.subjects import Topology
+from cadre.protocol.topology import Topology
 from cadre.wire import decode, encode
 
 

@@ -14,7 +14,7 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BusUnavailable
-from cadre.subjects import Topology
+from cadre.protocol.topology import Topology
 
 _KNOWN_FOR = 1.0
 """Seconds that an answer of the server is taken for true."""

@@ -16,9 +16,9 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import Held
 from cadre.errors import BlobMissing, BusUnavailable, RetryableError, UnreadableMessage
 from cadre.loop.events import Entry
-from cadre.messages import Fate
 from cadre.ports import Blobs, Stored
-from cadre.subjects import Topology
+from cadre.protocol.messages import Fate
+from cadre.protocol.topology import Topology
 from cadre.wire import decode, unpack_entry
 
 log = logging.getLogger("cadre.tail")

@@ -11,8 +11,8 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BusUnavailable
-from cadre.file_records import WorkspaceFile
-from cadre.subjects import Topology
+from cadre.protocol.files import WorkspaceFile
+from cadre.protocol.topology import Topology
 from cadre.wire import HEADERS, decode, encode
 
 _AT_ONCE = 32

@@ -8,8 +8,8 @@ from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExp
 from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
 
 from cadre.adapters.otel.otlp_receiver import Receiver
-from cadre.daemon_thread import run_in_thread
 from cadre.settings import MetricsSettings
+from cadre.tools.thread import run_in_thread
 
 
 class MetricSender:

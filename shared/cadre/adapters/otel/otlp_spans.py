@@ -13,8 +13,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from cadre.adapters.otel.otlp_receiver import Receiver
-from cadre.daemon_thread import run_in_thread
 from cadre.settings import TracingSettings
+from cadre.tools.thread import run_in_thread
 from cadre.tracing import names
 from cadre.tracing.otlp_json import resource_of
 from cadre.tracing.spans import SpanRecord

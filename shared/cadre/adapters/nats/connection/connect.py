@@ -18,7 +18,7 @@ from nats.aio.client import Client as NatsClient
 from cadre.adapters.nats.connection import keys, requests
 from cadre.adapters.nats.connection.client import Client
 from cadre.errors import BusUnavailable, SettingError
-from cadre.nats_addresses import addresses, told
+from cadre.protocol.nats_addresses import addresses, told
 from cadre.settings import Settings
 
 __all__ = ["Client", "connect", "settled", "since_return"]

@@ -17,7 +17,7 @@ from cadre.adapters.nats.objects.store import Found, NatsObjects
 from cadre.adapters.nats.objects.sweep import sweep
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BlobMissing, Fenced
-from cadre.subjects import Topology
+from cadre.protocol.topology import Topology
 
 SCHEME = "blob:"
 

@@ -8,7 +8,7 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.objects.store import NatsObjects
 from cadre.errors import BusUnavailable, Fenced, RetryableError, UnreadableMessage
-from cadre.subjects import Topology
+from cadre.protocol.topology import Topology
 
 _WITHIN = 30.0
 

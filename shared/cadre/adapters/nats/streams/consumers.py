@@ -15,8 +15,8 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.errors import BusUnavailable, SetupError
 from cadre.permissions import Role, queues
+from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.subjects import Topology
 
 ACK_WAIT = 4.0
 """Seconds after which a record whose handler gives no sign of life goes to another replica."""

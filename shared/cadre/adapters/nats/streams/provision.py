@@ -11,9 +11,9 @@ from cadre.adapters.nats.connection.keys import may_provision, user_of
 from cadre.adapters.nats.connection.retry import is_passing
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BusUnavailable, SetupError, StreamDrift
-from cadre.nats_addresses import told
+from cadre.protocol.nats_addresses import told
+from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.subjects import Topology
 
 log = logging.getLogger("cadre.nats")
 

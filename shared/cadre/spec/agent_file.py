@@ -10,9 +10,9 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from cadre.errors import SpecError
-from cadre.messages import MemoryScope
-from cadre.specs import AgentSpec, Selector
-from cadre.yaml_file import read_yaml
+from cadre.protocol.messages import MemoryScope
+from cadre.spec.agent import AgentSpec, Selector
+from cadre.spec.yaml_file import read_yaml
 
 
 class _Metadata(msgspec.Struct):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cadre.messages import Message
+from cadre.protocol.messages import Message
 
 CARRIED = "carried"
 """The write of a version that another tree's workspace had: no call is named so."""

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 
 from cadre.errors import SettingError
-from cadre.messages import Usage
-from cadre.specs import MOST, Price
-from cadre.yaml_file import read_yaml
+from cadre.protocol.messages import Usage
+from cadre.spec.agent import MOST, Price
+from cadre.spec.yaml_file import read_yaml
 
 PER = 1_000_000
 

@@ -12,7 +12,7 @@ from typing import Any
 from zlib import crc32
 
 from cadre.errors import SetupError
-from cadre.tool import Tool
+from cadre.tools.decorator import Tool
 
 AnyTool = Tool[..., Any]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.messages import FileInfo
+from cadre.protocol.messages import FileInfo
 
 MARK = "$file"
 """`{"$file": {"ref": "blob:<sha256>", "media_type": …, "name": …, "size": …}}` is a file within a value."""

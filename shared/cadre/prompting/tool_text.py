@@ -6,10 +6,10 @@ import json
 from textwrap import indent
 from typing import Any
 
-from cadre.cards import AgentCard, ToolCard
-from cadre.code_names import code_name
-from cadre.code_signature import Parameter, parameters_of, signature_of
-from cadre.python_types import definitions_of, is_told, type_name
+from cadre.prompting.code_names import code_name
+from cadre.prompting.code_signature import Parameter, parameters_of, signature_of
+from cadre.prompting.python_types import definitions_of, is_told, type_name
+from cadre.protocol.cards import AgentCard, ToolCard
 
 __all__ = ["docstring_of", "signature_of", "to_code_prompt", "to_json", "to_tool_calling_prompt"]
 

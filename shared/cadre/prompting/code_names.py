@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from cadre.cards import AgentCard, ToolCard
+from cadre.protocol.cards import AgentCard, ToolCard
 
 Card = ToolCard | AgentCard
 

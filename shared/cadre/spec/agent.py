@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from cadre.answer_schema import check_schema
-from cadre.code_exchange import CodeLimits
 from cadre.errors import SpecError
-from cadre.messages import Budget, MemoryScope
-from cadre.policy import check_policy, is_expression, names_in
+from cadre.protocol.code import CodeLimits
+from cadre.protocol.messages import Budget, MemoryScope
+from cadre.spec.answer_schema import check_schema
+from cadre.spec.policy import check_policy, is_expression, names_in
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """A name is one token of a NATS subject and a function name for a model."""

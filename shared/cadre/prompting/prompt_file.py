@@ -12,11 +12,11 @@ from typing import Any, Literal, NamedTuple
 from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from cadre.cards import AgentCard, ToolCard
 from cadre.errors import PromptError
-from cadre.specs import NAME
-from cadre.tool_texts import to_code_prompt, to_tool_calling_prompt
-from cadre.yaml_file import read_yaml
+from cadre.prompting.tool_text import to_code_prompt, to_tool_calling_prompt
+from cadre.protocol.cards import AgentCard, ToolCard
+from cadre.spec.agent import NAME
+from cadre.spec.yaml_file import read_yaml
 
 
 class Contract(NamedTuple):

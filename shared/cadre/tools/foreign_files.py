@@ -9,7 +9,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-from cadre.files import File
+from cadre.tools.files import File
 
 _IMAGE = ("PIL.Image", "Image")
 _AGENT_IMAGE = "AgentImage"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from cadre.cards import AgentCard
-from cadre.code_names import Card, is_parameter_name
-from cadre.python_types import definitions_of, resolved, type_name
+from cadre.prompting.code_names import Card, is_parameter_name
+from cadre.prompting.python_types import definitions_of, resolved, type_name
+from cadre.protocol.cards import AgentCard
 
 MEMBER_SIGNATURE = "(task: str, additional_args: dict | None = None) -> str"
 

@@ -12,8 +12,8 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_
 import msgspec
 
 from cadre.errors import ToolDefinitionError
-from cadre.files import File, file_output_schema, file_schema
-from cadre.tool_context import ToolContext
+from cadre.tools.context import ToolContext
+from cadre.tools.files import File, file_output_schema, file_schema
 
 
 class Signature(NamedTuple):
@@ -31,7 +31,7 @@ class Signature(NamedTuple):
 def read_signature(function: Callable[..., Any], where: str) -> Signature:
     """Raises ToolDefinitionError, beginning with `where`, for what a model could not use."""
     # Loaded by the first @tool: `import cadre` and the command line do without.
-    from cadre.tool_docstring import read_docstring
+    from cadre.tools.docstring import read_docstring
 
     text, documented = read_docstring(function)
     hints = _read_hints(function, where)

@@ -16,11 +16,11 @@ from typing import Any, Unpack
 import jsonschema_rs
 import msgspec
 
-from cadre.cards import ToolCard
 from cadre.errors import ToolDefinitionError
-from cadre.files import File, file_output_schema
-from cadre.tool import InvalidArguments, Tool, ToolOptions, check_options, make_card
-from cadre.tool_signature import Signature
+from cadre.protocol.cards import ToolCard
+from cadre.tools.decorator import InvalidArguments, Tool, ToolOptions, check_options, make_card
+from cadre.tools.files import File, file_output_schema
+from cadre.tools.signature import Signature
 
 _JSON_TYPES = frozenset({"string", "boolean", "integer", "number", "array", "object", "null"})
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from cadre.code_exchange import BlobForm, CodeExchange, CodeFunction, CodeLimits, CodeRequest
+from cadre.protocol.code import BlobForm, CodeExchange, CodeFunction, CodeLimits, CodeRequest
 
 SCHEMA_VERSION = 2
 """Of everything stored. `cadre.upcast` reads what has an earlier one."""

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from cadre.messages import MemoryScope
+from cadre.protocol.messages import MemoryScope
 
 RECALL, REMEMBER, FORGET = "recall", "remember", "forget_memory"
 

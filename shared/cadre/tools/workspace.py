@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from cadre.errors import TerminalError
-from cadre.files import File
+from cadre.tools.files import File
 
 LONGEST_PATH = 512
 

@@ -7,8 +7,8 @@ import logging
 import threading
 from typing import Any
 
-from cadre.files import File
-from cadre.workspace import Workspace, WorkspaceError
+from cadre.tools.files import File
+from cadre.tools.workspace import Workspace, WorkspaceError
 
 log = logging.getLogger("cadre.tool")
 

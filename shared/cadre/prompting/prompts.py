@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import msgspec
 from jinja2 import Template
 
-from cadre.cards import AgentCard, ToolCard
-from cadre.code_names import named_in_code
-from cadre.prompt_files import Kind, kind_of, locate, read_templates
-from cadre.specs import BASE_IMPORTS, AgentSpec, CodeSpec
-from cadre.tool_texts import to_code_prompt, to_json, to_tool_calling_prompt
+from cadre.prompting.code_names import named_in_code
+from cadre.prompting.prompt_file import Kind, kind_of, locate, read_templates
+from cadre.prompting.tool_text import to_code_prompt, to_json, to_tool_calling_prompt
+from cadre.protocol.cards import AgentCard, ToolCard
+from cadre.spec.agent import BASE_IMPORTS, AgentSpec, CodeSpec
 
 __all__ = ["CodeTerms", "Prompts", "kind_for", "prompts_for", "to_code_prompt", "to_tool_calling_prompt"]
 

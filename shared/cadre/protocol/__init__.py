@@ -1,0 +1,1 @@
+"""What travels between services and how it is named: messages, cards, subjects and ids."""

@@ -1,0 +1,1 @@
+"""What an agent's file may say: the agent's specification, its policies, answer schema and prices."""

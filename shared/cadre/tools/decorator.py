@@ -1,0 +1,279 @@
+"""`@tool`: makes a typed, documented function callable by a model, and refuses what a model could not use."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
+
+import msgspec
+
+from cadre.errors import TerminalError, ToolDefinitionError
+from cadre.protocol.cards import ToolCard
+from cadre.spec.agent import NAME
+from cadre.spec.policy import check_policy, names_in
+from cadre.tools.context import ToolContext
+from cadre.tools.files import File
+from cadre.tools.signature import Signature, read_signature
+from cadre.tools.thread import start_thread
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+RESERVED = frozenset({"final_answer"})
+"""Names that every agent's model is offered already."""
+
+
+class InvalidArguments(TerminalError):
+    """A model's arguments do not fit the tool. The text names the argument; the model reads it."""
+
+
+class ToolOptions(TypedDict, total=False):
+    """What `@tool(...)` takes; each has a default."""
+
+    name: str
+    """As the model sees it; the function's name unless given."""
+    description: str
+    """In place of the docstring's text."""
+    read_only: bool
+    """It changes nothing: after a crash it simply runs again."""
+    idempotent: bool
+    """Run twice with one `ToolContext.call_id` it has the effect of one run: after a crash it runs again."""
+    timeout: float | None
+    """Seconds."""
+    concurrency: int | None
+    """Calls that one process of the service has at work at once; unless given, as many as `CADRE_CONCURRENCY`."""
+    approval: str
+    """Whether a person must agree to a call: `never`, `always` or `when: <expression over the parameters>`;
+    unless given, that is the agent's own business."""
+    labels: dict[str, str]
+    version: str
+
+
+def _with_defaults(value: Any) -> Any:
+    """msgspec leaves the default of a dataclass' field to the class, where whoever encodes the object misses it."""
+    if isinstance(value, list | tuple | set | frozenset):
+        for item in value:
+            _with_defaults(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            _with_defaults(item)
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            held = _with_defaults(getattr(value, field.name))
+            if field.name not in getattr(value, "__dict__", (field.name,)):
+                object.__setattr__(value, field.name, held)
+    return value
+
+
+def _with_whole_numbers(value: Any) -> Any:
+    """With an integer in the place of each number like 5.0: to JSON they are the same."""
+    if isinstance(value, dict):
+        return {key: _with_whole_numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_whole_numbers(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+class Tool(Generic[P, R]):
+    """A function and the card that describes it to models. Called as before, it is the function."""
+
+    __name__: str
+
+    def __init__(
+        self, function: Callable[P, R], card: ToolCard, signature: Signature, concurrency: int | None = None
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.card = card
+        self.concurrency = concurrency
+        self._function = function
+        self._arguments = signature.arguments
+        self._context = signature.context
+        self.is_async = inspect.iscoroutinefunction(function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<tool {self.name}>"
+
+    @property
+    def name(self) -> str:
+        return self.card.name
+
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The function's keyword arguments: JSON values turned into what its hints say.
+
+        Types are strict: "3" is no integer, though 3.0 is, as JSON Schema has it. Raises InvalidArguments naming the
+        first wrong argument.
+        """
+        return self._checked(arguments, [])
+
+    def _checked(self, arguments: dict[str, Any], files: list[File]) -> dict[str, Any]:
+        """Adds to `files` those among the arguments, whose content is still to be fetched."""
+
+        def of_json(hint: Any, value: Any) -> Any:
+            if hint is not File:
+                raise NotImplementedError
+            files.append(File.from_json(value))
+            return files[-1]
+
+        try:
+            checked = msgspec.convert(arguments, self._arguments, str_keys=True, dec_hook=of_json)
+        except msgspec.ValidationError as error:
+            files.clear()
+            whole = _with_whole_numbers(arguments)
+            try:
+                checked = msgspec.convert(whole, self._arguments, str_keys=True, dec_hook=of_json)
+            except msgspec.ValidationError:
+                raise InvalidArguments(self._explain(str(error))) from error
+        return {name: _with_defaults(getattr(checked, name)) for name in arguments}
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> Any:
+        """Validates and runs. A plain function gets a thread, so that it cannot hold up its process.
+
+        Raises InvalidArguments, and whatever the function raises.
+        """
+        files: list[File] = []
+        values = self._checked(arguments, files)
+        try:
+            for file in files:
+                await context.fetch(file)
+        except TerminalError as error:
+            raise InvalidArguments(str(error)) from error
+        if self._context is not None:
+            values[self._context] = context
+        bound: Callable[[], Any] = functools.partial(self._function, **values)
+        try:
+            if self.is_async:
+                outcome = bound()
+            else:
+                context.thread = start_thread(bound, f"tool {self.name}")
+                await asyncio.wait({context.thread})
+                outcome = context.thread.result()
+            return await outcome if inspect.isawaitable(outcome) else outcome
+        except (SystemExit, KeyboardInterrupt) as error:
+            # A tool has no say over the life of the process that hosts it.
+            raise RuntimeError(f"the tool tried to end its process: {error!r}") from error
+
+    def _explain(self, text: str) -> str:
+        problem, _, path = text.partition(" - at `$")
+        path = path.rstrip("`").lstrip(".")
+        field = re.search(r"`(.*)`$", problem)
+        if not path and field and problem.startswith("Object missing"):
+            return f"argument {field[1]!r} is missing"
+        if not path and field and problem.startswith("Object contains unknown"):
+            known = ", ".join(self._arguments.__struct_fields__)
+            return f"there is no argument {field[1]!r}: {self.name} takes {known or 'none'}"
+        problem = problem[:1].lower() + problem[1:]
+        return f"argument {path!r}: {problem}" if path else f"arguments: {problem}"
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+
+
+def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
+    """Decorates a function, plain (`@tool`) or with options (`@tool(idempotent=True)`).
+
+    The description and those of the parameters come from the docstring (Google, NumPy or Sphinx style),
+    the schemas from the hints; `Annotated[int, msgspec.Meta(ge=1, description="…")]` says more. Raises
+    ToolDefinitionError, with file and line, for a function that a model could not call.
+    """
+    if function is None:
+        return lambda decorated: _define(decorated, options)
+    return _define(function, options)
+
+
+def _define(function: Callable[..., Any], options: ToolOptions) -> Tool[..., Any]:
+    if not inspect.isfunction(function):
+        raise ToolDefinitionError(f"@tool decorates functions, not {type(function).__name__} {function!r}")
+    code = function.__code__
+    where = f"{code.co_filename}:{code.co_firstlineno}: tool {function.__name__}"
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ToolDefinitionError(f"{where}: a generator has no single result: return a list")
+    options = check_options(options, function.__name__, where)
+    signature = read_signature(function, where)
+    card = make_card(
+        ToolCard(
+            name=function.__name__,
+            description=signature.description,
+            input_schema=signature.input_schema,
+            output_schema=signature.output_schema,
+        ),
+        options,
+        where,
+    )
+    return Tool(function, card, signature, options.get("concurrency"))
+
+
+def make_card(plain: ToolCard, options: ToolOptions, where: str) -> ToolCard:
+    """The card of what a tool says about itself, with what its options say over it.
+
+    Raises ToolDefinitionError when a model could not use it.
+    """
+    parameters = list(plain.input_schema.get("properties", ()))
+    _check_approval(options.get("approval"), parameters, where)
+    description = options.get("description", plain.description).strip()
+    if not description:
+        raise ToolDefinitionError(f"{where}: write a docstring: it is what the model knows about the tool")
+    return ToolCard(
+        name=options.get("name", plain.name),
+        description=description,
+        input_schema=plain.input_schema,
+        output_schema=plain.output_schema,
+        read_only=options.get("read_only", False),
+        idempotent=options.get("idempotent", False),
+        timeout=options.get("timeout"),
+        approval=options.get("approval", ""),
+        labels=dict(options.get("labels", {})),
+        version=options.get("version", ""),
+    )
+
+
+def check_options(options: ToolOptions, name: str, where: str) -> ToolOptions:
+    """The options of the tool that calls itself `name`. Raises ToolDefinitionError."""
+    unknown = sorted(set(options) - set(ToolOptions.__annotations__))
+    if unknown:
+        known = ", ".join(ToolOptions.__annotations__)
+        raise ToolDefinitionError(f"{where}: @tool has no option {', '.join(unknown)}: it takes {known}")
+    try:
+        options = msgspec.convert(options, ToolOptions)
+    except msgspec.ValidationError as error:
+        raise ToolDefinitionError(f"{where}: @tool option: {error}") from error
+    name = options.get("name", name)
+    if not NAME.fullmatch(name):
+        raise ToolDefinitionError(
+            f"{where}: name {name!r}: use 1 to 64 of the letters a-z, A-Z, digits, '_' and '-'"
+            " (@tool(name=…) sets another)"
+        )
+    if name in RESERVED:
+        raise ToolDefinitionError(f"{where}: {name!r} is every agent's own way to end: choose another name")
+    concurrency = options.get("concurrency")
+    if concurrency is not None and concurrency < 1:
+        raise ToolDefinitionError(f"{where}: concurrency={concurrency}: give 1 or more, or leave it out")
+    timeout = options.get("timeout")
+    if timeout is not None and timeout <= 0:
+        raise ToolDefinitionError(f"{where}: timeout={timeout:g}: give seconds above 0, or leave it out")
+    return options
+
+
+def _check_approval(policy: str | None, parameters: list[str], where: str) -> None:
+    if policy is None:
+        return
+    try:
+        check_policy(policy)
+    except ValueError as error:
+        raise ToolDefinitionError(f"{where}: approval={error}") from error
+    unknown = sorted(names_in(policy) - set(parameters))
+    if unknown:
+        raise ToolDefinitionError(
+            f"{where}: approval={policy!r} asks about {', '.join(unknown)}, which the tool does not take:"
+            f" its parameters are {', '.join(parameters) or 'none'}"
+        )
