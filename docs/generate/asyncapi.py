@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from cadre.delivery.codec import CONTENT_TYPE
 from cadre.protocol.messages import SCHEMA_VERSION
-from cadre.wire import CONTENT_TYPE
 from generate.channels import CHANNELS, OPERATIONS, PARAMETERS, Channel, Operation
 from generate.schemas import EVENTS, MESSAGES, components, tag_of
 

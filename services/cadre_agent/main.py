@@ -18,7 +18,7 @@ from cadre.settings import read_settings
 @click.option("--nats-url", help="The NATS server (CADRE_NATS_URL).")
 def command(file: Path, host: str | None, port: int | None, nats_url: str | None) -> None:
     """Serve the agent that the YAML FILE describes, until told to stop."""
-    from cadre.host import serve  # the weight of a service is not the command line's
+    from cadre.service.agent import serve  # the weight of a service is not the command line's
 
     try:
         settings = read_settings(host=host, port=port, nats_url=nats_url)

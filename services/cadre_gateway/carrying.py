@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
+from cadre.delivery.workspace_store import MOST_FILES
 from cadre.errors import BusUnavailable, Fenced
 from cadre.protocol.files import WorkspaceFile, as_of, carried, is_carried
 from cadre.protocol.messages import Erased
-from cadre.tree_files import MOST_FILES
 from cadre_gateway.desk import Desk
 from cadre_gateway.problems import invalid
 

@@ -15,7 +15,7 @@ from cadre.adapters.nats.sessions import NatsSessions
 from cadre.adapters.nats.tail import Tail
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.errors import BusUnavailable
-from cadre.service import Platform
+from cadre.service.frame import Platform
 from cadre.settings import TracingSettings
 from cadre_gateway.capacity import Capacity
 from cadre_gateway.feed import Feed

@@ -17,12 +17,12 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from cadre.adapters.nats.history import watch_deltas
+from cadre.delivery.codec import encode
 from cadre.errors import RetryableError
 from cadre.loop.events import AnyEvent
 from cadre.ports import Stored
 from cadre.protocol.messages import Delta
 from cadre.protocol.topology import tree_of
-from cadre.wire import encode
 from cadre_gateway.desk import Desk
 from cadre_gateway.feed import Feed
 from cadre_gateway.problems import Problem

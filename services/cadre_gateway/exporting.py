@@ -14,10 +14,10 @@ import msgspec
 
 from cadre.adapters.nats.archive import RawEntry
 from cadre.adapters.nats.objects.blob_refs import refs_in
+from cadre.delivery.codec import decode
 from cadre.errors import BlobMissing, BusUnavailable, UnreadableMessage
 from cadre.loop.events import Entry, RunFinished
 from cadre.protocol.topology import tree_of
-from cadre.wire import decode
 from cadre_gateway.desk import Desk
 from cadre_gateway.problems import Problem, invalid
 from cadre_gateway.run_file import FORMAT, VERSION, End, EntryLine, FileLine, Header, MissingBlob, line, parts

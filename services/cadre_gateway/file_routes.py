@@ -13,10 +13,10 @@ import msgspec
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
+from cadre.delivery.workspace_store import TreeFiles
 from cadre.protocol.topology import tree_of
 from cadre.tools.files import UNKNOWN, media_type_of
 from cadre.tools.workspace import FileEntry
-from cadre.tree_files import TreeFiles
 from cadre_gateway import body, openapi
 from cadre_gateway.desk import ANSWER_WITHIN, Desk
 from cadre_gateway.problems import Problem, invalid

@@ -22,7 +22,7 @@ from cadre.adapters.system_clock import SystemClock
 from cadre.errors import BusUnavailable, SetupError
 from cadre.metrics.meters import Sample
 from cadre.protocol.messages import Erased, Fate
-from cadre.service import Platform
+from cadre.service.frame import Platform
 from cadre.settings import TracingSettings, read_tracing_settings
 from cadre_gateway import figures
 from cadre_gateway.app import build

@@ -7,7 +7,7 @@ import sys
 import click
 
 from cadre.errors import SettingError
-from cadre.service import run
+from cadre.service.frame import run
 from cadre.settings import read_settings
 from cadre_gateway.gateway import start
 

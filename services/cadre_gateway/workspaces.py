@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from cadre.delivery.workspace_store import TreeFiles
 from cadre.tools.files import File
 from cadre.tools.workspace import FileChanged, NoSuchFile, WorkspaceError
-from cadre.tree_files import TreeFiles
 from cadre_gateway.desk import Desk
 from cadre_gateway.problems import Problem, invalid
 

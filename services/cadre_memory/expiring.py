@@ -6,12 +6,12 @@ import asyncio
 import logging
 from collections import OrderedDict
 
+from cadre.delivery.codec import decode
+from cadre.delivery.newer_schema import leave_to_newer
+from cadre.delivery.retry import patiently
 from cadre.errors import CadreError, NewerSchema, TerminalError
-from cadre.newer import leave_to_newer
-from cadre.patience import patiently
 from cadre.ports import Clock, Delivery
 from cadre.protocol.messages import Erased, Fate
-from cadre.wire import decode
 from cadre_memory import scoping
 from cadre_memory.index import Index, Where
 

@@ -14,12 +14,12 @@ from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.quarantine import NatsMarks
 from cadre.adapters.nats.queue import Queue
 from cadre.adapters.system_clock import SystemClock
-from cadre.health import AsgiApp
+from cadre.delivery.fair_slots import Slots
+from cadre.delivery.retry import patiently
 from cadre.metrics.meters import Sample
-from cadre.patience import patiently
-from cadre.service import Platform
+from cadre.service.frame import Platform
+from cadre.service.health import AsgiApp
 from cadre.settings import MemorySettings, read_secret
-from cadre.slots import Slots
 from cadre_memory.answering import Answers
 from cadre_memory.cards import CARDS
 from cadre_memory.embedder import Embedder

@@ -49,7 +49,7 @@ for _subcommand in (search, list_memories, show, forget, export_all):
 
 def _serve(settings: Settings, own: MemorySettings) -> int:
     # Here, so that the subcommands need none of the service's libraries.
-    from cadre import service
+    from cadre.service import frame
 
     try:
         from cadre_memory.host import MemoryHost
@@ -61,12 +61,12 @@ def _serve(settings: Settings, own: MemorySettings) -> int:
         )
         return 2
 
-    async def start(platform: service.Platform) -> MemoryHost:
+    async def start(platform: frame.Platform) -> MemoryHost:
         host = MemoryHost(platform, own)
         await host.start()
         return host
 
-    return service.run("memory", settings, start)
+    return frame.run("memory", settings, start)
 
 
 def _check(own: MemorySettings) -> int:

@@ -9,10 +9,10 @@ import logging
 from typing import Any
 
 from cadre.adapters.system_clock import SystemClock
-from cadre.answering_calls import Answering, Desk, too_late
+from cadre.delivery.call_worker import Answering, Desk, too_late
+from cadre.delivery.retry import patiently
 from cadre.metrics import names
 from cadre.metrics.meters import Meters
-from cadre.patience import patiently
 from cadre.ports import Blobs, Bus, Clock, Delivery, Marks
 from cadre.protocol.messages import ToolCall, ToolResult
 from cadre_memory.memories import InvalidCall, Memories

@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from cadre.code_past import whole
+from cadre.delivery.code_history import whole
+from cadre.delivery.codec import UNREADABLE
 from cadre.errors import BlobMissing, UnreadableMessage
 from cadre.ports import Blobs
 from cadre.protocol.code import CodeExchange, CodeLimits, CodeReply
 from cadre.protocol.messages import CodeCall
 from cadre.protocol.topology import Topology
 from cadre.spec.agent import NAME
-from cadre.wire import UNREADABLE
 from cadre_sandbox.blob_values import from_json
 from cadre_sandbox.contract import Call, Exchange, Function, Limits, Request, Result
 from cadre_sandbox.given import Value

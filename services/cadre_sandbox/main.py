@@ -7,8 +7,8 @@ import sys
 
 import click
 
-from cadre import service
 from cadre.errors import SetupError
+from cadre.service import frame
 from cadre.settings import TIERS, SandboxSettings, read_sandbox_settings, read_settings
 from cadre_sandbox.host import SandboxHost, new_sandbox, started
 
@@ -49,12 +49,12 @@ def command(port: int | None, check: bool, **options: object) -> None:
         click.echo(f"cadre: {error}", err=True)
         sys.exit(2)
 
-    async def start(platform: service.Platform) -> SandboxHost:
+    async def start(platform: frame.Platform) -> SandboxHost:
         host = SandboxHost(platform, own)
         await host.start()
         return host
 
-    sys.exit(service.run("sandbox", settings, start))
+    sys.exit(frame.run("sandbox", settings, start))
 
 
 async def _reached(settings: SandboxSettings) -> str:

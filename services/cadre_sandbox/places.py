@@ -6,10 +6,10 @@ import hashlib
 
 from msgspec.structs import replace
 
-from cadre.code_past import Place, shortened
+from cadre.delivery.code_history import Place, shortened
+from cadre.delivery.codec import encode
 from cadre.protocol.code import CodeExchange
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded
-from cadre.wire import encode
 
 Answer = CodeYielded | CodeFinished
 

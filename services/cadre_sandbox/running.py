@@ -8,8 +8,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import Literal
 
+from cadre.delivery.retry import patiently
 from cadre.errors import BlobMissing, RetryableError
-from cadre.patience import patiently
 from cadre.ports import Blobs, Clock
 from cadre.protocol.messages import CodeCall, ErrorInfo
 from cadre_sandbox.asking import request_of, results_of

@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from cadre.delivery.codec import UNREADABLE, unpack_code_call
+from cadre.delivery.newer_schema import leave_to_newer
+from cadre.delivery.quarantine import Trials
+from cadre.delivery.retry import patiently
 from cadre.errors import NewerSchema, RetryableError, TerminalError
-from cadre.newer import leave_to_newer
-from cadre.patience import patiently
 from cadre.ports import Bus, Delivery, Marks
 from cadre.protocol.code import CodeExchange
 from cadre.protocol.messages import CodeCall, ErrorInfo
 from cadre.protocol.topology import Topology
 from cadre.spec.agent import NAME
-from cadre.trial import Trials
-from cadre.wire import UNREADABLE, unpack_code_call
 from cadre_sandbox.asking import check
 from cadre_sandbox.places import Answer
 from cadre_sandbox.running import Running

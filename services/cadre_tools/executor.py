@@ -9,16 +9,16 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from cadre.adapters.system_clock import SystemClock
-from cadre.cutting import cut_to_read, oversized
+from cadre.delivery.codec import unpack_call
+from cadre.delivery.newer_schema import leave_to_newer
+from cadre.delivery.output_limit import cut_to_read, oversized
+from cadre.delivery.quarantine import Trials
+from cadre.delivery.sender_check import forged_call, misplaced
 from cadre.errors import Fenced, NewerSchema, OutcomeUnknown, RetryableError, TerminalError, UnreadableMessage
-from cadre.newer import leave_to_newer
 from cadre.ports import Blobs, Bus, Clock, Delivery, Effect, Effects, Marks
 from cadre.protocol.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult
 from cadre.protocol.topology import Topology, result_id
-from cadre.senders import forged_call, misplaced
 from cadre.tools.loading import AnyTool
-from cadre.trial import Trials
-from cadre.wire import unpack_call
 from cadre_tools.in_hand import AtWorkElsewhere, InHand
 from cadre_tools.invocation import Invocations, Outcome
 from cadre_tools.output import cut_error

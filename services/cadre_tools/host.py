@@ -12,11 +12,11 @@ from cadre.adapters.nats.peers import NatsPeers, answer_peers
 from cadre.adapters.nats.quarantine import NatsMarks
 from cadre.adapters.nats.queue import Queue
 from cadre.adapters.nats.workspace import NatsFileIndex
+from cadre.delivery.fair_slots import Slots
 from cadre.errors import SetupError
-from cadre.health import AsgiApp
 from cadre.metrics.meters import Sample
-from cadre.service import Platform
-from cadre.slots import Slots
+from cadre.service.frame import Platform
+from cadre.service.health import AsgiApp
 from cadre.tools.loading import AnyTool, load_tools
 from cadre_tools.executor import Executor
 from cadre_tools.in_hand import InHand

@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from cadre import service
 from cadre.errors import SetupError
+from cadre.service import frame
 from cadre.settings import read_settings
 from cadre_tools.host import ToolHost, gather_tools
 
@@ -27,9 +27,9 @@ def command(modules: tuple[str, ...], concurrency: int | None, port: int | None)
         sys.exit(2)
     click.echo(f"tools: {', '.join(tool.name for tool in tools)}")
 
-    async def start(platform: service.Platform) -> ToolHost:
+    async def start(platform: frame.Platform) -> ToolHost:
         host = ToolHost(platform, tools)
         await host.start()
         return host
 
-    sys.exit(service.run("tools", settings, start))
+    sys.exit(frame.run("tools", settings, start))

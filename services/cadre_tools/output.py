@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cadre.cutting import cut
+from cadre.delivery.output_limit import cut
 from cadre.protocol.json_depth import MOST_LEVELS, levels
 from cadre.tools.files import File
 from cadre.tools.foreign_files import file_of

@@ -8,7 +8,7 @@ import sys
 import click
 
 from cadre.errors import SettingError, SetupError
-from cadre.service import Platform, run
+from cadre.service.frame import Platform, run
 from cadre.settings import read_settings, read_tracing_settings
 
 NICENESS = 19

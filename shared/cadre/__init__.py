@@ -18,7 +18,7 @@ from cadre.tool import File, ToolContext, tool
 
 if TYPE_CHECKING:
     from cadre.following import follow, new_runs
-    from cadre.host import serve
+    from cadre.service.agent import serve
 
 __version__ = "0.1.0"
 
@@ -41,7 +41,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Whoever only defines tools does not pay for NATS and an HTTP server.
     if name == "serve":
-        from cadre.host import serve
+        from cadre.service.agent import serve
 
         return serve
     if name in ("follow", "new_runs"):

@@ -10,10 +10,10 @@ import uvloop
 from nats.aio.msg import Msg
 
 from cadre.adapters.nats.queue import Delivery, Queue
+from cadre.delivery.codec import unpack_code_call
 from cadre.protocol.messages import CodeFinished
-from cadre.service import calm_collector, open_platform
+from cadre.service.frame import calm_collector, open_platform
 from cadre.settings import read_settings
-from cadre.wire import unpack_code_call
 
 POOL = "echo"
 SUBJECT = "bench.code.echo"

@@ -21,10 +21,10 @@ from bench.instant import InstantModel, answer, call
 from bench.processes import Member, cpu_seconds
 from bench.worker import ECHO
 from cadre.adapters.nats.streams import jetstream
+from cadre.delivery.codec import encode
 from cadre.loop.view import ModelRequest
 from cadre.ports import ModelReply
 from cadre.spec.agent import AgentSpec
-from cadre.wire import encode
 
 IN_FLIGHT = 64
 MODEL_CALLS = 3

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from cadre.host import AgentHost
 from cadre.loop.events import AnyEvent, Entry, RunFinished
 from cadre.ports import Appended, Journal, Model, Stored
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Task
-from cadre.service import Platform, calm_collector, open_platform
+from cadre.service.agent import AgentHost
+from cadre.service.frame import Platform, calm_collector, open_platform
 from cadre.settings import Settings
 from cadre.spec.agent import AgentSpec
 from harness.nats_server import NatsServer

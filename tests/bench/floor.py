@@ -7,9 +7,9 @@ from uuid import uuid4
 
 from cadre.adapters.nats.queue import Delivery, Queue
 from cadre.adapters.nats.streams import jetstream
-from cadre.service import Platform
-from cadre.slots import Slots
-from cadre.wire import HEADERS
+from cadre.delivery.codec import HEADERS
+from cadre.delivery.fair_slots import Slots
+from cadre.service.frame import Platform
 
 BOSS = "floor-boss"
 WORKER = "floor-worker"

@@ -19,10 +19,10 @@ from uuid import uuid4
 from bench.deployment import Deployment, deployment
 from bench.paced import STEPS, Gate, PacedModel
 from cadre.adapters.nats.streams import jetstream
+from cadre.delivery.codec import decode
 from cadre.loop.events import Entry, ModelCalled
 from cadre.settings import child_environment
 from cadre.spec.agent import AgentSpec, Limits
-from cadre.wire import decode
 from harness.stack import Service
 
 STRETCH = 10

@@ -11,12 +11,12 @@ from nats.aio.msg import Msg
 
 from bench.floor import WORKER, Relay
 from bench.instant import InstantModel, answer, call
-from cadre.host import AgentHost
 from cadre.loop.view import ModelRequest
 from cadre.ports import Model, ModelReply, OnText
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.cards import ToolCard
-from cadre.service import calm_collector, open_platform
+from cadre.service.agent import AgentHost
+from cadre.service.frame import calm_collector, open_platform
 from cadre.settings import read_settings
 from cadre.spec.agent import AgentSpec
 

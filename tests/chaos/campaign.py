@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from cadre.wire import encode
+from cadre.delivery.codec import encode
 from chaos.crew import GROUPS, Crew
 from chaos.evidence import Evidence
 from chaos.executions import read_executions

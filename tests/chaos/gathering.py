@@ -15,12 +15,12 @@ from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import Held
 from cadre.adapters.nats.streams.provision import provision
-from cadre.code_past import whole
+from cadre.delivery.code_history import whole
+from cadre.delivery.codec import unpack_code_call, unpack_entry, unpack_record
 from cadre.ports import Stored
 from cadre.protocol.messages import ErrorInfo
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.wire import unpack_code_call, unpack_entry, unpack_record
 from chaos.evidence import Consumer, Delivered, EffectMessage, Evidence
 
 QUIET_WITHIN = 45.0

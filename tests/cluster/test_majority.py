@@ -21,7 +21,7 @@ from cadre.adapters.nats.streams.jetstream import Held
 from cadre.adapters.nats.streams.provision import check, provision
 from cadre.errors import BusUnavailable, RetryableError
 from cadre.protocol.messages import Task
-from cadre.service import open_platform
+from cadre.service.frame import open_platform
 from cadre.settings import Settings
 from harness.nats_cluster import SIZE, NatsCluster
 

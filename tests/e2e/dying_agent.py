@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import cadre.service
+import cadre.service.frame
 from cadre.adapters.nats.bus import NatsBus
 from cadre.protocol.memory import REMEMBER
 from cadre.protocol.messages import ToolCall
@@ -44,5 +44,5 @@ class DyingBus(NatsBus):
 
 
 if __name__ == "__main__":
-    cadre.service.NatsBus = DyingBus  # type: ignore[attr-defined]
+    cadre.service.frame.NatsBus = DyingBus  # type: ignore[attr-defined]
     command(sys.argv[1:])

@@ -14,11 +14,11 @@ import pytest
 
 from cadre.adapters.nats.queue import Delivery, Queue
 from cadre.adapters.nats.streams import jetstream
+from cadre.delivery.codec import encode
+from cadre.delivery.quarantine import ALONE, SUSPECT_AFTER
 from cadre.protocol.messages import Spilled, Task
-from cadre.service import Platform, open_platform
+from cadre.service.frame import Platform, open_platform
 from cadre.settings import Settings
-from cadre.trial import ALONE, SUSPECT_AFTER
-from cadre.wire import encode
 from harness.stack import Gateway, Service, Stack, eventually
 
 SCRIPT = Path(__file__).parent / "frail" / "frail.py"

@@ -14,7 +14,7 @@ import pytest
 
 from cadre.adapters.nats.streams import jetstream
 from cadre.protocol.messages import Task
-from cadre.service import Platform, open_platform
+from cadre.service.frame import Platform, open_platform
 from cadre.settings import Settings
 from harness.command import commands_of, only_line
 from harness.full_server import FullServer, fill

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from cadre.adapters.nats.streams import jetstream
+from cadre.delivery.codec import encode
 from cadre.protocol.messages import SCHEMA_VERSION, Task
-from cadre.service import open_platform
+from cadre.service.frame import open_platform
 from cadre.settings import Settings
-from cadre.wire import encode
 from harness.next_version import NEXT, next_version
 from harness.stack import Gateway, Stack, eventually
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.service import Platform, open_platform
+from cadre.service.frame import Platform, open_platform
 from cadre.settings import Settings
 from harness.stack import Gateway, Stack
 from journals import kept

@@ -11,10 +11,10 @@ import pytest
 
 from cadre.adapters.nats.connection.connect import settled
 from cadre.adapters.nats.streams import jetstream
+from cadre.delivery.codec import decode
 from cadre.protocol.messages import Report
-from cadre.service import open_platform
+from cadre.service.frame import open_platform
 from cadre.settings import Settings
-from cadre.wire import decode
 from harness.stack import Gateway, Stack, eventually
 
 TEAM = Path(__file__).parent / "team"

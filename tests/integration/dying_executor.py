@@ -37,8 +37,8 @@ class DyingBus(NatsBus):
 
 
 if __name__ == "__main__":
-    import cadre.service
+    import cadre.service.frame
 
     cadre_tools.host.NatsEffects = DyingEffects  # type: ignore[attr-defined]
-    cadre.service.NatsBus = DyingBus  # type: ignore[attr-defined]
+    cadre.service.frame.NatsBus = DyingBus  # type: ignore[attr-defined]
     command(sys.argv[1:])

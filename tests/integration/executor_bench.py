@@ -21,10 +21,10 @@ from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
+from cadre.delivery.codec import decode, encode
 from cadre.protocol.messages import ToolCall, ToolResult
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.wire import decode, encode
 
 HERE = Path(__file__).parent
 TOOLS = str(HERE / "executor_tools.py")

@@ -23,11 +23,11 @@ from cadre.adapters.nats.memory import NatsMemory
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
+from cadre.delivery.codec import encode, unpack_record
 from cadre.protocol.memory import MEMORY_TOOLS, ListRequest, Remembered, Selection
 from cadre.protocol.messages import MemoryScope, Origin, ToolCall, ToolResult
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.wire import encode, unpack_record
 from harness.nats_server import free_port
 from harness.stack import eventually as until_so
 from integration.executor_bench import eventually

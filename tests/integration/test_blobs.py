@@ -20,11 +20,11 @@ from cadre.adapters.nats.objects.snapshots import NatsImages
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.adapters.nats.tail import Read, Tail
+from cadre.delivery.codec import encode
 from cadre.errors import BlobMissing, BusFull, RetryableError
 from cadre.protocol.messages import Spilled
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.wire import encode
 from harness.nats_server import NatsServer
 
 NEVER_YOUNG = -60.0

@@ -13,6 +13,7 @@ import pytest
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.sessions import NatsSessions, Turn
 from cadre.adapters.nats.workspace import NatsFileIndex
+from cadre.delivery.workspace_store import MOST_FILES, TreeFiles
 from cadre.errors import BlobMissing
 from cadre.loop.events import (
     ModelAnswered,
@@ -28,7 +29,6 @@ from cadre.loop.forking import prefix_of
 from cadre.protocol.files import carried
 from cadre.protocol.messages import Erased
 from cadre.protocol.topology import call_id
-from cadre.tree_files import MOST_FILES, TreeFiles
 from cadre_gateway.submit import run_id_of
 from integration.gateway_world import FINISHED, Scribe, World, new_run, until
 from integration.remains import gone

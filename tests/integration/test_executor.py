@@ -12,10 +12,10 @@ import pytest
 
 from cadre.adapters.nats.queue import Delivery, Queue
 from cadre.adapters.nats.streams import jetstream
+from cadre.delivery.quarantine import ALONE, SUSPECT_AFTER
 from cadre.errors import Fenced, RetryableError
 from cadre.protocol.messages import EffectClaim, EffectResult, ToolCall, ToolResult
 from cadre.settings import Settings
-from cadre.trial import ALONE, SUSPECT_AFTER
 from harness.nats_server import NatsServer
 from integration.executor_bench import HERE, PATIENCE, Bench, Visit, eventually, kill, open_bench
 

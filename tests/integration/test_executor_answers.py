@@ -14,8 +14,8 @@ import pytest
 from cadre.adapters.nats.connection.connect import settled
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.streams import jetstream
+from cadre.delivery.codec import encode
 from cadre.settings import Settings
-from cadre.wire import encode
 from integration.executor_bench import PATIENCE, Bench, open_bench
 
 

@@ -13,11 +13,11 @@ from cadre.adapters.nats.peers import NatsPeers
 from cadre.adapters.nats.quarantine import NatsMarks
 from cadre.adapters.nats.queue import Queue
 from cadre.adapters.nats.streams import jetstream
+from cadre.delivery.fair_slots import Slots
 from cadre.errors import BusUnavailable
 from cadre.ports import Effect
 from cadre.protocol.messages import EffectClaim
 from cadre.settings import Settings
-from cadre.slots import Slots
 from cadre_tools.executor import Executor
 from cadre_tools.in_hand import InHand
 from harness.nats_server import NatsServer

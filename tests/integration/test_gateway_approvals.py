@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from cadre.adapters.nats.streams import jetstream
+from cadre.delivery.codec import unpack_record
 from cadre.loop import events as ev
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import Decision, Task
 from cadre.protocol.topology import call_id, task_id
 from cadre.spec.agent import AgentSpec
-from cadre.wire import unpack_record
 from integration.gateway_world import GatewayProcess, Scribe, World, entered, new_run, until
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -9,9 +9,9 @@ import httpx2
 
 from cadre.adapters.nats.connection.connect import settled
 from cadre.adapters.nats.sessions import NatsSessions, Turn
+from cadre.delivery.codec import unpack_record
 from cadre.protocol.messages import Cancel
 from cadre.protocol.topology import call_id
-from cadre.wire import unpack_record
 from integration.gateway_world import CALLED, FINISHED, World, new_run
 
 # --- sessions

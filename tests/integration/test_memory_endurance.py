@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from cadre.adapters.nats.streams import jetstream
+from cadre.delivery.codec import encode
 from cadre.errors import MemoryUnavailable
 from cadre.protocol.memory import ListRequest, SearchRequest, Selection
 from cadre.protocol.messages import Erased, MemoryScope, Origin, ToolCall
 from cadre.settings import Settings
-from cadre.wire import encode
 from harness.nats_server import free_port
 from integration.executor_bench import eventually
 from integration.memory_bench import EVERY, Bench, open_bench

@@ -15,10 +15,10 @@ import httpx2
 import pytest
 
 from cadre.adapters.nats.streams import jetstream
+from cadre.delivery.codec import decode
 from cadre.errors import MemoryRefused
 from cadre.protocol.memory import ShowRequest
 from cadre.protocol.messages import MemoryScope, Origin, Task
-from cadre.wire import decode
 from integration.executor_bench import eventually
 from integration.gateway_world import GatewayProcess, World, new_run
 from integration.memory_bench import EVERY, Bench, open_bench, running_service

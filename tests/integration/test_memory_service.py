@@ -12,11 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from cadre.adapters.nats.streams import jetstream
+from cadre.delivery.codec import encode
 from cadre.errors import MemoryRefused
 from cadre.protocol.memory import ForgetRequest, ListRequest, SearchRequest, Selection, ShowRequest
 from cadre.protocol.messages import MemoryScope, Origin
 from cadre.settings import Settings
-from cadre.wire import encode
 from harness.nats_server import NatsServer
 from integration.executor_bench import eventually
 from integration.memory_bench import EVERY, Bench, open_bench, running_service

@@ -21,12 +21,12 @@ from cadre.adapters.nats.queue import Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.adapters.nats.workspace import NatsFileIndex
+from cadre.delivery.fair_slots import Slots
 from cadre.errors import NotPermitted, SettingError, SetupError
 from cadre.ports import Mark
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.messages import EffectClaim, Erased
 from cadre.settings import Settings
-from cadre.slots import Slots
 from integration.secured_world import TOPOLOGY, Secured, secured
 
 T = TOPOLOGY

@@ -12,9 +12,9 @@ from cadre.adapters.nats.connection.connect import Client, connect
 from cadre.adapters.nats.queue import Delivery, Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
+from cadre.delivery.fair_slots import Slots
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.slots import Slots
 from integration.executor_bench import eventually
 
 WITHIN = 20.0

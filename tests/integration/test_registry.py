@@ -14,9 +14,9 @@ from cadre.adapters.nats.connection.connect import Client, connect
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
+from cadre.delivery.codec import encode
 from cadre.protocol.cards import AgentCard, Presence
 from cadre.settings import Settings
-from cadre.wire import encode
 from harness.nats_server import NatsServer
 
 GONE_AFTER = 2.0

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from cadre.delivery.codec import encode
 from cadre.protocol.code import CodeLimits, CodeRequest
 from cadre.protocol.messages import CodeFinished, CodeYielded
 from cadre.settings import Settings
-from cadre.wire import encode
 from integration.executor_bench import PATIENCE, eventually
 from integration.sandbox_bench import Bench, open_bench
 

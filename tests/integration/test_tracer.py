@@ -16,6 +16,7 @@ from cadre.adapters.nats.archive import NatsArchive
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.history import History
 from cadre.adapters.nats.objects.blobs import NatsBlobs
+from cadre.delivery.codec import encode
 from cadre.loop.events import Entry
 from cadre.protocol.messages import Erased
 from cadre.protocol.topology import Topology
@@ -24,7 +25,6 @@ from cadre.tracing import names
 from cadre.tracing.ids import root_span, trace_id
 from cadre.tracing.projection import Projection
 from cadre.tracing.whole import trace_of
-from cadre.wire import encode
 from harness.otlp_receiver import OtlpReceiver, Span
 from harness.stack import Service, eventually
 from harness.trace_verdict import differing, duplicates

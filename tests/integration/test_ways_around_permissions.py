@@ -18,8 +18,8 @@ from cadre.adapters.nats.peers import NatsPeers, answer_peers
 from cadre.adapters.nats.queue import Delivery, Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
+from cadre.delivery.fair_slots import Slots
 from cadre.protocol.memory import Stats, StatsRequest
-from cadre.slots import Slots
 from integration.secured_world import TOPOLOGY, Secured, secured
 
 T = TOPOLOGY

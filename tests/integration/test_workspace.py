@@ -14,9 +14,9 @@ from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams.provision import provision
 from cadre.adapters.nats.workspace import NatsFileIndex
+from cadre.delivery.workspace_store import TreeFiles
 from cadre.errors import BlobMissing, Fenced
 from cadre.settings import Settings
-from cadre.tree_files import TreeFiles
 from harness.nats_server import NatsServer
 from integration.executor_bench import Bench, open_bench
 from integration.gateway_world import GatewayProcess, World, entered, new_run

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cadre.delivery.codec import decode
 from cadre.loop.events import Entry
 from cadre.loop.redecide import Journaled
-from cadre.wire import decode
 
 HERE = Path(__file__).parent
 VERSIONS = sorted(folder.name for folder in HERE.iterdir() if folder.is_dir() and folder.name[0].isdigit())

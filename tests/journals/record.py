@@ -17,7 +17,7 @@ from typing import Any
 from cadre.adapters.nats.queue import Delivery, Queue
 from cadre.adapters.nats.streams.consumers import ACK_WAIT
 from cadre.protocol.messages import Cancel, Report, Task, ToolResult
-from cadre.service import Platform
+from cadre.service.frame import Platform
 from cadre.spec.agent_file import read_agent
 from harness.stack import Stack, eventually
 from journals.recorder import Recorder, entries_of, save_messages

@@ -10,11 +10,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from cadre.adapters.system_clock import SystemClock
+from cadre.delivery.codec import decode, encode
 from cadre.errors import BlobMissing
 from cadre.protocol.code import CodeExchange, CodeFunction, CodeReply, CodeRequest
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded
 from cadre.spec.agent import BASE_IMPORTS
-from cadre.wire import decode, encode
 from cadre_sandbox.keeping import Ear, Keeping
 from cadre_sandbox.places import Answer
 from cadre_sandbox.running import Running

@@ -9,7 +9,8 @@ import hashlib
 import math
 from collections.abc import Callable
 
-from cadre.code_past import Shortening
+from cadre.delivery.code_history import Shortening
+from cadre.delivery.codec import decode, encode
 from cadre.errors import BlobMissing, BusUnavailable, Fenced, OutcomeUnknown
 from cadre.loop.events import Entry
 from cadre.ports import Appended, Effect, Mark, Stored
@@ -25,7 +26,6 @@ from cadre.protocol.messages import (
     ToolResult,
 )
 from cadre.protocol.topology import Topology
-from cadre.wire import decode, encode
 from simulation.faults import Faults
 from simulation.loop import EPOCH, Loop, Process
 from simulation.server import Message, Server, Stream

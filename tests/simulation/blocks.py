@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cadre.code_past import Piece
+from cadre.delivery.code_history import Piece
 from cadre.loop import events as ev
 from cadre.loop.fold_calls import failure_of
 from cadre.loop.run import Phase

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 
+from cadre.delivery.codec import decode
 from cadre.loop import events as ev
 from cadre.loop.events import Entry
 from cadre.loop.fold import apply_entry
 from cadre.loop.run import Run
 from cadre.protocol.messages import CodeCall, EffectClaim, EffectResult, Record, ToolCall
 from cadre.protocol.topology import Topology, parent_of, tree_of
-from cadre.wire import decode
 from simulation.server import Message
 from simulation.trace import Trace
 

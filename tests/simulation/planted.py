@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cadre.cache import Held
 from cadre.errors import Fenced
-from cadre.inbox import Inbox
 from cadre.loop.events import Entry
 from cadre.loop.owed import Command, Send, SetTimer
 from cadre.loop.run import Phase
 from cadre.ports import Appended, Delivery, Effect
 from cadre.protocol.messages import Cancel, EffectClaim, Record, Report, Task, ToolResult
-from cadre.runner import Runner
+from cadre.runtime.inbox import Inbox
+from cadre.runtime.run_cache import Held
+from cadre.runtime.runner import Runner
 from cadre_tools.executor import Executor
 from cadre_tools.in_hand import InHand
 from simulation import planted_in_code as code

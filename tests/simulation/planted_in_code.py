@@ -12,7 +12,7 @@ from cadre.loop.owed import Command
 from cadre.ports import Delivery
 from cadre.protocol.code import CodeExchange
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, Record
-from cadre.runner import Runner
+from cadre.runtime.runner import Runner
 from cadre_sandbox.contract import Outcome
 from cadre_sandbox.keeping import Keeping, Seat
 from cadre_sandbox.places import Answer

@@ -6,15 +6,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cadre.cache import Held
 from cadre.errors import OutcomeUnknown
 from cadre.loop.owed import CallModel, Command, Send
 from cadre.loop.run import Run
 from cadre.loop.view import ModelRequest, Transcript
-from cadre.model_calls import ModelCalls, Outcome
 from cadre.protocol.memory import RECALL, REMEMBER
 from cadre.protocol.messages import Record, ToolCall, ToolResult
-from cadre.runner import Runner
+from cadre.runtime.model_calls import ModelCalls, Outcome
+from cadre.runtime.run_cache import Held
+from cadre.runtime.runner import Runner
 from cadre_memory.cards import Remember
 from cadre_memory.index import Chunk
 from cadre_memory.scoping import Caller

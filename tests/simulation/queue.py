@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from cadre.delivery.fair_slots import Slots
 from cadre.errors import RetryableError
 from cadre.ports import Delivery
 from cadre.protocol.topology import Topology
-from cadre.slots import Slots
 from simulation.consumer import Consumer
 from simulation.loop import Loop, Process
 from simulation.model import Defect

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Coroutine
 from typing import NamedTuple
 
+from cadre.delivery.codec import encode
+from cadre.delivery.quarantine import ALONE, SUSPECT_AFTER
 from cadre.errors import BusUnavailable
 from cadre.ports import Mark
 from cadre.protocol.messages import EffectClaim, EffectResult, ToolCall, ToolResult
-from cadre.trial import ALONE, SUSPECT_AFTER
-from cadre.wire import encode
 from cadre_tools.executor import Executor
 from cadre_tools.in_hand import InHand
 from simulation.adapters import SimEffects

@@ -7,14 +7,14 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from cadre.code_past import Shortening
-from cadre.inbox import Inbox
+from cadre.delivery.code_history import Shortening
+from cadre.delivery.fair_slots import Slots
 from cadre.ports import Delivery
 from cadre.protocol.memory import RECALL, REMEMBER
 from cadre.protocol.topology import Topology
-from cadre.runner import Runner
-from cadre.runner import World as Reach
-from cadre.slots import Slots
+from cadre.runtime.inbox import Inbox
+from cadre.runtime.runner import Runner
+from cadre.runtime.runner import World as Reach
 from cadre.spec.agent import CodeSpec
 from cadre_memory.memories import Memories
 from cadre_memory.serving import Serving as MemoryServing

@@ -8,9 +8,10 @@ import logging
 import random
 from typing import NamedTuple
 
-from cadre import cache, code_past
+from cadre.delivery import code_history
 from cadre.loop.offer import Offer
 from cadre.protocol.topology import Topology
+from cadre.runtime import run_cache
 from simulation.consumer import Consumer, Subscriber
 from simulation.faults import Faults
 from simulation.history import History, Violation
@@ -183,10 +184,13 @@ def _lost(subscriber: Subscriber) -> None:
 
 def play(seed: int, parts: Parts | None = None) -> tuple[Outcome, World]:
     """Plays a seed and judges it. The same seed takes the same steps, in whatever process."""
-    before = cache.SNAPSHOT_ENTRIES, cache.MOST_RUNS, code_past.PIECE_EXCHANGES
+    before = run_cache.SNAPSHOT_ENTRIES, run_cache.MOST_RUNS, code_history.PIECE_EXCHANGES
     world = World(seed, parts or Parts())
-    cache.SNAPSHOT_ENTRIES, cache.MOST_RUNS = world.scenario.snapshot_entries, world.scenario.most_runs
-    code_past.PIECE_EXCHANGES = world.scenario.piece_exchanges
+    run_cache.SNAPSHOT_ENTRIES, run_cache.MOST_RUNS = (
+        world.scenario.snapshot_entries,
+        world.scenario.most_runs,
+    )
+    code_history.PIECE_EXCHANGES = world.scenario.piece_exchanges
     collects, logs = gc.isenabled(), logging.root.manager.disable
     gc.disable()
     logging.disable()
@@ -203,7 +207,7 @@ def play(seed: int, parts: Parts | None = None) -> tuple[Outcome, World]:
         failure, promise = f"no handler fails: {type(error).__name__}: {error}", "no handler fails"
         world.trace.note("error", repr(error))
     finally:
-        cache.SNAPSHOT_ENTRIES, cache.MOST_RUNS, code_past.PIECE_EXCHANGES = before
+        run_cache.SNAPSHOT_ENTRIES, run_cache.MOST_RUNS, code_history.PIECE_EXCHANGES = before
         counts = dict(world.trace.counts)
         world.faults.left = 0
         world.loop.bury(*world.workers)

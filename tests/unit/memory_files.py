@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 
+from cadre.delivery.workspace_store import TreeFiles
 from cadre.errors import BlobMissing, Fenced, OutcomeUnknown
 from cadre.protocol.files import WorkspaceFile
-from cadre.tree_files import TreeFiles
 
 
 class MemoryBlobs:

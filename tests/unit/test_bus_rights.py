@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cadre.bus_users import server_file
+from cadre.delivery.sender_check import forged, forged_call, misplaced
 from cadre.permissions import Permissions, asks_leader, permissions, provisions, queues, team_roles
 from cadre.protocol.messages import (
     CodeFinished,
@@ -20,7 +21,6 @@ from cadre.protocol.messages import (
     ToolResult,
 )
 from cadre.protocol.topology import Topology
-from cadre.senders import forged, forged_call, misplaced
 
 DOCS = Path(__file__).parents[2] / "docs" / "security.md"
 TOPOLOGY = Topology(2)

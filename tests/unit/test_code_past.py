@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cadre.code_past import PIECE_EXCHANGES, Place, Shortening, shortened, whole
+from cadre.delivery.code_history import PIECE_EXCHANGES, Place, Shortening, shortened, whole
+from cadre.delivery.codec import decode, encode, pack
 from cadre.errors import BlobMissing, UnreadableMessage
 from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
 from cadre.protocol.messages import CodeCall
-from cadre.wire import decode, encode, pack
 from sandbox.service_bench import Blobs, block
 
 

@@ -16,13 +16,13 @@ ROOT = Path(__file__).parents[2]
 
 VIOLATIONS = {
     "layers": [
-        ("shared/cadre/protocol/messages.py", "import cadre.runner"),
+        ("shared/cadre/protocol/messages.py", "import cadre.runtime.runner"),
         ("shared/cadre/a_room_without_a_place.py", "import cadre.errors"),
     ],
     "services": [("services/cadre_agent/main.py", "import cadre_tools.host")],
     "library": [
-        ("shared/cadre/cache.py", "import cadre_gateway.projection"),
-        ("shared/cadre/service.py", "import fastapi"),
+        ("shared/cadre/runtime/run_cache.py", "import cadre_gateway.projection"),
+        ("shared/cadre/service/frame.py", "import fastapi"),
     ],
     "jail": [
         ("services/cadre_sandbox/inside/block.py", "import cadre.errors"),
@@ -33,7 +33,10 @@ VIOLATIONS = {
         ("shared/cadre/loop/transition.py", "import time"),
         ("shared/cadre/loop/view.py", "import logging"),
     ],
-    "nats": [("shared/cadre/runner.py", "import nats"), ("services/cadre_gateway/desk.py", "import nats.js")],
+    "nats": [
+        ("shared/cadre/runtime/runner.py", "import nats"),
+        ("services/cadre_gateway/desk.py", "import nats.js"),
+    ],
     "openai": [("shared/cadre/adapters/models/openai_model.py", "import openai")],
     "qdrant": [("services/cadre_memory/searching.py", "import qdrant_client")],
     "edge": [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from cadre.delivery.newer_schema import HANDED_BACK, leave_to_newer
 from cadre.errors import NewerSchema
-from cadre.newer import HANDED_BACK, leave_to_newer
 from cadre.ports import Delivery
 
 

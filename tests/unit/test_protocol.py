@@ -11,6 +11,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
+from cadre.delivery.codec import decode, encode
 from cadre.loop.events import Entry, RecordIgnored
 from cadre.loop.owed import owed
 from cadre.loop.run import Phase
@@ -37,7 +38,6 @@ from cadre.protocol.messages import (
     Usage,
 )
 from cadre.protocol.topology import Topology
-from cadre.wire import decode, encode
 from generate import pages
 from generate.asyncapi import document
 from generate.channels import CHANNELS

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from cadre.slots import Slots
+from cadre.delivery.fair_slots import Slots
 
 
 class Work:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from cadre.delivery.fair_slots import Slots
 from cadre.protocol.json_depth import MOST_LEVELS
 from cadre.protocol.messages import ErrorInfo, ToolCall
-from cadre.slots import Slots
 from cadre.tool import InvalidArguments, ToolContext, tool
 from cadre.tools.loading import AnyTool
 from cadre_tools.invocation import Invocations, Outcome

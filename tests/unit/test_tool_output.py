@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cadre.cutting import MAX_OUTPUT, cut_to_read, oversized
+from cadre.delivery.output_limit import MAX_OUTPUT, cut_to_read, oversized
 from cadre.loop.observation import clip
 from cadre.protocol.json_depth import MOST_LEVELS, levels
 from cadre.tools.files import File

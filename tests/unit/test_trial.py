@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-import cadre.trial
+import cadre.delivery.quarantine
+from cadre.delivery.quarantine import ALONE, LATE, RAISED, SUSPECT_AFTER, TRIAL, Trials
 from cadre.errors import BusUnavailable, Fenced
 from cadre.ports import Mark
-from cadre.trial import ALONE, LATE, RAISED, SUSPECT_AFTER, TRIAL, Trials
 
 SUSPECT = SUSPECT_AFTER + 1
 
@@ -206,7 +206,7 @@ async def test_who_came_back_waits_while_another_is_tried_alone(world: World) ->
 async def test_who_waits_too_long_for_its_trial_gives_its_place_away(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cadre.trial, "TRIAL", 0.05)
+    monkeypatch.setattr(cadre.delivery.quarantine, "TRIAL", 0.05)
     world.give(1)
     world.give(2)
     await world.die()

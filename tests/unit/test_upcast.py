@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from cadre.delivery.codec import decode, encode
 from cadre.loop.events import EarlierEntry, Entry
 from cadre.protocol.messages import SCHEMA_VERSION, EffectClaim, EffectResult, Record, Spilled, ToolCall
 from cadre.protocol.upcast import OLDEST, upcast
-from cadre.wire import decode, encode
 from journals import kept
 
 MESSAGES = [(version, stored.type) for version in kept.VERSIONS for stored in kept.messages(version)]

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
+from cadre.delivery.workspace_store import MOST_FILES
 from cadre.errors import BlobMissing, TooLarge
 from cadre.tools.files import File
 from cadre.tools.workspace import FileChanged, NoSuchFile, WorkspaceError, WrongPath, normal_path
-from cadre.tree_files import MOST_FILES
 from unit.memory_files import MemoryFiles
 
 

@@ -15,10 +15,10 @@ import msgspec
 from cadre.cli.answer import tell
 from cadre.cli.exits import Code, Failure
 from cadre.cli.gateway import Gateway
+from cadre.delivery.codec import decode
 from cadre.errors import UnreadableMessage
 from cadre.loop.events import Entry
 from cadre.loop.redecide import Journaled, redecide
-from cadre.wire import decode
 
 
 @click.command("replay")

@@ -8,10 +8,10 @@ import re
 import signal
 import sys
 
-from cadre.host import serve
 from cadre.loop.events import RequestedCall
 from cadre.loop.view import ModelRequest
 from cadre.ports import ModelReply, OnText
+from cadre.service.agent import serve
 from cadre.spec.agent import AgentSpec
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from cadre.delivery.codec import decode, encode
 from cadre.loop import events as ev
 from cadre.loop.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
 from cadre.loop.fold import apply_entry
@@ -28,7 +29,6 @@ from cadre.protocol.messages import (
 )
 from cadre.protocol.topology import call_id, report_id, result_id, task_id, timer_id, tree_of
 from cadre.spec.agent import AgentSpec
-from cadre.wire import decode, encode
 
 What = Record | ModelReplied | ModelFailed | ModelLost | Poisoned
 

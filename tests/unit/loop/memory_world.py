@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from cadre.delivery.codec import decode, encode
 from cadre.errors import BusUnavailable, Fenced, OutcomeUnknown, RetryableError
 from cadre.loop import events as ev
 from cadre.loop.fold import fold
@@ -30,9 +31,8 @@ from cadre.protocol.messages import (
     ToolResult,
 )
 from cadre.protocol.topology import result_id, tree_of
-from cadre.runner import Runner, World
+from cadre.runtime.runner import Runner, World
 from cadre.spec.agent import AgentSpec
-from cadre.wire import decode, encode
 
 PROMPTS = Prompts.load("tool_calling")
 MOST_DELIVERIES = 20

@@ -8,6 +8,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cadre.delivery.codec import decode, encode
 from cadre.loop import events as ev
 from cadre.loop.fold import fold
 from cadre.loop.owed import Command, owed
@@ -16,7 +17,6 @@ from cadre.loop.view import Transcript
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo, Record, RunState, Usage
 from cadre.spec.agent import Limits, ModelSpec
-from cadre.wire import decode, encode
 from unit.loop.build import ANSWER, Course, call, cancel, report, result, spec, task, timer
 
 PROMPTS = Prompts.load("tool_calling")

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cadre.delivery.codec import decode, encode
 from cadre.loop import answered
 from cadre.loop import events as ev
 from cadre.loop.redecide import Journaled, Replay, redecide
 from cadre.protocol.messages import Decision, ErrorInfo
 from cadre.spec.agent import ModelSpec
-from cadre.wire import decode, encode
 from journals import kept
 from unit.loop.build import ANSWER, Course, call, cancel, report, result, spec, task, timer
 from unit.loop.test_loop_properties import Chance

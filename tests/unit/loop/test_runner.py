@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-import cadre.cache
-from cadre.cache import SNAPSHOT_ENTRIES
+import cadre.runtime.run_cache
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.loop import events as ev
 from cadre.loop.arrivals import Poisoned
@@ -17,7 +16,8 @@ from cadre.loop.offer import Offer
 from cadre.loop.run import ActionStep, Phase
 from cadre.ports import ModelReply
 from cadre.protocol.messages import ErrorInfo, Report, ToolCall, Usage
-from cadre.runner import Runner
+from cadre.runtime.run_cache import SNAPSHOT_ENTRIES
+from cadre.runtime.runner import Runner
 from cadre.spec.agent import AgentSpec, Limits
 from unit.loop.build import ADD, ANSWER, OFFER, SPEC, call, cancel, result, spec, task
 from unit.loop.memory_world import PROMPTS, Answer, MemoryWorld, ScriptedModel
@@ -150,7 +150,7 @@ async def test_a_heavy_journal_gets_a_snapshot_before_its_64th_entry() -> None:
 
 
 async def test_runs_pushed_out_of_the_cache_are_folded_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cadre.cache, "MOST_RUNS", 2)
+    monkeypatch.setattr(cadre.runtime.run_cache, "MOST_RUNS", 2)
     world = MemoryWorld()
     add_or_answer = says(call("add", a=1, b=1))
 

@@ -9,7 +9,7 @@ from cadre.loop.offer import Offer
 from cadre.loop.run import Phase
 from cadre.ports import ModelReply
 from cadre.protocol.messages import Decision, ToolCall, Usage
-from cadre.runner import Runner, World
+from cadre.runtime.runner import Runner, World
 from cadre.spec.agent import AgentSpec, Limits, Price
 from cadre.spec.prices import Prices
 from unit.loop.build import ADD, ANSWER, call, cancel, task, timer

@@ -12,6 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cadre.delivery.codec import (
+    SPILL_BYTES,
+    decode,
+    encode,
+    newer_schema,
+    pack,
+    unpack,
+    unpack_call,
+    unpack_entry,
+    unpack_record,
+)
 from cadre.errors import BlobMissing, NewerSchema, UnreadableMessage
 from cadre.loop.events import AnyEvent, Entry
 from cadre.protocol.cards import Presence
@@ -25,17 +36,6 @@ from cadre.protocol.messages import (
     ToolCall,
 )
 from cadre.spec.agent import AgentSpec
-from cadre.wire import (
-    SPILL_BYTES,
-    decode,
-    encode,
-    newer_schema,
-    pack,
-    unpack,
-    unpack_call,
-    unpack_entry,
-    unpack_record,
-)
 from unit.loop.build import SPEC, Course, call, result, task
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)

@@ -7,7 +7,7 @@ from collections import Counter
 
 from cadre.loop import events as ev
 from cadre.ports import ModelReply
-from cadre.runner import Runner
+from cadre.runtime.runner import Runner
 from unit.loop.build import ANSWER, OFFER, SPEC, task
 from unit.loop.memory_world import MemoryWorld, ScriptedModel
 

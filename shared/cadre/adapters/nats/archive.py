@@ -11,10 +11,10 @@ from nats.aio.client import Client
 from cadre.adapters.nats.history import History
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import Held
+from cadre.delivery.codec import HEADERS, SPILL_BYTES, decode, encode
 from cadre.ports import Blobs
 from cadre.protocol.messages import Spilled
 from cadre.protocol.topology import Topology
-from cadre.wire import HEADERS, SPILL_BYTES, decode, encode
 
 
 class RawEntry(NamedTuple):

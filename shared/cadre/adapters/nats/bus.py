@@ -10,7 +10,8 @@ import nats.errors
 from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.code_past import Shortening
+from cadre.delivery.code_history import Shortening
+from cadre.delivery.codec import HEADERS, encode, pack
 from cadre.errors import Fenced
 from cadre.ports import Blobs
 from cadre.protocol.messages import (
@@ -31,7 +32,6 @@ from cadre.protocol.messages import (
 )
 from cadre.protocol.topology import Topology
 from cadre.tracing.ids import traceparent_of
-from cadre.wire import HEADERS, encode, pack
 
 log = logging.getLogger("cadre.nats")
 

@@ -15,9 +15,9 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import RETRIED, Held
+from cadre.delivery.codec import decode
 from cadre.errors import BusUnavailable, UnreadableMessage
 from cadre.protocol.topology import Topology
-from cadre.wire import decode
 
 _NEVER_HANDLED = "delivered as often as the queue delivers a message, and never handled"
 

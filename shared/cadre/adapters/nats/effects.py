@@ -8,10 +8,10 @@ from __future__ import annotations
 from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream
+from cadre.delivery.codec import decode, encode
 from cadre.ports import Effect
 from cadre.protocol.messages import EffectClaim, EffectResult
 from cadre.protocol.topology import Topology
-from cadre.wire import decode, encode
 
 
 class NatsEffects:

@@ -18,10 +18,10 @@ from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.sessions import NatsSessions, Turn
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import Held
+from cadre.delivery.codec import HEADERS, decode, encode
 from cadre.errors import BlobMissing, BusUnavailable, Fenced, UnreadableMessage
 from cadre.protocol.messages import Fate, Spilled, Task
 from cadre.protocol.topology import Topology
-from cadre.wire import HEADERS, decode, encode
 
 log = logging.getLogger("cadre.erasure")
 

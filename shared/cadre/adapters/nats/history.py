@@ -11,11 +11,11 @@ from nats.aio.msg import Msg
 
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import Held
+from cadre.delivery.codec import decode, unpack_entry, unpack_record
 from cadre.errors import BlobMissing, UnreadableMessage
 from cadre.ports import Blobs, Stored
 from cadre.protocol.messages import Delta, Task
 from cadre.protocol.topology import Topology
-from cadre.wire import decode, unpack_entry, unpack_record
 
 log = logging.getLogger("cadre.history")
 

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream
+from cadre.delivery.codec import HEADERS, pack, unpack_entry
 from cadre.errors import BlobMissing, BusUnavailable
 from cadre.loop.events import Entry
 from cadre.ports import Appended, Blobs, Stored
 from cadre.protocol.topology import Topology
-from cadre.wire import HEADERS, pack, unpack_entry
 
 _REPLICA_PAUSE = 0.05
 _REPLICA_TRIES = 100

@@ -7,10 +7,10 @@ import logging
 from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream
+from cadre.delivery.codec import decode, encode
 from cadre.errors import UnreadableMessage
 from cadre.ports import Mark
 from cadre.protocol.topology import Topology
-from cadre.wire import decode, encode
 
 log = logging.getLogger("cadre.trial")
 

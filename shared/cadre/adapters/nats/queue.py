@@ -15,10 +15,10 @@ from nats.aio.subscription import Subscription
 from cadre.adapters.nats.connection.retry import until_answered
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.consumers import MAX_DELIVER, ensure_consumer
+from cadre.delivery.fair_slots import Slots
 from cadre.errors import RetryableError, SetupError
 from cadre.logs import HANDLED
 from cadre.protocol.topology import Topology
-from cadre.slots import Slots
 
 log = logging.getLogger("cadre.queue")
 

@@ -17,10 +17,10 @@ from nats.aio.subscription import Subscription
 
 from cadre.adapters.nats.connection.retry import until_answered
 from cadre.adapters.nats.streams import jetstream
+from cadre.delivery.codec import decode, encode
 from cadre.errors import CadreError, UnreadableMessage
 from cadre.protocol.cards import Presence
 from cadre.protocol.topology import Topology
-from cadre.wire import decode, encode
 
 log = logging.getLogger("cadre.registry")
 

@@ -8,8 +8,8 @@ import msgspec
 from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream
+from cadre.delivery.codec import decode, encode
 from cadre.protocol.topology import Topology
-from cadre.wire import decode, encode
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):

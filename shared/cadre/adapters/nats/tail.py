@@ -14,12 +14,12 @@ from cadre.adapters.nats.objects.blob_refs import Noting, refs_in
 from cadre.adapters.nats.reader import OrderedReader
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import Held
+from cadre.delivery.codec import decode, unpack_entry
 from cadre.errors import BlobMissing, BusUnavailable, RetryableError, UnreadableMessage
 from cadre.loop.events import Entry
 from cadre.ports import Blobs, Stored
 from cadre.protocol.messages import Fate
 from cadre.protocol.topology import Topology
-from cadre.wire import decode, unpack_entry
 
 log = logging.getLogger("cadre.tail")
 

@@ -10,10 +10,10 @@ import asyncio
 from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream
+from cadre.delivery.codec import HEADERS, decode, encode
 from cadre.errors import BusUnavailable
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.topology import Topology
-from cadre.wire import HEADERS, decode, encode
 
 _AT_ONCE = 32
 

@@ -16,18 +16,18 @@ from cadre.adapters.nats.registry import HEARTBEAT
 from cadre.adapters.system_clock import SystemClock
 from cadre.cli.exits import Failure
 from cadre.cli.state import find_nats
+from cadre.delivery.fair_slots import Slots
 from cadre.errors import SetupError
-from cadre.health import AsgiApp
-from cadre.inbox import Inbox
 from cadre.loop.offer import Offer, offer_of
 from cadre.metrics.meters import Sample
 from cadre.ports import Model
 from cadre.prompting.prompts import Prompts, prompts_for
 from cadre.protocol.cards import AgentCard
-from cadre.runner import Runner, World
-from cadre.service import Platform, run
+from cadre.runtime.inbox import Inbox
+from cadre.runtime.runner import Runner, World
+from cadre.service.frame import Platform, run
+from cadre.service.health import AsgiApp
 from cadre.settings import Settings, read_model_settings, read_settings
-from cadre.slots import Slots
 from cadre.spec.agent import AgentSpec, Selector
 from cadre.spec.agent_file import read_agent
 from cadre.spec.prices import Prices

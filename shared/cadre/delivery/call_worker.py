@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from cadre.delivery.codec import UNREADABLE, unpack_call
+from cadre.delivery.newer_schema import leave_to_newer
+from cadre.delivery.quarantine import Trials
+from cadre.delivery.retry import patiently
+from cadre.delivery.sender_check import misplaced
 from cadre.errors import NewerSchema, TerminalError, UnreadableMessage
-from cadre.newer import leave_to_newer
-from cadre.patience import patiently
 from cadre.ports import Blobs, Bus, Clock, Delivery, Marks
 from cadre.protocol.messages import ErrorInfo, ToolCall, ToolResult
 from cadre.protocol.topology import Topology, parent_of, result_id
-from cadre.senders import misplaced
-from cadre.trial import Trials
-from cadre.wire import UNREADABLE, unpack_call
 
 Serve = Callable[[ToolCall, str], Awaitable[dict[str, Any] | None]]
 """What comes of a call, given the subject that it came by: fields of its ToolResult, or None when nobody waits for one.

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import logging
 
+from cadre.delivery.codec import newer_schema, unpack_record
+from cadre.delivery.newer_schema import leave_to_newer
+from cadre.delivery.quarantine import Trials
+from cadre.delivery.retry import patiently
+from cadre.delivery.sender_check import forged, misplaced
 from cadre.errors import NewerSchema, TerminalError
 from cadre.loop.arrivals import Poisoned
-from cadre.newer import leave_to_newer
-from cadre.patience import patiently
 from cadre.ports import Blobs, Delivery, Marks
 from cadre.protocol.messages import ErrorInfo, Report, Task
 from cadre.protocol.topology import Topology, parent_of, report_id
-from cadre.runner import Runner, World
-from cadre.senders import forged, misplaced
-from cadre.trial import Trials
-from cadre.wire import newer_schema, unpack_record
+from cadre.runtime.runner import Runner, World
 
 log = logging.getLogger("cadre.agent")
 

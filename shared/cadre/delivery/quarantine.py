@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
+from cadre.delivery.retry import patiently
 from cadre.errors import CadreError, Fenced
-from cadre.patience import patiently
 from cadre.ports import Clock, Delivery, Mark, Marks
 
 log = logging.getLogger("cadre.trial")

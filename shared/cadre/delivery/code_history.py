@@ -16,11 +16,11 @@ from typing import Literal, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from cadre.delivery.codec import UNREADABLE, encode
 from cadre.errors import UnreadableMessage
 from cadre.ports import Blobs
 from cadre.protocol.code import CodeExchange
 from cadre.protocol.messages import CodeCall
-from cadre.wire import UNREADABLE, encode
 
 PIECE_EXCHANGES = 16
 PIECE_BYTES = 64 * 1024

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from cadre.errors import CadreError
-from cadre.health import Answer
 from cadre.metrics import names
 from cadre.metrics.meters import Meters, Sample
+from cadre.service.health import Answer
 from cadre.settings import MetricsSettings
 from cadre.tools.thread import run_in_thread
 

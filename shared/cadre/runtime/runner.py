@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from cadre.cache import Held, RunCache
 from cadre.errors import Fenced
 from cadre.loop.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
 from cadre.loop.events import Entry
@@ -32,11 +31,12 @@ from cadre.loop.work_summary import work_of
 from cadre.metrics.journaled import figures_of
 from cadre.metrics.meters import Meters
 from cadre.metrics.names import AGENT, FENCE_LOSSES
-from cadre.model_calls import ModelCalls
 from cadre.ports import Bus, Clock, Journal, Model
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Cancel, Record, Report, RunState, Task, TimerFired
 from cadre.protocol.topology import tree_of
+from cadre.runtime.model_calls import ModelCalls
+from cadre.runtime.run_cache import Held, RunCache
 from cadre.spec.agent import AgentSpec
 from cadre.spec.prices import Prices
 

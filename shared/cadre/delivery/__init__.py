@@ -1,0 +1,1 @@
+"""How one message is taken, checked, tried again, put off or given up."""

@@ -1,0 +1,1 @@
+"""An agent's runs, taken forward: load, decide, journal, pay."""

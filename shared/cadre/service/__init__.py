@@ -1,0 +1,1 @@
+"""The frame of every process, and an agent as one."""
