@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from cadre.cli.remembered import export_all, forget, list_memories, search, show
+from cadre.cli.terminal.memory_pages import export_all, forget, list_memories, search, show
 from cadre.errors import SetupError
 from cadre.settings import EMBEDDINGS, MemorySettings, Settings, read_memory_settings, read_settings
 

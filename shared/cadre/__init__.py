@@ -17,7 +17,7 @@ from cadre.spec.agent import Limits, ModelSpec, Selector
 from cadre.tool import File, ToolContext, tool
 
 if TYPE_CHECKING:
-    from cadre.following import follow, new_runs
+    from cadre.client.follow_runs import follow, new_runs
     from cadre.service.agent import serve
 
 __version__ = "0.1.0"
@@ -45,7 +45,7 @@ def __getattr__(name: str) -> Any:
 
         return serve
     if name in ("follow", "new_runs"):
-        from cadre import following
+        from cadre.client import follow_runs
 
-        return getattr(following, name)
+        return getattr(follow_runs, name)
     raise AttributeError(f"module 'cadre' has no attribute {name!r}")

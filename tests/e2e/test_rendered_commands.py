@@ -19,13 +19,13 @@ import yaml
 
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.streams import jetstream
-from cadre.cli import auth_files
-from cadre.cli.bus_roles import roles_of
-from cadre.cli.k8s_team import pieces_of
-from cadre.cli.team import read_team
+from cadre.cli.terminal.k8s_team import pieces_of
 from cadre.k8s.manifest import Manifest
 from cadre.k8s.rendering import render
 from cadre.k8s.values import read_values
+from cadre.local import nats_files
+from cadre.local.roles import roles_of
+from cadre.local.team_file import read_team
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from harness.command import Commands
@@ -56,8 +56,8 @@ def manifests(tmp_path_factory: pytest.TempPathFactory) -> list[Manifest]:
 
 def secrets(folder: Path) -> list[Manifest]:
     """As `cadre auth init --secrets` prints them."""
-    auth_files.make(folder, roles_of(read_team(TEAM), memory=True), Topology(2))
-    return list(yaml.safe_load_all(auth_files.secrets(folder, "cadre")))
+    nats_files.make(folder, roles_of(read_team(TEAM), memory=True), Topology(2))
+    return list(yaml.safe_load_all(nats_files.secrets(folder, "cadre")))
 
 
 def secret(manifests: list[Manifest], name: str) -> dict[str, str]:
@@ -70,7 +70,7 @@ def secret(manifests: list[Manifest], name: str) -> dict[str, str]:
 def stack(tmp_path_factory: pytest.TempPathFactory, manifests: list[Manifest]) -> Iterator[Stack]:
     """Its server lets nobody in who is no user of the Secret that it is given."""
     folder = tmp_path_factory.mktemp("pods")
-    (folder / "auth.conf").write_text(secret(manifests, auth_files.SERVER_SECRET)["auth.conf"])
+    (folder / "auth.conf").write_text(secret(manifests, nats_files.SERVER_SECRET)["auth.conf"])
     with Stack(folder, nats='include "auth.conf"\n') as stack:
         yield stack
 

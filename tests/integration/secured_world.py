@@ -13,7 +13,7 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.connection.keys import read_key
 from cadre.adapters.nats.streams.consumers import provision_roles
-from cadre.cli import auth_files
+from cadre.local import nats_files
 from cadre.permissions import inbox_of, team_roles
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
@@ -36,16 +36,16 @@ class Secured:
 
     def __init__(self, folder: Path) -> None:
         self.auth = folder / "auth"
-        auth_files.make(self.auth, ROLES, TOPOLOGY)
-        self.server = NatsServer(folder, more=f'include "auth/{auth_files.SERVER_FILE}"\n')
+        nats_files.make(self.auth, ROLES, TOPOLOGY)
+        self.server = NatsServer(folder, more=f'include "auth/{nats_files.SERVER_FILE}"\n')
 
     def settings(self, user: str, **more: object) -> Settings:
-        key = str(auth_files.key_file(self.auth, user))
+        key = str(nats_files.key_file(self.auth, user))
         return Settings(nats_url=self.server.url, nats_credentials=key, shards=1, **more)  # type: ignore[arg-type]
 
     def rotate(self, user: str) -> None:
         """A new key, which the server is told of."""
-        auth_files.make(self.auth, ROLES, TOPOLOGY, rotate=[user])
+        nats_files.make(self.auth, ROLES, TOPOLOGY, rotate=[user])
         self.server.process.send_signal(signal.SIGHUP)
 
     @asynccontextmanager
@@ -58,7 +58,7 @@ class Secured:
 
         nc = await nats.connect(
             self.server.url,
-            nkeys_seed_str=read_key(auth_files.key_file(self.auth, user)).seed,
+            nkeys_seed_str=read_key(nats_files.key_file(self.auth, user)).seed,
             inbox_prefix=inbox_of(user).encode(),
             error_cb=note,
         )

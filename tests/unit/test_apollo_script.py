@@ -15,8 +15,8 @@ import msgspec
 import pytest
 import yaml
 
-from cadre.cli.team import read_team
 from cadre.errors import TerminalError
+from cadre.local.team_file import read_team
 from cadre.loop.reading_code import read_code
 from cadre.prompting.prompts import CodeTerms, Prompts, prompts_for
 from cadre.spec.agent import AgentSpec

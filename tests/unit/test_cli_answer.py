@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cadre.cli.answer import as_text, printable, tell
-from cadre.cli.memory import told
+from cadre.cli.terminal.answer import as_text, printable, tell
+from cadre.cli.terminal.memory_text import told
 
 CALL: dict[str, Any] = {"id": "r_1_0", "name": "search", "kind": "tool", "arguments": {"query": "münze"}}
 

@@ -8,15 +8,15 @@ import click
 import pytest
 from rich.console import Console
 
-from cadre.cli import tree_lines
-from cadre.cli.arguments import json_object, key_values
-from cadre.cli.ask import ruling_of
-from cadre.cli.duration import Duration
-from cadre.cli.exits import Code, of_run
 from cadre.cli.runs import state
-from cadre.cli.table import call_text
-from cadre.cli.tree import Tree, apply
-from cadre.cli.tree_view import draw
+from cadre.cli.terminal import tree_lines
+from cadre.cli.terminal.arguments import json_object, key_values
+from cadre.cli.terminal.ask import ruling_of
+from cadre.cli.terminal.duration import Duration
+from cadre.cli.terminal.run_tree import Tree, apply
+from cadre.cli.terminal.table import call_text
+from cadre.cli.terminal.tree_view import draw
+from cadre.local.failure import Code, of_run
 
 RUN = "r"
 CALL = "r_1_0"

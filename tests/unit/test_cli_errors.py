@@ -14,8 +14,8 @@ from typing import Any
 import click
 import pytest
 
-from cadre.cli.exits import Code, Failure, explain, of_run
 from cadre.errors import BusUnavailable, SpecError
+from cadre.local.failure import Code, Failure, explain, of_run
 from unit.played_gateway import Gateway, cadre, playing
 
 LONG_ID = "a" * 31

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from cadre.cli.exits import Code, Failure
-from cadre.cli.follow import Event, follow
+from cadre.client.events import Event, follow
+from cadre.local.failure import Code, Failure
 
 GATEWAY = "http://127.0.0.1:1"
 

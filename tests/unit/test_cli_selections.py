@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cadre.cli.exits import Code
+from cadre.local.failure import Code
 from unit.played_gateway import Gateway, cadre, playing
 
 RUN = "0123456789abcdef" * 2

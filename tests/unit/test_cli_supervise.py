@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from cadre.cli import state
-from cadre.cli.exits import Failure
-from cadre.cli.nats_server import configure, take_port
-from cadre.cli.supervise import TRIES, Child, Service, until_ready
+from cadre.local import local_stack
+from cadre.local.failure import Failure
+from cadre.local.nats_server import configure, take_port
+from cadre.local.supervise import TRIES, Child, Service, until_ready
 
 FOREVER = "import time; print('up', flush=True); time.sleep(3600)"
 
@@ -112,7 +112,7 @@ def test_no_child_outlives_a_killed_supervisor(tmp_path: Path) -> None:
     code = f"""
 import asyncio, os, sys
 from pathlib import Path
-from cadre.cli.supervise import Child, Service
+from cadre.local.supervise import Child, Service
 async def ready(): return None
 argv = [sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(3600)"]
 service = Service("thing", argv, dict(os.environ), ready, Path({str(tmp_path)!r}) / "thing.log")
@@ -153,18 +153,18 @@ def _exists(pid: int) -> bool:
 
 
 def test_a_data_folder_has_one_owner(tmp_path: Path) -> None:
-    running = state.Running(gateway="http://g", nats="nats://n", pids={"nats": 1})
-    with state.owned(tmp_path):
-        state.write(tmp_path, running)
-        assert state.read(tmp_path) == running
-        with pytest.raises(Failure, match="another `cadre up` is using"), state.owned(tmp_path):
+    running = local_stack.Running(gateway="http://g", nats="nats://n", pids={"nats": 1})
+    with local_stack.owned(tmp_path):
+        local_stack.write(tmp_path, running)
+        assert local_stack.read(tmp_path) == running
+        with pytest.raises(Failure, match="another `cadre up` is using"), local_stack.owned(tmp_path):
             pass
-    assert state.read(tmp_path) is None
+    assert local_stack.read(tmp_path) is None
 
 
 def test_the_file_of_a_stack_that_was_killed_is_not_believed(tmp_path: Path) -> None:
-    state.write(tmp_path, state.Running(gateway="http://g", nats="nats://n", pids={}))
-    assert state.read(tmp_path) is None
+    local_stack.write(tmp_path, local_stack.Running(gateway="http://g", nats="nats://n", pids={}))
+    assert local_stack.read(tmp_path) is None
 
 
 def test_a_port_in_use_is_named_with_its_option() -> None:
@@ -179,7 +179,7 @@ def checked(server: Sequence[str]) -> str:
 
 
 def test_the_configuration_is_one_that_nats_server_accepts(tmp_path: Path) -> None:
-    from cadre.cli.nats_server import executable
+    from cadre.local.nats_server import executable
 
     configure(tmp_path / "nats.conf", tmp_path / 'with "quotes"', 4222, "always")
     assert "is valid" in checked([str(executable()), "-c", str(tmp_path / "nats.conf"), "-t"])

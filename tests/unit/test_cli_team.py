@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cadre.cli.team import read_team
 from cadre.errors import SpecError
+from cadre.local.team_file import read_team
 
 AGENT = """\
 apiVersion: cadre.dev/v1

@@ -6,9 +6,9 @@ from typing import Any
 
 from rich.console import Console
 
-from cadre.cli import tree_lines
-from cadre.cli.tree import Tree, apply
-from cadre.cli.tree_view import draw
+from cadre.cli.terminal import tree_lines
+from cadre.cli.terminal.run_tree import Tree, apply
+from cadre.cli.terminal.tree_view import draw
 from cadre_scripted_model import MODEL_ID
 
 ROOT, CHILD = "r", "r_1_0"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cadre.cli.doctor import memory
-from cadre.cli.stack import Stack
-from cadre.cli.team import read_team
+from cadre.local.processes import Stack
+from cadre.local.team_file import read_team
 from unit.played_gateway import cadre, playing
 
 AGENT = """\

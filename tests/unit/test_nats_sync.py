@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cadre.cli import nats_server
 from cadre.cli.doctor import disk
-from cadre.cli.stack import Stack, advice
 from cadre.errors import SettingError
+from cadre.local import nats_server
+from cadre.local.processes import Stack, advice
 from cadre.settings import read_nats_sync
 from harness.nats_server import nats_binary
 

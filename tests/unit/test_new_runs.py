@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cadre import new_runs
-from cadre.following import FollowingFailed
+from cadre.client.follow_runs import FollowingFailed
 from unit.played_gateway import PROBLEM, Answer, Gateway, playing
 
 LIST = "GET /v1/runs"

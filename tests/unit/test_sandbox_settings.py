@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from cadre.cli.doctor import Finding, isolation
-from cadre.cli.stack import Stack
-from cadre.cli.team import read_team
 from cadre.errors import SettingError
+from cadre.local.processes import Stack
+from cadre.local.team_file import read_team
 from cadre.settings import TIERS, SandboxSettings, read_sandbox_settings
 from cadre_sandbox import contract
 from cadre_sandbox.host import at_work

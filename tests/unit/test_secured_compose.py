@@ -13,9 +13,9 @@ import yaml
 
 from cadre.adapters.nats.connection.keys import read_key
 from cadre.bus_users import server_file
-from cadre.cli.auth_files import SERVER_FILE
-from cadre.cli.bus_roles import roles_of
-from cadre.cli.team import read_team
+from cadre.local.nats_files import SERVER_FILE
+from cadre.local.roles import roles_of
+from cadre.local.team_file import read_team
 from cadre.protocol.topology import Topology
 from harness.nats_server import nats_binary
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from cadre.cli.deciding import PATH
-from cadre.cli.gateway import Gateway
-from cadre.cli.table import brief, call_text, seconds, table
+from cadre.cli.terminal.decide import PATH
+from cadre.cli.terminal.table import brief, call_text, seconds, table
+from cadre.client.gateway import Gateway
 
 
 @click.command("approvals")

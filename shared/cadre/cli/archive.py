@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from cadre.cli.exits import Code, Failure
 from cadre.cli.files import written
-from cadre.cli.gateway import Gateway
+from cadre.client.gateway import Gateway
+from cadre.local.failure import Code, Failure
 
 _output = click.option(
     "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from cadre.cli import state
-from cadre.cli.exits import Failure
+from cadre.local import local_stack
+from cadre.local.failure import Failure
 from cadre.protocol.topology import Topology
 from cadre.settings import NAME, read_settings
 
@@ -43,9 +43,9 @@ def init(folder: Path | None, **options: Any) -> None:
 
     What is there is kept: called again, it adds what is new. The server must then read its file again.
     """
-    from cadre.cli import auth_files  # the bus's weight is not the help's
+    from cadre.local import nats_files  # the bus's weight is not the help's
 
-    folder = folder or state.default_data() / "auth"
+    folder = folder or local_stack.default_data() / "auth"
     users, rotate, remove = options["users"], options["rotate"], options["remove"]
     apart = options["apart"]
     if rotate and remove:
@@ -55,10 +55,10 @@ def init(folder: Path | None, **options: Any) -> None:
     if users and not (rotate or remove):
         raise click.UsageError("--user goes with --rotate or --remove")
     settings = read_settings()
-    known = auth_files.known_roles(folder, apart=apart)
+    known = nats_files.known_roles(folder, apart=apart)
     roles = _roles(options, known=bool(known))
     rotated = (users or [role.user for role in known]) if rotate else []
-    made = auth_files.make(
+    made = nats_files.make(
         folder,
         roles,
         Topology(settings.shards, settings.prefix),
@@ -70,18 +70,18 @@ def init(folder: Path | None, **options: Any) -> None:
         if names:
             click.echo(f"{what:5}{', '.join(names)}", err=True)
     click.echo(
-        f"cadre: the server includes {auth_files.server_folder(folder, apart=apart) / auth_files.SERVER_FILE} and must"
+        f"cadre: the server includes {nats_files.server_folder(folder, apart=apart) / nats_files.SERVER_FILE} and must"
         " read it again; each service gets its file as CADRE_NATS_CREDENTIALS, as in"
-        f" {auth_files.key_file(folder, 'gateway', apart=apart)}",
+        f" {nats_files.key_file(folder, 'gateway', apart=apart)}",
         err=True,
     )
     if options["secrets"]:
-        sys.stdout.write(auth_files.secrets(folder, options["namespace"], apart=apart))
+        sys.stdout.write(nats_files.secrets(folder, options["namespace"], apart=apart))
 
 
 def _roles(options: dict[str, Any], *, known: bool) -> list[Any]:
-    from cadre.cli.bus_roles import roles_of
-    from cadre.cli.team import read_team
+    from cadre.local.roles import roles_of
+    from cadre.local.team_file import read_team
     from cadre.permissions import team_roles
 
     tools = [_tools(text) for text in options["tools"]]

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from cadre.cli.gateway import Gateway
+from cadre.client.gateway import Gateway
 
 
 @click.command("cancel")

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from cadre.cli.arguments import json_object, key_values
-from cadre.cli.deciding import PATH, call_id, me, tell
-from cadre.cli.gateway import Gateway
+from cadre.cli.terminal.arguments import json_object, key_values
+from cadre.cli.terminal.decide import PATH, call_id, me, tell
+from cadre.client.gateway import Gateway
 
 
 @click.command("correct")

@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from cadre.cli.answer import tell
-from cadre.cli.exits import Code, Failure
-from cadre.cli.gateway import Gateway
-from cadre.cli.table import brief, table
+from cadre.cli.terminal.answer import tell
+from cadre.cli.terminal.table import brief, table
+from cadre.client.gateway import Gateway
+from cadre.local.failure import Code, Failure
 
 _PATH = "/v1/dead-letters"
 _PAGE = 200

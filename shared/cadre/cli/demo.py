@@ -10,13 +10,14 @@ from typing import Any
 
 import click
 
-from cadre.cli.answer import as_text
-from cadre.cli.exits import Code
 from cadre.cli.run import finish, start
-from cadre.cli.screen import screen
-from cadre.cli.stack import Stack, advice
-from cadre.cli.team import Demo, Team
-from cadre.cli.watch import connect, watch
+from cadre.cli.terminal.answer import as_text
+from cadre.cli.terminal.screen import screen
+from cadre.cli.terminal.watch import watch
+from cadre.client.gateway import connect
+from cadre.local.failure import Code
+from cadre.local.processes import Stack, advice
+from cadre.local.team_file import Demo, Team
 from cadre.settings import child_environment
 
 _CHECK_SECONDS = 60.0

@@ -13,11 +13,11 @@ import httpx2
 import msgspec
 
 from cadre.adapters.models.failure import shown_url
-from cadre.cli import nats_server, state
-from cadre.cli.exits import Code, Failure
-from cadre.cli.gateway import Gateway, client_options, gateway_url
-from cadre.cli.isolation import reached
+from cadre.client.gateway import Gateway, client_options, gateway_url
 from cadre.errors import CadreError
+from cadre.local import local_stack, nats_server
+from cadre.local.failure import Code, Failure
+from cadre.local.isolation import reached
 from cadre.protocol.nats_addresses import addresses, told
 from cadre.settings import SYNC_ALWAYS, Settings, read_model_settings, read_secret, read_settings
 
@@ -52,7 +52,7 @@ async def _examine(settings: Settings) -> AsyncIterator[Finding]:
     yield _server_binary()
     yield await _isolation()
     yield await _memory()
-    running = state.read(state.default_data())
+    running = local_stack.read(local_stack.default_data())
     if running is not None and settings.nats_url == Settings().nats_url:
         settings = msgspec.structs.replace(settings, nats_url=running.nats)
     info = await _greeting(settings.nats_url)

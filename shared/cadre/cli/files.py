@@ -14,10 +14,10 @@ from urllib.parse import quote
 
 import click
 
-from cadre.cli.exits import Code, Failure
-from cadre.cli.file_values import size_text
-from cadre.cli.gateway import Gateway
-from cadre.cli.table import table
+from cadre.cli.terminal.file_values import size_text
+from cadre.cli.terminal.table import table
+from cadre.client.gateway import Gateway
+from cadre.local.failure import Code, Failure
 from cadre.tools.workspace import WrongPath, normal_path
 
 STDOUT = "-"

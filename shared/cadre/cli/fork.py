@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from cadre.cli.arguments import key_values, utf8
-from cadre.cli.gateway import Gateway
 from cadre.cli.run import RUNS, launch
-from cadre.cli.run_bounds import bounded, bounds
+from cadre.cli.terminal.arguments import key_values, utf8
+from cadre.cli.terminal.run_bounds import bounded, bounds
+from cadre.client.gateway import Gateway
 
 
 @click.command("fork")

@@ -9,9 +9,9 @@ from typing import TextIO
 
 import click
 
-from cadre.cli import state
-from cadre.cli.exits import Code, Failure
-from cadre.cli.service_log import colour
+from cadre.local import local_stack
+from cadre.local.failure import Code, Failure
+from cadre.local.service_log import colour
 
 _LOOK_AGAIN = 0.3
 """Seconds between two looks at a followed file."""
@@ -26,7 +26,7 @@ _LOOK_AGAIN = 0.3
 @click.option("--data", type=click.Path(path_type=Path), help="Data folder of `cadre up`.  [default: .cadre]")
 def command(service: str | None, following: bool, lines: int, data: Path | None) -> None:
     """Show the log of SERVICE, or of all services."""
-    files = _files(state.logs_of(data or state.default_data()), service)
+    files = _files(local_stack.logs_of(data or local_stack.default_data()), service)
     width = max(len(name) for name in files)
     opened: dict[str, TextIO] = {}
     for name, file in files.items():

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from cadre.cli.exits import Code, explain
+from cadre.local.failure import Code, explain
 
 VERBS = {
     "up": "Start NATS and all services of a team on this machine.",
@@ -60,9 +60,9 @@ class Verbs(click.Group):
             command = import_module(f"cadre.cli.{cmd_name}").command
         elif cmd_name in (services := _services()):
             command = _load_service(cmd_name, services[cmd_name])
-            from cadre.cli import state
+            from cadre.local import local_stack
 
-            state.find_nats()
+            local_stack.find_nats()
         else:
             return None
         assert isinstance(command, click.Command), f"{cmd_name} is not a click command"

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from textwrap import indent
 from typing import Any
 
-from cadre.cli.answer import as_text
 from cadre.cli.runs import state, took
-from cadre.cli.table import number, seconds
-from cadre.cli.tree import error_text
+from cadre.cli.terminal.answer import as_text
+from cadre.cli.terminal.run_tree import error_text
+from cadre.cli.terminal.table import number, seconds
 
 Run = dict[str, Any]
 Step = dict[str, Any]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from cadre.cli.state import find_nats
-from cadre.cli.team import read_team
+from cadre.local.local_stack import find_nats
+from cadre.local.team_file import read_team
 from cadre.protocol.nats_addresses import told
 from cadre.settings import read_settings
 from cadre.tools.loading import load_tools

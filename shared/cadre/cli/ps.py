@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from cadre.cli.gateway import Gateway
-from cadre.cli.table import brief, table
+from cadre.cli.terminal.table import brief, table
+from cadre.client.gateway import Gateway
 
 
 @click.command("ps")

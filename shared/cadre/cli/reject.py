@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from cadre.cli.deciding import decide
+from cadre.cli.terminal.decide import decide
 
 
 @click.command("reject")

@@ -12,11 +12,11 @@ from typing import Any
 import click
 import msgspec
 
-from cadre.cli.answer import tell
-from cadre.cli.exits import Code, Failure
-from cadre.cli.gateway import Gateway
+from cadre.cli.terminal.answer import tell
+from cadre.client.gateway import Gateway
 from cadre.delivery.codec import decode
 from cadre.errors import UnreadableMessage
+from cadre.local.failure import Code, Failure
 from cadre.loop.events import Entry
 from cadre.loop.redecide import Journaled, redecide
 

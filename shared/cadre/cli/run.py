@@ -14,15 +14,15 @@ from typing import Any
 import click
 import httpx2
 
-from cadre.cli.answer import as_text, tell
-from cadre.cli.arguments import key_values, utf8
-from cadre.cli.ask import Asker, asks
-from cadre.cli.exits import Code, Failure, of_run
-from cadre.cli.gateway import body, gateway_url, reaching
-from cadre.cli.run_bounds import bounded, bounds
-from cadre.cli.screen import screen
-from cadre.cli.tree import error_text
-from cadre.cli.watch import Detached, connect, watch
+from cadre.cli.terminal.answer import as_text, tell
+from cadre.cli.terminal.arguments import key_values, utf8
+from cadre.cli.terminal.ask import Asker, asks
+from cadre.cli.terminal.run_bounds import bounded, bounds
+from cadre.cli.terminal.run_tree import error_text
+from cadre.cli.terminal.screen import screen
+from cadre.cli.terminal.watch import Detached, watch
+from cadre.client.gateway import body, connect, gateway_url, reaching
+from cadre.local.failure import Code, Failure, of_run
 
 RUNS = "/v1/runs"
 

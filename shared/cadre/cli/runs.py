@@ -10,8 +10,8 @@ import click
 from click.core import ParameterSource
 
 from cadre.cli.archive import erase, export_run, import_run
-from cadre.cli.gateway import Gateway
-from cadre.cli.table import brief, number, seconds, table
+from cadre.cli.terminal.table import brief, number, seconds, table
+from cadre.client.gateway import Gateway
 
 _GIVEN = ParameterSource.COMMANDLINE
 

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree as Drawing
 
-from cadre.cli.exits import Code
-from cadre.cli.gateway import Gateway
-from cadre.cli.table import brief, number, seconds
+from cadre.cli.terminal.table import brief, number, seconds
+from cadre.client.gateway import Gateway
+from cadre.local.failure import Code
 from cadre.tracing import names
 
 _WAITS = (names.WAIT_APPROVAL, names.WAIT_MODEL)

@@ -14,13 +14,14 @@ from typing import Any
 import click
 
 import cadre.cli
-from cadre.cli import demo, state
-from cadre.cli.exits import Code, Failure
-from cadre.cli.nats_server import take_port
-from cadre.cli.service_log import Printer
-from cadre.cli.stack import Stack, advice
-from cadre.cli.stack_users import StackUsers
-from cadre.cli.team import TEAM_FILE, Team, read_team
+from cadre.cli import demo
+from cadre.local import local_stack
+from cadre.local.failure import Code, Failure
+from cadre.local.nats_server import take_port
+from cadre.local.processes import Stack, advice
+from cadre.local.service_log import Printer
+from cadre.local.team_file import TEAM_FILE, Team, read_team
+from cadre.local.users import StackUsers
 
 SHIPPED_DEMO = "apollo"
 GATEWAY_PORT = 8080
@@ -61,8 +62,8 @@ def command(team: Path | None, shipped: bool, runs_demo: bool, timeout: float, *
 
 
 def _serve(team: Team | None, data: Path | None, port: int | None, nats_port: int, secure: bool) -> int:
-    folder = data or state.default_data()
-    with state.owned(folder):
+    folder = data or local_stack.default_data()
+    with local_stack.owned(folder):
         stack = _stack(folder, team, GATEWAY_PORT if port is None else port, nats_port, Printer())
         stack.users = StackUsers(stack.data) if secure else None
         return asyncio.run(_supervised(stack, _until_stopped(stack), Code.OK))
@@ -73,7 +74,7 @@ def _demonstrate(
 ) -> int:
     """Runs the demo on a data folder of its own, which is kept when the demo fails."""
     folder = data or Path(tempfile.mkdtemp(prefix="cadre-"))
-    with state.owned(folder):
+    with local_stack.owned(folder):
         stack = _stack(folder, team, port or 0, nats_port, lambda name, line: None)
         stack.users = StackUsers(stack.data) if secure else None
         code = Code.FAILED
@@ -81,7 +82,7 @@ def _demonstrate(
             code = Code(asyncio.run(_supervised(stack, demo.play(stack, team, timeout), Code.DETACHED)))
         finally:
             if code is not Code.OK:
-                click.echo(f"cadre: the services' logs are in {state.logs_of(folder)}", err=True)
+                click.echo(f"cadre: the services' logs are in {local_stack.logs_of(folder)}", err=True)
     if code is Code.OK and data is None:
         shutil.rmtree(folder)
     return code

@@ -14,10 +14,10 @@ from cadre.adapters.nats.quarantine import NatsMarks
 from cadre.adapters.nats.queue import Queue
 from cadre.adapters.nats.registry import HEARTBEAT
 from cadre.adapters.system_clock import SystemClock
-from cadre.cli.exits import Failure
-from cadre.cli.state import find_nats
 from cadre.delivery.fair_slots import Slots
 from cadre.errors import SetupError
+from cadre.local.failure import Failure
+from cadre.local.local_stack import find_nats
 from cadre.loop.offer import Offer, offer_of
 from cadre.metrics.meters import Sample
 from cadre.ports import Model

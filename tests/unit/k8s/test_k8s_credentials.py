@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from cadre.cli import auth_files
-from cadre.cli.bus_roles import roles_of
-from cadre.cli.team import read_team
 from cadre.k8s.lint.linting import lint
 from cadre.k8s.manifest import Manifest
 from cadre.k8s.values import setting
+from cadre.local import nats_files
+from cadre.local.roles import roles_of
+from cadre.local.team_file import read_team
 from cadre.protocol.topology import Topology
 from harness.nats_server import nats_binary
 from unit.k8s.shipped import ROOT, TEAM, env_of, main_of, pick, pod_of, rendered
@@ -24,8 +24,8 @@ from unit.k8s.shipped import ROOT, TEAM, env_of, main_of, pick, pod_of, rendered
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Manifest]:
     """The Secrets of the shipped team, by name."""
     folder = tmp_path_factory.mktemp("auth")
-    auth_files.make(folder, roles_of(read_team(TEAM), memory=True), Topology(4))
-    found = yaml.safe_load_all(auth_files.secrets(folder, "cadre"))
+    nats_files.make(folder, roles_of(read_team(TEAM), memory=True), Topology(4))
+    found = yaml.safe_load_all(nats_files.secrets(folder, "cadre"))
     return {secret["metadata"]["name"]: secret for secret in found}
 
 
@@ -52,7 +52,7 @@ def test_the_secrets_that_are_made_are_those_that_are_mounted(
             assert str(file.parent) == mount["mountPath"]
             assert mount["readOnly"]
             assert file.name in made[volume["secret"]["secretName"]]["stringData"]
-    assert set(asked.values()) == set(made) - {auth_files.SERVER_SECRET}
+    assert set(asked.values()) == set(made) - {nats_files.SERVER_SECRET}
     assert asked["agent-manager"] == "cadre-nats-agent-manager"
     assert len(set(asked.values())) == len(asked), "two workloads have one key"
 
@@ -74,7 +74,7 @@ def test_no_key_is_in_the_servers_secret(made: dict[str, Manifest]) -> None:
         one["stringData"]["nats.nk"].split()[-1] for one in made.values() if "nats.nk" in one["stringData"]
     }
     assert len(seeds) == len(made) - 1
-    assert not any(seed in made[auth_files.SERVER_SECRET]["stringData"]["auth.conf"] for seed in seeds)
+    assert not any(seed in made[nats_files.SERVER_SECRET]["stringData"]["auth.conf"] for seed in seeds)
 
 
 def test_the_server_of_the_overlay_dev_takes_the_users_in(made: dict[str, Manifest], tmp_path: Path) -> None:

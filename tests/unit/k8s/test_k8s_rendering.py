@@ -8,8 +8,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from cadre.cli.k8s_team import pieces_of
-from cadre.cli.team import read_team
+from cadre.cli.terminal.k8s_team import pieces_of
 from cadre.errors import SpecError
 from cadre.k8s.lint.linting import lint
 from cadre.k8s.merging import merged
@@ -17,6 +16,7 @@ from cadre.k8s.pieces import object_name
 from cadre.k8s.rendering import render
 from cadre.k8s.values import read_values, setting
 from cadre.k8s.writing import as_yaml
+from cadre.local.team_file import read_team
 from cadre.spec.agent_file import read_agent
 from unit.k8s.shipped import GIVEN, TEAM, env_of, main_of, pick, pod_of, rendered
 

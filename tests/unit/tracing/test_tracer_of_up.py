@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cadre.cli.stack import Stack
+from cadre.local.processes import Stack
 from harness.nats_server import free_port
 
 

@@ -15,9 +15,9 @@ import msgspec
 
 from cadre.adapters.nats.connection.keys import Key, new_key, read_key, text_of
 from cadre.bus_users import server_file
-from cadre.cli.exits import Failure
 from cadre.errors import SettingError
 from cadre.k8s.pieces import object_name
+from cadre.local.failure import Failure
 from cadre.permissions import Role
 from cadre.protocol.topology import Topology
 

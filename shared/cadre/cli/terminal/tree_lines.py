@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from cadre.cli.table import brief, call_text, number, seconds
-from cadre.cli.tree import Node, Tree, error_text, lacks, verdict
+from cadre.cli.terminal.run_tree import Node, Tree, error_text, lacks, verdict
+from cadre.cli.terminal.table import brief, call_text, number, seconds
 
 _WIDE = 110
 

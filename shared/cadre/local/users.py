@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 
 from cadre.adapters.nats.streams.consumers import provision_roles
-from cadre.cli import auth_files
-from cadre.cli.bus_roles import roles_of
-from cadre.cli.exits import Failure
-from cadre.cli.team import Team
+from cadre.local import nats_files
+from cadre.local.failure import Failure
+from cadre.local.roles import roles_of
+from cadre.local.team_file import Team
 from cadre.permissions import OPERATOR, team_roles
 from cadre.protocol.topology import Topology
 from cadre.settings import read_settings
@@ -22,19 +22,19 @@ class StackUsers:
     def __init__(self, data: Path) -> None:
         self._data = data
         self._folder = data / "auth"
-        self.server_file = self._folder / auth_files.SERVER_FILE
+        self.server_file = self._folder / nats_files.SERVER_FILE
 
     def make(self, team: Team | None) -> None:
         """A key for each service of the team that has none yet. Raises SetupError, Failure."""
         roles = team_roles([], [], [], memory=False) if team is None else roles_of(team)
         settings = read_settings()
-        auth_files.make(self._folder, roles, Topology(settings.shards, settings.prefix))
+        nats_files.make(self._folder, roles, Topology(settings.shards, settings.prefix))
 
     async def provision(self, nats: str) -> None:
         """What services may not make for themselves, for all who have a key. Raises what `provision_roles` does."""
-        key = str(auth_files.key_file(self._folder, OPERATOR))
+        key = str(nats_files.key_file(self._folder, OPERATOR))
         settings = msgspec.structs.replace(read_settings(), nats_url=nats, nats_credentials=key)
-        topology = await provision_roles(settings, auth_files.known_roles(self._folder))
+        topology = await provision_roles(settings, nats_files.known_roles(self._folder))
         if topology.shards != settings.shards:
             raise Failure(
                 f"the streams in {self._data} have {topology.shards} shards, and the users were made for"
@@ -43,4 +43,4 @@ class StackUsers:
 
     def environment(self, user: str) -> dict[str, str]:
         """Of a process that is this user."""
-        return {"CADRE_NATS_CREDENTIALS": str(auth_files.key_file(self._folder, user))}
+        return {"CADRE_NATS_CREDENTIALS": str(nats_files.key_file(self._folder, user))}

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cadre.cli.file_values import told
+from cadre.cli.terminal.file_values import told
 
 
 def as_text(output: Any) -> str:

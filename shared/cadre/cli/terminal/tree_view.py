@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.text import Text
 from rich.tree import Tree as Drawing
 
-from cadre.cli.table import brief, call_text, number, seconds
-from cadre.cli.tree import Call, Node, Tree, lacks
+from cadre.cli.terminal.run_tree import Call, Node, Tree, lacks
+from cadre.cli.terminal.table import brief, call_text, number, seconds
 
 _SIGNS = {
     "running": ("●", "yellow"),

@@ -12,12 +12,12 @@ from typing import Any
 import click
 import httpx2
 
-from cadre.cli.arguments import json_object
-from cadre.cli.deciding import PATH, me
-from cadre.cli.exits import Code, Failure
-from cadre.cli.gateway import body, reaching
-from cadre.cli.screen import Screen
-from cadre.cli.table import brief, call_text
+from cadre.cli.terminal.arguments import json_object
+from cadre.cli.terminal.decide import PATH, me
+from cadre.cli.terminal.screen import Screen
+from cadre.cli.terminal.table import brief, call_text
+from cadre.client.gateway import body, reaching
+from cadre.local.failure import Code, Failure
 
 _SETTLE = 0.3
 """Seconds before a question: of what is told of the past, the answer follows at once."""

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cadre.cli import tree_lines
-from cadre.cli.tree import Tree
+from cadre.cli.terminal import tree_lines
+from cadre.cli.terminal.run_tree import Tree
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -74,7 +74,7 @@ class LiveScreen:
         )
 
     def _render(self) -> RenderableType:
-        from cadre.cli.tree_view import draw
+        from cadre.cli.terminal.tree_view import draw
 
         return draw(self._tree, time.time(), width=max(self._console.width - 12, 40))
 

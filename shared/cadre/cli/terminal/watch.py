@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 import httpx2
 
-from cadre.cli.ask import Asker
-from cadre.cli.exits import Code, Failure
-from cadre.cli.follow import follow
-from cadre.cli.gateway import body, client_options, reaching
-from cadre.cli.screen import Screen
-from cadre.cli.tree import Tree, apply
+from cadre.cli.terminal.ask import Asker
+from cadre.cli.terminal.run_tree import Tree, apply
+from cadre.cli.terminal.screen import Screen
+from cadre.client.events import follow
+from cadre.client.gateway import body, reaching
+from cadre.local.failure import Code, Failure
 
 CtrlC = Literal["cancels", "leaves", "is the caller's"]
 """What the first Ctrl-C does; a second one leaves in any case that is not the caller's."""
@@ -109,7 +109,3 @@ async def cancel(client: httpx2.AsyncClient, run: str, reason: str) -> None:
     """Asks the gateway to cancel the run."""
     with reaching(str(client.base_url)):
         body(await client.post(f"/v1/runs/{run}/cancel", json={"reason": reason}))
-
-
-def connect(url: str) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(**client_options(url))

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from cadre.cli.exits import Code, Failure
-from cadre.cli.gateway import Gateway
+from cadre.client.gateway import Gateway
+from cadre.local.failure import Code, Failure
 
 PATH = "/v1/approvals"
 _SOME = 5

@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 import httpx2
 import msgspec
 
-from cadre.cli import nats_server, state
-from cadre.cli.bus_roles import tools_names
-from cadre.cli.isolation import reached
-from cadre.cli.stack_users import StackUsers
-from cadre.cli.supervise import Child, Service, until_ready
-from cadre.cli.team import Team
+from cadre.local import local_stack, nats_server
+from cadre.local.isolation import reached
+from cadre.local.roles import tools_names
+from cadre.local.supervise import Child, Service, until_ready
+from cadre.local.team_file import Team
+from cadre.local.users import StackUsers
 from cadre.settings import (
     SYNC_ALWAYS,
     child_environment,
@@ -150,8 +150,8 @@ class Stack:
 
     def _write_state(self) -> None:
         pids = {child.service.name: child.pid for child in self._lives.values() if child.pid is not None}
-        running = state.Running(gateway=self.gateway, nats=self.nats, pids=pids, sync=self.sync)
-        state.write(self.data, running)
+        running = local_stack.Running(gateway=self.gateway, nats=self.nats, pids=pids, sync=self.sync)
+        local_stack.write(self.data, running)
 
     # --- which processes
 
@@ -232,7 +232,7 @@ class Stack:
         environment: dict[str, str],
         ready: Callable[[], Awaitable[str | None]],
     ) -> Service:
-        log = state.logs_of(self.data) / f"{name}.log"
+        log = local_stack.logs_of(self.data) / f"{name}.log"
         if log.exists() and log.stat().st_size > LOG_LIMIT:
             log.replace(log.with_suffix(".log.1"))
         shared = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from cadre.cli.exits import Failure
+from cadre.local.failure import Failure
 from cadre.settings import prefer_nats
 
 

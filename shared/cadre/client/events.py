@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import httpx2
 
-from cadre.cli.exits import Code, Failure
-from cadre.cli.gateway import body
+from cadre.client.gateway import body
+from cadre.local.failure import Code, Failure
 
 _SILENCE = 45.0
 """Seconds without a byte (the gateway pings every 15) after which the connection counts as lost."""

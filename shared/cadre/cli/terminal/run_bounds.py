@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cadre.cli.duration import Duration
+from cadre.cli.terminal.duration import Duration
 
 _OPTIONS = (
     click.option("--max-steps", type=click.IntRange(min=1), help="Steps before the agent must answer."),

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from textwrap import indent
 from typing import Any
 
-from cadre.cli.answer import as_text
-from cadre.cli.tree import error_text
+from cadre.cli.terminal.answer import as_text
+from cadre.cli.terminal.run_tree import error_text
 
 
 def told(memory: list[dict[str, Any]]) -> Iterator[str]:

@@ -10,10 +10,10 @@ from typing import Any, get_args
 
 import click
 
-from cadre.cli.answer import tell
-from cadre.cli.exits import Code, Failure
-from cadre.cli.gateway import WHOLE_ID, Gateway
-from cadre.cli.table import brief, table
+from cadre.cli.terminal.answer import tell
+from cadre.cli.terminal.table import brief, table
+from cadre.client.gateway import WHOLE_ID, Gateway
+from cadre.local.failure import Code, Failure
 from cadre.protocol.messages import MemoryScope
 
 MEMORY = "/v1/memory"

@@ -11,12 +11,11 @@ from collections.abc import AsyncGenerator
 
 import httpx2
 
-from cadre.cli.exits import Code, Failure
-from cadre.cli.follow import Event, Patience
-from cadre.cli.follow import follow as events_of
-from cadre.cli.gateway import body, gateway_url, reaching
-from cadre.cli.watch import connect
+from cadre.client.events import Event, Patience
+from cadre.client.events import follow as events_of
+from cadre.client.gateway import body, connect, gateway_url, reaching
 from cadre.errors import CadreError
+from cadre.local.failure import Code, Failure
 
 __all__ = ["Event", "FollowingFailed", "follow", "new_runs"]
 

@@ -10,8 +10,8 @@ from typing import Any, BinaryIO
 
 import httpx2
 
-from cadre.cli import state
-from cadre.cli.exits import Code, Failure
+from cadre.local import local_stack
+from cadre.local.failure import Code, Failure
 from cadre.settings import gateway_url_given, read_settings
 
 _CODES = {
@@ -38,7 +38,7 @@ _PATIENCE = httpx2.Timeout(600, connect=5)
 def gateway_url(data: Path | None = None) -> str:
     """`CADRE_GATEWAY_URL`, else the gateway of the `cadre up` of this folder, else the default address."""
     given = gateway_url_given()
-    if given is None and (running := state.read(data or state.default_data())) is not None:
+    if given is None and (running := local_stack.read(data or local_stack.default_data())) is not None:
         given = running.gateway
     return (given or read_settings().gateway_url).rstrip("/")
 
@@ -51,6 +51,11 @@ def client_options(url: str) -> dict[str, Any]:
     with reaching(url):
         local = httpx2.URL(url).host in ("127.0.0.1", "localhost", "::1")
     return {"base_url": url, "trust_env": not local, "timeout": httpx2.Timeout(30, connect=5)}
+
+
+def connect(url: str) -> httpx2.AsyncClient:
+    """An HTTP client of the gateway at `url`. Raises Failure for a URL that is none."""
+    return httpx2.AsyncClient(**client_options(url))
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from cadre.cli.team import Team
+from cadre.local.team_file import Team
 from cadre.permissions import Role, team_roles
 from cadre.tools.loading import load_tools
 

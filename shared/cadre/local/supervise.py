@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cadre.cli import tether
-from cadre.cli.exits import Code, Failure
+from cadre.local import die_with_parent
+from cadre.local.failure import Code, Failure
 
 AT_ONCE = 5.0
 """Seconds: a process that dies sooner has died at once."""
@@ -82,7 +82,7 @@ class Child:
     async def _live(self) -> int:
         """One life of the process: from its start to its exit code."""
         self._process = process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", str(tether.__file__), str(os.getpid())),
+            *(sys.executable, "-I", str(die_with_parent.__file__), str(os.getpid())),
             *self.service.argv,
             env=self.service.environment,
             stdin=asyncio.subprocess.DEVNULL,

@@ -1,0 +1,1 @@
+"""The gateway's HTTP API from Python: requests, streams of events, following runs."""
