@@ -7,8 +7,8 @@ import time
 from collections import Counter
 
 from cadre.adapters.nats.metrics import dead_letter_samples, lag_samples
-from cadre.metrics import names
-from cadre.metrics.meters import Sample
+from cadre.telemetry.metrics import names
+from cadre.telemetry.metrics.meters import Sample
 from cadre_gateway.desk import Desk
 from cadre_gateway.projection import Index
 

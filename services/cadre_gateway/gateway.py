@@ -20,10 +20,10 @@ from cadre.adapters.nats.tail import Read, Tail, identities
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.adapters.system_clock import SystemClock
 from cadre.errors import BusUnavailable, SetupError
-from cadre.metrics.meters import Sample
 from cadre.protocol.messages import Erased, Fate
 from cadre.service.frame import Platform
 from cadre.settings import TracingSettings, read_tracing_settings
+from cadre.telemetry.metrics.meters import Sample
 from cadre_gateway import figures
 from cadre_gateway.app import build
 from cadre_gateway.capacity import Capacity

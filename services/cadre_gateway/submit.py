@@ -13,7 +13,7 @@ from cadre.adapters.otel.current_span import current_traceparent
 from cadre.ports import Blobs
 from cadre.protocol.messages import Origin, Task
 from cadre.protocol.topology import task_id
-from cadre.tracing.spans import link_to
+from cadre.telemetry.tracing.spans import link_to
 from cadre_gateway.body import Submission
 from cadre_gateway.carrying import Source, carry
 from cadre_gateway.desk import Desk

@@ -6,9 +6,9 @@ import msgspec
 
 from cadre.ports import Stored
 from cadre.protocol.topology import tree_of
-from cadre.tracing.ids import trace_id
-from cadre.tracing.spans import SpanRecord
-from cadre.tracing.whole import in_order, trace_of
+from cadre.telemetry.tracing.ids import trace_id
+from cadre.telemetry.tracing.spans import SpanRecord
+from cadre.telemetry.tracing.whole import in_order, trace_of
 
 
 class TraceSpan(SpanRecord, frozen=True, kw_only=True):

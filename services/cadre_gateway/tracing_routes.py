@@ -13,9 +13,9 @@ from starlette.types import Scope
 
 from cadre.adapters.otel.current_span import link_current
 from cadre.protocol.topology import tree_of
-from cadre.tracing.ids import agent_span, root_span, trace_id, traceparent_of_run
-from cadre.tracing.otlp_json import otlp_json
-from cadre.tracing.page import page
+from cadre.telemetry.tracing.ids import agent_span, root_span, trace_id, traceparent_of_run
+from cadre.telemetry.tracing.otlp_json import otlp_json
+from cadre.telemetry.tracing.page import page
 from cadre_gateway import openapi, runs
 from cadre_gateway.desk import ANSWER_WITHIN, Desk
 from cadre_gateway.traces import TraceTree, spans_of, tree_of_spans

@@ -16,10 +16,10 @@ from cadre.adapters.nats.queue import Queue
 from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.fair_slots import Slots
 from cadre.delivery.retry import patiently
-from cadre.metrics.meters import Sample
 from cadre.service.frame import Platform
 from cadre.service.health import AsgiApp
 from cadre.settings import MemorySettings, read_secret
+from cadre.telemetry.metrics.meters import Sample
 from cadre_memory.answering import Answers
 from cadre_memory.cards import CARDS
 from cadre_memory.embedder import Embedder

@@ -11,10 +11,10 @@ from typing import Any
 from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.call_worker import Answering, Desk, too_late
 from cadre.delivery.retry import patiently
-from cadre.metrics import names
-from cadre.metrics.meters import Meters
 from cadre.ports import Blobs, Bus, Clock, Delivery, Marks
 from cadre.protocol.messages import ToolCall, ToolResult
+from cadre.telemetry.metrics import names
+from cadre.telemetry.metrics.meters import Meters
 from cadre_memory.memories import InvalidCall, Memories
 from cadre_memory.scoping import Caller, caller_of
 

@@ -15,13 +15,13 @@ from cadre.adapters.nats.queue import Delivery, Queue
 from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.fair_slots import Slots
 from cadre.errors import SetupError
-from cadre.metrics import names
-from cadre.metrics.meters import Sample
 from cadre.protocol.cards import Presence, SandboxCard, ToolCard
 from cadre.protocol.topology import Topology
 from cadre.service.frame import Platform
 from cadre.service.health import AsgiApp
 from cadre.settings import SandboxSettings
+from cadre.telemetry.metrics import names
+from cadre.telemetry.metrics.meters import Sample
 from cadre_sandbox.contract import TIERS, Limits, Python, SandboxError, Tier
 from cadre_sandbox.interpreter_tool import InterpreterTool, card_of
 from cadre_sandbox.keeping import Keeping

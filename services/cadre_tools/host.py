@@ -14,9 +14,9 @@ from cadre.adapters.nats.queue import Queue
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.fair_slots import Slots
 from cadre.errors import SetupError
-from cadre.metrics.meters import Sample
 from cadre.service.frame import Platform
 from cadre.service.health import AsgiApp
+from cadre.telemetry.metrics.meters import Sample
 from cadre.tools.loading import AnyTool, load_tools
 from cadre_tools.executor import Executor
 from cadre_tools.in_hand import InHand

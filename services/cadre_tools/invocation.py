@@ -15,12 +15,12 @@ from cadre.delivery.workspace_store import TreeFiles
 from cadre.ports import Blobs, FileIndex
 from cadre.protocol.messages import ErrorInfo, ToolCall
 from cadre.protocol.topology import parent_of
+from cadre.telemetry.tracing.ambient import below
+from cadre.telemetry.tracing.ids import traceparent_of
 from cadre.tool import InvalidArguments, ToolContext
 from cadre.tools.files import File
 from cadre.tools.loading import AnyTool
 from cadre.tools.workspace import Workspace
-from cadre.tracing.ambient import below
-from cadre.tracing.ids import traceparent_of
 from cadre_tools.output import cut_error, to_json, too_large
 
 log = logging.getLogger("cadre.tools")

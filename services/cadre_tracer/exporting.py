@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from cadre.adapters.otel.otlp_spans import Sent
 from cadre.protocol.topology import tree_of
-from cadre.tracing.spans import SpanRecord
+from cadre.telemetry.tracing.spans import SpanRecord
 
 log = logging.getLogger("cadre.tracer")
 

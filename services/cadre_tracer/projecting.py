@@ -10,8 +10,8 @@ from typing import Protocol
 from cadre.errors import BusUnavailable
 from cadre.loop.events import Entry
 from cadre.ports import Stored
-from cadre.tracing.projection import Projection
-from cadre.tracing.spans import SpanRecord
+from cadre.telemetry.tracing.projection import Projection
+from cadre.telemetry.tracing.spans import SpanRecord
 
 log = logging.getLogger("cadre.tracer")
 

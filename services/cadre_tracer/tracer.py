@@ -14,14 +14,14 @@ from cadre.adapters.otel.otlp_spans import SpanSender
 from cadre.delivery.codec import decode, unpack_entry
 from cadre.delivery.fair_slots import Slots
 from cadre.errors import BlobMissing, BusUnavailable, NewerSchema, RetryableError, UnreadableMessage
-from cadre.metrics import names
-from cadre.metrics.meters import Sample
 from cadre.ports import Stored
 from cadre.protocol.messages import Erased, Fate
 from cadre.service.frame import Platform
 from cadre.service.health import AsgiApp
 from cadre.settings import TracingSettings
-from cadre.tracing.spans import SpanRecord
+from cadre.telemetry.metrics import names
+from cadre.telemetry.metrics.meters import Sample
+from cadre.telemetry.tracing.spans import SpanRecord
 from cadre_tracer.exporting import BATCH, BATCH_WITH_CONTENT, Exporter
 from cadre_tracer.journal_queue import JournalQueue
 from cadre_tracer.projecting import Projections

@@ -20,8 +20,8 @@ from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.loop.events import AnyEvent
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.tracing import names
-from cadre.tracing.ids import root_span, trace_id
+from cadre.telemetry.tracing import names
+from cadre.telemetry.tracing.ids import root_span, trace_id
 from harness.command import commands_of
 from harness.otlp_receiver import OtlpReceiver, Span
 from harness.people import decide, waiting

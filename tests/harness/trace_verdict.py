@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cadre.loop.events import AnyEvent, ModelAnswered, ModelCalled, RunFinished
 from cadre.protocol.topology import tree_of
-from cadre.tracing import names
-from cadre.tracing.ids import trace_id
+from cadre.telemetry.tracing import names
+from cadre.telemetry.tracing.ids import trace_id
 from harness.otlp_receiver import Span
 
 

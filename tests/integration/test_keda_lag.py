@@ -14,9 +14,9 @@ import pytest
 from cadre.adapters.nats.connection.connect import Client, connect
 from cadre.adapters.nats.queue import Delivery, Queue
 from cadre.adapters.nats.streams.consumers import provision_team
-from cadre.k8s.pieces import Piece
-from cadre.k8s.scaling import scaled_object
-from cadre.k8s.values import Scale, read_values
+from cadre.deploy.k8s.pieces import Piece
+from cadre.deploy.k8s.scaling import scaled_object
+from cadre.deploy.k8s.values import Scale, read_values
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from harness.nats_server import NatsServer, free_port

@@ -15,12 +15,18 @@ from nats.aio.client import Client
 from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams import jetstream
-from cadre.metrics.names import METRICS, RUNS_FINISHED, STEPS, prometheus_label, prometheus_name
 from cadre.protocol.messages import Origin, ToolCall
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from cadre.spec.agent import INTERPRETER_TOOL
-from cadre.tracing.ids import trace_id
+from cadre.telemetry.metrics.names import (
+    METRICS,
+    RUNS_FINISHED,
+    STEPS,
+    prometheus_label,
+    prometheus_name,
+)
+from cadre.telemetry.tracing.ids import trace_id
 from harness.exposition import Series, series_of, total
 from harness.nats_server import free_port
 from harness.otlp_receiver import OtlpReceiver

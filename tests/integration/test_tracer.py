@@ -21,10 +21,10 @@ from cadre.loop.events import Entry
 from cadre.protocol.messages import Erased
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.tracing import names
-from cadre.tracing.ids import root_span, trace_id
-from cadre.tracing.projection import Projection
-from cadre.tracing.whole import trace_of
+from cadre.telemetry.tracing import names
+from cadre.telemetry.tracing.ids import root_span, trace_id
+from cadre.telemetry.tracing.projection import Projection
+from cadre.telemetry.tracing.whole import trace_of
 from harness.otlp_receiver import OtlpReceiver, Span
 from harness.stack import Service, eventually
 from harness.trace_verdict import differing, duplicates

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cadre.bus_users import server_file
 from cadre.delivery.sender_check import forged, forged_call, misplaced
-from cadre.permissions import Permissions, asks_leader, permissions, provisions, queues, team_roles
+from cadre.deploy.nats_server_file import server_file
+from cadre.deploy.nats_users import Permissions, asks_leader, permissions, provisions, queues, team_roles
 from cadre.protocol.messages import (
     CodeFinished,
     Decision,

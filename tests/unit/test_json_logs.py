@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from cadre.errors import SettingError
-from cadre.logs import HANDLED, JsonLines
 from cadre.protocol.topology import Topology
 from cadre.settings import read_settings
-from cadre.tracing.ids import agent_span, call_span, root_span, trace_id
+from cadre.telemetry.logs import HANDLED, JsonLines
+from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, trace_id
 
 TOPOLOGY = Topology(2)
 LINES = JsonLines("agent boss", "boss-1")

@@ -10,14 +10,14 @@ import pytest
 
 from cadre.errors import BusUnavailable, ModelUnavailable
 from cadre.loop.events import Entry, RequestedCall
-from cadre.metrics import names
-from cadre.metrics.journaled import PROVIDER
-from cadre.metrics.meters import Figures, Meters
-from cadre.metrics.names import Metric
 from cadre.ports import Appended, ModelReply
 from cadre.protocol.messages import Usage
 from cadre.spec.agent import ModelSpec
-from cadre.tracing import model_spans
+from cadre.telemetry.metrics import names
+from cadre.telemetry.metrics.journaled import PROVIDER
+from cadre.telemetry.metrics.meters import Figures, Meters
+from cadre.telemetry.metrics.names import Metric
+from cadre.telemetry.tracing import model_spans
 from unit.loop.build import ADD, ANSWER, OFFER, call, cancel, spec, task
 from unit.loop.memory_world import MemoryWorld, ScriptedModel
 

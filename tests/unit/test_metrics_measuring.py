@@ -9,11 +9,11 @@ import time
 import pytest
 
 from cadre.errors import BusUnavailable, SettingError
-from cadre.metrics.meters import Meters, Sample
-from cadre.metrics.names import APPROVALS, STEPS
 from cadre.service.health import Answer
 from cadre.service.metrics import Measuring
 from cadre.settings import MetricsSettings, read_metrics_settings
+from cadre.telemetry.metrics.meters import Meters, Sample
+from cadre.telemetry.metrics.names import APPROVALS, STEPS
 from harness.nats_server import free_port
 from harness.otlp_receiver import OtlpReceiver
 

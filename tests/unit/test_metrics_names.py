@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cadre.adapters.otel.otel_metrics import OtelForm
-from cadre.metrics.meters import MOST_SERIES, MOST_WAITING, Meters, Named, Sample
-from cadre.metrics.names import (
+from cadre.telemetry.metrics.meters import MOST_SERIES, MOST_WAITING, Meters, Named, Sample
+from cadre.telemetry.metrics.names import (
     AGENT,
     COST,
     METRICS,

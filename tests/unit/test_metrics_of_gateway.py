@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cadre.metrics import names
+from cadre.telemetry.metrics import names
 from cadre_gateway.figures import of_runs
 from cadre_gateway.projection import Index
 from unit.loop.build import ANSWER, Course, call, spec

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from cadre.metrics.names import METRICS, prometheus_label, prometheus_name
-from cadre.tracing import names
+from cadre.telemetry.metrics.names import METRICS, prometheus_label, prometheus_name
+from cadre.telemetry.tracing import names
 from unit.test_deployment import COMPOSE, OURS
 
 ROOT = Path(__file__).parents[2]

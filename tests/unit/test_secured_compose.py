@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from cadre.adapters.nats.connection.keys import read_key
-from cadre.bus_users import server_file
+from cadre.deploy.nats_server_file import server_file
 from cadre.local.nats_files import SERVER_FILE
 from cadre.local.roles import roles_of
 from cadre.local.team_file import read_team

@@ -6,7 +6,7 @@ may send such a thing: an executor's result is an executor's to send, a person's
 
 from __future__ import annotations
 
-from cadre.permissions import GATEWAY_SENDER, SANDBOX_SENDER
+from cadre.deploy.nats_users import GATEWAY_SENDER, SANDBOX_SENDER
 from cadre.protocol.messages import (
     CodeFinished,
     CodeYielded,

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import msgspec
 
 from cadre.adapters.nats.connection.keys import Key, new_key, read_key, text_of
-from cadre.bus_users import server_file
+from cadre.deploy.k8s.pieces import object_name
+from cadre.deploy.nats_server_file import server_file
+from cadre.deploy.nats_users import Role
 from cadre.errors import SettingError
-from cadre.k8s.pieces import object_name
 from cadre.local.failure import Failure
-from cadre.permissions import Role
 from cadre.protocol.topology import Topology
 
 SERVER_FILE = "auth.conf"

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from cadre.deploy.nats_users import Role, team_roles
 from cadre.local.team_file import Team
-from cadre.permissions import Role, team_roles
 from cadre.tools.loading import load_tools
 
 

@@ -28,9 +28,6 @@ from cadre.loop.timers import ended
 from cadre.loop.transition import transition
 from cadre.loop.view import base_tokens
 from cadre.loop.work_summary import work_of
-from cadre.metrics.journaled import figures_of
-from cadre.metrics.meters import Meters
-from cadre.metrics.names import AGENT, FENCE_LOSSES
 from cadre.ports import Bus, Clock, Journal, Model
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Cancel, Record, Report, RunState, Task, TimerFired
@@ -39,6 +36,9 @@ from cadre.runtime.model_calls import ModelCalls
 from cadre.runtime.run_cache import Held, RunCache
 from cadre.spec.agent import AgentSpec
 from cadre.spec.prices import Prices
+from cadre.telemetry.metrics.journaled import figures_of
+from cadre.telemetry.metrics.meters import Meters
+from cadre.telemetry.metrics.names import AGENT, FENCE_LOSSES
 
 log = logging.getLogger("cadre.runner")
 

@@ -19,7 +19,6 @@ from cadre.errors import SetupError
 from cadre.local.failure import Failure
 from cadre.local.local_stack import find_nats
 from cadre.loop.offer import Offer, offer_of
-from cadre.metrics.meters import Sample
 from cadre.ports import Model
 from cadre.prompting.prompts import Prompts, prompts_for
 from cadre.protocol.cards import AgentCard
@@ -31,6 +30,7 @@ from cadre.settings import Settings, read_model_settings, read_settings
 from cadre.spec.agent import AgentSpec, Selector
 from cadre.spec.agent_file import read_agent
 from cadre.spec.prices import Prices
+from cadre.telemetry.metrics.meters import Sample
 
 log = logging.getLogger("cadre.agent")
 

@@ -28,14 +28,14 @@ from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.streams.provision import provision
 from cadre.errors import BusUnavailable, CadreError, OutcomeUnknown, SetupError
-from cadre.logs import set_up
-from cadre.metrics.meters import Meters, Sample
 from cadre.ports import Journal
 from cadre.protocol.cards import AgentCard, Presence, SandboxCard, ToolCard
 from cadre.protocol.topology import Topology
 from cadre.service.health import AsgiApp, send_problem, with_health
 from cadre.service.metrics import Measuring
 from cadre.settings import MetricsSettings, Settings, read_metrics_settings
+from cadre.telemetry.logs import set_up
+from cadre.telemetry.metrics.meters import Meters, Sample
 
 log = logging.getLogger("cadre.service")
 

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from cadre.errors import CadreError
-from cadre.metrics import names
-from cadre.metrics.meters import Meters, Sample
 from cadre.service.health import Answer
 from cadre.settings import MetricsSettings
+from cadre.telemetry.metrics import names
+from cadre.telemetry.metrics.meters import Meters, Sample
 from cadre.tools.thread import run_in_thread
 
 if TYPE_CHECKING:

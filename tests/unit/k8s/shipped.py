@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from cadre.cli.terminal.k8s_team import pieces_of
-from cadre.k8s.manifest import Manifest
-from cadre.k8s.rendering import render
-from cadre.k8s.values import read_values
+from cadre.deploy.k8s.manifest import Manifest
+from cadre.deploy.k8s.rendering import render
+from cadre.deploy.k8s.values import read_values
 from cadre.local.team_file import read_team
 
 ROOT = Path(__file__).parents[3]

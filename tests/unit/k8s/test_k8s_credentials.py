@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from cadre.k8s.lint.linting import lint
-from cadre.k8s.manifest import Manifest
-from cadre.k8s.values import setting
+from cadre.deploy.k8s.lint.linting import lint
+from cadre.deploy.k8s.manifest import Manifest
+from cadre.deploy.k8s.values import setting
 from cadre.local import nats_files
 from cadre.local.roles import roles_of
 from cadre.local.team_file import read_team

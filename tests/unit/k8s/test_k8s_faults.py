@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cadre.k8s.lint.linting import lint
-from cadre.k8s.manifest import Manifest
+from cadre.deploy.k8s.lint.linting import lint
+from cadre.deploy.k8s.manifest import Manifest
 from unit.k8s.shipped import GIVEN, main_of, pick, pod_of, rendered
 
 AGENT = "Deployment/agent-manager"

@@ -9,13 +9,13 @@ import pytest
 import yaml
 
 from cadre.cli.terminal.k8s_team import pieces_of
+from cadre.deploy.k8s.lint.linting import lint
+from cadre.deploy.k8s.merging import merged
+from cadre.deploy.k8s.pieces import object_name
+from cadre.deploy.k8s.rendering import render
+from cadre.deploy.k8s.values import read_values, setting
+from cadre.deploy.k8s.writing import as_yaml
 from cadre.errors import SpecError
-from cadre.k8s.lint.linting import lint
-from cadre.k8s.merging import merged
-from cadre.k8s.pieces import object_name
-from cadre.k8s.rendering import render
-from cadre.k8s.values import read_values, setting
-from cadre.k8s.writing import as_yaml
 from cadre.local.team_file import read_team
 from cadre.spec.agent_file import read_agent
 from unit.k8s.shipped import GIVEN, TEAM, env_of, main_of, pick, pod_of, rendered

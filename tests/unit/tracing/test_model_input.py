@@ -12,12 +12,12 @@ from cadre.loop.owed import CallModel
 from cadre.loop.view import ChatMessage, Transcript
 from cadre.prompting.prompts import prompts_for
 from cadre.spec.agent import AgentSpec, Limits, ModelSpec
-from cadre.tracing import names
-from cadre.tracing.chat_messages import LONGEST_PART, history, instructions
-from cadre.tracing.content import MOST_CHARS
-from cadre.tracing.projection import Projection
-from cadre.tracing.spans import SpanRecord
-from cadre.tracing.whole import trace_of
+from cadre.telemetry.tracing import names
+from cadre.telemetry.tracing.chat_messages import LONGEST_PART, history, instructions
+from cadre.telemetry.tracing.content import MOST_CHARS
+from cadre.telemetry.tracing.projection import Projection
+from cadre.telemetry.tracing.spans import SpanRecord
+from cadre.telemetry.tracing.whole import trace_of
 from unit.loop.build import ANSWER, Course, call, report, result, spec
 from unit.loop.test_code import SAID, asks, coder, ended, yielded
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from cadre.loop import events as ev
 from cadre.loop.run import Memory
 from cadre.protocol.messages import Usage
-from cadre.tracing import names
-from cadre.tracing.spans import SpanRecord
-from cadre.tracing.whole import trace_of
+from cadre.telemetry.tracing import names
+from cadre.telemetry.tracing.spans import SpanRecord
+from cadre.telemetry.tracing.whole import trace_of
 from unit.loop.build import SPEC, task
 
 DONE = ev.RunFinished(state="success", output="42", steps=1)

@@ -11,11 +11,11 @@ import pytest
 from cadre.loop.events import Entry, ToolAnswered
 from cadre.protocol.messages import Decision, ErrorInfo, Task, ToolResult, Usage
 from cadre.spec.agent import ModelSpec
-from cadre.tracing import names
-from cadre.tracing.ids import agent_span, call_span, root_span, trace_id
-from cadre.tracing.projection import Projection
-from cadre.tracing.spans import Link, SpanRecord
-from cadre.tracing.whole import trace_of
+from cadre.telemetry.tracing import names
+from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, trace_id
+from cadre.telemetry.tracing.projection import Projection
+from cadre.telemetry.tracing.spans import Link, SpanRecord
+from cadre.telemetry.tracing.whole import trace_of
 from journals import kept
 from unit.loop.build import ANSWER, Course, call, cancel, report, result, spec
 from unit.loop.test_code import BLOCK, SAID, asks, coder, ended, yielded

@@ -9,9 +9,16 @@ from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
 
 from cadre.loop.owed import Send
 from cadre.protocol.messages import Task
-from cadre.tracing.ids import call_span, root_span, span_id, trace_id, traceparent_of, traceparent_of_run
-from cadre.tracing.spans import link_to
-from cadre.tracing.whole import trace_of
+from cadre.telemetry.tracing.ids import (
+    call_span,
+    root_span,
+    span_id,
+    trace_id,
+    traceparent_of,
+    traceparent_of_run,
+)
+from cadre.telemetry.tracing.spans import link_to
+from cadre.telemetry.tracing.whole import trace_of
 from unit.loop.build import Course, call, report, result
 
 

@@ -10,9 +10,9 @@ import pytest
 from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from cadre.tracing.otlp_json import otlp_json
-from cadre.tracing.page import duration, page
-from cadre.tracing.whole import in_order, trace_of
+from cadre.telemetry.tracing.otlp_json import otlp_json
+from cadre.telemetry.tracing.page import duration, page
+from cadre.telemetry.tracing.whole import in_order, trace_of
 from harness.otlp_receiver import decode
 from unit.loop.build import Course, call, result
 from unit.tracing.test_span_projection import simple

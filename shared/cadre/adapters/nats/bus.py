@@ -31,7 +31,7 @@ from cadre.protocol.messages import (
     ToolResult,
 )
 from cadre.protocol.topology import Topology
-from cadre.tracing.ids import traceparent_of
+from cadre.telemetry.tracing.ids import traceparent_of
 
 log = logging.getLogger("cadre.nats")
 

@@ -11,9 +11,9 @@ from nats.aio.client import Client
 from cadre.adapters.nats.queue import Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BusUnavailable
-from cadre.metrics import names
-from cadre.metrics.meters import Sample
 from cadre.protocol.topology import Topology
+from cadre.telemetry.metrics import names
+from cadre.telemetry.metrics.meters import Sample
 
 
 def queue_samples(queues: Iterable[Queue]) -> list[Sample]:

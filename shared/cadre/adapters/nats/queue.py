@@ -17,8 +17,8 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.consumers import MAX_DELIVER, ensure_consumer
 from cadre.delivery.fair_slots import Slots
 from cadre.errors import RetryableError, SetupError
-from cadre.logs import HANDLED
 from cadre.protocol.topology import Topology
+from cadre.telemetry.logs import HANDLED
 
 log = logging.getLogger("cadre.queue")
 

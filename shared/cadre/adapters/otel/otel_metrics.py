@@ -13,10 +13,10 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from cadre.metrics.meters import Meters, Sample, Series
-from cadre.metrics.names import METRICS, Metric
-from cadre.tracing.names import SCHEMA_URL, SCOPE
-from cadre.tracing.otlp_json import resource_of
+from cadre.telemetry.metrics.meters import Meters, Sample, Series
+from cadre.telemetry.metrics.names import METRICS, Metric
+from cadre.telemetry.tracing.names import SCHEMA_URL, SCOPE
+from cadre.telemetry.tracing.otlp_json import resource_of
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 

@@ -12,8 +12,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from cadre.adapters.otel.otlp_receiver import Receiver
 from cadre.settings import TracingSettings
+from cadre.telemetry.tracing.otlp_json import resource_of
 from cadre.tools.thread import run_in_thread
-from cadre.tracing.otlp_json import resource_of
 
 log = logging.getLogger("cadre.tracing")
 

@@ -14,10 +14,10 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 
 from cadre.adapters.otel.otlp_receiver import Receiver
 from cadre.settings import TracingSettings
+from cadre.telemetry.tracing import names
+from cadre.telemetry.tracing.otlp_json import resource_of
+from cadre.telemetry.tracing.spans import SpanRecord
 from cadre.tools.thread import run_in_thread
-from cadre.tracing import names
-from cadre.tracing.otlp_json import resource_of
-from cadre.tracing.spans import SpanRecord
 
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _SCOPE = InstrumentationScope(names.SCOPE, schema_url=names.SCHEMA_URL)

@@ -8,9 +8,9 @@ from typing import Any, TextIO
 
 import yaml
 
+from cadre.deploy.k8s.manifest import Manifest
+from cadre.deploy.k8s.writing import MARK, as_yaml, kustomization
 from cadre.errors import SpecError
-from cadre.k8s.manifest import Manifest
-from cadre.k8s.writing import MARK, as_yaml, kustomization
 from cadre.local.failure import Code, Failure
 
 _KUSTOMIZATION = "kustomization.yaml"

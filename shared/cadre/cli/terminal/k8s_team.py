@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from cadre.deploy.k8s.pieces import Files, Piece, object_name
+from cadre.deploy.k8s.values import Values
 from cadre.errors import SetupError, SpecError
-from cadre.k8s.pieces import Files, Piece, object_name
-from cadre.k8s.values import Values
 from cadre.local.team_file import Team
 from cadre.protocol.topology import Topology
 from cadre.spec.agent import AgentSpec, MemorySpec

@@ -13,8 +13,8 @@ from cadre.adapters.nats.connection.keys import may_provision, user_of
 from cadre.adapters.nats.connection.retry import is_passing, until_answered
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
+from cadre.deploy.nats_users import Role, queues
 from cadre.errors import BusUnavailable, SetupError
-from cadre.permissions import Role, queues
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 

@@ -1,0 +1,1 @@
+"""A team as Kubernetes manifests and as NATS users. Pure."""

@@ -1,0 +1,152 @@
+"""The pod of a service: confined as the Pod Security Standard `restricted` asks, probed, with time to drain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cadre.deploy.k8s.config_maps import items
+from cadre.deploy.k8s.labels import selector
+from cadre.deploy.k8s.merging import merged
+from cadre.deploy.k8s.pieces import Piece
+from cadre.deploy.k8s.values import Values, Workload
+from cadre.errors import SpecError
+
+CLOSING = 10
+"""Seconds that a service may take beyond its drain time."""
+
+PORT = 8080
+USER = 10001
+CREDENTIALS = "/var/run/secrets/cadre/nats"
+"""Folder of a service's NATS credentials."""
+
+CREDENTIALS_FILE = "nats.nk"
+"""Key in the Secret, as `cadre auth init --secrets` writes it."""
+
+_CONFINED = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+    "runAsUser": USER,
+    "runAsGroup": USER,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def pod_spec(piece: Piece, values: Values, workload: Workload) -> dict[str, Any]:
+    """Of a service that runs until it is told to stop. Raises SpecError."""
+    served: dict[str, Any] = {
+        "ports": [{"name": "http", "containerPort": PORT}],
+        # Slow to start is not dead: the imports of a busy node, a bus that is not there yet.
+        "startupProbe": _probe("/healthz", periodSeconds=2, timeoutSeconds=3, failureThreshold=60),
+        "livenessProbe": _probe("/healthz", periodSeconds=10, timeoutSeconds=5, failureThreshold=6),
+        "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=3, failureThreshold=2),
+    }
+    if workload.linger:
+        # A command, for `sleep` in its place is unknown to Kubernetes before 1.30.
+        wait = ["python", "-c", f"import time; time.sleep({workload.linger})"]
+        served["lifecycle"] = {"preStop": {"exec": {"command": wait}}}
+    spec = {
+        "terminationGracePeriodSeconds": workload.linger + workload.drain + CLOSING,
+        **plain_pod_spec(piece, values, workload, served),
+    }
+    over: dict[str, Any] = merged(spec, workload.pod)
+    return over
+
+
+def plain_pod_spec(
+    piece: Piece, values: Values, workload: Workload, more: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Without what only a service that stays has: ports, probes, a time to drain."""
+    volumes, mounts = _volumes(piece, values)
+    return {
+        "serviceAccountName": f"cadre-{piece.role}",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "fsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": selector(piece.id)},
+            }
+        ],
+        "containers": [
+            {
+                "name": "main",
+                "image": values.image,
+                "args": piece.arguments,
+                "env": _environment(piece, values, workload),
+                **(more or {}),
+                "securityContext": _CONFINED,
+                "volumeMounts": mounts,
+            }
+        ],
+        "volumes": volumes,
+    }
+
+
+def _environment(piece: Piece, values: Values, workload: Workload) -> list[dict[str, Any]]:
+    plain = {
+        "CADRE_NATS_URL": values.nats.url,
+        "CADRE_PREFIX": values.nats.prefix,
+        "CADRE_SHARDS": str(values.nats.shards),
+        "CADRE_REPLICAS": str(values.nats.replicas),
+    }
+    if values.nats.credentials:
+        plain["CADRE_NATS_CREDENTIALS"] = f"{CREDENTIALS}/{CREDENTIALS_FILE}"
+    if piece.role != "provision":
+        drain = str(workload.drain)
+        plain |= {"CADRE_HOST": "0.0.0.0", "CADRE_PORT": str(PORT), "CADRE_DRAIN_SECONDS": drain}
+        plain["CADRE_LOG_FORMAT"] = "json"
+    secrets: dict[str, str] = {}
+    if piece.role == "agent":
+        plain |= _given(CADRE_MODEL_URL=values.model.url, CADRE_MODEL=values.model.name)
+        secrets |= {variable: f"{values.model.secret}/{variable}" for variable in piece.key_variables}
+    if piece.role == "memory":
+        plain |= {"QDRANT_URL": values.qdrant.url}
+        secrets |= _given(QDRANT_API_KEY=values.qdrant.secret and f"{values.qdrant.secret}/QDRANT_API_KEY")
+    if values.telemetry.url and piece.role not in ("sandbox", "provision"):
+        plain |= {"OTEL_EXPORTER_OTLP_ENDPOINT": values.telemetry.url, "OTEL_SERVICE_NAME": piece.id}
+    plain |= workload.env
+    secrets |= workload.secrets
+    return [
+        *({"name": name, "value": value} for name, value in plain.items() if name not in secrets),
+        {"name": "CADRE_INSTANCE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        *(_from_secret(piece.key, name, reference) for name, reference in secrets.items()),
+    ]
+
+
+def _given(**variables: str) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if value}
+
+
+def _from_secret(workload: str, variable: str, reference: str) -> dict[str, Any]:
+    secret, _, key = reference.partition("/")
+    if not secret or not key:
+        raise SpecError(f"workloads: {workload}: secrets.{variable}: {reference!r}: write SECRET/KEY")
+    return {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+
+
+def _volumes(piece: Piece, values: Values) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    volumes: list[dict[str, Any]] = [{"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}]
+    mounts: list[dict[str, Any]] = [{"name": "tmp", "mountPath": "/tmp"}]
+    if piece.files is not None:
+        volumes.append(
+            {"name": "files", "configMap": {"name": piece.files.name, "items": items(piece.files)}}
+        )
+        mounts.append({"name": "files", "mountPath": piece.files.folder, "readOnly": True})
+    if values.nats.credentials:
+        name = values.nats.credentials.format(role=piece.role, workload=piece.id)
+        volumes.append({"name": "nats", "secret": {"secretName": name, "defaultMode": 0o440}})
+        mounts.append({"name": "nats", "mountPath": CREDENTIALS, "readOnly": True})
+    return volumes, mounts
+
+
+def _probe(path: str, **times: int) -> dict[str, Any]:
+    return {"httpGet": {"path": path, "port": "http"}, **times}

@@ -1,0 +1,101 @@
+"""Who may talk to whom: nobody, but for what stands here. Policies add up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cadre.deploy.k8s.labels import CADRE, INTERNET, labels, of_role
+from cadre.deploy.k8s.manifest import Manifest, manifest
+from cadre.deploy.k8s.pieces import Piece
+from cadre.deploy.k8s.pods import PORT
+from cadre.deploy.k8s.values import Peer, Values, is_address, port_of
+
+_NAMESPACE = "kubernetes.io/metadata.name"
+_ANYWHERE = [
+    # Clouds answer questions about their machines, credentials included, at a link-local address.
+    {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}},
+    {"ipBlock": {"cidr": "::/0", "except": ["fe80::/10", "fd00:ec2::/32"]}},
+]
+_NAME_SERVER = {
+    "to": [
+        {
+            "namespaceSelector": {"matchLabels": {_NAMESPACE: "kube-system"}},
+            "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+        }
+    ],
+    "ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}],
+}
+
+
+def network_policies(pieces: Sequence[Piece], values: Values) -> list[Manifest]:
+    roles = {piece.role for piece in pieces}
+    found = [
+        _policy(values, "cadre-default-deny", CADRE, ["Ingress", "Egress"]),
+        _policy(values, "cadre-bus", CADRE, ["Egress"], egress=_bus(values)),
+    ]
+    if "gateway" in roles:
+        door = [{"ports": _tcp(PORT)}]
+        found.append(_policy(values, "cadre-gateway", of_role("gateway"), ["Ingress"], ingress=door))
+    if "memory" in roles:
+        rule = _to(values.qdrant, values.namespace)
+        found.append(_policy(values, "cadre-memory", of_role("memory"), ["Egress"], egress=[rule]))
+    if values.telemetry.scraper:
+        scraper = {"namespaceSelector": {"matchLabels": {_NAMESPACE: values.telemetry.scraper}}}
+        rule = {"from": [scraper], "ports": _tcp(PORT)}
+        found.append(_policy(values, "cadre-scraper", CADRE, ["Ingress"], ingress=[rule]))
+    if any(values.workload(piece.key).internet for piece in pieces):
+        ports = sorted({443, *_model_ports(pieces, values)})
+        rule = {"to": _ANYWHERE, "ports": _tcp(*ports)}
+        found.append(
+            _policy(values, "cadre-internet", {INTERNET: "true", **CADRE}, ["Egress"], egress=[rule])
+        )
+    if values.telemetry.url:
+        rule = _to(values.telemetry, values.namespace)
+        # Not for sandboxes: whoever broke out of one could write there.
+        telling = {
+            "matchLabels": CADRE,
+            "matchExpressions": [
+                {"key": "app.kubernetes.io/component", "operator": "NotIn", "values": ["sandbox"]}
+            ],
+        }
+        found.append(_policy(values, "cadre-telemetry", telling, ["Egress"], egress=[rule]))
+    return found
+
+
+def _bus(values: Values) -> list[dict[str, Any]]:
+    """NATS, and the name server unless NATS is given by its address."""
+    bus = _to(values.nats, values.namespace)
+    return [bus] if is_address(values.nats.url) else [_NAME_SERVER, bus]
+
+
+def _model_ports(pieces: Sequence[Piece], values: Values) -> set[int]:
+    urls = [values.model.url, *(url for piece in pieces for url in piece.model_urls)]
+    return {port_of(url) for url in urls if url}
+
+
+def _to(peer: Peer, own: str) -> dict[str, Any]:
+    """A rule that lets through to the peer's pods, or to anywhere on its port where it has none here."""
+    if not peer.pods:
+        return {"to": _ANYWHERE, "ports": _tcp(peer.port)}
+    target: dict[str, Any] = {"podSelector": {"matchLabels": peer.pods}}
+    if peer.namespace and peer.namespace != own:
+        target = {"namespaceSelector": {"matchLabels": {_NAMESPACE: peer.namespace}}, **target}
+    return {"to": [target], "ports": _tcp(peer.port)}
+
+
+def _tcp(*ports: int) -> list[dict[str, Any]]:
+    return [{"protocol": "TCP", "port": port} for port in ports]
+
+
+def _policy(
+    values: Values, name: str, pods: dict[str, Any], types: list[str], **rules: list[dict[str, Any]]
+) -> Manifest:
+    selected = pods if "matchLabels" in pods else {"matchLabels": pods}
+    metadata = {"name": name, "namespace": values.namespace, "labels": labels(name, "network")}
+    return manifest(
+        "networking.k8s.io/v1",
+        "NetworkPolicy",
+        metadata,
+        spec={"podSelector": selected, "policyTypes": types, **rules},
+    )

@@ -1,0 +1,36 @@
+"""The Job that makes streams and consumers when a team is deployed, before anything asks for their lag."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+
+from cadre.deploy.k8s.labels import labels
+from cadre.deploy.k8s.manifest import Manifest, manifest
+from cadre.deploy.k8s.merging import merged
+from cadre.deploy.k8s.pieces import Piece
+from cadre.deploy.k8s.pods import plain_pod_spec
+from cadre.deploy.k8s.values import Values
+
+
+def provision_job(pieces: Sequence[Piece], values: Values) -> Manifest:
+    """A Job cannot be changed: its name follows from what it does and with which image."""
+    options = [option for piece in pieces for option in piece.provides]
+    bus = values.nats
+    whole = "\0".join([values.image, bus.url, str(bus.shards), bus.credentials, *options])
+    name = f"cadre-provision-{sha256(whole.encode()).hexdigest()[:8]}"
+    piece = Piece("provision", "", ["provision", *options])
+    workload = values.workload(piece.key)
+    marks = labels("cadre-provision", piece.role)
+    pod = {"restartPolicy": "OnFailure", **plain_pod_spec(piece, values, workload)}
+    del pod["topologySpreadConstraints"]
+    return manifest(
+        "batch/v1",
+        "Job",
+        {"name": name, "namespace": values.namespace, "labels": marks},
+        spec={
+            "backoffLimit": 10,
+            "ttlSecondsAfterFinished": 3600,
+            "template": {"metadata": {"labels": marks}, "spec": merged(pod, workload.pod)},
+        },
+    )

@@ -1,0 +1,60 @@
+"""Replicas by what waits: KEDA asks NATS how much lies with a service's durable consumers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cadre.deploy.k8s.labels import labels
+from cadre.deploy.k8s.manifest import Manifest, manifest
+from cadre.deploy.k8s.pieces import Piece
+from cadre.deploy.k8s.values import Scale, Values
+from cadre.protocol.topology import Topology
+
+_ONE_A_MINUTE = {
+    # One pod at a time, and not at the first quiet moment: what is taken away has to drain.
+    "stabilizationWindowSeconds": 300,
+    "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}],
+}
+
+
+def scaled_object(piece: Piece, values: Values, scale: Scale) -> Manifest:
+    """The lag of a consumer is what waits for it and what is at work: a busy service is not scaled away.
+
+    There is one trigger per consumer and shard, and the largest answer counts; so a shard's share of `lag` is what
+    a replica is meant to have of it.
+    """
+    topology = Topology(values.nats.shards, values.nats.prefix)
+    share = max(1, -(-scale.lag // topology.shards))
+    triggers = [
+        {"type": "nats-jetstream", "metadata": _metadata(values, topology.stream(shard), consumer, share)}
+        for consumer in piece.consumers
+        for shard in range(topology.shards)
+    ]
+    return manifest(
+        "keda.sh/v1alpha1",
+        "ScaledObject",
+        {"name": piece.id, "namespace": values.namespace, "labels": labels(piece.id, piece.role)},
+        spec={
+            "scaleTargetRef": {"name": piece.id},
+            "pollingInterval": 10,
+            "cooldownPeriod": 300,
+            "minReplicaCount": scale.min,
+            "maxReplicaCount": scale.max,
+            # When NATS does not answer, as when a consumer is not there.
+            "fallback": {"failureThreshold": 3, "replicas": max(1, scale.min)},
+            "advanced": {"horizontalPodAutoscalerConfig": {"behavior": {"scaleDown": _ONE_A_MINUTE}}},
+            "triggers": triggers,
+        },
+    )
+
+
+def _metadata(values: Values, stream: str, consumer: str, share: int) -> dict[str, Any]:
+    """KEDA takes strings only."""
+    return {
+        "natsServerMonitoringEndpoint": values.monitor,
+        "account": values.nats.account,
+        "stream": stream,
+        "consumer": consumer,
+        "lagThreshold": str(share),
+        "activationLagThreshold": "0",
+    }

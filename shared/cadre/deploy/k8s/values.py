@@ -1,0 +1,213 @@
+"""What a deployment may choose beside its team: where NATS is, how much of what, and any field of any pod."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from cadre.deploy.k8s.defaults import WORKLOADS
+from cadre.deploy.k8s.labels import NAME
+from cadre.deploy.k8s.merging import merged
+from cadre.errors import SpecError
+
+
+def _named(name: str) -> Any:
+    return msgspec.field(default_factory=lambda: {NAME: name})
+
+
+class Scale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Replicas by what waits in the queues (KEDA)."""
+
+    min: int = 1
+    max: int = 10
+    lag: int = 64
+    """Messages, waiting or at work, that one replica is meant to have."""
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of one service."""
+
+    replicas: int = 1
+    """Where nothing scales it."""
+    scale: Scale | None = None
+    drain: int = 60
+    """Seconds that work in flight has after SIGTERM."""
+    linger: int = 0
+    """Seconds that it goes on as before when its pod is to end, until no proxy sends it requests any more."""
+    env: dict[str, str] = {}
+    secrets: dict[str, str] = {}
+    """Variables from Secrets: `<secret>/<key>` by variable."""
+    internet: bool = False
+    """May reach any address but link-local ones on the ports of HTTPS and of the model endpoint."""
+    tools: list[str] = []
+    """Names of the module's tools, where it cannot be imported to find them."""
+    pod: dict[str, Any] = {}
+    """Laid over the whole PodSpec; the service's container is named `main`."""
+
+
+class Peer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Something that services talk to."""
+
+    url: str = ""
+    pods: dict[str, str] = {}
+    """Labels of its pods; none when it is outside the cluster."""
+    namespace: str = ""
+    """Of its pods; the services' own when empty."""
+
+    @property
+    def port(self) -> int:
+        return port_of(self.url)
+
+
+class Nats(Peer, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    url: str = "nats://nats:4222"
+    pods: dict[str, str] = _named("nats")
+    monitor: str = ""
+    """Host and port of its monitoring, for KEDA: its headless service, or a cluster's followers answer as well."""
+    account: str = "$G"
+    prefix: str = "cadre"
+    shards: int = 4
+    replicas: int = 1
+    """Copies of each stream."""
+    credentials: str = "cadre-nats-{workload}"
+    """Name of the Secret that each service has its NATS credentials from, `{role}` (agent, tools, …) and
+    `{workload}` (agent-manager, …) in it replaced; empty: none is mounted, for a server that asks for no user."""
+
+
+class Qdrant(Peer, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    url: str = "http://qdrant:6333"
+    pods: dict[str, str] = _named("qdrant")
+    secret: str = ""
+    """Secret with the key QDRANT_API_KEY; empty: the server asks for none."""
+
+
+class Telemetry(Peer, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An OpenTelemetry collector; without `url` nothing is sent."""
+
+    pods: dict[str, str] = _named("opentelemetry-collector")
+    scraper: str = ""
+    """Namespace that may read the services' own HTTP endpoints: a Prometheus's."""
+
+
+class ModelEndpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """For agents whose spec names none."""
+
+    url: str = ""
+    name: str = ""
+    secret: str = "cadre-model"
+    """Secret with the keys of all model endpoints, by the name of the variable that holds them."""
+
+
+class Values(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    image: str = "cadre"
+    namespace: str = "cadre"
+    keda: bool = True
+    """Whether replicas follow the queues (needs KEDA in the cluster)."""
+    files: str = ""
+    """Where the image has the team's folder; empty: its files travel in a ConfigMap."""
+    nats: Nats = Nats()
+    model: ModelEndpoint = ModelEndpoint()
+    qdrant: Qdrant = Qdrant()
+    telemetry: Telemetry = Telemetry()
+    memory: bool | None = None
+    """Whether there is a memory service; None: where an agent's spec asks for one."""
+    pools: list[str] = []
+    """Sandboxes beside those that the team's agents need."""
+    workloads: dict[str, dict[str, Any]] = {}
+    """By name (`agent/manager`, `gateway`) or pattern (`agent/*`), the narrower ones over the wider ones."""
+
+    @property
+    def monitor(self) -> str:
+        return (
+            self.nats.monitor
+            or f"nats-headless.{self.nats.namespace or self.namespace}.svc.cluster.local:8222"
+        )
+
+    def workload(self, key: str) -> Workload:
+        """What holds for a service, by its name. Raises SpecError."""
+        settings = _matching(self.workloads, key, _matching(WORKLOADS, key, {}))
+        try:
+            return msgspec.convert(settings, Workload)
+        except msgspec.ValidationError as error:
+            raise SpecError(f"workloads: {key}: {_explain(error)}") from error
+
+
+def read_values(*layers: Mapping[str, Any]) -> Values:
+    """The later layers lie over the earlier ones. Raises SpecError naming the key."""
+    data: Any = {}
+    for layer in layers:
+        data = merged(data, layer)
+    try:
+        values = msgspec.convert(data, Values)
+    except msgspec.ValidationError as error:
+        raise SpecError(_explain(error)) from error
+    for key, number in (("nats.shards", values.nats.shards), ("nats.replicas", values.nats.replicas)):
+        if number < 1:
+            raise SpecError(f"{key}: must be at least 1")
+    for key, url in (("nats.url", values.nats.url), ("qdrant.url", values.qdrant.url)):
+        if not urlsplit(url).hostname:
+            raise SpecError(f"{key}: {url!r} is no URL with a host")
+    return values
+
+
+def check_names(values: Values, names: list[str]) -> None:
+    """Raises SpecError for a workload that the deployment does not have; a pattern may match none."""
+    for key in values.workloads:
+        if "*" not in key and key not in names:
+            raise SpecError(f"workloads: there is no {key!r}; there are: {', '.join(names)}")
+
+
+def setting(assignment: str) -> dict[str, Any]:
+    """The layer that `a.b=value` stands for. Raises SpecError."""
+    path, mark, text = assignment.partition("=")
+    if not mark or not all(path.split(".")):
+        raise SpecError(f"--set {assignment!r}: write KEY=VALUE, as in nats.shards=8")
+    value: Any = _scalar(text)
+    for key in reversed(path.split(".")):
+        value = {key: value}
+    layer: dict[str, Any] = value
+    return layer
+
+
+def port_of(url: str) -> int:
+    """Of a URL; that of its scheme when it names none."""
+    parts = urlsplit(url)
+    return parts.port or {"http": 80, "nats": 4222}.get(parts.scheme, 443)
+
+
+def is_address(url: str) -> bool:
+    """Whether the URL's host needs no name server."""
+    try:
+        ip_address(urlsplit(url).hostname or "")
+    except ValueError:
+        return False
+    return True
+
+
+def _matching(workloads: Mapping[str, Mapping[str, Any]], key: str, found: Any) -> Any:
+    patterns = [pattern for pattern in workloads if fnmatchcase(key, pattern)]
+    for pattern in sorted(patterns, key=lambda p: ("*" not in p, len(p))):
+        found = merged(found, workloads[pattern])
+    return found
+
+
+def _scalar(text: str) -> Any:
+    if text in ("true", "false"):
+        return text == "true"
+    if text == "null":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def _explain(error: msgspec.ValidationError) -> str:
+    what, _, where = str(error).partition(" - at ")
+    key = where.strip("`").removeprefix("$").lstrip(".")
+    return f"{key}: {what}" if key else what

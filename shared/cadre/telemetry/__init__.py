@@ -1,0 +1,1 @@
+"""Spans, metrics and logs out of journals. Pure."""

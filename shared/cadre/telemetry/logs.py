@@ -1,0 +1,73 @@
+"""What a process writes of itself: lines for people, or JSON with the run and the trace that a line is about."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any
+
+from cadre.protocol.topology import tree_of
+from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, trace_id
+
+TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+HANDLED: ContextVar[str | None] = ContextVar("handled", default=None)
+"""The subject of the record that the current task handles."""
+
+_CALLS = ("call", "effect")
+
+
+def set_up(service: str, instance: str, level: str, form: str) -> None:
+    """Everything that is logged goes to stderr, in the form `text` or `json`."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines(service, instance) if form == "json" else logging.Formatter(TEXT))
+    logging.basicConfig(level=level, handlers=[handler])
+    # It tells each request's address, with whatever key or password is part of that.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+
+
+class JsonLines(logging.Formatter):
+    """One object per line."""
+
+    def __init__(self, service: str, instance: str) -> None:
+        super().__init__()
+        self._service = {"service": service, "instance": instance}
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **self._service,
+            **_place(HANDLED.get()),
+        }
+        if record.exc_info and record.exc_info[0] is not None:
+            kind, error, trace = record.exc_info
+            line["exception"] = {
+                "type": kind.__qualname__,
+                "message": str(error),
+                "stack": [f"{at.filename}:{at.lineno} {at.name}" for at in traceback.extract_tb(trace)],
+            }
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def _place(subject: str | None) -> dict[str, str]:
+    """The run or call that a record is about, and where that is in its trace."""
+    if subject is None:
+        return {}
+    # <prefix>.<kind>.<shard>.….<tree>.<run or call>
+    parts = subject.split(".")
+    if len(parts) < 5 or parts[-2] == "_fate":
+        return {}
+    kind, tree, leaf = parts[1], parts[-2], parts[-1]
+    if tree_of(leaf) != tree:
+        return {"tree": tree, "trace_id": trace_id(tree)}
+    found = {"tree": tree, "trace_id": trace_id(tree)}
+    if kind in _CALLS:
+        return found | {"run": leaf.rsplit("_", 2)[0], "call": leaf, "span_id": call_span(leaf)}
+    return found | {"run": leaf, "span_id": root_span(tree) if leaf == tree else agent_span(leaf)}

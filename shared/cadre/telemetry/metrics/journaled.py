@@ -1,0 +1,173 @@
+"""What one entry of a journal adds to the figures. Pure: taken from the state before it, recorded once it is kept.
+
+An entry is written once however often its record is delivered, so nothing here is counted twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cadre.loop import events as ev
+from cadre.loop.arrivals import ModelFailed, ModelLost
+from cadre.loop.run import ActionStep, PlanningStep, Run
+from cadre.telemetry.metrics import names
+from cadre.telemetry.metrics.meters import Figures, Named
+from cadre.telemetry.tracing.names import CHAT, EXECUTE_TOOL, INVOKE_AGENT
+
+PROVIDER = "openai"
+"""As spans have it: for the way in which every endpoint is asked."""
+
+CODE_TOOL = "python"
+TIMED_OUT = "timeout"
+
+
+def figures_of(run: Run, entry: ev.Entry, what: object) -> list[Figures]:
+    """
+    Args:
+        run: as it was before the entry.
+        what: the arrival that the entry accounts for.
+    """
+    found: list[Figures] = []
+    for event in entry.events:
+        told = _OF.get(type(event))
+        if told is not None:
+            found += told(run, entry, event)
+    if isinstance(what, ModelLost):
+        found.append((_lost, (entry.agent,), (1,)))
+    if isinstance(what, ModelFailed) and run.model is not None:
+        fault = str(what.status or ("rate_limited" if what.rate_limited else "unavailable"))
+        labels = (entry.agent, _model_of(run), run.model.purpose, fault)
+        found.append((_failed_call, labels, (max(0.0, entry.at - run.model.at),)))
+    return found
+
+
+# --- what an event adds
+
+
+def _answered(run: Run, entry: ev.Entry, event: ev.ModelAnswered) -> list[Figures]:
+    agent, model, usage = entry.agent, _model_of(run) or event.model, event.usage
+    values = (event.seconds, usage.input_tokens, usage.output_tokens)
+    found: list[Figures] = [(_call, (agent, model, event.purpose), values)]
+    if usage.cost:
+        found.append((_cost, (agent, model), (usage.cost,)))
+    return found
+
+
+def _tool_answered(run: Run, entry: ev.Entry, event: ev.ToolAnswered) -> list[Figures]:
+    labels = (entry.agent, event.tool, event.error.type if event.error else "")
+    return [(_tool, labels, (event.seconds,))]
+
+
+def _block_finished(run: Run, entry: ev.Entry, event: ev.BlockFinished) -> list[Figures]:
+    labels = (entry.agent, CODE_TOOL, event.error.type if event.error else "")
+    return [(_tool, labels, (event.seconds,))]
+
+
+def _timed_out(run: Run, entry: ev.Entry, event: ev.CallTimedOut) -> list[Figures]:
+    name = next((call.name for call in run.open_calls() if call.id == event.call), "")
+    return [(_tool, (entry.agent, name, TIMED_OUT), (event.seconds,))]
+
+
+def _decided(run: Run, entry: ev.Entry, event: ev.ApprovalDecided) -> list[Figures]:
+    held = next((call.hold for call in run.open_calls() if call.id == event.call), None)
+    if held is None:
+        return []
+    return [(_approval, (entry.agent, event.verdict), (max(0.0, entry.at - held.at),))]
+
+
+def _stepped(run: Run, entry: ev.Entry, event: ev.StepFinished) -> list[Figures]:
+    return [(_step, (entry.agent,), (1,))]
+
+
+def _finished(run: Run, entry: ev.Entry, event: ev.RunFinished) -> list[Figures]:
+    asked, answered = _calls(run, entry.events)
+    took = max(0.0, entry.at - (run.started_at or entry.at))
+    return [(_run, (entry.agent, event.state), (1, took, answered, asked))]
+
+
+_OF: dict[type, Callable[[Run, ev.Entry, Any], list[Figures]]] = {
+    ev.ModelAnswered: _answered,
+    ev.ToolAnswered: _tool_answered,
+    ev.BlockFinished: _block_finished,
+    ev.CallTimedOut: _timed_out,
+    ev.ApprovalDecided: _decided,
+    ev.StepFinished: _stepped,
+    ev.RunFinished: _finished,
+}
+
+
+def _calls(run: Run, events: list[ev.AnyEvent]) -> tuple[int, int]:
+    """Tool calls and model answers of the run, those of the entry that ends it included."""
+    actions = [step for step in run.memory if isinstance(step, ActionStep) and step.entry]
+    plans = sum(isinstance(step, PlanningStep) for step in run.memory)
+    actions += [run.current] if run.current is not None else []
+    asked = sum(call.kind == "tool" for step in actions for call in step.asked)
+    last = sum(isinstance(event, ev.ModelAnswered) for event in events)
+    asked += sum(isinstance(event, ev.ToolCalled) for event in events) if last else 0
+    return asked, len(actions) + plans + last
+
+
+def _model_of(run: Run) -> str:
+    """As the spec has it; "" where it leaves that to the environment."""
+    return run.spec.model.name if run.spec is not None else ""
+
+
+# --- the series of it
+
+
+def _call(agent: str, model: str, purpose: str) -> list[Named]:
+    asked = _asked(agent, model)
+    return [
+        (names.OPERATION_DURATION, {**asked, names.PURPOSE: purpose}),
+        (names.TOKEN_USAGE, {**asked, names.TOKEN_TYPE: "input"}),
+        (names.TOKEN_USAGE, {**asked, names.TOKEN_TYPE: "output"}),
+    ]
+
+
+def _failed_call(agent: str, model: str, purpose: str, fault: str) -> list[Named]:
+    about = {**_asked(agent, model), names.PURPOSE: purpose, names.ERROR_TYPE: fault}
+    return [(names.OPERATION_DURATION, about)]
+
+
+def _asked(agent: str, model: str) -> dict[str, str]:
+    return {
+        names.OPERATION: CHAT,
+        names.PROVIDER: PROVIDER,
+        names.MODEL: model,
+        names.AGENT: agent,
+    }
+
+
+def _cost(agent: str, model: str) -> list[Named]:
+    return [(names.COST, {names.AGENT: agent, names.MODEL: model})]
+
+
+def _lost(agent: str) -> list[Named]:
+    return [(names.ATTEMPTS_LOST, {names.AGENT: agent})]
+
+
+def _tool(agent: str, tool: str, fault: str) -> list[Named]:
+    about = {names.OPERATION: EXECUTE_TOOL, names.TOOL: tool, names.AGENT: agent}
+    if fault:
+        about[names.ERROR_TYPE] = fault
+    return [(names.TOOL_DURATION, about)]
+
+
+def _approval(agent: str, verdict: str) -> list[Named]:
+    return [(names.APPROVAL_WAIT, {names.AGENT: agent, names.DECISION: verdict})]
+
+
+def _step(agent: str) -> list[Named]:
+    return [(names.STEPS, {names.AGENT: agent})]
+
+
+def _run(agent: str, state: str) -> list[Named]:
+    about = {names.OPERATION: INVOKE_AGENT, names.AGENT: agent}
+    failed = {} if state == "success" else {names.ERROR_TYPE: state}
+    return [
+        (names.RUNS_FINISHED, {names.AGENT: agent, names.STATE: state}),
+        (names.AGENT_DURATION, about | failed),
+        (names.INFERENCE_CALLS, about),
+        (names.TOOL_CALLS, about),
+    ]

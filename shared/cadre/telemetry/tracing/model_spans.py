@@ -1,0 +1,132 @@
+"""The spans of a run's model calls: plans, each attempt with its tokens or its loss, the waits between attempts."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from cadre.loop import events as ev
+from cadre.loop.view import ChatMessage
+from cadre.protocol.topology import tree_of
+from cadre.spec.agent import ModelSpec
+from cadre.telemetry.tracing import names
+from cadre.telemetry.tracing.content import Content
+from cadre.telemetry.tracing.ids import agent_span, span_id, trace_id
+from cadre.telemetry.tracing.opened import Fault, Opened, OpenSpans
+from cadre.telemetry.tracing.spans import Link, Value
+
+PROVIDER = "openai"
+"""Every endpoint is asked in OpenAI's way; whose it is a journal does not tell."""
+
+_CHAT, _PLAN, _WAIT = "chat", "plan", "wait"
+
+
+class ModelSpans:
+    """At most one model call of a run is in flight."""
+
+    def __init__(self, run: str, spans: OpenSpans, content: Content) -> None:
+        self._run = run
+        self._spans = spans
+        self._content = content
+        self._parent = ""
+        self._before: str | None = None
+        """Span of the attempt before."""
+        self._made: Counter[tuple[str, int, int]] = Counter()
+        """How often the calls of the step in work were begun."""
+        self.spec: ModelSpec | None = None
+
+    def called(
+        self, event: ev.ModelCalled, agent: str, parent: str, now: int, read: list[ChatMessage]
+    ) -> None:
+        """`read` is what the model reads, where that is told at all."""
+        self._spans.end(_WAIT, now)
+        # No word of the attempt before: its worker died, and this one has taken over.
+        self._spans.end(_CHAT, now, Fault(names.WORKER_LOST))
+        span = self._span(event)
+        if event.purpose == "plan":
+            parent = self._plan(event, agent, now)
+        self._parent = parent
+        model = self.spec.name if self.spec is not None else ""
+        chat = Opened(span, parent, _name(model), now, agent, "CLIENT")
+        chat.attributes = {**self._asked(model), names.AGENT: agent}
+        chat.attributes |= {names.PURPOSE: event.purpose, names.ATTEMPT: event.attempt, names.KIND: "LLM"}
+        chat.attributes |= self._content.asked(read)
+        if event.attempt > 1 and self._before is not None:
+            chat.links.append(Link(trace_id(tree_of(self._run)), self._before))
+        self._before = span
+        self._spans.begin(_CHAT, chat)
+
+    def answered(self, event: ev.ModelAnswered, now: int) -> None:
+        chat = self._spans.get(_CHAT)
+        if chat is not None:
+            model = str(chat.attributes.get(names.REQUEST_MODEL) or event.model)
+            chat.name = _name(model)
+            chat.attributes |= self._told(event, model)
+        self._spans.end(_CHAT, now)
+        if event.purpose == "plan":
+            self._spans.end(_PLAN, now)
+
+    def deferred(self, event: ev.ModelDeferred, agent: str, now: int) -> None:
+        reason = "rate_limited" if event.rate_limited else "unavailable"
+        told: dict[str, Value] = {names.STATUS_CODE: event.status} if event.status is not None else {}
+        fault = Fault(str(event.status or reason), event.reason)
+        self._spans.end(_CHAT, now, fault, attributes=told)
+        span = span_id(self._run, "wait", self._before)
+        wait = Opened(span, self._parent or agent_span(self._run), names.WAIT_MODEL, now, agent)
+        wait.attributes = {names.WAIT_REASON: reason, names.AGENT: agent, names.KIND: "CHAIN"}
+        self._spans.begin(_WAIT, wait)
+
+    def overflowed(self, event: ev.ContextOverflowed, now: int) -> None:
+        self._spans.end(_CHAT, now, Fault("context_overflow", event.reason))
+
+    def _span(self, event: ev.ModelCalled) -> str:
+        """Of the call; when its like is made again (summaries make room one by one) another one each time."""
+        place = (event.purpose, event.step, event.attempt)
+        if self._made and next(iter(self._made))[1] != event.step:
+            self._made.clear()
+        self._made[place] += 1
+        again = self._made[place] - 1
+        return span_id(self._run, "chat", *place, *([again] if again else []))
+
+    def _plan(self, event: ev.ModelCalled, agent: str, now: int) -> str:
+        known = self._spans.get(_PLAN)
+        if known is not None:
+            return known.span
+        span = span_id(self._run, "plan", event.step)
+        plan = Opened(span, agent_span(self._run), f"{names.PLAN} {agent}", now, agent)
+        plan.attributes = {names.OPERATION: names.PLAN, names.AGENT: agent, names.KIND: "CHAIN"}
+        self._spans.begin(_PLAN, plan)
+        return span
+
+    def _asked(self, model: str) -> dict[str, Value]:
+        found: dict[str, Value] = {names.OPERATION: names.CHAT, names.PROVIDER: PROVIDER}
+        if model:
+            found[names.REQUEST_MODEL] = found[names.LLM_MODEL] = model
+        if self.spec is not None and self.spec.temperature is not None:
+            found[names.REQUEST_TEMPERATURE] = self.spec.temperature
+        if self.spec is not None and self.spec.max_tokens is not None:
+            found[names.REQUEST_MAX_TOKENS] = self.spec.max_tokens
+        return found
+
+    def _told(self, event: ev.ModelAnswered, model: str) -> dict[str, Value]:
+        usage = event.usage
+        found: dict[str, Value] = {
+            names.INPUT_TOKENS: usage.input_tokens,
+            names.OUTPUT_TOKENS: usage.output_tokens,
+            names.LLM_PROMPT_TOKENS: usage.input_tokens,
+            names.LLM_COMPLETION_TOKENS: usage.output_tokens,
+            names.LLM_TOTAL_TOKENS: usage.tokens,
+            **self._content.answered(event.content, event.calls),
+        }
+        if model:
+            found[names.REQUEST_MODEL] = found[names.LLM_MODEL] = model
+        if event.model:
+            found[names.RESPONSE_MODEL] = event.model
+        if event.finish_reason:
+            found[names.FINISH_REASONS] = [event.finish_reason]
+        if usage.cost:
+            found[names.COST] = usage.cost
+        return found
+
+
+def _name(model: str) -> str:
+    return f"{names.CHAT} {model}".rstrip()

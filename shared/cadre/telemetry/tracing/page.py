@@ -1,0 +1,87 @@
+"""A trace as one HTML page that needs nothing else: no script, no style sheet, no picture from anywhere."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+from cadre.telemetry.tracing import names
+from cadre.telemetry.tracing.spans import SpanRecord
+from cadre.telemetry.tracing.whole import Placed, in_order
+
+_COLOURS = {
+    "AGENT": "#6c5ce7",
+    "LLM": "#d9730d",
+    "TOOL": "#0b7285",
+    "RETRIEVER": "#2b8a3e",
+    "GUARDRAIL": "#c2255c",
+    "CHAIN": "#8b98a5",
+}
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 13px/1.5 system-ui, sans-serif; margin: 1.5rem; }
+h1 { font-size: 1.1rem; margin: 0 0 .25rem; } p { margin: 0 0 1rem; opacity: .75; }
+table { border-collapse: collapse; width: 100%; }
+td, th { padding: .15rem .5rem; text-align: left; vertical-align: top; border-bottom: 1px solid #8884; }
+td.n { white-space: nowrap; } td.d { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+td.t { width: 40%; position: relative; } td.t i { display: block; height: .9rem; border-radius: 2px; min-width: 2px; }
+.e { color: #c92a2a; } .o { opacity: .55; } details > div { white-space: pre-wrap; overflow-wrap: anywhere;
+  font-family: ui-monospace, monospace; font-size: 11px; opacity: .85; max-width: 70rem; }
+summary { cursor: pointer; list-style-position: outside; }
+"""
+
+
+def page(spans: Sequence[SpanRecord], title: str) -> str:
+    """The whole document. Everything in it that somebody wrote is escaped."""
+    begin = min((span.start for span in spans), default=0)
+    length = max(max((span.end for span in spans), default=0) - begin, 1)
+    rows = "\n".join(_row(placed, begin, length) for placed in in_order(spans))
+    trace = html.escape(spans[0].trace) if spans else ""
+    name = html.escape(title)
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{name}</title>'
+        '<meta name="viewport" content="width=device-width">'
+        f"<style>{_STYLE}</style></head>\n<body><h1>{name}</h1>"
+        f"<p>trace {trace}, {len(spans)} spans, {duration(length)}</p>\n"
+        "<table><thead><tr><th>span</th><th>service</th><th>tokens</th><th>time</th><th></th></tr></thead>\n"
+        f"<tbody>\n{rows}\n</tbody></table></body></html>\n"
+    )
+
+
+def duration(nanoseconds: int) -> str:
+    """In few characters: 40 ms, 1.24 s, 3 min 05 s, 2 h 10 min."""
+    seconds = nanoseconds / 1e9
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.2f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def tokens(span: SpanRecord) -> str:
+    """Of a model call in and out; nothing for any other span."""
+    given = span.attributes.get(names.INPUT_TOKENS)
+    return "" if given is None else f"{given} + {span.attributes.get(names.OUTPUT_TOKENS, 0)}"
+
+
+def _row(placed: Placed, begin: int, length: int) -> str:
+    depth, span = placed
+    left = (span.start - begin) / length * 100
+    width = (span.end - span.start) / length * 100
+    kind = str(span.attributes.get(names.KIND, ""))
+    colour = "#c92a2a" if span.status == "ERROR" else _COLOURS.get(kind, _COLOURS["CHAIN"])
+    marks = (" e" if span.status == "ERROR" else "") + (" o" if span.open else "")
+    why = f" <b>{html.escape(span.message)}</b>" if span.message else ""
+    going_on = " (open)" if span.open else ""
+    told = "\n".join(f"{key} = {value}" for key, value in span.attributes.items())
+    return (
+        f'<tr class="{marks.strip()}"><td class="n" style="padding-left:{0.5 + depth * 1.1:.1f}rem"><details><summary>'
+        f"{html.escape(span.name)}{going_on}{why}</summary><div>{html.escape(told)}</div></details></td>"
+        f"<td>{html.escape(span.service)}</td><td class='d'>{tokens(span)}</td>"
+        f'<td class="d">{duration(span.end - span.start)}</td>'
+        f'<td class="t"><i style="margin-left:{min(left, 99.8):.2f}%;width:{width:.2f}%;background:{colour}">'
+        "</i></td></tr>"
+    )

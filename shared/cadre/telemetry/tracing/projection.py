@@ -1,0 +1,193 @@
+"""Folds the entries of a run's journal into its spans: each once, complete, with the entry that tells its end.
+
+Nothing but the entries decides what a span is, so it comes out byte for byte the same however often it is made,
+by whichever process. Parents are ids that follow from the run and the place in it: parallel branches cannot take
+each other's.
+"""
+
+from __future__ import annotations
+
+from cadre.loop import events as ev
+from cadre.protocol.messages import ErrorInfo, Task, Usage
+from cadre.protocol.topology import parent_of, tree_of
+from cadre.spec.agent import AgentSpec
+from cadre.telemetry.tracing import names
+from cadre.telemetry.tracing.calls import Calls
+from cadre.telemetry.tracing.content import Content
+from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, span_id, trace_id
+from cadre.telemetry.tracing.model_input import ModelInput
+from cadre.telemetry.tracing.model_spans import ModelSpans
+from cadre.telemetry.tracing.opened import Fault, Opened, OpenSpans
+from cadre.telemetry.tracing.spans import Link, Moment, SpanRecord, Status, Value, link_to, nanoseconds
+
+_ROOT, _AGENT, _STEP = "root", "agent", "step"
+
+
+class Projection:
+    """One run, as far as its entries have been applied."""
+
+    def __init__(self, tree: str, run: str, *, content: bool = False) -> None:
+        self.tree, self.run = tree, run
+        self.entries = 0
+        """Number of the last entry."""
+        self._spans = OpenSpans(tree, run, content=content)
+        self._content = Content(on=content)
+        self._now = 0
+        self._agent = ""
+        self._input = ModelInput(tree, run) if content else None
+        self._models = ModelSpans(run, self._spans, self._content)
+        self._calls = Calls(run, self._spans, self._content)
+
+    def apply(self, entry: ev.Entry) -> list[SpanRecord]:
+        """The spans that end with the entry; none of an entry that was applied before."""
+        if entry.n <= self.entries:
+            return []
+        if self._agent == "" and entry.snapshot is not None and entry.snapshot.task is not None:
+            # Its first entries are gone: what the snapshot tells is better than nothing.
+            self._now, self._agent = nanoseconds(entry.snapshot.started_at), entry.agent
+            self._begin(entry.snapshot.task, entry.snapshot.spec)
+        self.entries = entry.n
+        self._now = nanoseconds(entry.at)
+        self._agent = entry.agent
+        if self._input is not None:
+            self._input.enter(entry)
+        for event in entry.events:
+            if self._input is not None:
+                self._input.apply(event, entry)
+            self._take(event)
+        return self._spans.take()
+
+    def unfinished(self, at: float) -> list[SpanRecord]:
+        """The open spans as they stand at `at` (Unix seconds)."""
+        return self._spans.unfinished(nanoseconds(at))
+
+    def _take(self, event: ev.AnyEvent) -> None:
+        now = self._now
+        match event:
+            case ev.RunAccepted(task=task, spec=spec):
+                self._begin(task, spec)
+            case ev.ModelCalled():
+                if event.purpose == "act":
+                    self._begin_step(event.step)
+                read = self._input.messages(event.purpose) if self._input is not None else []
+                self._models.called(event, self._agent, self._parent(), now, read)
+            case ev.ModelAnswered():
+                self._models.answered(event, now)
+            case ev.ModelDeferred():
+                self._models.deferred(event, self._agent, now)
+            case ev.ContextOverflowed():
+                self._models.overflowed(event, now)
+            case ev.StepFinished(error=error):
+                self._spans.end(_STEP, now, _fault(error))
+            case ev.CancelRequested():
+                if (agent := self._spans.get(_AGENT)) is not None:
+                    agent.moments.append(Moment(names.CANCEL_EVENT, now))
+            case ev.RunFinished():
+                self._finish(event)
+            case _:
+                # Of an event that is no span's matter nothing comes.
+                self._calls.take(event, self._agent, self._parent(), now)
+
+    def _parent(self) -> str:
+        """What a span of this moment hangs below: the step in work, or the run."""
+        step = self._spans.get(_STEP)
+        return step.span if step is not None else agent_span(self.run)
+
+    # --- the run
+
+    def _begin(self, task: Task, spec: AgentSpec | None) -> None:
+        self._spans.common |= _whose(task)
+        if spec is not None:
+            self._models.spec = spec.model
+            self._calls.pool = spec.code.pool
+        attributes: dict[str, Value] = {names.AGENT: self._agent}
+        links = link_to(task.trace) + _earlier(task)
+        told = self._content.of(INPUT_VALUE=task.task)
+        parent = call_span(self.run) if parent_of(self.run) is not None else None
+        if self.run == self.tree:
+            parent = root_span(self.tree)
+            about = {names.OPERATION: names.INVOKE_WORKFLOW, names.WORKFLOW: self._agent, names.KIND: "CHAIN"}
+            root = Opened(
+                parent, None, f"{names.INVOKE_WORKFLOW} {self._agent}", self._now, self._agent, links=links
+            )
+            root.attributes = {**attributes, **about, **told}
+            self._spans.begin(_ROOT, root)
+        own: dict[str, Value] = {
+            names.OPERATION: names.INVOKE_AGENT,
+            names.OI_AGENT: self._agent,
+            names.AGENT_PATH: " / ".join([*task.path, self._agent]),
+            names.KIND: "AGENT",
+        }
+        if spec is not None and spec.version:
+            own[names.AGENT_VERSION] = spec.version
+        agent = Opened(
+            agent_span(self.run), parent, f"{names.INVOKE_AGENT} {self._agent}", self._now, self._agent
+        )
+        agent.attributes = {**attributes, **own, **told}
+        self._spans.begin(_AGENT, agent)
+
+    def _begin_step(self, number: int) -> None:
+        known = self._spans.get(_STEP)
+        if known is not None and known.attributes[names.STEP_NUMBER] == number:
+            return  # another attempt
+        self._spans.end(_STEP, self._now)
+        span = span_id(self.run, "step", number)
+        step = Opened(span, agent_span(self.run), f"{names.STEP} {number}", self._now, self._agent)
+        step.attributes = {names.STEP_NUMBER: number, names.AGENT: self._agent, names.KIND: "CHAIN"}
+        self._spans.begin(_STEP, step)
+
+    def _finish(self, event: ev.RunFinished) -> None:
+        """Ends all that is open: what was at work ends with the run, whatever becomes of it elsewhere."""
+        self._input = None
+        outer = (_STEP, _AGENT, _ROOT)
+        error = event.error
+        why = Fault(error.type, error.message) if error is not None else Fault(event.state)
+        for key in self._spans.places():
+            if key not in outer:
+                self._spans.end(key, self._now, why)
+        # A run that has given its answer has failed in nothing; whoever ran out of steps has an answer as well.
+        fault = why if event.state in ("error", "cancelled") else None
+        status: Status = "OK" if event.state == "success" else "UNSET"
+        self._spans.end(_STEP, self._now, fault)
+        if event.output is not None and (agent := self._spans.get(_AGENT)) is not None:
+            agent.moments.append(Moment(names.FINAL_ANSWER_EVENT, self._now))
+        attributes = {
+            names.RUN_STATUS: event.state,
+            names.RUN_STEPS: event.steps,
+            **_usage(event.usage),
+            **self._content.of(OUTPUT_VALUE=event.output),
+        }
+        for key in (_AGENT, _ROOT):
+            self._spans.end(key, self._now, fault, status, attributes=attributes)
+
+
+def _whose(task: Task) -> dict[str, Value]:
+    """Session and person, where they are known."""
+    origin = task.origin
+    session = task.session or (origin.session if origin is not None else None)
+    found: dict[str, Value] = {}
+    if session:
+        found |= {names.SESSION: session, names.CONVERSATION: session}
+    if origin is not None and origin.user:
+        found[names.USER] = origin.user
+    return found
+
+
+def _earlier(task: Task) -> list[Link]:
+    """To the runs that this one goes on from."""
+    before = [task.continues, task.forks.run if task.forks is not None else None]
+    return [Link(trace_id(tree_of(run)), agent_span(run)) for run in before if run]
+
+
+def _usage(usage: Usage) -> dict[str, Value]:
+    found: dict[str, Value] = {
+        names.ALL_INPUT_TOKENS: usage.input_tokens,
+        names.ALL_OUTPUT_TOKENS: usage.output_tokens,
+    }
+    if usage.cost:
+        found[names.COST] = usage.cost
+    return found
+
+
+def _fault(error: ErrorInfo | None) -> Fault | None:
+    return Fault(error.type, error.message) if error is not None else None
