@@ -13,7 +13,7 @@ from cadre.prompting.prompts import Prompts
 
 HOME = Path(cadre.__file__).parent
 
-OF_AN_EXTRA = {"cadre_memory.local_graph"}
+OF_AN_EXTRA = {"cadre_memory.embedding.local_graph"}
 """Modules whose packages `all` leaves out: they want the extra `local-embeddings`."""
 
 services = {entry.value.split(".")[0] for entry in entry_points(group="cadre.services")}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cadre.adapters.nats.storage import NatsRoom
-from cadre_gateway.problems import full
+from cadre_gateway.requests.problems import full
 
 FULL_AT = 0.9
 """Share of the room beyond which no run is begun; the rest is for the runs that there are."""

@@ -18,11 +18,11 @@ from cadre.errors import BusUnavailable
 from cadre.service.frame import Platform
 from cadre.settings import TracingSettings
 from cadre_gateway.capacity import Capacity
-from cadre_gateway.feed import Feed
-from cadre_gateway.janitor import Janitor
-from cadre_gateway.ledger import Ledger
-from cadre_gateway.problems import Problem
-from cadre_gateway.projection import Index
+from cadre_gateway.index.run_list import Index
+from cadre_gateway.requests.feed import Feed
+from cadre_gateway.requests.problems import Problem
+from cadre_gateway.retention.janitor import Janitor
+from cadre_gateway.retention.ledger import Ledger
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider

@@ -24,13 +24,13 @@ from cadre.protocol.messages import Erased, Fate
 from cadre.service.frame import Platform
 from cadre.settings import TracingSettings, read_tracing_settings
 from cadre.telemetry.metrics.meters import Sample
-from cadre_gateway import figures
-from cadre_gateway.app import build
+from cadre_gateway import metrics
 from cadre_gateway.capacity import Capacity
 from cadre_gateway.desk import Desk
-from cadre_gateway.janitor import Janitor
-from cadre_gateway.keeping import Keeper, Loaded
-from cadre_gateway.ledger import Verdict
+from cadre_gateway.retention.janitor import Janitor
+from cadre_gateway.retention.ledger import Verdict
+from cadre_gateway.routes.app import build
+from cadre_gateway.snapshot import Keeper, Loaded
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -72,7 +72,7 @@ class Gateway:
         return None
 
     async def samples(self) -> list[Sample]:
-        return await figures.samples(self._desk)
+        return await metrics.samples(self._desk)
 
     async def drain(self, grace: float) -> None:
         """Ends the event streams, saves the list of runs and stops reading."""

@@ -20,20 +20,20 @@ from cadre.service.frame import Platform
 from cadre.service.health import AsgiApp
 from cadre.settings import MemorySettings, read_secret
 from cadre.telemetry.metrics.meters import Sample
-from cadre_memory.answering import Answers
-from cadre_memory.cards import CARDS
-from cadre_memory.embedder import Embedder
-from cadre_memory.embedding import open_embedder
-from cadre_memory.expiring import Mourning, reap
-from cadre_memory.memories import Memories, Workers
-from cadre_memory.memory_index import MemoryIndex
-from cadre_memory.moving import Mover
-from cadre_memory.opening import open_index
-from cadre_memory.schema import Schema
-from cadre_memory.searching import Searcher
-from cadre_memory.serving import Serving
-from cadre_memory.storing import Writer
-from cadre_memory.sweeping import Sweeper
+from cadre_memory.embedding.embedder import Embedder
+from cadre_memory.embedding.open import open_embedder
+from cadre_memory.index.memory_index import MemoryIndex
+from cadre_memory.index.schema import Schema
+from cadre_memory.open_index import open_index
+from cadre_memory.tools.calls import Serving
+from cadre_memory.tools.cards import CARDS
+from cadre_memory.tools.memories import Memories, Workers
+from cadre_memory.tools.people import Answers
+from cadre_memory.work.embed_pending import Sweeper
+from cadre_memory.work.expiry import Mourning, reap
+from cadre_memory.work.reembed import Mover
+from cadre_memory.work.search import Searcher
+from cadre_memory.work.writer import Writer
 
 log = logging.getLogger("cadre.memory")
 

@@ -72,7 +72,7 @@ def _serve(settings: Settings, own: MemorySettings) -> int:
 def _check(own: MemorySettings) -> int:
     """Two lines: the index, and the embeddings; exit code 3 when only words would be compared."""
     import cadre_memory.host  # noqa: F401 - whether all that it needs is installed
-    from cadre_memory.embedding import describe
+    from cadre_memory.embedding.open import describe
 
     embeddings, meanings = describe(own)
     click.echo(f"index {own.qdrant_url or own.directory}")

@@ -8,11 +8,12 @@
 
 Two sides, two processes, and no trust between them:
 
-- **Outside** (this folder): `contract` has the requests and outcomes, `sandbox` the pool, `session` one run's
-  interpreter, `zygote` the process that forks, `box` one forked process, `frames` what passes between.
-  Nothing here ever evaluates or unpickles what came from a model's code.
-- **Inside** (`inside/`, standard library and cloudpickle only): `zygote` forks, `jail` locks, `interpreter` serves.
-  It is started with an environment of constants and no descriptor but its socket.
+- `interpreters/`, outside: `contract` has the requests and outcomes, `pool` the processes at hand, `session` one run's
+  interpreter, `zygote` the process that forks, `process` one forked process. Nothing there ever evaluates or
+  unpickles what came from a model's code.
+- `jail/`, inside, standard library and cloudpickle only: `zygote` forks, `jail` locks, `interpreter` serves. It is
+  started with an environment of constants and no descriptor but its socket.
+- `wire/` is what both sides know: frames, values, signatures, exit codes. `serving/` takes code calls from the bus.
 
 What is promised to the code, and against it, is in docs/sandbox.md.
 """

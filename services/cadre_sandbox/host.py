@@ -22,13 +22,13 @@ from cadre.service.health import AsgiApp
 from cadre.settings import SandboxSettings
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
-from cadre_sandbox.contract import TIERS, Limits, Python, SandboxError, Tier
-from cadre_sandbox.interpreter_tool import InterpreterTool, card_of
-from cadre_sandbox.keeping import Keeping
-from cadre_sandbox.running import Running
-from cadre_sandbox.sandbox import Sandbox
-from cadre_sandbox.serving import Serving
-from cadre_sandbox.telling import Teller
+from cadre_sandbox.interpreters.contract import TIERS, Limits, Python, SandboxError, Tier
+from cadre_sandbox.interpreters.pool import Sandbox
+from cadre_sandbox.serving.answer import Teller
+from cadre_sandbox.serving.code_calls import Serving
+from cadre_sandbox.serving.interpreter_tool import InterpreterTool, card_of
+from cadre_sandbox.serving.run_block import Running
+from cadre_sandbox.serving.warm_pool import Keeping
 
 
 class SandboxHost:

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 from bench.code_echo import POOL, SUBJECT
 from cadre.protocol.messages import CodeFinished
 from cadre.settings import Settings
-from cadre_sandbox.contract import Failed, Finished, Limits, Request
-from cadre_sandbox.sandbox import Sandbox
-from cadre_sandbox.session import Session
+from cadre_sandbox.interpreters.contract import Failed, Finished, Limits, Request
+from cadre_sandbox.interpreters.pool import Sandbox
+from cadre_sandbox.interpreters.session import Session
 from harness.nats_server import NatsServer
 from integration.sandbox_bench import Bench, open_bench
 

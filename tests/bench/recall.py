@@ -12,14 +12,14 @@ from typing import Any
 
 import msgspec
 
-from cadre_memory import local_model
-from cadre_memory.bm25 import encode_document, encode_query
-from cadre_memory.chunking import chunk_id, content_hash
-from cadre_memory.embedder import Embedder
+from cadre_memory.embedding import local_model
+from cadre_memory.embedding.embedder import Embedder
+from cadre_memory.embedding.local_model import open_local
 from cadre_memory.host import schema_of
-from cadre_memory.index import Chunk, Clause, Index, Vectors, Where, Within
-from cadre_memory.local_model import open_local
-from cadre_memory.opening import open_index
+from cadre_memory.index.index import Chunk, Clause, Index, Vectors, Where, Within
+from cadre_memory.open_index import open_index
+from cadre_memory.text.bm25 import encode_document, encode_query
+from cadre_memory.text.chunking import chunk_id, content_hash
 
 FOLDER = Path(__file__).parent / "recall_set"
 

@@ -8,9 +8,9 @@ import signal
 import sys
 from pathlib import Path
 
-from cadre_memory.index import Chunk
-from cadre_memory.memory_index import MemoryIndex
-from cadre_memory.migration import move
+from cadre_memory.index.index import Chunk
+from cadre_memory.index.memory_index import MemoryIndex
+from cadre_memory.work.migration import move
 from integration.memory_index_world import OTHER, open_store
 
 

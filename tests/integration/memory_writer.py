@@ -7,7 +7,7 @@ import itertools
 import sys
 from pathlib import Path
 
-from cadre_memory.memory_index import MemoryIndex
+from cadre_memory.index.memory_index import MemoryIndex
 from integration.memory_index_world import SMALL, memory, open_store, with_words
 
 BATCH = 5

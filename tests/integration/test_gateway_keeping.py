@@ -19,9 +19,9 @@ from cadre.protocol.messages import Erased, Task
 from cadre.protocol.topology import Topology, task_id
 from cadre.settings import Settings
 from cadre.spec.agent import AgentSpec
-from cadre_gateway.keeping import Keeper
-from cadre_gateway.ledger import Ledger
-from cadre_gateway.projection import Index
+from cadre_gateway.index.run_list import Index
+from cadre_gateway.retention.ledger import Ledger
+from cadre_gateway.snapshot import Keeper
 
 
 class Store(NamedTuple):

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from cadre_memory.bm25 import encode_query
-from cadre_memory.filters import Selection
-from cadre_memory.index import Chunk, IndexUnavailable, Where
-from cadre_memory.memory_index import MemoryIndex
-from cadre_memory.migration import BATCH, move
-from cadre_memory.schema import Schema
-from cadre_memory.store import Store
+from cadre_memory.index.filters import Selection
+from cadre_memory.index.index import Chunk, IndexUnavailable, Where
+from cadre_memory.index.memory_index import MemoryIndex
+from cadre_memory.index.schema import Schema
+from cadre_memory.index.store import Store
+from cadre_memory.text.bm25 import encode_query
+from cadre_memory.work.migration import BATCH, move
 from integration.memory_index_world import (
     ALL,
     ENGINES,

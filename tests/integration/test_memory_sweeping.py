@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from cadre.errors import ModelRefused
-from cadre_memory.embedder import Fingerprint, Windows
-from cadre_memory.memory_index import MemoryIndex
-from cadre_memory.sweeping import Sweeper
+from cadre_memory.embedding.embedder import Fingerprint, Windows
+from cadre_memory.index.memory_index import MemoryIndex
+from cadre_memory.work.embed_pending import Sweeper
 from integration.executor_bench import eventually
 from integration.memory_index_world import ALL, NOWHERE, fresh_index, memory, open_store, with_words
 

@@ -20,7 +20,7 @@ from cadre.loop.fold import fold
 from cadre.loop.run import Run
 from cadre.protocol.messages import Task
 from cadre.protocol.topology import call_id, task_id
-from cadre_gateway.run_file import VERSION
+from cadre_gateway.transfer.run_file import VERSION
 from harness.nats_server import NatsServer
 from integration.gateway_world import CALLED, FINISHED, GatewayProcess, Scribe, World, entered, new_run, until
 from integration.remains import left_of

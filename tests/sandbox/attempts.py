@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cadre_sandbox.contract import Tier
+from cadre_sandbox.interpreters.contract import Tier
 from sandbox import sections
 
 # Whatever the attempt comes to is the value of the last expression, as one text.

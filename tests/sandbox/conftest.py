@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from cadre_sandbox.sandbox import Sandbox
-from cadre_sandbox.session import Session
+from cadre_sandbox.interpreters.pool import Sandbox
+from cadre_sandbox.interpreters.session import Session
 from sandbox.worlds import World, worlds
 
 

@@ -15,11 +15,11 @@ from cadre.errors import BlobMissing
 from cadre.protocol.code import CodeExchange, CodeFunction, CodeReply, CodeRequest
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded
 from cadre.spec.agent import BASE_IMPORTS
-from cadre_sandbox.keeping import Ear, Keeping
-from cadre_sandbox.places import Answer
-from cadre_sandbox.running import Running
-from cadre_sandbox.sandbox import Sandbox
-from cadre_sandbox.telling import Teller
+from cadre_sandbox.interpreters.pool import Sandbox
+from cadre_sandbox.serving.answer import Teller
+from cadre_sandbox.serving.position import Answer
+from cadre_sandbox.serving.run_block import Running
+from cadre_sandbox.serving.warm_pool import Ear, Keeping
 
 LOOK = CodeFunction(name="look", signature="(what: str, times: int = 1) -> str")
 

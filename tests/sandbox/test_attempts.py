@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from cadre_sandbox.sandbox import Sandbox
-from cadre_sandbox.session import Session
+from cadre_sandbox.interpreters.pool import Sandbox
+from cadre_sandbox.interpreters.session import Session
 from sandbox.attempts import ALL, Attempt
 from sandbox.worlds import World, finished, open_to_all
 

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from cadre_sandbox.contract import Exchange, Finished, Function, Limits, Request, Result, SandboxError
-from cadre_sandbox.given import Given
-from cadre_sandbox.session import Session
+from cadre_sandbox.interpreters.contract import (
+    Exchange,
+    Finished,
+    Function,
+    Limits,
+    Request,
+    Result,
+    SandboxError,
+)
+from cadre_sandbox.interpreters.session import Session
+from cadre_sandbox.wire.values import Given
 from sandbox.worlds import failed, finished, run, yielded
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -12,9 +12,9 @@ import pytest_asyncio
 
 from cadre.protocol.code import CodeReply, holds_more
 from cadre.protocol.messages import CodeCall, FileInfo
-from cadre_sandbox.blob_values import from_json, to_json
-from cadre_sandbox.given import Given, GivenFile
-from cadre_sandbox.sandbox import Sandbox
+from cadre_sandbox.interpreters.pool import Sandbox
+from cadre_sandbox.serving.blob_values import from_json, to_json
+from cadre_sandbox.wire.values import Given, GivenFile
 from sandbox.service_bench import Bench, Blobs, after, block, exchange, reply
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

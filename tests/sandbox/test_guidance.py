@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cadre_sandbox.session import Session
+from cadre_sandbox.interpreters.session import Session
 from sandbox.worlds import failed, finished
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

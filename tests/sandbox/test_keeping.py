@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from cadre.protocol.code import CodeReply
-from cadre_sandbox.sandbox import Sandbox
+from cadre_sandbox.interpreters.pool import Sandbox
 from sandbox.service_bench import Bench, after, block, death, exchange, reply
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cadre_sandbox.contract import Failed, Finished, Limits, Lost, Outcome, Yielded
-from cadre_sandbox.sandbox import Sandbox
-from cadre_sandbox.session import Session
+from cadre_sandbox.interpreters.contract import Failed, Finished, Limits, Lost, Outcome, Yielded
+from cadre_sandbox.interpreters.pool import Sandbox
+from cadre_sandbox.interpreters.session import Session
 from sandbox import sections
 from sandbox.worlds import finished, run
 

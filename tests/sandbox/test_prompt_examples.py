@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cadre.prompting.prompts import Prompts
-from cadre_sandbox.contract import Call, Finished, Function, Request, Result, Yielded
-from cadre_sandbox.sandbox import Sandbox
+from cadre_sandbox.interpreters.contract import Call, Finished, Function, Request, Result, Yielded
+from cadre_sandbox.interpreters.pool import Sandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from cadre.errors import BlobMissing, UnreadableMessage
 from cadre.protocol.code import CodeFunction, CodeLimits, CodeReply, CodeRequest
 from cadre.protocol.messages import ErrorInfo
-from cadre_sandbox.asking import check
-from cadre_sandbox.running import GONE, LOST
-from cadre_sandbox.sandbox import Sandbox
+from cadre_sandbox.interpreters.pool import Sandbox
+from cadre_sandbox.serving.request import check
+from cadre_sandbox.serving.run_block import GONE, LOST
 from sandbox.service_bench import Bench, after, block, exchange, reply
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from cadre_sandbox.box import Box, Plan, Refused
-from cadre_sandbox.contract import Limits, Lost, Python, Result, SandboxError
-from cadre_sandbox.inside import landlock
-from cadre_sandbox.sandbox import NOBODY, Sandbox
-from cadre_sandbox.zygote import Zygote
+from cadre_sandbox.interpreters.contract import Limits, Lost, Python, Result, SandboxError
+from cadre_sandbox.interpreters.pool import NOBODY, Sandbox
+from cadre_sandbox.interpreters.process import Box, Plan, Refused
+from cadre_sandbox.interpreters.zygote import Zygote
+from cadre_sandbox.jail import landlock
 from sandbox import walled_python
 from sandbox.worlds import World, failed, finished, open_to_all, run, worlds, yielded
 
@@ -223,7 +223,7 @@ async def test_a_landlocked_session_hides_nothing_that_it_writes(
 
 MAKE_AND_WAIT = """
 import os, sys
-from cadre_sandbox.scratch import Scratch
+from cadre_sandbox.interpreters.scratch import Scratch
 scratch = Scratch.make(int(sys.argv[1]))
 os.makedirs(scratch.path / "d" / "e")
 (scratch.path / "d" / "f").write_text("x")

@@ -8,9 +8,19 @@ import signal
 
 import pytest
 
-from cadre_sandbox.contract import Call, Exchange, Failed, Finished, Limits, Lost, Outcome, Result, Yielded
-from cadre_sandbox.sandbox import Sandbox
-from cadre_sandbox.session import Session
+from cadre_sandbox.interpreters.contract import (
+    Call,
+    Exchange,
+    Failed,
+    Finished,
+    Limits,
+    Lost,
+    Outcome,
+    Result,
+    Yielded,
+)
+from cadre_sandbox.interpreters.pool import Sandbox
+from cadre_sandbox.interpreters.session import Session
 from sandbox.worlds import failed, finished, run, yielded
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -10,10 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cadre_sandbox.contract import Failed, Finished, Function, Limits, Outcome, Python, Request, Yielded
-from cadre_sandbox.inside import landlock
-from cadre_sandbox.sandbox import Sandbox
-from cadre_sandbox.session import Session
+from cadre_sandbox.interpreters.contract import (
+    Failed,
+    Finished,
+    Function,
+    Limits,
+    Outcome,
+    Python,
+    Request,
+    Yielded,
+)
+from cadre_sandbox.interpreters.pool import Sandbox
+from cadre_sandbox.interpreters.session import Session
+from cadre_sandbox.jail import landlock
 
 ORDINARY_USER = 20_001
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from cadre_sandbox.box import Box, Gone
-from cadre_sandbox.contract import Limits, SandboxError, Tier
-from cadre_sandbox.frames import PREFIX, Frame, decode, encode
-from cadre_sandbox.session import Session
+from cadre_sandbox.interpreters.contract import Limits, SandboxError, Tier
+from cadre_sandbox.interpreters.process import Box, Gone
+from cadre_sandbox.interpreters.session import Session
+from cadre_sandbox.wire.frames import PREFIX, Frame, decode, encode
 from simulation.language import Calls, Clock, Die, Ended, Luck, Need, Variables, Work, course
 from simulation.loop import EPOCH, Process
 

@@ -15,14 +15,14 @@ import msgspec
 from cadre.errors import BusUnavailable, OutcomeUnknown
 from cadre.protocol.memory import Recalled
 from cadre.protocol.messages import MemoryScope, Origin
-from cadre_memory import scoping
-from cadre_memory.cards import Recall, Remember
-from cadre_memory.chunking import About, chunks_of
-from cadre_memory.filters import Selection, admits, tree
-from cadre_memory.index import Chunk, Hit, Within
-from cadre_memory.memories import _shown, parsed
-from cadre_memory.schema import payload
-from cadre_memory.scoping import Caller
+from cadre_memory.index import scopes
+from cadre_memory.index.filters import Selection, admits, tree
+from cadre_memory.index.index import Chunk, Hit, Within
+from cadre_memory.index.schema import payload
+from cadre_memory.index.scopes import Caller
+from cadre_memory.text.chunking import About, chunks_of
+from cadre_memory.tools.cards import Recall, Remember
+from cadre_memory.tools.memories import _shown, parsed
 from simulation.wire import Wire
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class SimMemories:
                 await self._wire.ask("storing a memory", lambda: self.index.store(chunks), OutcomeUnknown)
                 return {"memory": caller.call, "chunks": 1, "scope": chunks[0].scope}
             case Recall() as asked:
-                within = scoping.reading(caller, now)
+                within = scopes.reading(caller, now)
                 found = await self._wire.ask(
                     "searching", lambda: self.index.search(within, asked.k), BusUnavailable
                 )
@@ -85,7 +85,7 @@ class SimMemories:
 
     def chunks(self, wanted: Remember, caller: Caller, at: float) -> list[Chunk]:
         about = About(
-            scope=scoping.writing(caller),
+            scope=scopes.writing(caller),
             kind=wanted.kind,
             step=wanted.step or 0,
             at=at,

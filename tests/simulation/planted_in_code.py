@@ -13,11 +13,11 @@ from cadre.ports import Delivery
 from cadre.protocol.code import CodeExchange
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, Record
 from cadre.runtime.runner import Runner
-from cadre_sandbox.contract import Outcome
-from cadre_sandbox.keeping import Keeping, Seat
-from cadre_sandbox.places import Answer
-from cadre_sandbox.running import Running
-from cadre_sandbox.serving import Offer, Serving
+from cadre_sandbox.interpreters.contract import Outcome
+from cadre_sandbox.serving.code_calls import Offer, Serving
+from cadre_sandbox.serving.position import Answer
+from cadre_sandbox.serving.run_block import Running
+from cadre_sandbox.serving.warm_pool import Keeping, Seat
 
 
 class TakesAnyAnswer(Runner):

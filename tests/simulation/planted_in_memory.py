@@ -15,9 +15,9 @@ from cadre.protocol.messages import Record, ToolCall, ToolResult
 from cadre.runtime.model_calls import ModelCalls, Outcome
 from cadre.runtime.run_cache import Held
 from cadre.runtime.runner import Runner
-from cadre_memory.cards import Remember
-from cadre_memory.index import Chunk
-from cadre_memory.scoping import Caller
+from cadre_memory.index.index import Chunk
+from cadre_memory.index.scopes import Caller
+from cadre_memory.tools.cards import Remember
 from simulation.memory import SimMemories
 
 

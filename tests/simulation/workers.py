@@ -16,13 +16,13 @@ from cadre.runtime.inbox import Inbox
 from cadre.runtime.runner import Runner
 from cadre.runtime.runner import World as Reach
 from cadre.spec.agent import CodeSpec
-from cadre_memory.memories import Memories
-from cadre_memory.serving import Serving as MemoryServing
-from cadre_sandbox.keeping import Keeping
-from cadre_sandbox.running import Running
-from cadre_sandbox.sandbox import Sandbox
-from cadre_sandbox.serving import Serving
-from cadre_sandbox.telling import Teller
+from cadre_memory.tools.calls import Serving as MemoryServing
+from cadre_memory.tools.memories import Memories
+from cadre_sandbox.interpreters.pool import Sandbox
+from cadre_sandbox.serving.answer import Teller
+from cadre_sandbox.serving.code_calls import Serving
+from cadre_sandbox.serving.run_block import Running
+from cadre_sandbox.serving.warm_pool import Keeping
 from cadre_tools.executor import Executor
 from cadre_tools.in_hand import InHand
 from simulation.adapters import SimBlobs, SimBus, SimClock, SimEffects, SimJournal, SimMarks

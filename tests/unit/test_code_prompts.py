@@ -18,7 +18,7 @@ from cadre.prompting.prompt_file import Kind
 from cadre.prompting.prompts import CodeTerms, Prompts, prompts_for, to_code_prompt
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.spec.agent import BASE_IMPORTS, AgentSpec, CodeSpec
-from cadre_sandbox.inside import guard
+from cadre_sandbox.jail import guard
 
 SHIPPED = Path(__file__).parents[2] / "prompts"
 SEARCH = ToolCard(

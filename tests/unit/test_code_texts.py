@@ -17,8 +17,8 @@ from cadre.prompting.code_signature import parameters_of
 from cadre.prompting.python_types import definitions_of, type_name
 from cadre.prompting.tool_text import docstring_of, signature_of, to_code_prompt
 from cadre.protocol.cards import AgentCard, ToolCard
-from cadre_sandbox.inside.functions import Later, Tool
-from cadre_sandbox.signatures import parse
+from cadre_sandbox.jail.functions import Later, Tool
+from cadre_sandbox.wire.signatures import parse
 
 ANALYST = AgentCard(name="analyst", description="Calculates.")
 ADDRESS = {

@@ -21,14 +21,14 @@ VIOLATIONS = {
     ],
     "services": [("services/cadre_agent/main.py", "import cadre_tools.host")],
     "library": [
-        ("shared/cadre/runtime/run_cache.py", "import cadre_gateway.projection"),
+        ("shared/cadre/runtime/run_cache.py", "import cadre_gateway.index.run_list"),
         ("shared/cadre/service/frame.py", "import fastapi"),
     ],
     "jail": [
-        ("services/cadre_sandbox/inside/block.py", "import cadre.errors"),
-        ("services/cadre_sandbox/inside/guard.py", "import cadre_sandbox.session"),
+        ("services/cadre_sandbox/jail/block.py", "import cadre.errors"),
+        ("services/cadre_sandbox/jail/guard.py", "import cadre_sandbox.interpreters.session"),
     ],
-    "pickle": [("services/cadre_sandbox/session.py", "import pickle")],
+    "pickle": [("services/cadre_sandbox/interpreters/session.py", "import pickle")],
     "pure": [
         ("shared/cadre/loop/transition.py", "import time"),
         ("shared/cadre/loop/view.py", "import logging"),
@@ -38,10 +38,10 @@ VIOLATIONS = {
         ("services/cadre_gateway/desk.py", "import nats.js"),
     ],
     "openai": [("shared/cadre/adapters/models/openai_model.py", "import openai")],
-    "qdrant": [("services/cadre_memory/searching.py", "import qdrant_client")],
+    "qdrant": [("services/cadre_memory/work/search.py", "import qdrant_client")],
     "edge": [
-        ("services/cadre_memory/memory_index.py", "import qdrant_edge"),
-        ("services/cadre_memory/edge/edge_store.py", "import qdrant_edge"),
+        ("services/cadre_memory/index/memory_index.py", "import qdrant_edge"),
+        ("services/cadre_memory/index/edge/edge_store.py", "import qdrant_edge"),
     ],
 }
 

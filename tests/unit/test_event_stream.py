@@ -14,8 +14,8 @@ from cadre.loop.events import Entry, RunAccepted, StepFinished
 from cadre.ports import Stored
 from cadre.protocol.messages import Task
 from cadre.spec.agent import AgentSpec
-from cadre_gateway.events import _Teller, stream
-from cadre_gateway.projection import Index
+from cadre_gateway.index.run_list import Index
+from cadre_gateway.runs.event_stream import _Teller, stream
 
 SPEC = AgentSpec(name="a", description="Works.")
 TASK = Task(id="t:task", tree="t", run="t", at=0.0, agent="a", task="Go on.")

@@ -14,12 +14,12 @@ from cadre.loop.events import Entry, RunAccepted
 from cadre.loop.fold import fold
 from cadre.protocol.messages import Budget, Task
 from cadre.spec.agent import NAME, AgentSpec
-from cadre_gateway.body import CancelBody, Submission, parse, submission
-from cadre_gateway.events import after_of
-from cadre_gateway.forking import ForkBody, _task
-from cadre_gateway.prefer import MAX_WAIT, wait_seconds
-from cadre_gateway.problems import Problem
-from cadre_gateway.submit import new_run_id, run_id_of, trace_of
+from cadre_gateway.requests.body import CancelBody, Submission, parse, submission
+from cadre_gateway.requests.prefer import MAX_WAIT, wait_seconds
+from cadre_gateway.requests.problems import Problem
+from cadre_gateway.runs.event_stream import after_of
+from cadre_gateway.runs.fork import ForkBody, _task
+from cadre_gateway.runs.submit import new_run_id, run_id_of, trace_of
 
 
 def test_later_run_ids_sort_behind_earlier_ones() -> None:

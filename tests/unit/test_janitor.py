@@ -16,9 +16,9 @@ from cadre.errors import BusUnavailable, Fenced
 from cadre.loop import events as ev
 from cadre.protocol.messages import Erased, Fate, Task
 from cadre.spec.agent import AgentSpec
-from cadre_gateway.janitor import Janitor
-from cadre_gateway.ledger import Ledger, Verdict
-from cadre_gateway.projection import Index
+from cadre_gateway.index.run_list import Index
+from cadre_gateway.retention.janitor import Janitor
+from cadre_gateway.retention.ledger import Ledger, Verdict
 
 DAY = 86400.0
 SPEC = AgentSpec(name="boss", description="Leads.")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cadre.loop import events as ev
 from cadre.protocol.messages import Erased, Task
 from cadre.spec.agent import AgentSpec
-from cadre_gateway.ledger import Books, Ledger, Verdict
+from cadre_gateway.retention.ledger import Books, Ledger, Verdict
 
 SPEC = AgentSpec(name="boss", description="Leads.")
 A, B = "blob:" + "a" * 64, "blob:" + "b" * 64

@@ -9,8 +9,8 @@ import pytest
 from semantic_text_splitter import TextSplitter
 
 from cadre.protocol.messages import Origin
-from cadre_memory.chunking import CHUNK_TOKENS, About, chunk_id, chunks_of, content_hash, pieces
-from cadre_memory.scoping import Caller
+from cadre_memory.index.scopes import Caller
+from cadre_memory.text.chunking import CHUNK_TOKENS, About, chunk_id, chunks_of, content_hash, pieces
 
 SENTENCES = " ".join(f"Sentence {number} says that the number is {number * 7}." for number in range(2000))
 

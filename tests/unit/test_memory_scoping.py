@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cadre.errors import MemoryRefused, UnreadableMessage
 from cadre.protocol.memory import Selection
 from cadre.protocol.messages import MemoryScope, Origin, ToolCall
-from cadre_memory.scoping import (
+from cadre_memory.index.scopes import (
     SCOPES,
     Caller,
     caller_of,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cadre.telemetry.metrics import names
-from cadre_gateway.figures import of_runs
-from cadre_gateway.projection import Index
+from cadre_gateway.index.run_list import Index
+from cadre_gateway.metrics import of_runs
 from unit.loop.build import ANSWER, Course, call, spec
 
 HELD = spec(approvals={"add": "always"})

@@ -12,11 +12,11 @@ from cadre.loop.fold import fold
 from cadre.protocol.messages import ReplyTo, Task
 from cadre.protocol.topology import call_id, task_id
 from cadre.spec.agent import AgentSpec
-from cadre_gateway.body import parse, ruling, submission
-from cadre_gateway.forking import ForkBody
-from cadre_gateway.pending import MOST_BYTES
-from cadre_gateway.problems import Problem
-from cadre_gateway.projection import Index, Tree
+from cadre_gateway.index.pending_approvals import MOST_BYTES
+from cadre_gateway.index.run_list import Index, Tree
+from cadre_gateway.requests.body import parse, ruling, submission
+from cadre_gateway.requests.problems import Problem
+from cadre_gateway.runs.fork import ForkBody
 
 ROOT = "a1"
 CHILD = call_id(ROOT, 1, 0)

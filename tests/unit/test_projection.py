@@ -16,7 +16,7 @@ from cadre.loop.run import Run
 from cadre.protocol.messages import ErrorInfo, ReplyTo, Task, Usage
 from cadre.protocol.topology import call_id, task_id
 from cadre.spec.agent import AgentSpec
-from cadre_gateway.projection import TASK_CHARS, Index, Tree
+from cadre_gateway.index.run_list import TASK_CHARS, Index, Tree
 
 SPEC = AgentSpec(name="boss", description="Leads.")
 

@@ -14,9 +14,9 @@ from cadre.errors import SettingError
 from cadre.local.processes import Stack
 from cadre.local.team_file import read_team
 from cadre.settings import TIERS, SandboxSettings, read_sandbox_settings
-from cadre_sandbox import contract
 from cadre_sandbox.host import at_work
-from cadre_sandbox.interpreter_tool import card_of
+from cadre_sandbox.interpreters import contract
+from cadre_sandbox.serving.interpreter_tool import card_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "code-agents.md").read_text()

@@ -28,9 +28,9 @@ CATCHES_ALL = {
     "shared/cadre/loop/redecide.py": "where deciding anew fails is what it is to find",
     "shared/cadre/spec/policy.py": "an expression runs over whatever a model wrote: doubt asks a person",
     "shared/cadre/tools/loading.py": "importing a tool file runs somebody else's code",
-    "services/cadre_memory/edge/child.py": "the engine raises bare exceptions; its owner decides what they mean",
-    "services/cadre_sandbox/inside/block.py": "whatever code raises is its outcome",
-    "services/cadre_sandbox/inside/snapshot.py": "what a variable raises when saved is why it is not kept",
+    "services/cadre_memory/index/edge/child.py": "the engine raises bare exceptions; its owner decides what they mean",
+    "services/cadre_sandbox/jail/block.py": "whatever code raises is its outcome",
+    "services/cadre_sandbox/jail/snapshot.py": "what a variable raises when saved is why it is not kept",
     "services/cadre_tools/invocation.py": "what a tool raises is an observation",
 }
 """Where foreign code is run. Whoever raises again after cleaning up need not be here."""

@@ -1,0 +1,1 @@
+"""The run list and the approvals that wait, projected from the journals."""

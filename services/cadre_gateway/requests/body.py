@@ -1,0 +1,198 @@
+"""Request bodies: what they may hold, and one clear line about what is wrong with them."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+
+import msgspec
+from fastapi import Request
+
+from cadre.errors import SpecError
+from cadre.protocol.messages import Budget, Verdict
+from cadre.spec.agent import check_name
+from cadre_gateway.requests.problems import Problem, invalid
+
+MAX_BODY = 32 * 1024 * 1024
+"""A file of the greatest size that is allowed unless set, in base64, with room to spare."""
+
+B = TypeVar("B", bound=msgspec.Struct)
+
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.(\w+)`)?")
+
+_MOST_DEADLINE = 10 * 365 * 86_400
+_MOST_NAME = 200
+_MOST_COUNT = 10**12
+
+Count = Annotated[int, msgspec.Meta(ge=1, le=_MOST_COUNT)]
+
+Deadline = Annotated[float, msgspec.Meta(gt=0, le=_MOST_DEADLINE)]
+
+VERDICTS: dict[str, Verdict] = {
+    "approve": "approved",
+    "approved": "approved",
+    "reject": "rejected",
+    "rejected": "rejected",
+    "correct": "corrected",
+    "corrected": "corrected",
+}
+"""What a decision may be called, in any case."""
+
+
+class BudgetBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a run and all runs below it may use together; a key left out sets no bound."""
+
+    tokens: Count | None = None
+    """Input and output tokens."""
+    cost: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """In the currency of the price table."""
+    steps: Count | None = None
+    depth: Annotated[int, msgspec.Meta(ge=0, le=_MOST_COUNT)] | None = None
+    """Levels of delegation below the run."""
+
+    def as_budget(self) -> Budget | None:
+        budget = Budget(**msgspec.structs.asdict(self))
+        return budget if budget != Budget() else None
+
+
+class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of POST /v1/runs."""
+
+    agent: str
+    task: str
+    additional_args: dict[str, Any] = {}
+    images: list[str] = []
+    """`data:` URLs with base64, `https:` URLs, or `blob:<sha256>` references."""
+    files: dict[str, str] = {}
+    """Of the run's workspace from its beginning, by path: `data:` URLs with base64, or `blob:<sha256>` references."""
+    max_steps: Count | None = None
+    deadline: Deadline | None = None
+    """Seconds from now at which the run ends, with what it has found until then."""
+    budget: BudgetBody | None = None
+    session: str | None = None
+    user: str | None = None
+    """The person that it works for: whose memories its agents may share."""
+    reset: bool = True
+    """false: go on with the memory of the session's last run of this agent."""
+    stream: bool = False
+    return_full_result: bool = False
+
+
+class CancelBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of POST /v1/runs/{id}/cancel; it may be left out."""
+
+    reason: str = ""
+
+
+class RulingBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of POST /v1/approvals/{call}."""
+
+    decision: str
+    """`approve`, `reject` or `correct`."""
+    feedback: str = ""
+    """For the model: why the call was rejected or corrected."""
+    tool: str | None = None
+    """With `correct`: the tool or team member to call instead."""
+    arguments: dict[str, Any] | None = None
+    """With `correct`: the arguments to call it with."""
+    by: str = ""
+    """Who decides; the header `Cadre-User` counts before it."""
+
+
+class Ruling(msgspec.Struct, frozen=True, kw_only=True):
+    """A RulingBody that makes sense."""
+
+    verdict: Verdict
+    feedback: str
+    tool: str | None
+    arguments: dict[str, Any] | None
+    by: str
+
+
+async def read(request: Request, file_bytes: int | None = None) -> bytes:
+    """The whole body; with `file_bytes` it is a file, of so many at most. Raises a 413 problem once it is over."""
+    limit = MAX_BODY if file_bytes is None else file_bytes
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > limit:
+        raise _too_large(limit, of_file=file_bytes is not None)
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > limit:
+            raise _too_large(limit, of_file=file_bytes is not None)
+    return bytes(data)
+
+
+def parse(data: bytes, kind: type[B]) -> B:
+    """Raises a 400 problem for what is not JSON, a 422 problem naming the field for what does not fit."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        unknown = _UNKNOWN.match(str(error))
+        if unknown:
+            known = ", ".join(_within(kind, unknown[2]).__struct_fields__)
+            where = f" in {unknown[2]}" if unknown[2] else ""
+            raise invalid(f"unknown key {unknown[1]!r}{where}; known keys: {known}") from error
+        raise invalid(str(error)) from error
+    except msgspec.DecodeError as error:
+        raise invalid(f"the body must be a JSON object: {error}", status=400) from error
+    except UnicodeDecodeError as error:
+        raise invalid(f"the body must be JSON in UTF-8: {error}", status=400) from error
+    except RecursionError as error:
+        raise invalid("the body is nested too deeply: send less than 900 levels", status=400) from error
+
+
+def submission(data: bytes) -> Submission:
+    """A checked Submission. Raises a problem."""
+    found = parse(data, Submission)
+    if not found.task.strip():
+        raise invalid("task is empty: say what the agent shall do")
+    if found.session is not None:
+        name("session", found.session)
+    elif not found.reset:
+        raise invalid("reset=false goes on with a session: name it in `session`")
+    if found.user is not None and not (
+        0 < len(found.user.strip()) <= _MOST_NAME and found.user.isprintable()
+    ):
+        raise invalid(f"user is told in 1 to {_MOST_NAME} printable characters, or left out")
+    return found
+
+
+def ruling(data: bytes, user: str | None) -> Ruling:
+    """A checked decision of `user`, else of whom the body names. Raises a problem."""
+    found = parse(data, RulingBody)
+    verdict = VERDICTS.get(found.decision.lower())
+    if verdict is None:
+        raise invalid(f"decision: {found.decision!r} is none: write approve, reject or correct")
+    changes = found.tool is not None or found.arguments is not None
+    if changes and verdict != "corrected":
+        raise invalid('tool and arguments are what `"decision": "correct"` changes; leave them out')
+    if verdict == "corrected" and not changes:
+        raise invalid("a correction changes something: give arguments, tool, or both")
+    by = (user or found.by).strip()
+    if len(by) > _MOST_NAME or not by.isprintable():
+        raise invalid(f"who decides (Cadre-User, by) is told in at most {_MOST_NAME} printable characters")
+    return Ruling(verdict=verdict, feedback=found.feedback, tool=found.tool, arguments=found.arguments, by=by)
+
+
+def _within(kind: type[msgspec.Struct], field: str | None) -> type[msgspec.Struct]:
+    """The struct that a field of `kind` holds."""
+    options = get_args(get_type_hints(kind)[field]) if field else ()
+    return next((one for one in options if hasattr(one, "__struct_fields__")), kind)
+
+
+def name(what: str, value: str) -> None:
+    try:
+        check_name(what, value)
+    except SpecError as error:
+        raise invalid(str(error)) from error
+
+
+def _too_large(limit: int, *, of_file: bool) -> Problem:
+    if of_file:
+        return Problem(413, "too-large", f"a file may have {limit} bytes, which CADRE_FILE_BYTES sets")
+    detail = (
+        f"a body may have {limit} bytes; send large images as https: URLs or blob: references, large files one by"
+        " one by PUT to the run's files"
+    )
+    return Problem(413, "too-large", detail)

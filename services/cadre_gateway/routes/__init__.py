@@ -1,0 +1,1 @@
+"""The HTTP API: one module per group of routes, and their description."""

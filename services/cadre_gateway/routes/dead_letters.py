@@ -1,0 +1,88 @@
+"""The HTTP routes of dead letters: list, show, deliver again, remove."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Path, Query
+from fastapi.responses import Response
+
+from cadre.adapters.nats.dead_letters import DeadLetter, NatsDeadLetters
+from cadre_gateway.desk import ANSWER_WITHIN, Desk
+from cadre_gateway.requests.problems import Problem
+from cadre_gateway.routes import openapi
+from cadre_gateway.runs.dead_letters import (
+    DeadLetterDetail,
+    DeadLetterDone,
+    DeadLetterList,
+    detail_of,
+    hindrance,
+    summary_of,
+)
+from cadre_gateway.runs.event_stream import LAST_SEQ
+
+Letter = Annotated[int, Path(ge=1, le=LAST_SEQ)]
+
+
+def router(desk: Desk) -> APIRouter:
+    dead = NatsDeadLetters(desk.platform.nc, desk.platform.topology)
+    routes = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"])
+
+    async def find(letter: int) -> DeadLetter:
+        found = await dead.read(letter)
+        if found is None:
+            raise Problem(
+                404,
+                "unknown-dead-letter",
+                f"there is no dead letter {letter} (any more): GET /v1/dead-letters lists them",
+            )
+        return found
+
+    @routes.get("", summary="List dead letters, newest first", responses=openapi.answers(DeadLetterList))
+    async def get_letters(
+        limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+        before: Annotated[int | None, Query(ge=1, le=LAST_SEQ)] = None,
+    ) -> Response:
+        async with asyncio.timeout(ANSWER_WITHIN):
+            found = await dead.newest(limit + 1, before)
+        more = found[limit - 1].id if len(found) > limit else None
+        return _json(DeadLetterList([summary_of(letter) for letter in found[:limit]], more))
+
+    @routes.get("/{letter}", summary="One dead letter", responses=openapi.answers(DeadLetterDetail))
+    async def get_letter(letter: Letter) -> Response:
+        async with asyncio.timeout(ANSWER_WITHIN):
+            return _json(await detail_of(desk, await find(letter)))
+
+    @routes.post("/{letter}/retry", summary="Deliver it again", responses=openapi.answers(DeadLetterDone))
+    async def post_retry(letter: Letter) -> Response:
+        """Publishes the message once more and removes the letter; 409 when nothing could come of it."""
+        async with asyncio.timeout(ANSWER_WITHIN):
+            found = await find(letter)
+            if found.message is None:
+                raise Problem(
+                    409,
+                    "message-gone",
+                    f"the message of dead letter {letter} has been removed from its stream, most likely with"
+                    " its run: drop the letter",
+                )
+            if why := await hindrance(desk, found.message):
+                raise Problem(409, "retry-useless", f"{why}; nothing would come of it: drop the letter")
+            await dead.retry(found, found.message)
+        return _json(DeadLetterDone(letter, "retried", summary_of(found).run))
+
+    @routes.delete(
+        "/{letter}", summary="Remove it and its message", responses=openapi.answers(DeadLetterDone)
+    )
+    async def delete_letter(letter: Letter) -> Response:
+        async with asyncio.timeout(ANSWER_WITHIN):
+            found = await find(letter)
+            await dead.drop(found)
+        return _json(DeadLetterDone(letter, "dropped", summary_of(found).run))
+
+    return routes
+
+
+def _json(value: Any) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json")

@@ -1,0 +1,142 @@
+"""The HTTP routes of what agents remember: search, list, show, forget, export."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+from uuid import UUID
+
+import msgspec
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import Response, StreamingResponse
+
+from cadre.adapters.nats.memory import NatsMemory
+from cadre.protocol.memory import (
+    MOST_HITS,
+    ForgetRequest,
+    Found,
+    Listed,
+    ListRequest,
+    Receipt,
+    Remembered,
+    SearchRequest,
+    Selection,
+    ShowRequest,
+)
+from cadre.protocol.messages import MemoryScope
+from cadre_gateway.desk import Desk
+from cadre_gateway.requests import body
+from cadre_gateway.routes import openapi
+
+
+def _selection(  # noqa: PLR0913 - query parameters
+    scope: MemoryScope | None = None,
+    agent: str | None = None,
+    team: str | None = None,
+    user: str | None = None,
+    session: str | None = None,
+    run: str | None = None,
+    all: bool = False,
+) -> Selection:
+    return Selection(scope=scope, agent=agent, team=team, user=user, session=session, run=run, all=all)
+
+
+Selected = Annotated[Selection, Depends(_selection)]
+Kinds = Annotated[list[str] | None, Query()]
+Moment = Annotated[float | None, Query(allow_inf_nan=False)]
+
+
+class SearchBody(SearchRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of POST /v1/memory/search."""
+
+
+def router(desk: Desk) -> APIRouter:
+    memory = NatsMemory(desk.platform.nc, desk.platform.topology)
+    routes = APIRouter(prefix="/v1/memory", tags=["memory"])
+    _reading(routes, memory)
+    _forgetting(routes, memory)
+    return routes
+
+
+def _reading(routes: APIRouter, memory: NatsMemory) -> None:
+    @routes.post("/search", summary="Find memories", openapi_extra=openapi.searching())
+    async def post_search(request: Request) -> Response:
+        """By meaning and by words. `selection` says whose memories: one that says nothing is refused."""
+        asked: SearchRequest = body.parse(await body.read(request), SearchBody)
+        found: Found = await memory.search(asked)
+        return _json(found)
+
+    @routes.get("", summary="List memories", responses=openapi.answers(Listed))
+    async def get_memories(
+        selection: Selected,
+        kind: Kinds = None,
+        since: Moment = None,
+        until: Moment = None,
+        limit: Annotated[int, Query(ge=1, le=MOST_HITS)] = 20,
+        after: UUID | None = None,
+    ) -> Response:
+        """Of whom the parameters say; at least one of agent, team, user, session, run, or all=true. `since` and
+        `until` are Unix seconds of when it was remembered."""
+        asked = ListRequest(
+            selection=selection,
+            kinds=kind or [],
+            since=since,
+            until=until,
+            limit=limit,
+            after=str(after) if after is not None else None,
+        )
+        return _json(await memory.list(asked))
+
+    @routes.get("/export", summary="All memories of a selection", responses=openapi.lines(Remembered))
+    async def get_export(
+        selection: Selected,
+        kind: Kinds = None,
+    ) -> Response:
+        """One JSON object per line, a chunk each; expired ones that are not removed yet among them."""
+        asked = ListRequest(selection=selection, kinds=kind or [], limit=MOST_HITS)
+        # The first page before the answer begins: what is wrong is a problem, and not an answer cut off.
+        first = await memory.export(asked)
+        return StreamingResponse(_lines(memory, asked, first), media_type="application/x-ndjson")
+
+    @routes.get("/{memory_id}", summary="One memory, all its chunks", responses=openapi.answers(Listed))
+    async def get_memory(memory_id: str) -> Response:
+        """In order; `next` is null, however many there are."""
+        return _json(await _whole(memory, ShowRequest(memory=memory_id)))
+
+
+def _forgetting(routes: APIRouter, memory: NatsMemory) -> None:
+    @routes.delete("/{memory_id}", summary="Forget one memory", responses=openapi.answers(Receipt))
+    async def delete_memory(memory_id: str) -> Response:
+        """At once and for good; the receipt's counts are taken before and after."""
+        return _json(await memory.forget(ForgetRequest(memory=memory_id, confirm=True)))
+
+    @routes.delete("", summary="Forget all memories of a selection", responses=openapi.answers(Receipt))
+    async def delete_memories(
+        selection: Selected,
+        confirm: bool = False,
+    ) -> Response:
+        """Without `confirm=true` nothing is removed, and the receipt says how much would be."""
+        return _json(await memory.forget(ForgetRequest(selection=selection, confirm=confirm)))
+
+
+async def _whole(memory: NatsMemory, asked: ShowRequest) -> Listed:
+    page = await memory.show(asked)
+    # By their places: a service of an older version knows no `after`, and begins from the start.
+    chunks = {one.index: one for one in page.memories}
+    while page.next is not None:
+        page = await memory.show(msgspec.structs.replace(asked, after=page.next))
+        chunks |= {one.index: one for one in page.memories}
+    return Listed(memories=[chunks[index] for index in sorted(chunks)], next=None)
+
+
+async def _lines(memory: NatsMemory, asked: ListRequest, page: Listed) -> AsyncIterator[bytes]:
+    while True:
+        for one in page.memories:
+            yield msgspec.json.encode(one) + b"\n"
+        if page.next is None:
+            return
+        page = await memory.export(msgspec.structs.replace(asked, after=page.next))
+
+
+def _json(value: Any) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json")

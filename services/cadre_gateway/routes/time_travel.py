@@ -1,0 +1,47 @@
+"""The HTTP routes that go back in a run's journal: decide it anew, or start a new run from one of its steps."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Header, Request
+from fastapi.responses import Response
+
+from cadre_gateway.desk import Desk
+from cadre_gateway.requests import body
+from cadre_gateway.routes import openapi
+from cadre_gateway.routes.accepted import accepted
+from cadre_gateway.runs.fork import ForkBody, fork
+from cadre_gateway.runs.replay import ReplayAnswer, replay
+
+
+def router(desk: Desk) -> APIRouter:
+    routes = APIRouter(prefix="/v1/runs", tags=["runs"])
+
+    @routes.get(
+        "/{run}/replay", summary="Decide a run's journal anew", responses=openapi.answers(ReplayAnswer)
+    )
+    async def get_replay(run: str, run_only: bool = False) -> Response:
+        """With all runs below it, unless `run_only`. Nothing is sent, and no run is changed."""
+        found = await replay(desk, run, run_only)
+        return Response(msgspec.json.encode(found), media_type="application/json")
+
+    @routes.post(
+        "/{run}/fork",
+        summary="Start a run from a step of another",
+        status_code=202,
+        openapi_extra=openapi.started_by(ForkBody),
+    )
+    async def post_fork(
+        run: str,
+        request: Request,
+        idempotency_key: Annotated[str | None, Header()] = None,
+        traceparent: Annotated[str | None, Header()] = None,
+    ) -> Response:
+        """202 with the id of the new root run; 409 while the steps before are not finished."""
+        wanted = body.parse(await body.read(request), ForkBody)
+        forked = await fork(desk, run, wanted, idempotency_key, traceparent)
+        return accepted(forked.run, forked.later_files)
+
+    return routes

@@ -1,0 +1,1 @@
+"""What the gateway does with runs: submit, look up, approve, fork, replay, erase, stream their events."""

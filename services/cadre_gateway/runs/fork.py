@@ -1,0 +1,147 @@
+"""From a run and a step of it to the Task of a new run that begins there."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cadre.loop.events import AnyEvent
+from cadre.loop.fold import fold
+from cadre.loop.forking import ForkError, prefix_of
+from cadre.loop.run import Run
+from cadre.ports import Stored
+from cadre.protocol.messages import Fork, Origin, Task
+from cadre.protocol.topology import task_id, tree_of
+from cadre_gateway.desk import ANSWER_WITHIN, Desk
+from cadre_gateway.index.run_list import RunSummary, of_task
+from cadre_gateway.requests.body import BudgetBody, Count, Deadline
+from cadre_gateway.requests.problems import Problem, invalid
+from cadre_gateway.runs import lookup
+from cadre_gateway.runs.carry_files import Source, carry
+from cadre_gateway.runs.submit import (
+    SENDER,
+    check_agent,
+    check_not_erased,
+    new_run_id,
+    run_id_of,
+    trace_of,
+)
+
+
+class ForkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of POST /v1/runs/{id}/fork. What is left out is as in the run that is forked."""
+
+    at: Count
+    """The step that the new run begins with; those before it are its memory."""
+    task: str | None = None
+    additional_args: dict[str, Any] = {}
+    """Added to those of the run, or in their place."""
+    max_steps: Count | None = None
+    deadline: Deadline | None = None
+    """Seconds from now at which the run ends. Left out: as many as the other run had from its task on."""
+    budget: BudgetBody | None = None
+    """What the steps from `at` on may use; `{}` is none but the agent's own. Left out: as much as the other run was
+    given, anew."""
+    observations: dict[str, str] = {}
+    """What calls of the steps before came to instead, by `<step>_<index>` or call id."""
+
+
+class Forked(NamedTuple):
+    run: RunSummary
+    later_files: list[str]
+    """Paths of its workspace that are as they are in the other run now, not as of the step."""
+
+
+class _Past(NamedTuple):
+    run: Run
+    entries: list[Stored]
+    """Of its journal; none when it is gone."""
+
+
+async def fork(desk: Desk, run: str, wanted: ForkBody, key: str | None, traceparent: str | None) -> Forked:
+    """Gives the new root run its files and publishes its Task, for the same agent. Raises Problem, RetryableError."""
+    async with asyncio.timeout(ANSWER_WITHIN):
+        summary = await lookup.find(desk, run)
+        check_agent(desk, summary.agent)
+        new = new_run_id() if key is None else run_id_of(summary.agent, key)
+        known = desk.index.get(new, new)
+        if known is not None:
+            return Forked(known, [])
+        check_not_erased(desk, new)
+        await desk.capacity.admit(new)
+        past = await _past(desk, summary.id)
+        task = _task(past.run, new, wanted, trace_of(traceparent))
+        later = await carry(desk, await _files_at(desk, past, wanted.at), new)
+        await desk.platform.bus.send(task, SENDER)
+    return Forked(of_task(task), later)
+
+
+async def _past(desk: Desk, run: str) -> _Past:
+    tree = tree_of(run)
+    entries = [one for one in await lookup.read_tree(desk, tree) if one.entry.run == run]
+    return _Past(fold((one.entry for one in entries), run, tree), entries)
+
+
+async def _files_at(desk: Desk, past: _Past, at: int) -> Source:
+    """The workspace that the run had when it began the step, or has when it has not begun it."""
+    about = past.run.task.forks if past.run.task is not None else None
+    is_own = about is None or at >= about.at
+    if about is not None and not is_own:
+        older = await _past(desk, about.run)
+        if older.entries:
+            return await _files_at(desk, older, at)
+    began = (one.seq for one in past.entries if any(_step_of(event) >= at for event in one.entry.events))
+    return Source(past.run.tree, next(began, None), is_own)
+
+
+def _step_of(event: AnyEvent) -> int:
+    step: int = getattr(event, "step", 0)
+    return step
+
+
+def _task(source: Run, run: str, wanted: ForkBody, trace: str | None) -> Task:
+    began = source.task
+    if wanted.task is not None and not wanted.task.strip():
+        raise invalid("task is empty: say what the agent shall do, or leave it out")
+    about = Fork(
+        run=source.id,
+        at=wanted.at,
+        observations=wanted.observations,
+        delegated=began is not None
+        and (began.reply_to is not None or (began.forks is not None and began.forks.delegated)),
+    )
+    try:
+        prefix_of(source, about)
+    except ForkError as error:
+        raise Problem(409 if error.too_early else 422, "cannot-fork", str(error)) from error
+    assert began is not None
+    limit = wanted.max_steps or source.max_steps
+    if wanted.at > limit:
+        raise invalid(f"max_steps: run {source.id} may take {limit} steps; give at least {wanted.at}")
+    now = time.time()
+    return Task(
+        id=task_id(run),
+        tree=run,
+        run=run,
+        at=now,
+        agent=source.agent,
+        task=began.task if wanted.task is None else wanted.task,
+        additional_args={**began.additional_args, **wanted.additional_args},
+        images=began.images,
+        max_steps=wanted.max_steps or began.max_steps,
+        forks=about,
+        deadline=_deadline(began, wanted, now),
+        budget=began.budget if wanted.budget is None else wanted.budget.as_budget(),
+        # Still for the same person, in no session.
+        origin=Origin(user=began.origin.user) if began.origin and began.origin.user else None,
+        trace=trace,
+    )
+
+
+def _deadline(began: Task, wanted: ForkBody, now: float) -> float | None:
+    if wanted.deadline is not None:
+        return now + wanted.deadline
+    return now + (began.deadline - began.at) if began.deadline is not None else None

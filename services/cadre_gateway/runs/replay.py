@@ -1,0 +1,56 @@
+"""A run's journals decided anew by the code of this gateway."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from cadre.loop.redecide import Divergence, Journaled, Undecided, redecide
+from cadre.protocol.messages import SCHEMA_VERSION
+from cadre_gateway.desk import ANSWER_WITHIN, Desk
+from cadre_gateway.runs import lookup
+
+_MOST = 500
+
+
+class ReplayAnswer(msgspec.Struct, kw_only=True):
+    """What came of it; no divergence means that this version of Cadre goes on with the runs as they began."""
+
+    id: str
+    schema: int
+    """The version that this gateway writes."""
+    runs: int
+    entries: int
+    decided: int
+    """Entries whose decision was made anew."""
+    snapshots: int
+    divergences: list[Divergence]
+    """The first 500."""
+    undecided: list[Undecided]
+    """Entries that do not tell what had arrived; the first 500."""
+    omitted: int
+    """Divergences that are not listed."""
+
+
+async def replay(desk: Desk, run: str, run_only: bool) -> ReplayAnswer:
+    """Of the run and all runs below it, or of the run alone. Raises a 404 problem, BusUnavailable."""
+    async with asyncio.timeout(ANSWER_WITHIN):
+        summary = await lookup.find(desk, run)
+    journals: dict[str, list[Journaled]] = {}
+    for one in await lookup.read_tree(desk, summary.tree):
+        name = one.entry.run
+        if name == run or (not run_only and name.startswith(f"{run}_")):
+            journals.setdefault(name, []).append(Journaled(one.seq, one.entry))
+    found = await asyncio.to_thread(redecide, journals.values())
+    return ReplayAnswer(
+        id=run,
+        schema=SCHEMA_VERSION,
+        runs=found.runs,
+        entries=found.entries,
+        decided=found.decided,
+        snapshots=found.snapshots,
+        divergences=found.divergences[:_MOST],
+        undecided=found.undecided[:_MOST],
+        omitted=max(0, len(found.divergences) - _MOST),
+    )

@@ -1,0 +1,1 @@
+"""Runs as files: exported from one deployment, imported into another."""

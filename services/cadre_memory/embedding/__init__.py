@@ -1,0 +1,1 @@
+"""Texts as vectors: the embeddings of an endpoint or of a local model."""

@@ -1,0 +1,139 @@
+"""Where dense vectors come from: an endpoint, a local model, or nowhere, which is said openly.
+
+An endpoint that fails is never replaced by another model: vectors of two models do not compare. Its queries are
+answered by words alone until it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import msgspec
+
+from cadre.adapters.models.openai_embeddings import OpenAIEmbeddings
+from cadre.errors import ModelError, ModelUnavailable, SetupError
+from cadre.settings import MemorySettings
+from cadre_memory.embedding import local_model
+from cadre_memory.embedding.embedder import Embedder, Fingerprint, Windows
+
+log = logging.getLogger("cadre.memory")
+
+NO_EMBEDDINGS = (
+    "no embeddings are configured, so words are compared and not meanings: set CADRE_MEMORY_EMBEDDINGS_URL, or"
+    " install the local model (docs/memory.md)"
+)
+
+_PROBE = "dimension"
+_LONGEST_PAUSE = 30.0
+
+
+class EndpointEmbedder:
+    """An OpenAI-compatible endpoint: one vector per text, whose length it knows itself."""
+
+    def __init__(self, endpoint: OpenAIEmbeddings, fingerprint: Fingerprint) -> None:
+        self._endpoint = endpoint
+        self.fingerprint = fingerprint
+
+    async def query(self, text: str) -> list[float]:
+        return (await self._embed([text]))[0]
+
+    async def documents(self, texts: list[str]) -> list[Windows]:
+        return [[vector] for vector in await self._embed(texts)]
+
+    async def close(self) -> None:
+        await self._endpoint.close()
+
+    async def _embed(self, texts: list[str]) -> list[list[float]]:
+        vectors = await self._endpoint.embed(texts)
+        for vector in vectors:
+            if len(vector) != self.fingerprint.dim:
+                raise ModelUnavailable(
+                    f"{self._endpoint.shown} answers {len(vector)} dimensions, and had"
+                    f" {self.fingerprint.dim} before: if its model was changed, start the service anew"
+                )
+        return vectors
+
+
+async def open_embedder(settings: MemorySettings) -> Embedder | None:
+    """The embedder that the settings ask for; None where there is none to be had, or none wanted.
+
+    Waits for an endpoint that was never reached before: without its dimension no index can be opened.
+    Raises SetupError.
+    """
+    choice = settings.embeddings
+    if choice == "openai" or (choice == "auto" and settings.embeddings_url):
+        endpoint = OpenAIEmbeddings(settings)
+        return EndpointEmbedder(endpoint, await _fingerprint_of(endpoint, settings))
+    if choice in ("local", "auto"):
+        lack = local_model.missing()
+        if lack is None:
+            return await local_model.open_local(Path(settings.directory) / "models")
+        if choice == "local":
+            raise SetupError(f"CADRE_MEMORY_EMBEDDINGS=local: {lack}")
+    return None
+
+
+def describe(settings: MemorySettings) -> tuple[str, bool]:
+    """What `open_embedder` would come to, in words, and whether meanings are compared; nothing is opened."""
+    choice = settings.embeddings
+    if choice == "openai" or (choice == "auto" and settings.embeddings_url):
+        return f"{settings.embeddings_model} at {OpenAIEmbeddings(settings).shown}", True
+    if choice in ("local", "auto"):
+        lack = local_model.missing()
+        if lack is None:
+            return f"the local model {local_model.NAME}", True
+        if choice == "local":
+            return f"none: {lack}", False
+    return NO_EMBEDDINGS, False
+
+
+async def _fingerprint_of(endpoint: OpenAIEmbeddings, settings: MemorySettings) -> Fingerprint:
+    name = settings.embeddings_model
+    if settings.embeddings_dim:
+        return Fingerprint(name=name, dim=settings.embeddings_dim)
+    known = _Known(Path(settings.directory), f"{settings.embeddings_url} {name}")
+    pause = 0.5
+    while True:
+        try:
+            [vector] = await endpoint.embed([_PROBE])
+        except ModelError as error:
+            if (dim := known.read()) is not None:
+                log.warning("%s; its model had %d dimensions", error, dim)
+                return Fingerprint(name=name, dim=dim)
+            log.warning("%s; it was never reached before, so the service waits for it", error)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        else:
+            known.write(len(vector))
+            return Fingerprint(name=name, dim=len(vector))
+
+
+class _Known:
+    """Dimensions of endpoints that were reached before, so that a start need not wait for one that is down."""
+
+    def __init__(self, directory: Path, key: str) -> None:
+        self._file = directory / "embeddings.json"
+        self._key = key
+
+    def read(self) -> int | None:
+        return self._all().get(self._key)
+
+    def write(self, dim: int) -> None:
+        found = self._all()
+        if found.get(self._key) == dim:
+            return
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self._file.with_suffix(".new")
+        fresh.write_bytes(msgspec.json.encode({**found, self._key: dim}))
+        fresh.replace(self._file)
+
+    def _all(self) -> dict[str, int]:
+        try:
+            return msgspec.json.decode(self._file.read_bytes(), type=dict[str, int])
+        except FileNotFoundError:
+            return {}
+        except msgspec.DecodeError as error:
+            log.warning("%s is left out: %s", self._file, error)
+            return {}

@@ -1,0 +1,163 @@
+"""One life of the engine's process, seen from its owner: started, asked many things at once, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+
+from cadre_memory.index.edge.child import Timing
+from cadre_memory.index.edge.contract import LENGTH, Answer, AnyRequest, Asked, Close, Hello, frame
+from cadre_memory.index.index import IndexRefused, IndexUnavailable
+from cadre_memory.index.store import CollectionGone
+
+log = logging.getLogger("cadre.memory")
+
+_END_SECONDS = 30.0
+_START_SECONDS = 60.0
+_answer = msgspec.msgpack.Decoder(Answer)
+_hello = msgspec.msgpack.Decoder(Hello)
+
+
+class ProcessEnded(IndexUnavailable):
+    """What was asked may have happened."""
+
+
+class EdgeProcess:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+        self._numbers = itertools.count()
+        self._asked: dict[int, asyncio.Future[msgspec.Raw]] = {}
+        self._listening = asyncio.create_task(self._listen(), name="engine's answers")
+
+    @classmethod
+    async def start(cls, directory: Path, timing: Timing) -> EdgeProcess:
+        """Raises IndexRefused when the directory is another's or cannot be read, ProcessEnded when it dies at once."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with theirs:
+            process = _spawn(theirs, directory, timing)
+        reader, writer = await asyncio.open_unix_connection(sock=ours)
+        try:
+            async with asyncio.timeout(_START_SECONDS + timing.lock):
+                hello = _hello.decode(await _frame(reader))
+        except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
+            await _end(process, writer)
+            raise ProcessEnded(
+                f"the engine's process ended with {process.returncode} at its start: its log says why"
+            ) from None
+        except BaseException:
+            await _end(process, writer)
+            raise
+        if hello.failure:
+            await _end(process, writer)
+            raise IndexRefused(hello.failure)
+        return cls(process, reader, writer)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return not self._listening.done()
+
+    async def ask(self, request: AnyRequest) -> msgspec.Raw:
+        """Raises ProcessEnded, CollectionGone, and IndexUnavailable for whatever the engine raised."""
+        if not self.alive:
+            raise ProcessEnded("the engine's process has ended")
+        number = next(self._numbers)
+        future: asyncio.Future[msgspec.Raw] = asyncio.get_running_loop().create_future()
+        self._asked[number] = future
+        try:
+            self._writer.write(frame(Asked(number, request)))
+            await self._writer.drain()
+            return await future
+        except ConnectionError as error:
+            await self._listening  # nobody takes it for alive any more
+            raise ProcessEnded(f"the engine's process has ended: {error}") from None
+        finally:
+            self._asked.pop(number, None)
+
+    async def close(self) -> None:
+        """What it holds is on the disk when this returns; or, if it takes too long over something else, in its log."""
+        with contextlib.suppress(IndexUnavailable, TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                await self.ask(Close())
+        await self.end()
+
+    async def end(self) -> None:
+        """Kills it when it does not end by itself."""
+        await _end(self._process, self._writer)
+        await self._listening
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    async def _listen(self) -> None:
+        """Until the process is gone: then nothing that was asked will be answered."""
+        try:
+            while True:
+                answer = _answer.decode(await _frame(self._reader))
+                future = self._asked.pop(answer.number, None)
+                # Whoever asked may have stopped waiting.
+                if future is not None and not future.done():
+                    _settle(future, answer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        except msgspec.MsgspecError:
+            log.exception("the engine's process %d does not speak as it should", self._process.pid)
+            self._process.kill()
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(ProcessEnded("the engine's process ended before its answer"))
+        self._asked.clear()
+
+
+def _settle(future: asyncio.Future[msgspec.Raw], answer: Answer) -> None:
+    if not answer.failure:
+        # A copy: the view into the frame would keep all of it.
+        future.set_result(answer.value.copy())
+    elif answer.gone:
+        future.set_exception(CollectionGone(answer.failure))
+    else:
+        future.set_exception(IndexUnavailable(f"the engine failed: {answer.failure}"))
+
+
+def _spawn(theirs: socket.socket, directory: Path, timing: Timing) -> subprocess.Popen[bytes]:
+    command = [
+        *(sys.executable, "-m", "cadre_memory.index.edge.child"),
+        *(str(theirs.fileno()), str(os.getpid()), str(directory.absolute())),
+        msgspec.json.encode(timing).decode(),
+    ]
+    return subprocess.Popen(command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL)
+
+
+async def _frame(reader: asyncio.StreamReader) -> bytes:
+    (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+    return await reader.readexactly(length)
+
+
+async def _end(process: subprocess.Popen[bytes], writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
+    try:
+        await asyncio.to_thread(process.wait, _END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        await asyncio.to_thread(process.wait)

@@ -1,0 +1,148 @@
+"""What may be seen and what is asked for, as one tree of conditions that each engine's filter is made from.
+
+The engines differ in the names of their classes only; what a request may touch is decided here, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from cadre_memory.index.index import Clause, EmbedState, IndexRefused, Where, Within
+from cadre_memory.index.schema import NAMED, OWNER, OWNER_OF, owner
+
+
+class Equal(msgspec.Struct, frozen=True):
+    field: str
+    value: str
+
+
+class OneOf(msgspec.Struct, frozen=True):
+    field: str
+    values: list[str]
+
+
+class Between(msgspec.Struct, frozen=True):
+    """Both ends belong to it; a point without the field is outside."""
+
+    field: str
+    least: float | None = None
+    most: float | None = None
+
+
+class Ids(msgspec.Struct, frozen=True):
+    """Points with one of these ids; none of them means no point."""
+
+    ids: list[str]
+
+
+class Not(msgspec.Struct, frozen=True):
+    part: Tree
+
+
+class AnyOf(msgspec.Struct, frozen=True):
+    """Never empty: an engine's empty `should` lets everything through."""
+
+    parts: list[Tree]
+
+
+class AllOf(msgspec.Struct, frozen=True):
+    """Empty, it lets everything through."""
+
+    parts: list[Tree]
+
+
+Tree = Equal | OneOf | Between | Ids | Not | AnyOf | AllOf
+
+NOTHING = Ids([])
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Points of a collection: those that fit all that is given."""
+
+    within: Within | None = None
+    """None only for the index's own housekeeping."""
+    where: Where = Where()
+    ids: list[str] | None = None
+    state: EmbedState | None = None
+    expired_by: float | None = None
+
+
+def tree(selection: Selection) -> Tree:
+    """Raises IndexRefused for a clause that would let through more than was meant."""
+    parts: list[Tree] = []
+    if selection.within is not None:
+        parts += [visible(selection.within), *_unexpired(selection.within.at)]
+    parts += _asked(selection.where)
+    if selection.ids is not None:
+        parts.append(Ids(selection.ids))
+    if selection.state is not None:
+        parts.append(Equal("embed_state", selection.state))
+    if selection.expired_by is not None:
+        parts.append(Between("expires_at", most=selection.expired_by))
+    return AllOf(parts)
+
+
+def visible(within: Within) -> Tree:
+    """The clauses alone: also the corpus that a word's rarity is counted in, so that no owner learns of another's."""
+    return AnyOf([_clause(one) for one in within.any_of]) if within.any_of else NOTHING
+
+
+def _clause(clause: Clause) -> Tree:
+    if not clause.equals:
+        raise IndexRefused("a clause without a field would show every memory: name what it is limited to")
+    for field, value in clause.equals.items():
+        if field not in NAMED:
+            raise IndexRefused(f"no clause can name {field!r}: it must be one of {', '.join(sorted(NAMED))}")
+        if not value:
+            raise IndexRefused(
+                f"a clause with an empty {field!r} would show memories that have none: leave it out"
+            )
+    parts: list[Tree] = [Equal(field, value) for field, value in clause.equals.items()]
+    scope = clause.equals.get("scope", "")
+    for known, field in OWNER_OF.items():
+        if known == scope and field in clause.equals:
+            parts.append(Equal(OWNER, owner(scope, clause.equals[field])))
+    return AllOf(parts)
+
+
+def _unexpired(at: float | None) -> list[Tree]:
+    # What never expires has no number there, and is in no range.
+    return [] if at is None else [Not(Between("expires_at", most=at))]
+
+
+def _asked(where: Where) -> list[Tree]:
+    parts: list[Tree] = []
+    if where.kinds:
+        parts.append(OneOf("kind", where.kinds))
+    if where.agents:
+        parts.append(OneOf("agent", where.agents))
+    if where.memory is not None:
+        parts.append(Equal("memory", where.memory))
+    if where.ids is not None:
+        parts.append(Ids(where.ids))
+    if where.since is not None or where.until is not None:
+        parts.append(Between("created_at", least=where.since, most=where.until))
+    return parts
+
+
+def admits(tree: Tree, id: str, payload: Mapping[str, Any]) -> bool:
+    """Whether a point fits, decided without any engine."""
+    match tree:
+        case Equal(field, value):
+            return bool(payload.get(field) == value)
+        case OneOf(field, values):
+            return payload.get(field) in values
+        case Between(field, least, most):
+            found = payload.get(field)
+            return found is not None and (least is None or found >= least) and (most is None or found <= most)
+        case Ids(ids):
+            return id in ids
+        case Not(part):
+            return not admits(part, id, payload)
+        case AnyOf(parts):
+            return any(admits(part, id, payload) for part in parts)
+        case AllOf(parts):
+            return all(admits(part, id, payload) for part in parts)

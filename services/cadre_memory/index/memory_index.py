@@ -1,0 +1,265 @@
+"""The index over any store: what is written goes wherever it belongs, what is read is checked once more.
+
+Two aliases are all its state. `<prefix>_live` names the collection that is read. `<prefix>_next`, while memories are
+being embedded for another model, the one that they move to: then whatever is written goes to both. Dense vectors go
+only where their own model's are; elsewhere the point waits for the replicas that know the other model.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TypeVar
+
+import msgspec
+
+from cadre_memory.index import schema
+from cadre_memory.index.check_points import check_dense, check_id, check_points, check_query
+from cadre_memory.index.filters import Selection, Tree, admits, tree
+from cadre_memory.index.index import (
+    Chunk,
+    Condition,
+    EmbedState,
+    Hit,
+    IndexUnavailable,
+    Page,
+    Sparse,
+    Vectors,
+    Where,
+    Within,
+)
+from cadre_memory.index.schema import Schema
+from cadre_memory.index.store import CollectionGone, Point, Query, Record, Store
+
+log = logging.getLogger("cadre.memory")
+
+_BATCH = 64
+_MOST = 1000
+"""Points of one answer."""
+_TRIES = 5
+
+_DIGEST = ["hash", "embed_state"]
+
+T = TypeVar("T")
+
+
+class MemoryIndex:
+    """Over a store that it owns. Made by `open`."""
+
+    def __init__(self, store: Store, own: Schema, prefix: str) -> None:
+        self.store = store
+        self.prefix = prefix
+        self.schema = own
+        self.own = own.collection(prefix)
+        """The collection of this process's model."""
+        self.live_alias = f"{prefix}_live"
+        self.next_alias = f"{prefix}_next"
+
+    @classmethod
+    async def open(cls, store: Store, own: Schema, *, prefix: str = "mem") -> MemoryIndex:
+        """Nothing that is there is lost: memories of another model are read until `migration.move` has moved them."""
+        index = cls(store, own, prefix)
+        aliases = await store.aliases()
+        if aliases.get(index.live_alias, index.own) == index.own:
+            await store.create(index.own)
+            if index.live_alias not in aliases:
+                await store.point({index.live_alias: index.own})
+        return index
+
+    async def live(self) -> str:
+        """The collection that is read."""
+        return (await self._named())[0]
+
+    async def upsert(self, points: list[tuple[Chunk, Vectors]]) -> None:
+        check_points(points, self.schema.dim)
+        for part in _batches(points):
+
+            async def put(collection: str, part: list[tuple[Chunk, Vectors]] = part) -> None:
+                await self._put(collection, part)
+
+            await self._to_all(self._named, put)
+
+    async def set_dense(self, vectors: dict[str, list[list[float]]]) -> None:
+        check_dense(vectors, self.schema.dim)
+        for part in _batches(list(vectors.items())):
+            await self.store.set_dense(self.own, dict(part))
+
+    async def search(
+        self, *, sparse: Sparse | None, dense: list[float] | None, within: Within, where: Where, limit: int
+    ) -> list[Hit]:
+        check_query(sparse, dense, self.schema.dim)
+        selection = Selection(within=within, where=where)
+        seen = tree(selection)
+        if not within.any_of or limit < 1:
+            return []
+
+        async def search(live: str) -> list[Hit]:
+            # Vectors of another model do not compare: until all are made anew, words alone are.
+            query = Query(
+                sparse=sparse if sparse is not None and sparse.indices else None,
+                dense=dense if live == self.own else None,
+                limit=min(limit, _MOST),
+            )
+            if query.sparse is None and query.dense is None:
+                return []
+            found = await self.store.search(live, query, selection)
+            for one in found:
+                _check(seen, Record(one.id, one.payload))
+            return [Hit(schema.chunk(one.id, one.payload), one.score) for one in found]
+
+        return await self._read(search)
+
+    async def scroll(self, *, within: Within, where: Where, limit: int, after: str | None = None) -> Page:
+        if after is not None:
+            check_id(after)
+        selection = Selection(within=within, where=where)
+        seen = tree(selection)
+        if not within.any_of or limit < 1:
+            return Page([], None)
+
+        async def scroll(live: str) -> Page:
+            found = await self.store.scroll(live, selection, limit=min(limit, _MOST), after=after)
+            for one in found.records:
+                _check(seen, one)
+            return Page([schema.chunk(*one) for one in found.records], found.next)
+
+        return await self._read(scroll)
+
+    async def pending(self, limit: int, after: str | None = None) -> Page:
+        if self.own not in await self.store.collections():
+            return Page([], None)
+        waiting = Selection(state="pending")
+        found = await self.store.scroll(self.own, waiting, limit=min(limit, _MOST), after=after)
+        return Page([schema.chunk(*one) for one in found.records], found.next)
+
+    async def count(self, *, within: Within, where: Where) -> int:
+        selection = Selection(within=within, where=where)
+        tree(selection)  # refuses what must be refused
+        if not within.any_of:
+            return 0
+        return await self._read(lambda live: self.store.count(live, selection))
+
+    async def delete(self, *, within: Within, where: Where) -> int:
+        """Whether it has expired does not matter here: hidden is not gone."""
+        selection = Selection(within=msgspec.structs.replace(within, at=None), where=where)
+        tree(selection)  # refuses what must be refused
+        return await self._delete(selection) if within.any_of else 0
+
+    async def expire(self, at: float) -> int:
+        return await self._delete(Selection(expired_by=at))
+
+    async def condition(self) -> Condition:
+        aliases = await self.store.aliases()
+        live = await self.live()
+        return Condition(
+            backend=self.store.backend,
+            collection=live,
+            points=await self._read(lambda live: self.store.count(live, Selection())),
+            dense=live == self.own and self.schema.dim is not None,
+            moving=self.next_alias in aliases,
+        )
+
+    async def close(self) -> None:
+        await self.store.close()
+
+    async def _put(self, collection: str, points: list[tuple[Chunk, Vectors]]) -> None:
+        """Those that are not there yet: replacing a point would cost it the vectors that it has been given since."""
+        ids = [chunk.id for chunk, _ in points]
+        known = await self.digests(collection, ids)
+        made = [self._point(collection, chunk, vectors) for chunk, vectors in points]
+        wanted = [one for one in made if not _is_there(one, known.get(one.id))]
+        if wanted:
+            await self.store.upsert(collection, wanted)
+
+    def _point(self, collection: str, chunk: Chunk, vectors: Vectors) -> Point:
+        state: EmbedState
+        if collection == self.own:
+            state = "done" if vectors.dense else chunk.embed_state
+            dense = vectors.dense
+        else:
+            state = "lexical" if schema.dim_of(collection) is None else "pending"
+            dense = []
+        fields = schema.payload(msgspec.structs.replace(chunk, embed_state=state))
+        return Point(chunk.id, fields, vectors.sparse, dense)
+
+    async def digests(self, collection: str, ids: list[str]) -> dict[str, dict[str, str]]:
+        """`hash` and `embed_state` of those that are there, by id."""
+        found = await self.store.scroll(collection, Selection(ids=ids), limit=len(ids), fields=_DIGEST)
+        return {one.id: one.payload for one in found.records}
+
+    async def _delete(self, selection: Selection) -> int:
+        """From the live collection first: whoever copies from it then finds the copy's source gone."""
+        gone = 0
+
+        async def delete(collection: str) -> None:
+            nonlocal gone
+            # A store that had to begin again does not know what it removed before.
+            there = await self.store.count(collection, selection)
+            removed = await self.store.delete(collection, selection)
+            gone += max(there, removed) if collection == await self.live() else 0
+            for _ in range(_TRIES):
+                if not await self.store.count(collection, selection):
+                    return
+                await self.store.delete(collection, selection)
+            raise IndexUnavailable(
+                f"memories are stored in {collection} as fast as they are removed: try again"
+            )
+
+        await self._to_all(self._all, delete)
+        return gone
+
+    async def _to_all(
+        self, listed: Callable[[], Awaitable[list[str]]], write: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """A collection that appears meanwhile gets it too, however many processes there are: looked up before, and
+        again after."""
+        for _ in range(_TRIES):
+            before = await listed()
+            try:
+                for collection in before:
+                    await write(collection)
+            except CollectionGone:
+                continue
+            if await listed() == before:
+                return
+        raise IndexUnavailable("the collections change faster than they can be written: try again")
+
+    async def _read(self, read: Callable[[str], Awaitable[T]]) -> T:
+        for _ in range(_TRIES):
+            try:
+                return await read(await self.live())
+            except CollectionGone:
+                continue
+        raise IndexUnavailable("the collections change faster than they can be read: try again")
+
+    async def _named(self) -> list[str]:
+        """The live collection, and the one that memories move to."""
+        aliases = await self.store.aliases()
+        if self.live_alias not in aliases:
+            raise IndexUnavailable(f"{self.live_alias} names no collection: somebody removed it; start again")
+        named = [aliases.get(alias) for alias in (self.live_alias, self.next_alias)]
+        return [name for name in named if name is not None]
+
+    async def _all(self) -> list[str]:
+        """The live collection first, then all others that may hold the same memories."""
+        live = await self.live()
+        rest = [name for name in await self.store.collections() if schema.is_collection(name, self.prefix)]
+        return [live, *sorted(set(rest) - {live})]
+
+
+def _check(seen: Tree, record: Record) -> None:
+    """An engine that shows too much is not believed, whatever its reason."""
+    if not admits(seen, record.id, record.payload):
+        log.error("the engine returned point %s, which its filter leaves out", record.id)
+        raise IndexUnavailable("the engine returned a memory that the caller may not see: nothing is shown")
+
+
+def _batches(items: list[T]) -> Iterator[list[T]]:
+    for start in range(0, len(items), _BATCH):
+        yield items[start : start + _BATCH]
+
+
+def _is_there(point: Point, known: dict[str, str] | None) -> bool:
+    if known is None or known["hash"] != point.payload["hash"]:
+        return False
+    return known["embed_state"] == "done" or known["embed_state"] == point.payload["embed_state"]

@@ -1,0 +1,1 @@
+"""A store on a Qdrant server, through its client."""

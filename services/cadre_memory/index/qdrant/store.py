@@ -1,0 +1,267 @@
+"""Qdrant through its client as a store: a server by its URL, or the client's own small engine."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from qdrant_client import AsyncQdrantClient, models
+from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
+from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+from cadre_memory.index import schema
+from cadre_memory.index.filters import Selection, tree, visible
+from cadre_memory.index.index import IndexRefused, IndexUnavailable, Sparse
+from cadre_memory.index.qdrant.collection import collection_parameters, payload_indexes
+from cadre_memory.index.qdrant.rest_filters import rest_filter
+from cadre_memory.index.store import (
+    PREFETCH,
+    RRF_K,
+    Backend,
+    CollectionGone,
+    Found,
+    Point,
+    Query,
+    Record,
+    Records,
+)
+
+log = logging.getLogger("cadre.memory")
+
+_TIMEOUT = 30
+"""Seconds for one answer."""
+
+_PAGE = 1000
+
+
+class QdrantStore:
+    def __init__(self, client: AsyncQdrantClient, backend: Backend) -> None:
+        self._client = client
+        self.backend: Backend = backend
+
+    @classmethod
+    def server(cls, url: str, api_key: str = "") -> QdrantStore:
+        """Connects at the first request, over REST: one port, whatever is in between."""
+        if api_key and url.startswith("http://"):
+            log.warning(
+                "the key of the Qdrant server travels in the open: https:// if it leaves this machine"
+            )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the client's way to say the same
+            client = AsyncQdrantClient(
+                url=url,
+                api_key=api_key or None,
+                timeout=_TIMEOUT,
+                prefer_grpc=False,
+                check_compatibility=False,
+            )
+        return cls(client, "server")
+
+    @classmethod
+    def local(cls, directory: Path | None = None) -> QdrantStore:
+        """For small numbers: all is in memory and every search reads all. None keeps nothing on the disk.
+
+        Raises IndexRefused when the directory is another's.
+        """
+        if directory is None:
+            return cls(AsyncQdrantClient(":memory:"), "local")
+        try:
+            return cls(AsyncQdrantClient(path=str(directory)), "local")
+        except RuntimeError as error:
+            raise IndexRefused(
+                f"{directory} is in use: only one memory service can own it; stop the other, or give this one a"
+                f" directory of its own ({error})"
+            ) from error
+
+    async def version(self) -> tuple[int, ...]:
+        """Of the server."""
+        async with _told("asking for its version"):
+            text = (await self._client.info()).version
+        return tuple(int(part) for part in text.split("-")[0].split(".") if part.isdecimal())
+
+    async def collections(self) -> list[str]:
+        async with _told("listing collections"):
+            return [one.name for one in (await self._client.get_collections()).collections]
+
+    async def create(self, collection: str) -> None:
+        doing = "creating a collection"
+        async with _told(doing):
+            try:
+                async with _told(doing):
+                    if not await self._client.collection_exists(collection):
+                        await self._client.create_collection(collection, **collection_parameters(collection))
+            except IndexRefused:
+                # Another replica may have been faster.
+                if not await self._client.collection_exists(collection):
+                    raise
+            if self.backend == "server":
+                for field, kind in payload_indexes().items():
+                    await self._client.create_payload_index(collection, field, kind, wait=True)
+
+    async def drop(self, collection: str) -> None:
+        with contextlib.suppress(CollectionGone):
+            async with _told("dropping a collection"):
+                await self._client.delete_collection(collection)
+
+    async def aliases(self) -> dict[str, str]:
+        async with _told("reading aliases"):
+            found = await self._client.get_aliases()
+        return {one.alias_name: one.collection_name for one in found.aliases}
+
+    async def point(self, aliases: dict[str, str | None]) -> None:
+        known = await self.aliases()
+        changes: list[models.AliasOperations] = []
+        for name, collection in aliases.items():
+            if name in known:
+                changes.append(models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=name)))
+            if collection is not None:
+                new = models.CreateAlias(collection_name=collection, alias_name=name)
+                changes.append(models.CreateAliasOperation(create_alias=new))
+        if changes:
+            async with _told("switching aliases"):
+                await self._client.update_collection_aliases(changes)
+
+    async def upsert(self, collection: str, points: list[Point], *, only_new: bool = False) -> None:
+        mode = models.UpdateMode.INSERT_ONLY if only_new else models.UpdateMode.UPSERT
+        async with _told("storing points"):
+            await self._client.upsert(
+                collection, points=[_point(one) for one in points], wait=True, update_mode=mode
+            )
+
+    async def set_dense(self, collection: str, vectors: dict[str, list[list[float]]]) -> None:
+        wanted = [models.PointVectors(id=id, vector={schema.DENSE: one}) for id, one in vectors.items()]
+        async with _told("storing vectors"):
+            # For one that is gone the engine fails, when it has stored all others.
+            with contextlib.suppress(KeyError, CollectionGone):
+                async with _told("storing vectors"):
+                    await self._client.update_vectors(collection, points=wanted, wait=True)
+            # Only those that have their vectors: a point stored anew meanwhile still waits.
+            there = models.Filter(
+                must=[
+                    models.HasIdCondition(has_id=list(vectors)),
+                    models.HasVectorCondition(has_vector=schema.DENSE),
+                ]
+            )
+            await self._client.set_payload(
+                collection, payload={"embed_state": "done"}, points=there, wait=True
+            )
+
+    async def search(self, collection: str, query: Query, selection: Selection) -> list[Found]:
+        wanted = rest_filter(tree(selection))
+        legs = _legs(query, selection)
+        async with _told("searching"):
+            if len(legs) == 1:
+                using, vector, params = legs[0]
+                found = await self._client.query_points(
+                    collection,
+                    query=vector,
+                    using=using,
+                    query_filter=wanted,
+                    search_params=params,
+                    limit=query.limit,
+                    with_payload=True,
+                )
+            else:
+                found = await self._client.query_points(
+                    collection,
+                    query=models.RrfQuery(rrf=models.Rrf(k=RRF_K)),
+                    prefetch=[
+                        models.Prefetch(
+                            query=vector,
+                            using=using,
+                            filter=wanted,
+                            params=params,
+                            limit=max(PREFETCH, query.limit),
+                        )
+                        for using, vector, params in legs
+                    ],
+                    query_filter=wanted,
+                    limit=query.limit,
+                    with_payload=True,
+                )
+        return [Found(str(one.id), one.payload or {}, one.score) for one in found.points]
+
+    async def scroll(
+        self,
+        collection: str,
+        selection: Selection,
+        *,
+        limit: int,
+        after: str | None = None,
+        fields: list[str] | None = None,
+    ) -> Records:
+        async with _told("reading points"):
+            found, offset = await self._client.scroll(
+                collection,
+                scroll_filter=rest_filter(tree(selection)),
+                limit=limit,
+                offset=after,
+                with_payload=True if fields is None else fields,
+                with_vectors=False,
+            )
+        records = [Record(str(one.id), one.payload or {}) for one in found]
+        return Records(records, None if offset is None else str(offset))
+
+    async def count(self, collection: str, selection: Selection) -> int:
+        async with _told("counting points"):
+            return (await self._client.count(collection, rest_filter(tree(selection)), exact=True)).count
+
+    async def delete(self, collection: str, selection: Selection) -> int:
+        """By ids that were read with the filter: what is counted is what is removed."""
+        gone = 0
+        while records := (await self.scroll(collection, selection, limit=_PAGE, fields=["hash"])).records:
+            ids: list[Any] = [one.id for one in records]
+            async with _told("removing points"):
+                await self._client.delete(collection, models.PointIdsList(points=ids), wait=True)
+            gone += len(ids)
+        return gone
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+def _legs(query: Query, selection: Selection) -> list[tuple[str, Any, models.SearchParams]]:
+    legs: list[tuple[str, Any, models.SearchParams]] = []
+    if query.dense is not None:
+        legs.append((schema.DENSE, [query.dense], models.SearchParams()))
+    if query.sparse is not None:
+        corpus = None if selection.within is None else rest_filter(visible(selection.within))
+        idf = None if corpus is None else models.IdfCorpusParams(corpus=corpus)
+        legs.append((schema.SPARSE, _sparse(query.sparse), models.SearchParams(idf=idf)))
+    return legs
+
+
+def _point(point: Point) -> models.PointStruct:
+    vector: dict[str, Any] = {schema.SPARSE: _sparse(point.sparse)}
+    if point.dense:
+        vector[schema.DENSE] = point.dense
+    return models.PointStruct(id=point.id, vector=vector, payload=point.payload)
+
+
+def _sparse(sparse: Sparse) -> models.SparseVector:
+    return models.SparseVector(indices=sparse.indices, values=sparse.values)
+
+
+@contextlib.asynccontextmanager
+async def _told(doing: str) -> AsyncIterator[None]:
+    """Failures of the client as what the caller must do."""
+    try:
+        yield
+    except UnexpectedResponse as error:
+        said = f"Qdrant answered {error.status_code} while {doing}: {error.content.decode(errors='replace')[:500]}"
+        if error.status_code == 404:
+            raise CollectionGone(said) from error
+        if error.status_code is None or error.status_code >= 500 or error.status_code in (408, 429):
+            raise IndexUnavailable(said) from error
+        raise IndexRefused(said) from error
+    except (ResponseHandlingException, ResourceExhaustedResponse) as error:
+        raise IndexUnavailable(f"Qdrant did not answer while {doing}: {error}") from error
+    except ValueError as error:
+        # How the client's own engine says it.
+        if "not found" in str(error):
+            raise CollectionGone(f"{error} ({doing})") from error
+        raise

@@ -1,0 +1,141 @@
+"""Who may see, write and forget which memories: the one place where that is decided, without any I/O.
+
+Every clause names a scope and its owner together, so no memory is reached by its owner alone. What a caller lacks
+(a session, a person, a team) opens nothing: it is left out where is read, and where is written the memory goes to
+the run's own tree.
+"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import msgspec
+
+from cadre.errors import MemoryRefused, UnreadableMessage
+from cadre.protocol.memory import Selection
+from cadre.protocol.messages import MemoryScope, Origin, ToolCall
+from cadre.protocol.topology import Topology, parent_of, tree_of
+from cadre_memory.index.index import Clause, Within
+
+SCOPES: tuple[MemoryScope, ...] = get_args(MemoryScope)
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """For whom a call is made: what the bus says of it, and what its origin adds."""
+
+    agent: str
+    tree: str
+    run: str
+    call: str
+    step: int
+    origin: Origin = Origin()
+
+    def owner(self, scope: MemoryScope) -> tuple[str, str] | None:
+        """Field and value that a memory of the scope has when it is this caller's; None without such an owner."""
+        origin = self.origin
+        value = {
+            "run": self.tree,
+            "session": origin.session,
+            "agent": self.agent,
+            "team": origin.team,
+            "user": origin.user,
+        }[scope]
+        return (_FIELDS[scope], value) if value else None
+
+
+_FIELDS: dict[MemoryScope, str] = {
+    "run": "tree",
+    "session": "session",
+    "agent": "agent",
+    "team": "team",
+    "user": "user",
+}
+"""The payload field that holds the owner, by scope."""
+
+
+def caller_of(call: ToolCall, subject: str) -> Caller:
+    """The caller of a call that lay on `subject`, which alone says who sent it.
+
+    Raises UnreadableMessage when the call says anything else.
+    """
+    tool, sender, tree, leaf = subject.split(".")[-4:]
+    if (call.tool, call.tree, call.id) != (tool, tree, leaf):
+        raise UnreadableMessage(f"call {call.id!r} of {call.tool!r} in the place of {leaf!r} of {tool!r}")
+    if call.agent != sender or Topology.sender(subject) != sender:
+        raise UnreadableMessage(f"{sender!r} calls in the name of {call.agent!r}")
+    if tree_of(call.run) != tree or parent_of(call.id) != call.run:
+        raise UnreadableMessage(f"call {call.id!r} is none of run {call.run!r} in tree {tree!r}")
+    return Caller(
+        agent=sender,
+        tree=tree,
+        run=call.run,
+        call=call.id,
+        step=_step(call.id),
+        origin=call.origin or Origin(),
+    )
+
+
+def reading(caller: Caller, at: float) -> Within:
+    """What the caller recalls from: the scopes that its origin names, as far as it has an owner for them."""
+    return Within(any_of=_clauses(caller, list(caller.origin.reads)), at=at)
+
+
+def writing(caller: Caller) -> MemoryScope:
+    """The scope of what the caller has remembered: `run` when it has no owner for the one that it asks for."""
+    wanted = caller.origin.writes
+    return wanted if caller.owner(wanted) is not None else "run"
+
+
+def forgetting(caller: Caller) -> Within:
+    """What the caller may remove: what it could have written. Expired memories too."""
+    return Within(any_of=_clauses(caller, list(dict.fromkeys(["run", writing(caller)]))))
+
+
+def of_tree(tree: str) -> Within:
+    """The memories that end with their tree of runs."""
+    return Within(any_of=[Clause({"scope": "run", "tree": tree})])
+
+
+def everything(at: float | None = None) -> Within:
+    """For the service's own housekeeping."""
+    return Within(any_of=[Clause({"scope": scope}) for scope in SCOPES], at=at)
+
+
+def selected(selection: Selection, at: float | None = None) -> Within:
+    """What a person's request means. Raises MemoryRefused for one that does not say whose memories it means."""
+    given = {
+        field: value
+        for field in ("agent", "team", "user", "session")
+        if (value := getattr(selection, field)) is not None
+    }
+    if selection.run is not None:
+        given["run" if parent_of(selection.run) else "tree"] = selection.run
+    empty = sorted(field for field, value in given.items() if not value)
+    if empty:
+        raise MemoryRefused(f"{empty[0]} is empty: give a name, or leave it out")
+    if selection.all and given:
+        raise MemoryRefused(
+            f"`all` means everybody's: leave out {', '.join(sorted(given))}, or leave out `all`"
+        )
+    if not (given or selection.all):
+        raise MemoryRefused(
+            "whose memories? Give agent, team, user, session or run, with a scope if you like; or all=true"
+        )
+    scopes = SCOPES if selection.scope is None else (selection.scope,)
+    return Within(any_of=[Clause({"scope": scope, **given}) for scope in scopes], at=at)
+
+
+def _clauses(caller: Caller, scopes: list[MemoryScope]) -> list[Clause]:
+    clauses = []
+    for scope in scopes:
+        owner = caller.owner(scope)
+        if owner is not None:
+            field, value = owner
+            clauses.append(Clause({"scope": scope, field: value}))
+    return clauses
+
+
+def _step(call: str) -> int:
+    """Of `<run>_<step>_<index>`."""
+    step = call.split("_")[-2]
+    return int(step) if step.isdecimal() else 0

@@ -1,0 +1,1 @@
+"""Texts before they are embedded: chunks, stop words, the sparse vectors of BM25."""

@@ -1,0 +1,64 @@
+"""Words of a text as sparse weights (BM25), Russian and English stems side by side; needs no files and no network.
+
+The same token ids as Qdrant's own `Qdrant/bm25`. How rare a word is (IDF) is counted by the engine at each search.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Literal
+
+from cadre_memory.index.index import Sparse
+from cadre_memory.text import stopwords
+
+if TYPE_CHECKING:
+    import qdrant_edge
+
+Language = Literal["english", "russian"]
+
+STEMS = importlib.util.find_spec("qdrant_edge") is not None
+"""Without a build of the embedded engine for this platform, words are compared as they are written."""
+
+_CYRILLIC = re.compile(r"[\u0400-\u052f]")
+
+
+def encode_document(text: str) -> Sparse:
+    """About 4 ms for 800 words, in which the interpreter does nothing else."""
+    if not STEMS:
+        return stopwords.encode_document(text)
+    return _united([_encoder(language).embed_document(part) for language, part in _by_script(text)])
+
+
+def encode_query(text: str) -> Sparse:
+    """Empty when the text has no words but the most common ones."""
+    if not STEMS:
+        return stopwords.encode_query(text)
+    return _united([_encoder(language).embed_query(part) for language, part in _by_script(text)])
+
+
+def _by_script(text: str) -> list[tuple[Language, str]]:
+    """A stemmer of one language leaves the words of the other as they are, so each gets its own words."""
+    russian: list[str] = []
+    english: list[str] = []
+    for word in text.split():
+        (russian if _CYRILLIC.search(word) else english).append(word)
+    parts: list[tuple[Language, list[str]]] = [("english", english), ("russian", russian)]
+    return [(language, " ".join(words)) for language, words in parts if words]
+
+
+@cache
+def _encoder(language: Language) -> qdrant_edge.Bm25:
+    import qdrant_edge
+
+    return qdrant_edge.Bm25(config=qdrant_edge.Bm25Config(language=language))
+
+
+def _united(parts: list[qdrant_edge.SparseVector]) -> Sparse:
+    weights: dict[int, float] = {}
+    for part in parts:
+        for index, value in zip(part.indices, part.values, strict=True):
+            weights[index] = max(value, weights.get(index, 0.0))
+    ordered = sorted(weights)
+    return Sparse(ordered, [weights[index] for index in ordered])

@@ -1,0 +1,1 @@
+"""The tools that agents call, and the questions that people ask of their memories."""

@@ -1,0 +1,69 @@
+"""What is done with a call of one of the memory's tools: served until the index answers, or until its time is over.
+
+No claims: what was remembered or forgotten twice under one call id was so once, and a recall changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from cadre.adapters.system_clock import SystemClock
+from cadre.delivery.call_worker import Answering, Desk, too_late
+from cadre.delivery.retry import patiently
+from cadre.ports import Blobs, Bus, Clock, Delivery, Marks
+from cadre.protocol.messages import ToolCall, ToolResult
+from cadre.telemetry.metrics import names
+from cadre.telemetry.metrics.meters import Meters
+from cadre_memory.index.scopes import Caller, caller_of
+from cadre_memory.tools.memories import InvalidCall, Memories
+
+log = logging.getLogger("cadre.memory")
+
+
+class _TooLate(Exception):
+    """Nobody reads the result any more."""
+
+
+class Serving:
+    """Handles the deliveries of all tools of the service."""
+
+    def __init__(
+        self,
+        memories: Memories,
+        bus: Bus,
+        blobs: Blobs,
+        marks: Marks,
+        instance: str,
+        clock: Clock | None = None,
+    ) -> None:
+        self._memories = memories
+        self._clock: Clock = clock or SystemClock()
+        self._answering = Answering(Desk(bus, blobs, marks, self._clock, log), self._serve, instance)
+        self._answering.on_answer = self._count
+        self.meters = Meters(on=False)
+
+    async def handle(self, delivery: Delivery) -> None:
+        """Acks once the memory is durable and the answer, if one is awaited, is in the run's inbox."""
+        await self._answering.handle(delivery)
+
+    async def _serve(self, call: ToolCall, subject: str) -> dict[str, Any]:
+        caller = caller_of(call, subject)
+        try:
+            return {"output": await patiently(self._clock, lambda _: self._in_time(call, caller))}
+        except InvalidCall as invalid:
+            return {"error": invalid.as_error()}
+        except _TooLate:
+            return {"error": too_late(call.tool)}
+
+    async def _in_time(self, call: ToolCall, caller: Caller) -> Any:
+        now = self._clock.now()
+        if call.deadline is not None and now >= call.deadline:
+            raise _TooLate
+        return await self._memories.call(call.tool, call.arguments, caller, call.at, now)
+
+    def _count(self, result: ToolResult) -> None:
+        about = {names.TOOL: result.tool}
+        if result.error is not None:
+            about[names.ERROR_TYPE] = result.error.type
+        self.meters.record(names.MEMORY_DURATION, max(0.0, result.at - result.started_at), about)

@@ -1,0 +1,195 @@
+"""Answers people's requests: search, list, show, forget, export, stats, within the selection that each names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from cadre.adapters.nats.memory import Answer
+from cadre.errors import MemoryRefused
+from cadre.ports import Clock
+from cadre.protocol.memory import (
+    MOST_HITS,
+    ForgetRequest,
+    Found,
+    Listed,
+    ListRequest,
+    Narrowing,
+    Receipt,
+    Remembered,
+    SearchRequest,
+    ShowRequest,
+    Stats,
+    StatsRequest,
+)
+from cadre_memory.embedding.embedder import Embedder
+from cadre_memory.embedding.open import NO_EMBEDDINGS
+from cadre_memory.index import scopes
+from cadre_memory.index.index import Chunk, Clause, Index, Where, Within
+from cadre_memory.index.scopes import SCOPES
+from cadre_memory.text.chunking import chunk_id
+from cadre_memory.work.embed_pending import Sweeper
+from cadre_memory.work.reembed import Mover
+from cadre_memory.work.search import Searcher
+
+_MOST_BYTES = 700_000
+"""Of a page: a message of the bus holds a megabyte."""
+
+
+class Answers:
+    """Everything raises MemoryRefused for a request that says too little or too much, and what the index raises."""
+
+    def __init__(
+        self,
+        index: Index,
+        searcher: Searcher,
+        embedder: Embedder | None,
+        workers: tuple[Mover, Sweeper | None],
+        clock: Clock,
+    ) -> None:
+        self._index = index
+        self._searcher = searcher
+        self._embedder = embedder
+        self._mover, self._sweeper = workers
+        self._clock = clock
+
+    def by_verb(self) -> dict[str, Answer]:
+        return {
+            "search": self.search,
+            "list": self.list,
+            "show": self.show,
+            "forget": self.forget,
+            "export": self.export,
+            "stats": self.stats,
+        }
+
+    async def search(self, asked: SearchRequest) -> Found:
+        within = scopes.selected(asked.selection, self._clock.now())
+        if not asked.query.strip():
+            raise MemoryRefused("the query is empty: say what to look for")
+        k = _bounded("k", asked.k)
+        found = await self._searcher.search(asked.query, within, _where(asked), k, asked.min_score)
+        hits = [told(hit.chunk, hit.score) for hit in found.hits]
+        return Found(hits=hits, degraded=found.degraded, why=found.why)
+
+    async def list(self, asked: ListRequest) -> Listed:
+        return await self._page(asked, scopes.selected(asked.selection, self._clock.now()))
+
+    async def export(self, asked: ListRequest) -> Listed:
+        return await self._page(asked, scopes.selected(asked.selection))
+
+    async def show(self, asked: ShowRequest) -> Listed:
+        """The chunks of one memory, in order: as many as fit in an answer."""
+        at = first = _place(asked.after)
+        chunks: list[Chunk] = []
+        size = 0
+        while at == first or (chunks and at < chunks[0].count):
+            for chunk in await self._chunks(asked.memory, at):
+                size += _size([chunk])
+                if chunks and size > _MOST_BYTES:
+                    return Listed(memories=[told(one) for one in chunks], next=str(chunk.index))
+                chunks.append(chunk)
+            at += MOST_HITS
+        if not chunks:
+            raise MemoryRefused(f"there is no memory {asked.memory!r} (any more)", not_found=True)
+        return Listed(memories=[told(one) for one in chunks], next=None)
+
+    async def _chunks(self, memory: str, at: int) -> Sequence[Chunk]:
+        """Some from this one on, in order: a scroll by itself goes by their ids, which say nothing of it."""
+        ids = [chunk_id(memory, index) for index in range(at, at + MOST_HITS)]
+        where = msgspec.structs.replace(_memory(memory), ids=ids)
+        within = scopes.everything(self._clock.now())
+        page = await self._index.scroll(within=within, where=where, limit=MOST_HITS)
+        return sorted(page.chunks, key=lambda chunk: chunk.index)
+
+    async def forget(self, asked: ForgetRequest) -> Receipt:
+        """Nothing is removed unless it is confirmed; what has expired goes as well."""
+        if (asked.memory is None) == (asked.selection is None):
+            raise MemoryRefused("name one memory, or give a selection")
+        within, where = scopes.everything(), Where()
+        if asked.selection is not None:
+            within = scopes.selected(asked.selection)
+        elif asked.memory is not None:
+            where = _memory(asked.memory)
+        matched = await self._index.count(within=within, where=where)
+        if asked.memory is not None and not matched:
+            raise MemoryRefused(f"there is no memory {asked.memory!r} (any more)", not_found=True)
+        forgotten = 0
+        if asked.confirm:
+            forgotten = await self._index.delete(within=within, where=where)
+        left = await self._index.count(within=within, where=where)
+        return Receipt(
+            confirmed=asked.confirm, matched=matched, forgotten=forgotten, left=left, at=self._clock.now()
+        )
+
+    async def stats(self, _: StatsRequest) -> Stats:
+        condition = await self._index.condition()
+        chunks: dict[str, int] = {
+            scope: await self._index.count(within=Within(any_of=[Clause({"scope": scope})]), where=Where())
+            for scope in SCOPES
+        }
+        why = self.degraded()
+        return Stats(
+            chunks=chunks,
+            pending=bool((await self._index.pending(1)).chunks),
+            index=f"{condition.backend}: {condition.collection}",
+            embeddings=str(self._embedder.fingerprint) if self._embedder is not None else "none",
+            degraded=bool(why),
+            why=why,
+        )
+
+    def degraded(self) -> str:
+        """Why only words are compared at this moment; empty when meanings are too."""
+        if self._embedder is None or self._sweeper is None:
+            return NO_EMBEDDINGS
+        return self._mover.trouble or self._sweeper.trouble or ""
+
+    async def _page(self, asked: ListRequest, within: Within) -> Listed:
+        limit = _bounded("limit", asked.limit)
+        while True:
+            page = await self._index.scroll(
+                within=within, where=_where(asked), limit=limit, after=asked.after
+            )
+            if limit == 1 or _size(page.chunks) <= _MOST_BYTES:
+                return Listed(memories=[told(chunk) for chunk in page.chunks], next=page.next)
+            limit = max(1, limit // 2)
+
+
+def told(chunk: Chunk, score: float | None = None) -> Remembered:
+    """The chunk as it is shown to people."""
+    same: dict[str, Any] = {
+        field: getattr(chunk, field) for field in Remembered.__struct_fields__ if hasattr(chunk, field)
+    }
+    return Remembered(**same, at=chunk.created_at, embedded=chunk.embed_state == "done", score=score)
+
+
+def _where(asked: Narrowing) -> Where:
+    return Where(kinds=asked.kinds, since=asked.since, until=asked.until)
+
+
+def _memory(memory: str) -> Where:
+    if not memory:
+        raise MemoryRefused("the memory's id is empty")
+    return Where(memory=memory)
+
+
+def _place(after: str | None) -> int:
+    try:
+        place = int(after or 0)
+    except ValueError:
+        place = -1
+    if place < 0:
+        raise MemoryRefused(f"after={after!r}: must be the `next` of the page before")
+    return place
+
+
+def _bounded(what: str, number: int) -> int:
+    if not 1 <= number <= MOST_HITS:
+        raise MemoryRefused(f"{what}={number}: must be from 1 to {MOST_HITS}")
+    return number
+
+
+def _size(chunks: list[Chunk]) -> int:
+    return len(msgspec.json.encode(chunks))

@@ -1,0 +1,1 @@
+"""What goes on in the background and at each call: writing, searching, embedding anew, expiry, migration."""

@@ -1,0 +1,71 @@
+"""Brings all memories to the model that this process has, and says so for as long as that takes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from cadre.errors import CadreError
+from cadre_memory.embedding.embedder import Embedder, Windows
+from cadre_memory.index.index import Chunk
+from cadre_memory.index.memory_index import MemoryIndex
+from cadre_memory.work.embed_pending import embedded
+from cadre_memory.work.migration import move
+
+log = logging.getLogger("cadre.memory")
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+
+_LOOK_EVERY = 30.0
+
+
+class Mover:
+    """`run` does the work, in a task of its own: once, at the start.
+
+    Afterwards it only looks whether a replica with another model has moved the memories away: two that are
+    configured differently would move them to and fro for ever.
+    """
+
+    def __init__(self, index: MemoryIndex, embedder: Embedder | None) -> None:
+        self._index = index
+        self._embedder = embedder
+        self.trouble: str | None = "starting"
+        """Why this process's vectors do not compare with those that are stored."""
+
+    async def run(self) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                await self._move()
+                break
+            except CadreError as error:
+                self.trouble = f"memories are not embedded with this model yet: {error}"
+                log.warning("%s; going on in %g s", self.trouble, pause)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+        while True:
+            self.trouble = await self._elsewhere()
+            await asyncio.sleep(_LOOK_EVERY)
+
+    async def _move(self) -> None:
+        if await self._index.live() != self._index.own:
+            self.trouble = "memories are being embedded anew for another model"
+        # Vectors are dear: where this process has none, those that others made are left where they are.
+        await move(
+            self._index,
+            self._windows if self._embedder is not None else None,
+            keep=self._embedder is None,
+        )
+        self.trouble = None
+
+    async def _windows(self, chunks: list[Chunk]) -> list[Windows]:
+        assert self._embedder is not None
+        return await embedded(self._embedder, chunks)
+
+    async def _elsewhere(self) -> str | None:
+        try:
+            if await self._index.live() != self._index.own:
+                return "another process has moved the memories to its own model: configure both alike"
+        except CadreError as error:
+            log.warning("which model the memories have is not known at this moment: %s", error)
+        return None

@@ -1,0 +1,1 @@
+"""Interpreter processes from outside: forked from a zygote, spoken to in frames, their scratch folders."""

@@ -1,0 +1,208 @@
+"""What the sandbox is asked and what it answers: requests, calls, results, outcomes, limits."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from cadre.spec.agent import BASE_IMPORTS
+from cadre_sandbox.wire.values import Value
+
+Tier: TypeAlias = Literal["ns", "landlock"]
+"""ns: a kernel of namespaces around the process, nothing of the host in sight. landlock: the host's files are
+out of reach, though not out of sight. Both with seccomp allow-list and resource limits."""
+
+TIERS: tuple[Tier, ...] = ("ns", "landlock")
+"""Best first. Below the last one code is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one block may use. A sandbox has the most that any request gets; memory, threads and files stay those of
+    a session's first block."""
+
+    seconds: float = 30.0
+    """Of the block's own computing, saving its variables included; waiting for calls is free."""
+
+    cpu_seconds: float | None = None
+    """Over all threads; as `seconds` when not said."""
+
+    memory_mb: int = 512
+    """Beyond what the bare interpreter needs; below 64 little is of use."""
+
+    threads: int = 32
+    """Counted in tier ns only; in the other the memory bounds them."""
+
+    file_mb: int = 64
+    """One file, and all files together."""
+
+    output_chars: int = 20_000
+    print_chars: int = 50_000
+    snapshot_mb: int = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """A tool or team member that the code may call by its name."""
+
+    name: str
+    signature: str
+    """As Python has it: `(query: str, limit: int = 10) -> str`. A name before it is ignored."""
+
+    kind: Literal["tool", "member"] = "tool"
+    doc: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call that the code waits for."""
+
+    name: str
+    arguments: Mapping[str, Value]
+    """By parameter name; those left to their defaults are absent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a call came to. With `error` the call raises `CallError` inside the code."""
+
+    value: Value = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One yield of the past and its results, for replay."""
+
+    calls: Sequence[Call]
+    results: Sequence[Result]
+    clock: Sequence[float] = ()
+    """`Yielded.clock`: what the code read from the clock before these calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One block of code to run.
+
+    A fresh interpreter first restores `snapshot` (state after the block before). With `recorded`, calls are answered
+    from there, in order, and must be the same calls; the first beyond them is yielded.
+    """
+
+    code: str
+    snapshot: bytes | None = field(default=None, repr=False)
+    recorded: Sequence[Exchange] = ()
+    variables: Mapping[str, Value] = field(default_factory=dict)
+    functions: Sequence[Function] = ()
+    authorized_imports: Sequence[str] = tuple(BASE_IMPORTS)
+    """`pandas` means it and all below it, `os.path` that and below; `*` means any."""
+
+    authorized_builtins: Sequence[str] = ()
+    """Of those refused otherwise: open, eval, exec, compile, …; `*` allows them all, and every attribute."""
+
+    final_answer: bool = True
+    """Whether the code may call `final_answer(value)`."""
+
+    seed: str = ""
+    """Same seed, same chance: of random, uuid, secrets, numpy. Different for each block, the same in its replay."""
+
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Used:
+    """Of the block, from its start in this interpreter to this outcome, waiting for calls left out."""
+
+    seconds: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Yielded:
+    """The code waits for these calls; `Session.resume` takes their results, in the same order."""
+
+    calls: tuple[Call, ...]
+    clock: tuple[float, ...]
+    """Keep it with the calls: a replay needs it (`Exchange.clock`)."""
+
+    logs: str
+    tier: Tier
+    used: Used
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The block ended, or gave the final answer."""
+
+    output: Value
+    """Value of the last expression, or the final answer; what JSON cannot say, or is too large, is there
+    as its text."""
+
+    text: str
+    """The same as a model should read it, cut to `output_chars`; empty for None."""
+
+    is_final_answer: bool
+    logs: str
+    snapshot: bytes | None = field(repr=False)
+    """The variables now, for the next block; None when none were ever saved."""
+
+    notes: tuple[str, ...]
+    """For the model: what could not be kept, and why."""
+
+    tier: Tier
+    used: Used
+    alive: bool
+    """False: go on with a new session and the snapshot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The block raised, was refused, or was stopped; for the model to read and repair."""
+
+    error: str
+    """The exception's type, or one of: NotAllowed, TimeLimit, CpuLimit, FileLimit, Crashed, ReplayDiverged,
+    SnapshotUnreadable."""
+
+    message: str
+    line: int | None
+    source: str | None
+    """The failing line of the block."""
+
+    logs: str
+    snapshot: bytes | None = field(repr=False)
+    """The state as the error left it; that of before the block when the interpreter did not survive it."""
+
+    notes: tuple[str, ...]
+    tier: Tier
+    used: Used
+    alive: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """The interpreter is gone and the code is not to blame: run the block again, in a new session, with what is
+    recorded. Whoever does so counts the times: code can make this look so."""
+
+    reason: str
+
+
+Outcome: TypeAlias = Yielded | Finished | Failed | Lost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Python:
+    """The interpreter that runs the code."""
+
+    executable: str = sys.executable
+    """Its installed packages are what the code may import, where authorized."""
+
+    modules: Sequence[str] = ()
+    """Imported once for all, such as numpy and pandas: their first import inside costs tenths of a second."""
+
+    uid: int | None = None
+    """The user it runs as; only root may say so."""
+
+
+class SandboxError(Exception):
+    """The sandbox itself cannot work: no isolation to be had, a program error in its use."""

@@ -1,0 +1,140 @@
+"""Frames of the jailed interpreter as outcomes; whatever the code may have forged, they are of the promised form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cadre.protocol.json_depth import MOST_LEVELS, levels
+from cadre_sandbox.interpreters.contract import Call, Failed, Finished, Limits, Tier, Used, Yielded
+from cadre_sandbox.wire.frames import BrokenFrame, Frame
+from cadre_sandbox.wire.values import MOST_CALLS, encodable, unpack
+
+_MOST_TEXT = 20_000
+_NOTE = 200
+"""Characters that a note about what was left out may add."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What became of the variables after a block."""
+
+    snapshot: bytes | None
+    notes: tuple[str, ...]
+    kept: bool
+    """Whether the interpreter has the same variables, and may go on."""
+
+
+def saved_of(frame: Frame, before: bytes | None) -> Saved:
+    """Raises BrokenFrame."""
+    match frame.header.get("kind"):
+        case "snapshot" if len(frame.blobs) == 1:
+            return _kept(frame, frame.blobs[0])
+        case "unchanged" if before is not None:
+            return _kept(frame, before)
+        case "unsaved":
+            return not_saved(_text(frame.header.get("why"), _NOTE), before)
+    raise BrokenFrame("no snapshot")
+
+
+def _kept(frame: Frame, snapshot: bytes) -> Saved:
+    if frame.header.get("fit") is False:
+        full = "The memory is full: the interpreter is started anew, with the variables that could be saved."
+        return Saved(snapshot, (*_notes(frame), full), False)
+    return Saved(snapshot, _notes(frame), True)
+
+
+def not_saved(why: str, before: bytes | None) -> Saved:
+    lost = f"The variables could not be saved ({why}): they are as they were before this code."
+    return Saved(before, (lost,), False)
+
+
+def logs_of(frame: Frame, limits: Limits) -> str:
+    """Raises BrokenFrame."""
+    return _text(frame.header.get("logs"), limits.print_chars + _NOTE)
+
+
+def outcome_of(
+    frame: Frame, saved: Saved | None, tier: Tier, used: Used, limits: Limits
+) -> Yielded | Finished | Failed:
+    """Raises BrokenFrame."""
+    header = frame.header
+    logs = logs_of(frame, limits)
+    match header.get("kind"):
+        case "yielded" if saved is None:
+            return Yielded(
+                calls=_calls(frame), clock=_clock(header.get("clock")), logs=logs, tier=tier, used=used
+            )
+        case "finished" if saved:
+            return Finished(
+                output=_value(header.get("output"), frame.blobs),
+                text=_text(header.get("text"), limits.output_chars + _NOTE),
+                is_final_answer=header.get("final") is True,
+                logs=logs,
+                snapshot=saved.snapshot,
+                notes=saved.notes,
+                tier=tier,
+                used=used,
+                alive=saved.kept,
+            )
+        case "failed" if saved:
+            line = header.get("line")
+            source = header.get("source")
+            return Failed(
+                error=_text(header.get("error"), _NOTE),
+                message=_text(header.get("message"), _MOST_TEXT),
+                line=line if type(line) is int else None,
+                source=None if source is None else _text(source, _MOST_TEXT),
+                logs=logs,
+                snapshot=saved.snapshot,
+                notes=saved.notes,
+                tier=tier,
+                used=used,
+                alive=saved.kept,
+            )
+    raise BrokenFrame("an answer of no known kind")
+
+
+def _calls(frame: Frame) -> tuple[Call, ...]:
+    calls = frame.header.get("calls")
+    if not isinstance(calls, list) or not 0 < len(calls) <= MOST_CALLS:
+        raise BrokenFrame(f"not 1 to {MOST_CALLS} calls")
+    made = []
+    for call in calls:
+        match call:
+            case {"name": str(name), "arguments": dict(arguments)}:
+                given = _value(arguments, frame.blobs)
+                if isinstance(given, dict):
+                    made.append(Call(encodable(name), given))
+                    continue
+        raise BrokenFrame("a call without name or arguments")
+    return tuple(made)
+
+
+def _clock(readings: object) -> tuple[float, ...]:
+    if not isinstance(readings, list) or not all(type(one) in (int, float) for one in readings):
+        raise BrokenFrame("clock readings are not numbers")
+    return tuple(float(one) for one in readings)
+
+
+def _value(packed: object, blobs: list[bytes]) -> Any:
+    try:
+        value = unpack(packed, blobs)
+    except (ValueError, RecursionError) as error:
+        raise BrokenFrame(f"no value: {error}") from None
+    if levels(value) > MOST_LEVELS:
+        raise BrokenFrame(f"a value of more than {MOST_LEVELS} levels")
+    return value
+
+
+def _text(text: object, most: int) -> str:
+    if not isinstance(text, str):
+        raise BrokenFrame("a text is missing")
+    return encodable(text[:most])
+
+
+def _notes(frame: Frame) -> tuple[str, ...]:
+    notes = frame.header.get("notes")
+    if not isinstance(notes, list):
+        raise BrokenFrame("notes are missing")
+    return tuple(_text(note, _MOST_TEXT) for note in notes[:100])

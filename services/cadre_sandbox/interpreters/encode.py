@@ -1,0 +1,62 @@
+"""Requests and results as frames for the jailed interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cadre_sandbox.interpreters.contract import Exchange, Limits, Request, Result
+from cadre_sandbox.wire.signatures import parse
+from cadre_sandbox.wire.values import pack
+
+_MEGABYTE = 1 << 20
+
+
+def order_of(
+    request: Request, limits: Limits, number: int, restore: bool
+) -> tuple[dict[str, Any], list[bytes]]:
+    """Raises ValueError for a signature that is none."""
+    blobs: list[bytes] = []
+    if restore and request.snapshot is not None:
+        blobs.append(request.snapshot)
+    for function in request.functions:
+        parse(function.name, function.signature)
+    header = {
+        "n": number,
+        "code": request.code,
+        "restore": restore,
+        "recorded": [_exchange(exchange, blobs) for exchange in request.recorded],
+        "variables": {name: pack(value, blobs) for name, value in request.variables.items()},
+        "functions": [
+            {"name": one.name, "signature": one.signature, "doc": one.doc} for one in request.functions
+        ],
+        "imports": list(request.authorized_imports),
+        "builtins": list(request.authorized_builtins),
+        "final_answer": request.final_answer,
+        "seed": request.seed,
+        "limits": {
+            "seconds": limits.seconds,
+            "cpu_seconds": limits.seconds if limits.cpu_seconds is None else limits.cpu_seconds,
+            "output_chars": limits.output_chars,
+            "print_chars": limits.print_chars,
+            "snapshot_bytes": limits.snapshot_mb * _MEGABYTE,
+        },
+    }
+    return header, blobs
+
+
+def results_of(results: Sequence[Result]) -> tuple[dict[str, Any], list[bytes]]:
+    blobs: list[bytes] = []
+    return {"results": [_result(result, blobs) for result in results]}, blobs
+
+
+def _exchange(exchange: Exchange, blobs: list[bytes]) -> dict[str, Any]:
+    return {
+        "calls": [{"name": call.name, "arguments": pack(call.arguments, blobs)} for call in exchange.calls],
+        "results": [_result(result, blobs) for result in exchange.results],
+        "clock": list(exchange.clock),
+    }
+
+
+def _result(result: Result, blobs: list[bytes]) -> dict[str, Any]:
+    return {"value": pack(result.value, blobs), "error": result.error}

@@ -1,0 +1,169 @@
+"""The sandbox: finds the best isolation that the kernel gives, keeps a few interpreters ready, opens sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from types import TracebackType
+from typing import Self
+
+from cadre_sandbox.interpreters.contract import TIERS, Limits, Python, SandboxError, Tier
+from cadre_sandbox.interpreters.process import Box, Died, Plan, Refused
+from cadre_sandbox.interpreters.scratch import remove_abandoned
+from cadre_sandbox.interpreters.session import Session
+from cadre_sandbox.interpreters.zygote import Zygote
+from cadre_sandbox.jail.kernel import MACHINE, MACHINES
+
+log = logging.getLogger("cadre.sandbox")
+
+NOBODY = 65_534
+
+
+class Sandbox:
+    """
+    Args:
+        minimum: the tier below which no code is run.
+        best: the tier to begin with; below `ns` for tests, and where a kernel's namespaces are not to be trusted.
+        pool: interpreters kept ready; each costs a few megabytes.
+        most: limits that no request exceeds.
+        python: the interpreter of the code.
+    """
+
+    def __init__(
+        self,
+        *,
+        minimum: Tier = "landlock",
+        best: Tier = "ns",
+        pool: int = 2,
+        most: Limits | None = None,
+        python: Python | None = None,
+    ) -> None:
+        self._tiers = TIERS[TIERS.index(best) : TIERS.index(minimum) + 1]
+        self._size = pool
+        self._most = most or Limits()
+        self._python = python or Python()
+        self._zygote: Zygote | None = None
+        self._plan: Plan | None = None
+        self._ready: deque[Box] = deque()
+        self._boxes: set[Box] = set()
+        self._filling: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+
+    @property
+    def tier(self) -> Tier:
+        """What was reached; once started."""
+        if self._plan is None:
+            raise SandboxError("the sandbox is not started")
+        return self._plan.tier
+
+    @property
+    def python(self) -> str:
+        """Version of the code's Python, once started; a snapshot is read by the same minor version only."""
+        return self._zygote.python if self._zygote else ""
+
+    @property
+    def zygote_pid(self) -> int | None:
+        """Of the process that forks the interpreters."""
+        return self._zygote.pid if self._zygote else None
+
+    async def start(self) -> None:
+        """Raises SandboxError, which says what each tier lacked, when none is good enough."""
+        if MACHINE not in MACHINES:
+            raise SandboxError(f"code runs on {' and '.join(MACHINES)} only, this is {MACHINE}")
+        zygote = await self._living_zygote()
+        lacks = []
+        for tier in self._tiers:
+            plan = Plan(tier, self._most, NOBODY if self._python.uid is None else self._python.uid)
+            try:
+                self._ready.append(await _first_box(zygote, plan))
+            except Refused as refused:
+                lacks.append(f"{tier}: {refused}")
+            else:
+                self._plan = plan
+                if tier == "landlock":
+                    await asyncio.to_thread(remove_abandoned, plan.uid)
+                self._fill()
+                return
+        await self.close()
+        raise SandboxError(
+            f"code is refused: no isolation of tier {self._tiers[-1]} is to be had here ({'; '.join(lacks)})"
+        )
+
+    async def open(self) -> Session:
+        """A fresh interpreter, at once when one is ready. Raises SandboxError."""
+        while self._ready:
+            box = self._ready.popleft()
+            if box.alive:
+                break
+            await box.close()
+        else:
+            box = await self._new_box()
+        self._fill()
+        self._boxes = {box, *(other for other in self._boxes if not other.closed)}
+        return Session(box, self._most)
+
+    async def _new_box(self) -> Box:
+        if self._plan is None:
+            raise SandboxError("the sandbox is not started")
+        try:
+            return await Box.open(await self._living_zygote(), self._plan)
+        except Refused as refused:
+            raise SandboxError(f"no interpreter of tier {self._plan.tier}: {refused}") from None
+
+    async def _living_zygote(self) -> Zygote:
+        async with self._starting:
+            if self._zygote and not self._zygote.alive:
+                await self._zygote.close()
+                self._zygote = None
+            if self._zygote is None:
+                self._zygote = await Zygote.start(self._python)
+            return self._zygote
+
+    def _fill(self) -> None:
+        if len(self._ready) < self._size and (self._filling is None or self._filling.done()):
+            self._filling = asyncio.create_task(self._refill())
+
+    async def _refill(self) -> None:
+        """Gives up at the first failure: `open` meets it again, and has somebody to tell."""
+        try:
+            while len(self._ready) < self._size:
+                self._ready.append(await self._new_box())
+        except SandboxError:
+            return
+
+    async def filled(self) -> None:
+        """Returns when as many interpreters are ready as there shall be, or no more are to be had."""
+        if self._filling:
+            await asyncio.gather(self._filling, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Ends every interpreter, those of open sessions too."""
+        if self._filling:
+            self._filling.cancel()
+            await asyncio.gather(self._filling, return_exceptions=True)
+        while self._ready:
+            await self._ready.popleft().close()
+        for box in self._boxes:
+            await box.close()
+        if self._zygote:
+            await self._zygote.close()
+            self._zygote = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+async def _first_box(zygote: Zygote, plan: Plan) -> Box:
+    """Raises Refused, SandboxError. One accidental death shall not cost all that follow their tier."""
+    try:
+        return await Box.open(zygote, plan)
+    except Died as died:
+        log.warning("tier %s: %s; tried once more", plan.tier, died)
+        return await Box.open(zygote, plan)

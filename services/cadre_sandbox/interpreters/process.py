@@ -1,0 +1,211 @@
+"""One jailed interpreter as a process: its socket, its signals, its limits, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cadre_sandbox.interpreters.contract import Limits, Tier
+from cadre_sandbox.interpreters.scratch import LOOKING, Scratch
+from cadre_sandbox.interpreters.zygote import Spawned, Zygote
+from cadre_sandbox.jail.jail import OWN_TASKS, Order
+from cadre_sandbox.wire.frames import PREFIX, BrokenFrame, Frame, decode, encode, lengths
+from cadre_sandbox.wire.values import MOST_BYTES
+
+log = logging.getLogger("cadre.sandbox")
+
+MEGABYTE = 1 << 20
+
+_MOST_HEADER = 8 * MEGABYTE
+_SLACK = MEGABYTE
+_PIECE = MEGABYTE
+_READY_SECONDS = 30.0
+_END_SECONDS = 5.0
+
+
+class Refused(Exception):
+    """This tier is not to be had here; the text says what the kernel refused."""
+
+
+class Died(Refused):
+    """It ended, or was silent, without a word about why: perhaps no refusal at all."""
+
+
+class Gone(Exception):
+    """The process has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What all boxes of a sandbox have in common."""
+
+    tier: Tier
+    most: Limits
+    uid: int
+
+
+class Box:
+    def __init__(
+        self, spawned: Spawned, channel: socket.socket, plan: Plan, base: int, scratch: Scratch | None
+    ) -> None:
+        self._spawned = spawned
+        self._channel = channel
+        self._plan = plan
+        self._base = base
+        self._scratch = scratch
+        self._loop = asyncio.get_running_loop()
+        self._alive = True
+        self._own_users = False
+        self._most_blobs = max(plan.most.snapshot_mb * MEGABYTE, MOST_BYTES) + _SLACK
+        self.tier = plan.tier
+
+    @classmethod
+    async def open(cls, zygote: Zygote, plan: Plan) -> Box:
+        """Raises Refused, SandboxError."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        scratch = Scratch.make(plan.uid) if plan.tier == "landlock" else None
+        order = Order(
+            number=zygote.next_number(),
+            tier=plan.tier,
+            uid=plan.uid,
+            scratch=str(scratch.path) if scratch else "",
+            memory_bytes=zygote.address_space + plan.most.memory_mb * MEGABYTE,
+            file_mb=plan.most.file_mb,
+            threads=plan.most.threads,
+        )
+        try:
+            spawned = await zygote.spawn(order, theirs)
+        except BaseException:
+            ours.close()
+            if scratch:
+                scratch.remove()
+            raise
+        finally:
+            theirs.close()
+        box = cls(spawned, ours, plan, zygote.address_space, scratch)
+        try:
+            await box._until_ready()
+        except BaseException:
+            await box.close()
+            raise
+        return box
+
+    async def _until_ready(self) -> None:
+        try:
+            async with asyncio.timeout(_READY_SECONDS):
+                header = (await self.receive()).header
+        except (Gone, BrokenFrame, TimeoutError) as error:
+            raise Died(f"the interpreter ended before it was ready: {error!r}") from None
+        if header.get("kind") != "ready":
+            raise Refused(str(header.get("why")))
+        self._own_users = bool(header["user_namespace"])
+
+    @property
+    def pid(self) -> int:
+        """Of the interpreter, as seen here."""
+        return self._spawned.pid
+
+    @property
+    def closed(self) -> bool:
+        return not self._alive
+
+    @property
+    def alive(self) -> bool:
+        return self._alive and not self._spawned.ended.done()
+
+    async def send(self, header: dict[str, Any], blobs: Sequence[bytes] = ()) -> None:
+        """Raises Gone."""
+        try:
+            await self._loop.sock_sendall(self._channel, encode(header, blobs))
+        except OSError:
+            raise Gone from None
+
+    async def receive(self) -> Frame:
+        """Raises Gone, BrokenFrame."""
+        text, body = lengths(await self._read(PREFIX.size), _MOST_HEADER, self._most_blobs)
+        return decode(await self._read(text), await self._read(body) if body else b"")
+
+    async def _read(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            try:
+                piece = await self._loop.sock_recv(self._channel, min(_PIECE, size - len(data)))
+            except OSError:
+                piece = b""
+            if not piece:
+                raise Gone
+            data += piece
+        return bytes(data)
+
+    def bounds(self, limits: Limits) -> dict[str, int]:
+        """What the interpreter is to lay upon itself before it runs any code; it cannot take it off again."""
+        bounds = {"AS": self._base + limits.memory_mb * MEGABYTE, "FSIZE": limits.file_mb * MEGABYTE}
+        if self._own_users:
+            bounds["NPROC"] = limits.threads + OWN_TASKS
+        return bounds
+
+    def freeze(self) -> None:
+        """Nothing of the code goes on while nobody waits for it."""
+        self._signal(self._spawned.jailed, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(self._spawned.jailed, signal.SIGCONT)
+
+    def cpu_seconds(self) -> float:
+        """Over all its threads since it was forked; 0 when it is gone."""
+        try:
+            # The clock of another process: its number inverted, and 2 for time of all threads on a CPU.
+            return time.clock_gettime((~self.pid << 3) | 2)
+        except OSError:
+            return 0.0
+
+    async def full(self, limits: Limits) -> bool:
+        """Whether its files are more than they may. In tier ns the file system says so itself."""
+        if self._scratch is None:
+            return False
+        return await self._loop.run_in_executor(LOOKING, self._scratch.is_over, limits.file_mb * MEGABYTE)
+
+    async def ended(self) -> int:
+        """Its exit code, negative for a signal; of tier ns 128 + signal."""
+        async with asyncio.timeout(_END_SECONDS):
+            return await asyncio.shield(self._spawned.ended)
+
+    async def gone(self) -> None:
+        await asyncio.shield(self._spawned.ended)
+
+    def kill(self) -> None:
+        self._signal(self._spawned.jailed, signal.SIGKILL)
+        self._signal(self._spawned.outer, signal.SIGKILL)
+
+    async def close(self) -> None:
+        """Kills it and removes what it wrote."""
+        if not self._alive:
+            return
+        self.kill()
+        self._alive = False
+        self._channel.close()
+        for handle in (self._spawned.outer, self._spawned.jailed):
+            os.close(handle)
+        if self._scratch:
+            try:
+                # Nobody writes there any more.
+                await self.ended()
+            except TimeoutError:
+                log.warning("the interpreter %d has not ended within %g s", self.pid, _END_SECONDS)
+            finally:
+                await asyncio.to_thread(self._scratch.remove)
+
+    def _signal(self, handle: int, number: signal.Signals) -> None:
+        if self._alive:
+            try:
+                signal.pidfd_send_signal(handle, number)
+            except ProcessLookupError:
+                return

@@ -1,0 +1,228 @@
+"""One block of code from its text to its outcome."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import linecache
+import mmap
+import zlib
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from cadre_sandbox.jail import clock, functions, guard
+from cadre_sandbox.jail.capture import cut
+from cadre_sandbox.jail.conversation import Conversation
+from cadre_sandbox.jail.failure import Failure, describe
+from cadre_sandbox.jail.functions import Later, Plain, Tool, gather
+from cadre_sandbox.jail.snapshot import SnapshotUnreadable
+from cadre_sandbox.jail.stopwatch import Stopped
+from cadre_sandbox.jail.values import NotAValue, from_value, to_value
+from cadre_sandbox.wire.frames import Frame
+from cadre_sandbox.wire.values import MOST_BYTES, MOST_WEIGHT, pack, unpack, weight
+
+if TYPE_CHECKING:
+    from cadre_sandbox.jail.interpreter import Interpreter
+
+_ROOM = 16 << 20
+"""Bytes that must be free for a next block."""
+
+_FOR_SAVING = 0.2
+"""Seconds at least, however many the code has used; the outside grants half a second in all."""
+
+
+class FinalAnswer(BaseException):
+    """Ends the block. Not an Exception: `except Exception` shall not catch it."""
+
+
+class Block:
+    def __init__(self, interpreter: Interpreter, frame: Frame) -> None:
+        self._world = interpreter
+        self._number: int = frame.header["n"]
+        self._order: dict[str, Any] = frame.header
+        self._blobs = frame.blobs
+        self._code: str = frame.header["code"]
+        self._limits: dict[str, Any] = frame.header["limits"]
+        self._final: tuple[dict[str, Any], list[bytes]] | None = None
+        # Of the text: functions of other blocks, restored ones too, are told apart by it.
+        self._filename = f"<block {zlib.crc32(self._code.encode(errors='replace')):08x}>"
+
+    def run(self) -> None:
+        world = self._world
+        world.printed.start(self._limits["print_chars"])
+        self._conversation = Conversation(self, self._order["recorded"], self._blobs)
+        world.block = self
+        self._offer()
+        if self._order["restore"] and not self._restore():
+            return
+        # After what restoring may have imported and drawn.
+        clock.seed(self._order["seed"])
+        linecache.clearcache()
+        linecache.cache[self._filename] = (len(self._code), None, self._code.splitlines(True), self._filename)
+        header, blobs = self._compute()
+        self._send({**header, "logs": world.printed.text()}, blobs)
+        self._save()
+
+    def ask(self, header: dict[str, Any], blobs: Sequence[bytes]) -> Frame:
+        self._world.stopwatch.rest()
+        try:
+            self._send({**header, "logs": self._world.printed.text()}, blobs)
+            return self._world.channel.receive()
+        finally:
+            self._world.stopwatch.run()
+
+    def _send(self, header: dict[str, Any], blobs: Sequence[bytes] = ()) -> None:
+        self._world.channel.send({"n": self._number, **header}, blobs)
+
+    def _offer(self) -> None:
+        call = self._world.call
+        offered: dict[str, Any] = {
+            one["name"]: Tool(one["name"], one["signature"], one["doc"], call)
+            for one in self._order["functions"]
+        }
+        offered["gather"] = gather(call, lambda results: self._world.namespace.update(gathered=results))
+        if self._order["final_answer"]:
+            doc = "final_answer(value): ends the task with this value."
+            offered[guard.FINAL] = Plain(guard.FINAL, doc, self._world.final_answer)
+        functions.offered.clear()
+        functions.offered.update(offered)
+        errors = {kind.__name__: kind for kind in (functions.CallError, functions.GatherError)}
+        self._world.builtins.start(self._order["imports"], self._order["builtins"], {**offered, **errors})
+
+    def _restore(self) -> bool:
+        try:
+            self._world.keeper.restore(self._blobs[0])
+        except SnapshotUnreadable as error:
+            self._send({"kind": "unreadable", "why": str(error)})
+            return False
+        self._send({"kind": "restored"})
+        return True
+
+    def _compute(self) -> tuple[dict[str, Any], list[bytes]]:
+        """Header and blobs of the outcome. Whatever the code raises, it ends here."""
+        stopwatch = self._world.stopwatch
+        stopwatch.reset(self._limits["seconds"], self._limits["cpu_seconds"])
+        stopwatch.run()
+        try:
+            try:
+                outcome = self._execute()
+            finally:
+                stopwatch.rest()
+        except BaseException as error:
+            # The limit may have come in just before the stopwatch rested.
+            stopwatch.rest()
+            if isinstance(error, MemoryError):
+                self._world.reserve = b""
+            outcome = self._ended_by(error)
+        return outcome
+
+    def _execute(self) -> tuple[dict[str, Any], list[bytes]]:
+        namespace = self._world.namespace
+        for name, packed in self._order["variables"].items():
+            namespace[guard.RENAMED if name == guard.FINAL else name] = from_value(
+                unpack(packed, self._blobs)
+            )
+        offered = functions.offered.keys()
+        rules = guard.Rules(self._order["imports"], self._order["builtins"], offered, namespace.keys())
+        tree = guard.read(self._code, self._filename, rules)
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        exec(compile(tree, self._filename, "exec"), namespace)
+        value = None
+        if isinstance(last, ast.Expr):
+            value = eval(compile(ast.Expression(last.value), self._filename, "eval"), namespace)
+        self._conversation.check_all_used()
+        return self._final or self._finished(value, is_final=False)
+
+    def call(self, calls: Sequence[Later]) -> list[Any]:
+        return self._conversation.call(calls)
+
+    def final_answer(self, answer: Any = None) -> None:
+        self._conversation.check_all_used()
+        if not self._final:
+            self._final = self._finished(answer, is_final=True)
+        raise FinalAnswer
+
+    def _finished(self, value: Any, is_final: bool) -> tuple[dict[str, Any], list[bytes]]:
+        """What objects do when asked for their text is done here, on the code's time."""
+        blobs: list[bytes] = []
+        text = "" if value is None else cut(str(value), self._limits["output_chars"])
+        try:
+            output = to_value(value)
+        except NotAValue:
+            output = text
+        packed = pack(output if weight(output) <= MOST_WEIGHT else text, blobs)
+        if sum(map(len, blobs)) > MOST_BYTES:
+            packed, blobs = text, []
+        return {"kind": "finished", "output": packed, "text": text, "final": is_final}, blobs
+
+    def _ended_by(self, error: BaseException) -> tuple[dict[str, Any], list[bytes]]:
+        if self._final and not self._conversation.diverged:
+            return self._final
+        if self._conversation.diverged:
+            failure = Failure("ReplayDiverged", self._conversation.diverged)
+        elif isinstance(error, Stopped):
+            failure = self._stopped(error)
+        else:
+            failure = self._described(error)
+        error.__traceback__ = None
+        return {"kind": "failed", **asdict(failure)}, []
+
+    def _stopped(self, error: Stopped) -> Failure:
+        place = describe(error, self._filename, self._code)
+        limit = self._limits["seconds" if error.kind == "TimeLimit" else "cpu_seconds"]
+        message = (
+            f"The code was stopped after {limit:g} s of computing (waiting for functions is not counted). "
+            "Variables set until then are kept. Do less in one block, or find a faster way."
+        )
+        return Failure(error.kind, message, place.line, place.source)
+
+    def _described(self, error: BaseException) -> Failure:
+        """An error's text is the code's own affair, and gets a little time."""
+        stopwatch = self._world.stopwatch
+        stopwatch.reset(_FOR_SAVING, _FOR_SAVING)
+        stopwatch.run()
+        try:
+            try:
+                failure = describe(error, self._filename, self._code)
+            finally:
+                stopwatch.rest()
+        except BaseException as second:
+            stopwatch.rest()
+            return Failure(type(error).__name__, f"(its text raised {type(second).__name__})")
+        if isinstance(error, NameError) and error.name:
+            why = self._world.keeper.explain(error.name)
+            return Failure(failure.error, failure.message + why, failure.line, failure.source)
+        return failure
+
+    def _save(self) -> None:
+        """Sends the variables; or that they are as before; or that they cannot be saved."""
+        world = self._world
+        world.stopwatch.extend(_FOR_SAVING)
+        world.stopwatch.run()
+        try:
+            try:
+                with clock.true_chance():
+                    data, notes = world.keeper.save(self._limits["snapshot_bytes"])
+            finally:
+                world.stopwatch.rest()
+        except BaseException as error:
+            world.stopwatch.rest()
+            self._send({"kind": "unsaved", "why": type(error).__name__})
+            return
+        fit = _has_room()
+        digest = hashlib.blake2b(data, digest_size=16).digest()
+        if digest == world.last_digest:
+            self._send({"kind": "unchanged", "notes": notes, "fit": fit})
+        else:
+            world.last_digest = digest
+            self._send({"kind": "snapshot", "notes": notes, "fit": fit}, [data])
+
+
+def _has_room() -> bool:
+    """Whether the interpreter is of further use; what fills it may be no variable, but threads that wait."""
+    try:
+        mmap.mmap(-1, _ROOM).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,34 @@
+"""The jail's end of the socket: one frame in, one out; when the outside has gone, so has the interpreter."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from cadre_sandbox.wire.frames import PREFIX, Frame, decode, encode
+
+_PIECE = 1 << 20
+
+
+class Channel:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def receive(self) -> Frame:
+        text, body = PREFIX.unpack(self._read(PREFIX.size))
+        return decode(self._read(text), self._read(body))
+
+    def send(self, header: dict[str, Any], blobs: Sequence[bytes] = ()) -> None:
+        left = memoryview(encode(header, blobs))
+        while left:
+            left = left[os.write(self._descriptor, left) :]
+
+    def _read(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            piece = os.read(self._descriptor, min(_PIECE, size - len(data)))
+            if not piece:
+                os._exit(0)
+            data += piece
+        return bytes(data)

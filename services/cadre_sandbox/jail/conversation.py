@@ -1,0 +1,133 @@
+"""The calls of a block: answered from what is recorded while that lasts, then yielded to the outside."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from cadre_sandbox.jail.clock import clock
+from cadre_sandbox.jail.functions import CallError, Later
+from cadre_sandbox.jail.values import from_value, to_value
+from cadre_sandbox.wire.frames import Frame, encode
+from cadre_sandbox.wire.values import (
+    MOST_BYTES,
+    MOST_CALLS,
+    MOST_TOGETHER,
+    MOST_WEIGHT,
+    Value,
+    pack,
+    unpack,
+    weight,
+)
+
+_SHOWN = 300
+
+
+class ReplayDiverged(BaseException):
+    """The block does not call what it called the first time. Not an Exception: it ends the block in any case."""
+
+
+class Host(Protocol):
+    def ask(self, header: dict[str, Any], blobs: Sequence[bytes]) -> Frame:
+        """Yields, and returns what the outside says to it; the stopwatch rests meanwhile."""
+
+
+class Conversation:
+    """`past`: exchanges as packed by the outside, with the blobs they refer to."""
+
+    def __init__(self, host: Host, past: Sequence[dict[str, Any]], blobs: Sequence[bytes]) -> None:
+        self._host = host
+        self._past = deque(past)
+        self._blobs = blobs
+        self._yields = 0
+        self.diverged: str | None = None
+        self._next_clock()
+
+    def call(self, calls: Sequence[Later]) -> list[Any]:
+        """Results in order, a CallError in the place of each call that failed."""
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError(
+                "functions are called from the main thread only; for several at once: gather(f.later(…), g.later(…))"
+            )
+        self._yields += 1
+        if len(calls) > MOST_CALLS:
+            raise ValueError(f"{len(calls)} calls at once are too many, at most {MOST_CALLS} may be")
+        named = [(made.function.__name__, _arguments(made)) for made in calls]
+        # Refused the second time as well, when it would not be asked.
+        packed, given = _packed(named)
+        if self._past:
+            results, blobs = self._replay(named), self._blobs
+        else:
+            results, blobs = self._ask(packed, given)
+        return [_result(result, blobs) for result in results]
+
+    def check_all_used(self) -> None:
+        """Raises ReplayDiverged when the block ended before what is recorded did, or caught it earlier."""
+        if self.diverged:
+            raise ReplayDiverged(self.diverged)
+        if self._past:
+            self._diverge(f"this time the block ended after {self._yields} of the recorded calls")
+
+    def _ask(self, calls: list[dict[str, Any]], blobs: list[bytes]) -> tuple[list[Any], Sequence[bytes]]:
+        answer = self._host.ask({"kind": "yielded", "calls": calls, "clock": clock.take()}, blobs)
+        return answer.header["results"], answer.blobs
+
+    def _replay(self, named: list[tuple[str, dict[str, Value]]]) -> list[Any]:
+        exchange = self._past.popleft()
+        before = [(call["name"], unpack(call["arguments"], self._blobs)) for call in exchange["calls"]]
+        if before != named:
+            self._diverge(
+                f"call {self._yields} was {_shown(before)} the first time, and is {_shown(named)} now"
+            )
+        self._next_clock()
+        results: list[Any] = exchange["results"]
+        return results
+
+    def _next_clock(self) -> None:
+        clock.start(self._past[0]["clock"] if self._past else ())
+
+    def _diverge(self, why: str) -> None:
+        self.diverged = (
+            f"The interpreter was restarted and ran this block again, but {why}. Blocks that call functions must do "
+            "the same each time they run: let no call depend on chance, on time elapsed or on threads."
+        )
+        raise ReplayDiverged(self.diverged)
+
+
+def _arguments(made: Later) -> dict[str, Value]:
+    name = made.function.__name__
+    given = {key: to_value(value, f"the argument {key} of {name}") for key, value in made.arguments.items()}
+    if (size := weight(given)) > MOST_WEIGHT:
+        most = f"at most {MOST_WEIGHT / 1e6:.0f} MB may be (bytes objects: {MOST_BYTES / 1e6:.0f} MB)"
+        raise ValueError(f"the arguments of {name} are {size / 1e6:.1f} MB, {most}")
+    return given
+
+
+def _packed(named: list[tuple[str, dict[str, Value]]]) -> tuple[list[dict[str, Any]], list[bytes]]:
+    """The calls for the outside. Raises ValueError for more than it takes."""
+    blobs: list[bytes] = []
+    calls = [{"name": name, "arguments": pack(arguments, blobs)} for name, arguments in named]
+    if (size := sum(map(len, blobs))) > MOST_BYTES:
+        raise ValueError(
+            f"the bytes given to functions are {size / 1e6:.0f} MB, at most {MOST_BYTES / 1e6:.0f} may be"
+        )
+    if (size := len(encode({"calls": calls}))) > MOST_TOGETHER:
+        most = f"at most {MOST_TOGETHER / 1e6:.0f} MB may be: gather fewer calls at once"
+        raise ValueError(f"the arguments of all calls together are {size / 1e6:.1f} MB, {most}")
+    return calls, blobs
+
+
+def _result(result: dict[str, Any], blobs: Sequence[bytes]) -> Any:
+    if result["error"] is not None:
+        return CallError(result["error"])
+    return from_value(unpack(result["value"], blobs))
+
+
+def _shown(calls: Sequence[tuple[str, Any]]) -> str:
+    texts = [
+        f"{name}({', '.join(f'{key}={value!r}' for key, value in given.items())})" for name, given in calls
+    ]
+    text = " and ".join(texts)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

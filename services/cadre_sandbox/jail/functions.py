@@ -1,0 +1,127 @@
+"""Tools and team members as plain functions of the code, and `gather` to call several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cadre_sandbox.wire.signatures import parse
+
+
+class CallError(Exception):
+    """A tool or team member failed; the message is its own."""
+
+
+class GatherError(CallError):
+    """Some of several calls failed. `results` has every result in order, a CallError in the place of a failed one."""
+
+    def __init__(self, message: str, results: list[Any]) -> None:
+        super().__init__(message)
+        self.results = results
+
+
+class Later:
+    """A call not made yet: `gather` makes it."""
+
+    def __init__(self, function: Tool, arguments: dict[str, Any]) -> None:
+        self.function = function
+        self.arguments = arguments
+
+    def __repr__(self) -> str:
+        return f"<{self.function.__name__}.later(…): pass it to gather(…)>"
+
+
+class Tool:
+    """One function of the outside. `tool(…)` calls and waits; `tool.later(…)` is for gather."""
+
+    def __init__(
+        self, name: str, signature: str, doc: str, call: Callable[[Sequence[Later]], list[Any]]
+    ) -> None:
+        self.__name__ = self.__qualname__ = name
+        self.__doc__ = doc
+        self.__signature__ = parse(name, signature)
+        self._call = call
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        (result,) = self._call([self.later(*args, **kwargs)])
+        if isinstance(result, CallError):
+            raise result
+        return result
+
+    def later(self, /, *args: Any, **kwargs: Any) -> Later:
+        try:
+            bound = self.__signature__.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.__name__}{self.__signature__}: {error}") from None
+        arguments = dict(bound.arguments)
+        for parameter in self.__signature__.parameters.values():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                arguments.update(arguments.pop(parameter.name, {}))
+        return Later(self, arguments)
+
+    def __repr__(self) -> str:
+        return f"<function {self.__name__}{self.__signature__}>"
+
+    def __reduce__(self) -> Any:
+        return found, (self.__name__,)
+
+
+class Plain:
+    """A function of the sandbox itself, such as gather; in a snapshot it is its name."""
+
+    def __init__(self, name: str, doc: str, function: Callable[..., Any]) -> None:
+        self.__name__ = self.__qualname__ = name
+        self.__doc__ = doc
+        self._function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<function {self.__name__}>"
+
+    def __reduce__(self) -> Any:
+        return found, (self.__name__,)
+
+
+offered: dict[str, Any] = {}
+"""The functions of the running block by name; a snapshot refers to them so."""
+
+
+def found(name: str) -> Any:
+    """What a snapshot meant by the name, or something that says it is no longer there."""
+
+    def gone(*args: Any, **kwargs: Any) -> Any:
+        raise NameError(f"the function {name} is no longer offered")
+
+    return offered.get(name) or Plain(name, "", gone)
+
+
+def gather(call: Callable[[Sequence[Later]], list[Any]], keep: Callable[[list[Any]], None]) -> Plain:
+    """`keep` gets all results when some failed, so that the others are not lost with the exception."""
+
+    def run(*calls: Later) -> list[Any]:
+        for made in calls:
+            if not isinstance(made, Later):
+                raise TypeError(
+                    "gather takes calls not made yet: gather(search.later('a'), search.later('b')), "
+                    f"not {type(made).__name__}"
+                )
+        results = call(calls) if calls else []
+        failed = [
+            f"[{index}] {made.function.__name__}: {result}"
+            for index, (made, result) in enumerate(zip(calls, results, strict=True))
+            if isinstance(result, CallError)
+        ]
+        if failed:
+            keep(results)
+            lines = "\n".join(failed)
+            raise GatherError(
+                f"{len(failed)} of {len(calls)} calls failed; the variable `gathered` has all results in order, "
+                f"with the error in the place of each that failed.\n{lines}",
+                results,
+            )
+        return results
+
+    doc = "gather(tool_a.later(…), tool_b.later(…)): makes the calls at the same time, returns the results in order."
+    return Plain("gather", doc, run)

@@ -1,0 +1,151 @@
+"""Locks a freshly forked process in, layer by layer; each layer is refused or holds, none is skipped silently."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from cadre_sandbox.jail import kernel, landlock, mounts, seccomp
+
+_INSIDE_ID = 1000
+_NAMESPACES = kernel.NEW_NS | kernel.NEW_UTS | kernel.NEW_IPC | kernel.NEW_PID | kernel.NEW_NET
+_MEGABYTE = 1 << 20
+_OPEN_FILES = 64
+OWN_TASKS = 2
+"""Of the namespace: the interpreter and the process that waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the outside wants of one jail."""
+
+    number: int
+    tier: str
+    uid: int
+    """Taken on when the zygote is root."""
+
+    scratch: str
+    """The working directory in tier landlock; tier ns has one of its own."""
+
+    memory_bytes: int
+    """Address space in all."""
+
+    file_mb: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """What holds."""
+
+    tier: str
+    user_namespace: bool
+    landlock: int
+    seccomp: bool
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def enter(order: Order, tell_pid: Callable[[int], None], let_go: Callable[[], None]) -> Layers:
+    """Returns in the jailed process only; in tier ns that is a child of the caller, which waits for it here.
+
+    `tell_pid` gets the jailed process as the zygote sees it; `let_go` closes what only the jailed process shall have.
+    Raises OSError when a layer of this tier cannot be had.
+    """
+    abi = landlock.version()
+    readable = mounts.interpreter_files()
+    sys.path[:] = [os.path.realpath(path) for path in mounts.importable(readable)]
+    own_users = False
+    if order.tier == "ns":
+        own_users = _unshare(order.uid)
+        _become_first_process(tell_pid, let_go)
+        mounts.enter_root(readable, order.file_mb)
+        scratch = mounts.WORK
+    else:
+        if abi < landlock.ENOUGH:
+            raise OSError(f"Landlock version {abi}, needed is {landlock.ENOUGH}")
+        tell_pid(os.getpid())
+        scratch = order.scratch
+        os.chdir(scratch)
+    _limit(order, own_users)
+    _become_nobody(order.uid)
+    kernel.die_with_parent(signal.SIGKILL)
+    kernel.no_dumps()
+    kernel.no_new_privileges()
+    if abi:
+        landlock.restrict(abi, readable, (scratch, "/dev/null"))
+    without = () if order.tier == "ns" else seccomp.MODES_AND_TIMES
+    seccomp.install(seccomp.allow_list(os.getpid(), without))
+    return Layers(order.tier, own_users, abi, True)
+
+
+def _unshare(uid: int) -> bool:
+    """Whether users have a namespace too; a root that may do without saves the mapping."""
+    if os.geteuid() == 0:
+        try:
+            kernel.unshare(_NAMESPACES)
+        except PermissionError:
+            _become_nobody(uid)
+        else:
+            return False
+    user, group = os.getuid(), os.getgid()
+    kernel.unshare(_NAMESPACES | kernel.NEW_USER)
+    for name, line in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{_INSIDE_ID} {user} 1"),
+        ("gid_map", f"{_INSIDE_ID} {group} 1"),
+    ):
+        with open(f"/proc/self/{name}", "w") as table:
+            table.write(line)
+    return True
+
+
+def _become_first_process(tell_pid: Callable[[int], None], let_go: Callable[[], None]) -> None:
+    """The first process of the namespace goes on; its parent only carries its exit out of it."""
+    pid = os.fork()
+    if not pid:
+        return
+    tell_pid(pid)
+    let_go()
+    kernel.die_with_parent(signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    os._exit(code if code >= 0 else 128 - code)
+
+
+def _limit(order: Order, own_users: bool) -> None:
+    """The most of this sandbox; a run lowers it once, before its first block."""
+    limits = {
+        resource.RLIMIT_AS: order.memory_bytes,
+        resource.RLIMIT_FSIZE: order.file_mb * _MEGABYTE,
+        resource.RLIMIT_NOFILE: _OPEN_FILES,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_MEMLOCK: 0,
+        resource.RLIMIT_MSGQUEUE: 0,
+    }
+    if own_users:
+        # Elsewhere the count is of all processes of this user, other jails and the service among them.
+        limits[resource.RLIMIT_NPROC] = order.threads + OWN_TASKS
+    for kind, most in limits.items():
+        resource.setrlimit(kind, (most, most))
+
+
+def _become_nobody(uid: int) -> None:
+    if os.geteuid() == 0:
+        os.setgroups([])
+        kernel.empty_bounding_set()
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    kernel.drop_capabilities()
+
+
+def lower_limits(bounds: dict[str, int]) -> None:
+    """For good: nobody without privileges raises a hard limit."""
+    for name, most in bounds.items():
+        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))

@@ -1,0 +1,1 @@
+"""Code calls from the bus: run in a warm interpreter, answered, handed over."""

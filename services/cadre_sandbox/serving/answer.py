@@ -1,0 +1,111 @@
+"""What the code came to as the run is told it, errors in the words of a model's observation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cadre.ports import Blobs
+from cadre.protocol.code import CodeRequest
+from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, ErrorInfo
+from cadre_sandbox.interpreters.contract import Failed, Finished, Tier, Used, Yielded
+from cadre_sandbox.serving.blob_values import to_json
+
+_STOPPED = {
+    "TimeLimit",
+    "CpuLimit",
+    "FileLimit",
+    "Crashed",
+    "ReplayDiverged",
+    "SnapshotUnreadable",
+}
+"""Errors that are no exceptions of the code; their messages are whole sentences."""
+
+
+class Teller:
+    """Makes the records of one sandbox process."""
+
+    def __init__(self, blobs: Blobs, sandbox: str, tier: Tier) -> None:
+        self._blobs = blobs
+        self._sandbox = sandbox
+        self._tier = tier
+
+    async def yielded(self, call: CodeCall, outcome: Yielded, at: float) -> CodeYielded:
+        return CodeYielded(
+            id=f"{call.block}:{call.done}:yielded",
+            tree=call.tree,
+            run=call.run,
+            at=at,
+            block=call.block,
+            exchange=call.done,
+            calls=[
+                CodeRequest(
+                    one.name,
+                    {name: await to_json(value, self._blobs) for name, value in one.arguments.items()},
+                )
+                for one in outcome.calls
+            ],
+            clock=list(outcome.clock),
+            logs=outcome.logs,
+            sandbox=self._sandbox,
+            tier=outcome.tier,
+        )
+
+    async def finished(
+        self, call: CodeCall, outcome: Finished | Failed, snapshot: str | None, at: float
+    ) -> CodeFinished:
+        said: dict[str, Any] = {
+            "logs": outcome.logs,
+            "notes": list(outcome.notes),
+            "snapshot": snapshot,
+            "seconds": outcome.used.seconds,
+        }
+        if isinstance(outcome, Failed):
+            said["error"] = ErrorInfo("AgentExecutionError", explain(outcome))
+        else:
+            said["output"] = await to_json(outcome.output, self._blobs)
+            said["text"] = outcome.text
+            said["is_final_answer"] = outcome.is_final_answer
+        return self._finished(call, at, **said)
+
+    def unrestored(self, why: str) -> Failed:
+        return Failed(
+            error="SnapshotUnreadable",
+            message=f"The variables of earlier code could not be restored: {why}.",
+            line=None,
+            source=None,
+            logs="",
+            snapshot=None,
+            notes=(),
+            tier=self._tier,
+            used=Used(seconds=0.0, cpu_seconds=0.0),
+            alive=False,
+        )
+
+    def refused(self, call: CodeCall, error: ErrorInfo, at: float) -> CodeFinished:
+        """The block was not run to its end; the variables are those of before."""
+        return self._finished(call, at, error=error, snapshot=call.snapshot)
+
+    def _finished(self, call: CodeCall, at: float, **said: Any) -> CodeFinished:
+        return CodeFinished(
+            id=f"{call.block}:{call.done}:finished",
+            tree=call.tree,
+            run=call.run,
+            at=at,
+            block=call.block,
+            exchange=call.done,
+            sandbox=self._sandbox,
+            tier=self._tier,
+            **said,
+        )
+
+
+def explain(failed: Failed) -> str:
+    """The error as a model reads it."""
+    if failed.error in _STOPPED:
+        where = f" (at line '{failed.source.strip()}')" if failed.source else ""
+        return f"Code execution stopped{where}: {failed.message}"
+    if failed.error == "SyntaxError":
+        line = f" on line {failed.line}" if failed.line is not None else ""
+        return f"Code parsing failed{line} due to: SyntaxError: {failed.message}"
+    where = f" at line '{failed.source.strip()}'" if failed.source else ""
+    return f"Code execution failed{where} due to: {failed.error}: {failed.message}"

@@ -1,0 +1,131 @@
+"""The tool `python_interpreter`: code for agents that call tools, each call in a fresh interpreter of the pool."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from cadre.delivery.call_worker import Answering, Desk
+from cadre.delivery.output_limit import cut_to_read, oversized
+from cadre.delivery.retry import patiently
+from cadre.errors import RetryableError, UnreadableMessage
+from cadre.loop.observation import clip
+from cadre.ports import Blobs, Bus, Clock, Delivery, Marks
+from cadre.protocol.cards import ToolCard
+from cadre.protocol.messages import ErrorInfo, ToolCall
+from cadre.spec.agent import BASE_IMPORTS, INTERPRETER_TOOL
+from cadre_sandbox.interpreters.contract import Failed, Finished, Lost, Request, SandboxError
+from cadre_sandbox.serving.answer import explain
+from cadre_sandbox.serving.blob_values import to_json
+from cadre_sandbox.serving.warm_pool import Keeping, Seat
+from cadre_sandbox.wire.values import MARKS
+
+log = logging.getLogger("cadre.sandbox")
+
+DEFAULT_POOL = "default"
+
+_TRIES = 3
+"""Interpreters that may be lost in one call."""
+
+_DESCRIPTION = """\
+Runs Python code and returns what it printed and the value of its last expression. Each call begins with an empty \
+interpreter: no variable of an earlier call is left, there is no network, and no file outlives the call. These modules \
+can be imported: {modules}."""
+
+
+def card_of(pool: str, modules: str) -> ToolCard:
+    """What models are told. Another pool's tool has the pool's name in its own: their interpreters differ."""
+    return ToolCard(
+        name=INTERPRETER_TOOL if pool == DEFAULT_POOL else f"{INTERPRETER_TOOL}_{pool}"[:64],
+        description=_DESCRIPTION.format(modules=", ".join(imports_of(modules))),
+        input_schema={
+            "type": "object",
+            "properties": {"code": {"type": "string", "description": "Python code, whole."}},
+            "required": ["code"],
+            "additionalProperties": False,
+        },
+        # The code sees nothing of the world: after a crash it simply runs again.
+        read_only=True,
+    )
+
+
+def imports_of(modules: str) -> list[str]:
+    """The base imports, and the modules that whoever runs the sandbox has loaded into it."""
+    return [*BASE_IMPORTS, *(module.strip() for module in modules.split(",") if module.strip())]
+
+
+class InterpreterTool:
+    """Handles the calls of the tool."""
+
+    def __init__(self, keeping: Keeping, bus: Bus, blobs: Blobs, marks: Marks, clock: Clock) -> None:
+        self._keeping = keeping
+        self._blobs = blobs
+        self._clock = clock
+        self._answering = Answering(Desk(bus, blobs, marks, clock, log), self._serve)
+        self._imports: list[str] = []
+
+    def introduce(self, instance: str, modules: str) -> None:
+        """Who runs the code, and what it may import."""
+        self._answering.instance, self._imports = instance, imports_of(modules)
+
+    async def handle(self, delivery: Delivery) -> None:
+        """Acks once the result is in the run's inbox. Raises RetryableError: deliver again."""
+        await self._answering.handle(delivery)
+
+    async def _serve(self, call: ToolCall, subject: str) -> dict[str, Any] | None:
+        """None when nobody waits for a result any more."""
+        code = call.arguments.get("code")
+        if not isinstance(code, str):
+            raise UnreadableMessage("a call without code")
+        async with self._keeping.seat(call.id) as seat:
+            if self._keeping.is_over(call.id):
+                return None
+            seat.work = work = asyncio.create_task(self._run(seat, call, code), name=f"code of {call.id}")
+            try:
+                await asyncio.wait({work})
+            finally:
+                seat.work = None
+                work.cancel()
+                await asyncio.gather(work, return_exceptions=True)
+                await seat.close()
+            return None if work.cancelled() else work.result()
+
+    async def _run(self, seat: Seat, call: ToolCall, code: str) -> dict[str, Any]:
+        request = Request(code=code, authorized_imports=self._imports, final_answer=False, seed=call.id)
+        outcome: object = None
+        for _ in range(_TRIES):
+            try:
+                session = await seat.fresh()
+            except SandboxError as error:
+                raise RetryableError(f"code cannot be run here: {error}") from error
+            outcome = await session.execute(request)
+            if not isinstance(outcome, Lost):
+                break
+        if isinstance(outcome, Finished):
+            return await self._told(call, outcome)
+        why = (
+            explain(outcome)
+            if isinstance(outcome, Failed)
+            else "Code execution stopped: its interpreter was lost."
+        )
+        printed = f"\nIt had printed:\n{outcome.logs}" if isinstance(outcome, Failed) and outcome.logs else ""
+        return {"error": ErrorInfo("AgentToolExecutionError", clip(why + printed, call.output_chars))}
+
+    async def _told(self, call: ToolCall, outcome: Finished) -> dict[str, Any]:
+        """A text; beside it the value itself where it is, or holds, an image or a table."""
+        text, blob = f"Stdout:\n{outcome.logs}\nOutput: {outcome.text or None}", None
+        value = await patiently(self._clock, lambda _: to_json(outcome.output, self._blobs))
+        if (whole := oversized(text, call.output_chars)) is not None:
+            blob = await patiently(self._clock, lambda _: self._blobs.put(whole))
+            text = cut_to_read(whole, blob, call.output_chars)
+        if _holds_more(value):
+            return {"output": {"text": text, "output": value}}
+        return {"output": text, "blob": blob}
+
+
+def _holds_more(value: Any) -> bool:
+    """Whether a value has something in it that is no plain JSON."""
+    if isinstance(value, list):
+        return any(map(_holds_more, value))
+    return isinstance(value, dict) and (not MARKS.isdisjoint(value) or any(map(_holds_more, value.values())))

@@ -1,0 +1,127 @@
+"""A CodeCall as the interpreter is asked it: with its blobs fetched, and checked as far as it can be before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from cadre.delivery.code_history import whole
+from cadre.delivery.codec import UNREADABLE
+from cadre.errors import BlobMissing, UnreadableMessage
+from cadre.ports import Blobs
+from cadre.protocol.code import CodeExchange, CodeLimits, CodeReply
+from cadre.protocol.messages import CodeCall
+from cadre.protocol.topology import Topology
+from cadre.spec.agent import NAME
+from cadre_sandbox.interpreters.contract import Call, Exchange, Function, Limits, Request, Result
+from cadre_sandbox.serving.blob_values import from_json
+from cadre_sandbox.wire.signatures import parse
+from cadre_sandbox.wire.values import Value
+
+
+def check(call: CodeCall, subject: str, pool: str) -> None:
+    """Raises UnreadableMessage for a call that no sandbox could serve."""
+    if call.pool != pool:
+        raise UnreadableMessage(f"code for pool {call.pool!r} in the queue of pool {pool!r}")
+    if (call.tree, call.run) != Topology.parse(subject):
+        raise UnreadableMessage(f"code of run {call.run!r} among that of {subject}")
+    if not NAME.fullmatch(call.agent):
+        raise UnreadableMessage(f"{call.agent!r} is no name of an agent")
+    _check_exchanges(call)
+    for function in call.functions:
+        try:
+            parse(function.name, function.signature)
+        except ValueError as error:
+            raise UnreadableMessage(f"function {function.name!r}: {error}") from None
+
+
+async def request_of(call: CodeCall, snapshot: bytes | None, blobs: Blobs) -> tuple[Request, list[str]]:
+    """The request, and what the model should know of it. Raises UnreadableMessage, BlobMissing, RetryableError."""
+    call = await whole(call, blobs)
+    _check_exchanges(call)
+    variables, notes = await _variables(call.variables, blobs)
+    request = Request(
+        code=call.code,
+        snapshot=snapshot,
+        recorded=[await _exchange(exchange, blobs) for exchange in call.exchanges],
+        variables=variables,
+        functions=[
+            Function(name=one.name, signature=one.signature, kind=one.kind, doc=one.doc)
+            for one in call.functions
+        ],
+        authorized_imports=call.authorized_imports,
+        seed=call.block,
+        limits=_limits(call.limits),
+    )
+    return request, notes
+
+
+async def results_of(replies: Sequence[CodeReply], blobs: Blobs) -> list[Result]:
+    """As the code gets them: what was cut for the journal is fetched whole. Raises BlobMissing, RetryableError."""
+    return [await _result(reply, blobs) for reply in replies]
+
+
+async def _result(reply: CodeReply, blobs: Blobs) -> Result:
+    if reply.error is not None:
+        return Result(error=reply.error)
+    value = reply.value
+    if reply.blob is not None:
+        data = await blobs.get(reply.blob)
+        value = data.decode(errors="replace") if reply.blob_form == "text" else _read(data, reply.blob)
+    try:
+        return Result(value=await from_json(value, blobs))
+    except BlobMissing as missing:
+        # The tool said so, or the member: it is their result that is of no use.
+        return Result(error=f"the result cannot be read: {missing}")
+
+
+def _read(data: bytes, ref: str) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except UNREADABLE as error:
+        raise UnreadableMessage(f"the result in {ref} is no JSON: {error}") from error
+
+
+async def _variables(given: dict[str, Any], blobs: Blobs) -> tuple[dict[str, Value], list[str]]:
+    """A text that looks like a reference to a blob is a text."""
+    variables: dict[str, Value] = {}
+    notes = []
+    for name, value in given.items():
+        try:
+            variables[name] = await from_json(value, blobs)
+        except BlobMissing as missing:
+            variables[name] = value
+            notes.append(f"The variable {name} has not the value that was meant: {missing}.")
+    return variables, notes
+
+
+async def _exchange(exchange: CodeExchange, blobs: Blobs) -> Exchange:
+    return Exchange(
+        [Call(call.name, await _arguments(call.arguments, blobs)) for call in exchange.calls],
+        await results_of(exchange.replies, blobs),
+        exchange.clock,
+    )
+
+
+async def _arguments(arguments: dict[str, Any], blobs: Blobs) -> dict[str, Value]:
+    # To be compared with those of a second time: of a file, the reference is.
+    return {name: await from_json(value, blobs, open_files=False) for name, value in arguments.items()}
+
+
+def _check_exchanges(call: CodeCall) -> None:
+    for number, exchange in enumerate(call.exchanges, call.before):
+        if not 0 < len(exchange.calls) == len(exchange.replies):
+            raise UnreadableMessage(
+                f"exchange {number} has {len(exchange.calls)} calls and {len(exchange.replies)} replies"
+            )
+
+
+def _limits(limits: CodeLimits) -> Limits:
+    return Limits(
+        seconds=limits.seconds,
+        memory_mb=limits.memory_mb,
+        print_chars=limits.print_chars,
+        output_chars=limits.output_chars,
+    )
