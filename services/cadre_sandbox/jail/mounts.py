@@ -46,15 +46,16 @@ def enter_root(readable: list[str], work_mb: int) -> None:
     null = os.open("/dev/null", os.O_PATH)
     quiet = kernel.MS_NOSUID | kernel.MS_NODEV
     mount("tmpfs", _COVERED, "tmpfs", quiet, "size=1m,mode=755")
+    os.mkdir(_COVERED + WORK)
+    size = f"size={work_mb}m,nr_inodes={_MOST_FILES},mode=777"
+    # Before the trees: an installation of Python below a /work of the host stays in sight within it.
+    mount("tmpfs", _COVERED + WORK, "tmpfs", quiet | kernel.MS_NOEXEC, size)
     for path, tree in trees:
         _bind(tree, _COVERED + path)
         _restrict(_COVERED + path, kernel.MS_RDONLY | quiet)
         os.close(tree)
     _bind(null, f"{_COVERED}/dev/null")
     os.close(null)
-    os.mkdir(_COVERED + WORK)
-    size = f"size={work_mb}m,nr_inodes={_MOST_FILES},mode=777"
-    mount("tmpfs", _COVERED + WORK, "tmpfs", quiet | kernel.MS_NOEXEC, size)
     _link_libraries()
     os.chdir(_COVERED)
     kernel.syscall("pivot_root", kernel.PIVOT_ROOT, b".", b".")
