@@ -85,7 +85,7 @@ async def test_a_copy_from_before_what_is_on_record_is_not_used(
     await store.keeper().save(filled(3), Ledger(), [3, 0])
     assert len((await store.keeper().load()).runs) == 3
     later = time.time() + 6.5 * 24 * 3600
-    monkeypatch.setattr("cadre_gateway.keeping.time.time", lambda: later)
+    monkeypatch.setattr("cadre_gateway.snapshot.time.time", lambda: later)
     assert len((await store.keeper().load()).runs) == 0
 
 

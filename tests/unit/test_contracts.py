@@ -19,6 +19,10 @@ VIOLATIONS = {
         ("shared/cadre/protocol/messages.py", "import cadre.runtime.runner"),
         ("shared/cadre/a_room_without_a_place.py", "import cadre.errors"),
     ],
+    "gateway": [
+        ("services/cadre_gateway/retention/janitor.py", "import cadre_gateway.runs.erase"),
+        ("services/cadre_gateway/a_room_without_a_place.py", "import cadre_gateway.index"),
+    ],
     "services": [("services/cadre_agent/main.py", "import cadre_tools.host")],
     "library": [
         ("shared/cadre/runtime/run_cache.py", "import cadre_gateway.index.run_list"),
@@ -35,7 +39,7 @@ VIOLATIONS = {
     ],
     "nats": [
         ("shared/cadre/runtime/runner.py", "import nats"),
-        ("services/cadre_gateway/desk.py", "import nats.js"),
+        ("services/cadre_gateway/capacity.py", "import nats.js"),
     ],
     "openai": [("shared/cadre/adapters/models/openai_model.py", "import openai")],
     "qdrant": [("services/cadre_memory/work/search.py", "import qdrant_client")],

@@ -78,8 +78,8 @@ async def test_a_quiet_run_beside_a_busy_one_is_pinged(monkeypatch: pytest.Monke
     async def no_deltas(*_: object) -> Callable[[], None]:
         return lambda: None
 
-    monkeypatch.setattr("cadre_gateway.events.watch_deltas", no_deltas)
-    monkeypatch.setattr("cadre_gateway.events.PING_SECONDS", 0.3)
+    monkeypatch.setattr("cadre_gateway.runs.event_stream.watch_deltas", no_deltas)
+    monkeypatch.setattr("cadre_gateway.runs.event_stream.PING_SECONDS", 0.3)
     index = Index()
     for seq, run in enumerate(("t", "t_1_0", "t_1_1"), start=1):
         index.apply(seq, stored(1, run)._replace(seq=seq).entry)
