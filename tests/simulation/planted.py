@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cadre.errors import Fenced
 from cadre.loop.events import Entry
 from cadre.loop.owed import Command, Send, SetTimer
-from cadre.loop.run import Phase
+from cadre.loop.run import Phase, Run
 from cadre.ports import Appended, Delivery, Effect
 from cadre.protocol.messages import Cancel, EffectClaim, Record, Report, Task, ToolResult
 from cadre.runtime.inbox import Inbox
+from cadre.runtime.payments import Payments
 from cadre.runtime.run_cache import Held
-from cadre.runtime.runner import Runner
+from cadre.runtime.runner import Advance, Runner
 from cadre_tools.executor import Executor
 from cadre_tools.in_hand import InHand
 from simulation import planted_in_code as code
@@ -46,26 +46,25 @@ class Unfenced(SimJournal):
 class TakesNothingOver(Runner):
     """Lets go of a record whose model call died with its worker."""
 
-    async def _take_over(self, held: Held, record_id: str, deliveries: int) -> list[Command]:
-        model = held.run.model
-        if model is not None and model.cause == record_id:
+    def _take_over(self, run: Run, record_id: str, deliveries: int) -> Advance | list[Command]:
+        if run.model is not None and run.model.cause == record_id:
             return []
-        return await super()._take_over(held, record_id, deliveries)
+        return super()._take_over(run, record_id, deliveries)
 
 
 class PaysOnce(Runner):
     """Takes what is journaled for paid."""
 
-    async def _take_over(self, held: Held, record_id: str, deliveries: int) -> list[Command]:
-        commands = await super()._take_over(held, record_id, deliveries)
+    def _left_owed(self, run: Run, record_id: str) -> list[Command]:
+        commands = super()._left_owed(run, record_id)
         return [command for command in commands if not isinstance(command, Send)]
 
 
 class SetsTimersOnce(Runner):
     """After a crash it believes that its timers are set."""
 
-    async def _take_over(self, held: Held, record_id: str, deliveries: int) -> list[Command]:
-        commands = await super()._take_over(held, record_id, deliveries)
+    def _left_owed(self, run: Run, record_id: str) -> list[Command]:
+        commands = super()._left_owed(run, record_id)
         return [command for command in commands if not isinstance(command, SetTimer)]
 
 
@@ -85,15 +84,19 @@ class AccountsTwice(Runner):
     """Does not look whether it knows the record."""
 
     async def _account(self, record: Record, deliveries: int, seq: int) -> list[Command]:
-        while True:
-            async with self._cache.locked(record.tree, record.run) as held:
-                if held.run.phase is Phase.DONE or isinstance(record, Task):
-                    break
-                try:
-                    return await self._advance(held, record, entry_cause=record.id, record_id=record.id)
-                except Fenced:
-                    continue
-        return await super()._account(record, deliveries, seq)
+        def decide(held: Held) -> Advance | list[Command]:
+            if held.run.phase is Phase.DONE or isinstance(record, Task):
+                raise _AsItShould
+            return Advance(record, cause=record.id)
+
+        try:
+            return await self._advance(record.id, record.tree, record.run, decide)
+        except _AsItShould:
+            return await super()._account(record, deliveries, seq)
+
+
+class _AsItShould(Exception):
+    """Here the bug does not show."""
 
 
 class ReliesOnWhatMayNotArrive(Runner):
@@ -115,9 +118,15 @@ class AcksWhatOthersHold(Inbox):
 class ForgetsChildren(Runner):
     """Ends without a word to those who still work for it."""
 
-    async def _pay(self, commands: list[Command]) -> SetTimer | None:
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._payments.__class__ = _WithoutCancels
+
+
+class _WithoutCancels(Payments):
+    async def pay(self, commands: list[Command]) -> SetTimer | None:
         kept = [c for c in commands if not (isinstance(c, Send) and isinstance(c.message, Cancel))]
-        return await super()._pay(kept)
+        return await super().pay(kept)
 
 
 class ClaimsWithoutFence(SimEffects):

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
-from cadre.errors import Fenced
 from cadre.loop.owed import Command
 from cadre.ports import Delivery
 from cadre.protocol.code import CodeExchange
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, Record
-from cadre.runtime.runner import Runner
+from cadre.runtime.run_cache import Held
+from cadre.runtime.runner import Advance, Runner
 from cadre_sandbox.interpreters.contract import Outcome
 from cadre_sandbox.serving.code_calls import Offer, Serving
 from cadre_sandbox.serving.position import Answer
@@ -24,20 +24,26 @@ class TakesAnyAnswer(Runner):
     """Takes what a sandbox answered to an earlier question for the answer to the one that is open."""
 
     async def _account(self, record: Record, deliveries: int, seq: int) -> list[Command]:
-        while isinstance(record, CodeYielded | CodeFinished):
-            async with self._cache.locked(record.tree, record.run) as held:
-                code = held.run.code
-                if code is None or not code.since or record.block != code.block:
-                    break
-                if record.exchange == len(code.exchanges):
-                    break
-                taken = replace(record, exchange=len(code.exchanges))
-                cause = record.id if record.id not in held.run.seen else f"{record.id}:again"
-                try:
-                    return await self._advance(held, taken, entry_cause=cause, record_id=record.id)
-                except Fenced:
-                    continue
-        return await super()._account(record, deliveries, seq)
+        if not isinstance(record, CodeYielded | CodeFinished):
+            return await super()._account(record, deliveries, seq)
+
+        def decide(held: Held) -> Advance | list[Command]:
+            code = held.run.code
+            if code is None or not code.since or record.block != code.block:
+                raise _AsItShould
+            if record.exchange == len(code.exchanges):
+                raise _AsItShould
+            taken = replace(record, exchange=len(code.exchanges))
+            return Advance(taken, cause=record.id if record.id not in held.run.seen else f"{record.id}:again")
+
+        try:
+            return await self._advance(record.id, record.tree, record.run, decide)
+        except _AsItShould:
+            return await super()._account(record, deliveries, seq)
+
+
+class _AsItShould(Exception):
+    """Here the bug does not show."""
 
 
 class MixesReplies(Running):

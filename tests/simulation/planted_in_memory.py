@@ -13,7 +13,6 @@ from cadre.loop.view import ModelRequest, Transcript
 from cadre.protocol.memory import RECALL, REMEMBER
 from cadre.protocol.messages import Record, ToolCall, ToolResult
 from cadre.runtime.model_calls import ModelCalls, Outcome
-from cadre.runtime.run_cache import Held
 from cadre.runtime.runner import Runner
 from cadre_memory.index.index import Chunk
 from cadre_memory.index.scopes import Caller
@@ -24,8 +23,8 @@ from simulation.memory import SimMemories
 class LeavesOnce(Runner):
     """After a crash it believes that the memory service has what it is owed."""
 
-    async def _take_over(self, held: Held, record_id: str, deliveries: int) -> list[Command]:
-        commands = await super()._take_over(held, record_id, deliveries)
+    def _left_owed(self, run: Run, record_id: str) -> list[Command]:
+        commands = super()._left_owed(run, record_id)
         return [one for one in commands if not (isinstance(one, Send) and _is_left(one.message))]
 
 

@@ -10,6 +10,7 @@ from cadre.loop.run import Run
 from cadre.loop.view import Transcript
 from cadre.ports import Journal, Stored
 from cadre.prompting.prompts import Prompts
+from cadre.protocol.topology import tree_of
 
 SNAPSHOT_ENTRIES = 64
 SNAPSHOT_BYTES = 256 * 1024
@@ -109,3 +110,9 @@ class RunCache:
     def forget(self, held: Held) -> None:
         if self._held.get(held.run.id) is held:
             del self._held[held.run.id]
+
+
+async def read_run(journal: Journal, run: str) -> Run:
+    """The state of a run that this process does not work on. Raises BusUnavailable."""
+    tree = tree_of(run)
+    return fold((stored.entry for stored in await journal.read(tree, run)), run, tree)
