@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cadre.loop.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
-from cadre.loop.events import AnyEvent, Entry, RecordIgnored, RequestedCall
+from cadre.engine.offer import Offer
+from cadre.engine.timers import waits
+from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
+from cadre.journal.events import AnyEvent, Entry, RecordIgnored, RequestedCall
+from cadre.journal.run import Phase, Run
 from cadre.loop.fold import apply_entry
-from cadre.loop.offer import Offer
-from cadre.loop.run import Phase, Run
-from cadre.loop.timers import waits
 from cadre.loop.transition import transition
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.code import CodeRequest

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from cadre.loop.events import AnyEvent, Entry
+from cadre.journal.events import AnyEvent, Entry
 from cadre.protocol import cards, messages
 from cadre.protocol.files import WorkspaceFile
 

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from typing import Protocol
 
 from cadre.errors import BusUnavailable
-from cadre.loop.events import Entry
+from cadre.journal.events import Entry
 from cadre.ports import Stored
 from cadre.telemetry.tracing.projection import Projection
 from cadre.telemetry.tracing.spans import SpanRecord

@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
-from cadre.loop.events import Entry, RequestedCall
-from cadre.loop.view import ModelRequest
+from cadre.engine.chat import ModelRequest
+from cadre.journal.events import Entry, RequestedCall
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.messages import (
     Addressed,

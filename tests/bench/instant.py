@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from cadre.loop.events import RequestedCall
-from cadre.loop.view import ModelRequest
+from cadre.engine.chat import ModelRequest
+from cadre.journal.events import RequestedCall
 from cadre.ports import ModelReply, OnText
 from cadre.protocol.messages import Usage
 

@@ -11,7 +11,7 @@ from bench.delegation import TASK, decide
 from bench.deployment import ENDS_WITHIN, Deployment, deployment
 from bench.instant import InstantModel
 from bench.processes import Member
-from cadre.loop.events import DelegateFinished
+from cadre.journal.events import DelegateFinished
 from cadre.spec.agent import AgentSpec
 
 

@@ -14,8 +14,8 @@ from bench.deployment import Deployment, deployment
 from bench.processes import Member, cpu_seconds, rss_mb
 from bench.worker import REFUND
 from cadre.adapters.nats.streams import jetstream
+from cadre.journal.run import Run
 from cadre.loop.fold import fold
-from cadre.loop.run import Run
 from cadre.protocol.cards import Presence
 
 FULL = (2_000, 10_000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cadre.loop import events as ev
+from cadre.journal import events as ev
 from cadre.protocol.messages import CodeCall
 from cadre.protocol.topology import call_id
 from chaos.evidence import Evidence

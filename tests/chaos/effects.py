@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from cadre.loop.events import ToolAnswered
+from cadre.journal.events import ToolAnswered
 from chaos.evidence import EffectMessage, Evidence
 from chaos.executions import UNSAFE
 from chaos.expected import calls_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from cadre.loop import events as ev
+from cadre.journal import events as ev
+from cadre.journal.run import Phase
 from cadre.loop.fold import fold
-from cadre.loop.run import Phase
 from cadre.ports import Stored
 from cadre.protocol.topology import tree_of
 from chaos.evidence import Evidence

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from cadre.loop import events as ev
+from cadre.journal import events as ev
 from chaos import effects, traces
 from chaos.campaign import Outcome
 from chaos.evidence import Evidence

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from cadre.loop.arrivals import Arrival, ModelReplied
-from cadre.loop.events import Entry, RequestedCall
+from cadre.engine.offer import Offer
+from cadre.journal.arrivals import Arrival, ModelReplied
+from cadre.journal.events import Entry, RequestedCall
+from cadre.journal.run import Run
 from cadre.loop.fold import apply_entry
-from cadre.loop.offer import Offer
 from cadre.loop.owed import CallModel, Send, owed
-from cadre.loop.run import Run
 from cadre.loop.transition import transition
 from cadre.ports import Stored
 from cadre.protocol.cards import AgentCard

@@ -7,7 +7,14 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from cadre.loop.events import BlockFinished, BlockYielded, DelegateFinished, Entry, RunFinished, ToolAnswered
+from cadre.journal.events import (
+    BlockFinished,
+    BlockYielded,
+    DelegateFinished,
+    Entry,
+    RunFinished,
+    ToolAnswered,
+)
 from cadre.ports import Stored
 from cadre.protocol.code import CodeReply
 from cadre.protocol.messages import ErrorInfo

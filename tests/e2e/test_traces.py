@@ -17,7 +17,7 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.history import History
 from cadre.adapters.nats.objects.blobs import NatsBlobs
-from cadre.loop.events import AnyEvent
+from cadre.journal.events import AnyEvent
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from cadre.telemetry.tracing import names

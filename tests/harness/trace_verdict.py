@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from cadre.loop.events import AnyEvent, ModelAnswered, ModelCalled, RunFinished
+from cadre.journal.events import AnyEvent, ModelAnswered, ModelCalled, RunFinished
 from cadre.protocol.topology import tree_of
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.ids import trace_id

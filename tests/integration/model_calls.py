@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 
 from cadre.adapters.models.openai_model import OpenAIModel
+from cadre.engine.chat import ModelRequest
 from cadre.errors import BlobMissing
-from cadre.loop.view import ModelRequest
 from cadre.ports import Model, ModelReply
 from cadre.settings import ModelSettings
 from cadre.spec.agent import ModelSpec

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.sessions import NatsSessions, Turn
 from cadre.adapters.nats.streams import jetstream
-from cadre.loop.events import RunAccepted, ToolAnswered
+from cadre.journal.events import RunAccepted, ToolAnswered
 from cadre.protocol.messages import EffectClaim, Task, TimerFired, ToolCall, ToolResult
 from cadre.protocol.topology import call_id, result_id, task_id
 from integration.gateway_world import CALLED, FINISHED, World

@@ -15,7 +15,7 @@ from cadre.adapters.nats.sessions import NatsSessions, Turn
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.workspace_store import MOST_FILES, TreeFiles
 from cadre.errors import BlobMissing
-from cadre.loop.events import (
+from cadre.journal.events import (
     ModelAnswered,
     ModelCalled,
     RequestedCall,
@@ -23,9 +23,9 @@ from cadre.loop.events import (
     StepFinished,
     ToolAnswered,
 )
-from cadre.loop.events import ToolCalled as Called
+from cadre.journal.events import ToolCalled as Called
 from cadre.loop.fold import fold
-from cadre.loop.forking import prefix_of
+from cadre.loop.fork import prefix_of
 from cadre.protocol.files import carried
 from cadre.protocol.messages import Erased
 from cadre.protocol.topology import call_id

@@ -14,7 +14,7 @@ import pytest
 from cadre.adapters.nats.queue import Delivery, Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import HEADERS, encode
-from cadre.loop import events as ev
+from cadre.journal import events as ev
 from cadre.protocol.messages import Spilled, Task, ToolResult
 from cadre.protocol.topology import call_id
 from cadre.settings import child_environment

@@ -15,7 +15,7 @@ from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.sessions import NatsSessions
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BlobMissing, Fenced
-from cadre.loop.events import RecordIgnored, RunAccepted
+from cadre.journal.events import RecordIgnored, RunAccepted
 from cadre.protocol.messages import Erased, Task, ToolResult
 from cadre.protocol.topology import call_id, task_id
 from cadre_gateway.runs.submit import run_id_of

@@ -14,8 +14,8 @@ from bench.deployment import Deployment, deployment
 from bench.instant import InstantModel, answer
 from bench.processes import Member, rss_mb
 from cadre.adapters.nats.connection.connect import settled
-from cadre.loop.events import Entry, RequestedCall, RunFinished
-from cadre.loop.view import ModelRequest
+from cadre.engine.chat import ModelRequest
+from cadre.journal.events import Entry, RequestedCall, RunFinished
 from cadre.ports import ModelReply
 from cadre.protocol.messages import Task
 from cadre.spec.agent import AgentSpec, Limits

@@ -12,7 +12,7 @@ import pytest
 
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.cli.runs import command as runs_command
-from cadre.loop import events as ev
+from cadre.journal import events as ev
 from cadre.protocol.cards import Presence, SandboxCard, ToolCard
 from cadre.protocol.topology import call_id
 from cadre_gateway.runs.submit import run_id_of

@@ -10,7 +10,7 @@ import pytest
 
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import unpack_record
-from cadre.loop import events as ev
+from cadre.journal import events as ev
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import Decision, Task
 from cadre.protocol.topology import call_id, task_id

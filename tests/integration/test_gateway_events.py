@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from cadre.loop import events as ev
+from cadre.journal import events as ev
 from cadre.protocol.messages import Delta, ErrorInfo
 from cadre.protocol.topology import call_id
 from cadre_gateway.runs.submit import run_id_of

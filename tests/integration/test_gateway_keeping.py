@@ -14,7 +14,7 @@ from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.objects.snapshots import NatsImages
 from cadre.adapters.nats.streams.provision import provision
 from cadre.adapters.nats.tail import identities
-from cadre.loop.events import Entry, RunAccepted
+from cadre.journal.events import Entry, RunAccepted
 from cadre.protocol.messages import Erased, Task
 from cadre.protocol.topology import Topology, task_id
 from cadre.settings import Settings

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
+from cadre.engine.chat import ModelRequest
 from cadre.errors import ModelRefused
-from cadre.loop.view import ModelRequest
 from integration.model_calls import ADD, SEARCH, MemoryBlobs, ask, saying, spec_for
 from integration.model_server import ROOT, ModelServer
 

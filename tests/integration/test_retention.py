@@ -14,7 +14,7 @@ from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision, shard_config
-from cadre.loop.events import RunAccepted
+from cadre.journal.events import RunAccepted
 from cadre.protocol.messages import Task
 from cadre.protocol.topology import Topology, task_id
 from cadre.settings import Settings

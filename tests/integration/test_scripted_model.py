@@ -10,8 +10,8 @@ import httpx2
 import openai
 import pytest
 
+from cadre.engine.chat import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable
-from cadre.loop.view import ModelRequest
 from cadre.ports import ModelReply
 from cadre.spec.agent import ModelSpec
 from integration.model_calls import ADD, SEARCH, ask, saying, spec_for

@@ -15,9 +15,9 @@ import msgspec
 import pytest
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.loop.events import AnyEvent, ModelAnswered, RunAccepted, ToolAnswered
+from cadre.journal.events import AnyEvent, ModelAnswered, RunAccepted, ToolAnswered
+from cadre.journal.run import Run
 from cadre.loop.fold import fold
-from cadre.loop.run import Run
 from cadre.protocol.messages import Task
 from cadre.protocol.topology import call_id, task_id
 from cadre_gateway.transfer.run_file import VERSION

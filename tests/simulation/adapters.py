@@ -12,7 +12,7 @@ from collections.abc import Callable
 from cadre.delivery.code_history import Shortening
 from cadre.delivery.codec import decode, encode
 from cadre.errors import BlobMissing, BusUnavailable, Fenced, OutcomeUnknown
-from cadre.loop.events import Entry
+from cadre.journal.events import Entry
 from cadre.ports import Appended, Effect, Mark, Stored
 from cadre.protocol.messages import (
     Addressed,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cadre.delivery.code_history import Piece
-from cadre.loop import events as ev
-from cadre.loop.fold_calls import failure_of
-from cadre.loop.run import Phase
+from cadre.engine.calls.fold_calls import failure_of
+from cadre.journal import events as ev
+from cadre.journal.run import Phase
 from cadre.protocol.code import CodeExchange
 from cadre.protocol.memory import MEMORY_TOOLS
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from cadre.loop.offer import Offer
-from cadre.loop.run import Run
-from cadre.loop.tokens import tokens_of
-from cadre.loop.view import ModelRequest, base_tokens
+from cadre.engine.chat import ModelRequest, base_tokens
+from cadre.engine.context.tokens import tokens_of
+from cadre.engine.offer import Offer
+from cadre.journal.run import Run
 from cadre.prompting.prompts import Prompts
 from cadre.spec.agent import AgentSpec, ModelSpec
 

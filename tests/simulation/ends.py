@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cadre.loop import events as ev
+from cadre.journal import events as ev
 from cadre.protocol.messages import Cancel
 from simulation.history import Chronicle, Violation
 from simulation.plans import plan_number

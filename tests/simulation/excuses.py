@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from cadre.loop import events as ev
+from cadre.journal import events as ev
 from simulation.history import Chronicle, Violation
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cadre.loop import events as ev
+from cadre.engine.timers import waits
+from cadre.journal import events as ev
+from cadre.journal.run import CallState, Phase, Run
 from cadre.loop.owed import CallModel, Command, Revoke, Send, SetTimer, owed
-from cadre.loop.run import CallState, Phase, Run
-from cadre.loop.timers import waits
 from cadre.protocol.messages import CodeCall, EffectResult, Report, Task, ToolCall, ToolResult
 from cadre.protocol.topology import cancel_id, code_call_id, parent_of, report_id, result_id
 from simulation.blocks import blocks_do_what_their_code_says

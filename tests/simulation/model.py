@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from cadre.engine.chat import END_PLAN, ModelRequest
+from cadre.engine.context.context_budget import room
 from cadre.errors import ModelRefused, ModelUnavailable
-from cadre.loop.view import END_PLAN, ModelRequest
-from cadre.loop.weighing import room
 from cadre.ports import ModelReply, OnText
 from cadre.protocol.messages import Usage
 from cadre.spec.agent import AgentSpec

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cadre.errors import RetryableError
-from cadre.loop import events as ev
-from cadre.loop.events import Entry
-from cadre.loop.run import Phase
+from cadre.journal import events as ev
+from cadre.journal.events import Entry
+from cadre.journal.run import Phase
 from cadre.protocol.messages import Addressed, Cancel, Decision, Origin, Task, Verdict
 from cadre.protocol.topology import task_id
 from simulation.history import Chronicle

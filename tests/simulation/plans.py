@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cadre.loop.events import RequestedCall
+from cadre.journal.events import RequestedCall
 from cadre.spec.agent import AgentSpec
 from simulation.language import Ask, Die, Fail, Final, Luck, Statement, Work, as_code
 from simulation.tools import UNLUCKY

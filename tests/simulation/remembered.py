@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from cadre.loop import events as ev
-from cadre.loop.run import Memory, Run
+from cadre.journal import events as ev
+from cadre.journal.run import Memory, Run
 from cadre.protocol.memory import REMEMBER
 from cadre.protocol.messages import ToolResult
 from cadre.protocol.topology import result_id, tree_of

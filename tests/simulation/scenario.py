@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cadre.loop.offer import Offer
+from cadre.engine.offer import Offer
 from cadre.protocol.cards import AgentCard
 from cadre.protocol.messages import Budget
 from cadre.spec.agent import AgentSpec, CodeSpec, Limits, MemorySpec, ModelSpec

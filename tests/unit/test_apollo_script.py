@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from cadre.errors import TerminalError
+from cadre.kinds.code.parse import read_code
 from cadre.local.team_file import read_team
-from cadre.loop.reading_code import read_code
 from cadre.prompting.prompts import CodeTerms, Prompts, prompts_for
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from cadre.errors import PromptError
-from cadre.loop.reading import STOP_SEQUENCES
+from cadre.kinds.tool_calling.parse import STOP_SEQUENCES
 from cadre.prompting.prompt_file import Kind
 from cadre.prompting.prompts import CodeTerms, Prompts, prompts_for, to_code_prompt
 from cadre.protocol.cards import AgentCard, ToolCard

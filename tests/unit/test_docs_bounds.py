@@ -9,7 +9,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from cadre.loop.events import AnyEvent
+from cadre.journal.events import AnyEvent
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
 from cadre.spec.prices import Prices

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cadre.loop.events import Entry, RunAccepted, StepFinished
+from cadre.journal.events import Entry, RunAccepted, StepFinished
 from cadre.ports import Stored
 from cadre.protocol.messages import Task
 from cadre.spec.agent import AgentSpec

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadre.loop.events import Entry, RunAccepted
+from cadre.journal.events import Entry, RunAccepted
 from cadre.loop.fold import fold
 from cadre.protocol.messages import Budget, Task
 from cadre.spec.agent import NAME, AgentSpec

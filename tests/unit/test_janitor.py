@@ -13,7 +13,7 @@ import pytest
 from cadre.adapters.nats.erasure import Belongings
 from cadre.adapters.nats.objects.blobs import YOUNG
 from cadre.errors import BusUnavailable, Fenced
-from cadre.loop import events as ev
+from cadre.journal import events as ev
 from cadre.protocol.messages import Erased, Fate, Task
 from cadre.spec.agent import AgentSpec
 from cadre_gateway.index.run_list import Index

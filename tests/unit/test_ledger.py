@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadre.loop import events as ev
+from cadre.journal import events as ev
 from cadre.protocol.messages import Erased, Task
 from cadre.spec.agent import AgentSpec
 from cadre_gateway.retention.ledger import Books, Ledger, Verdict

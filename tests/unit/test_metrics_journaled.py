@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cadre.errors import BusUnavailable, ModelUnavailable
-from cadre.loop.events import Entry, RequestedCall
+from cadre.journal.events import Entry, RequestedCall
 from cadre.ports import Appended, ModelReply
 from cadre.protocol.messages import Usage
 from cadre.spec.agent import ModelSpec

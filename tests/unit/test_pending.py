@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cadre.loop import events as ev
+from cadre.journal import events as ev
 from cadre.loop.fold import fold
 from cadre.protocol.messages import ReplyTo, Task
 from cadre.protocol.topology import call_id, task_id

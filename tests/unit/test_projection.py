@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadre.loop import events as ev
+from cadre.journal import events as ev
+from cadre.journal.run import Run
 from cadre.loop.fold import fold
-from cadre.loop.run import Run
 from cadre.protocol.messages import ErrorInfo, ReplyTo, Task, Usage
 from cadre.protocol.topology import call_id, task_id
 from cadre.spec.agent import AgentSpec

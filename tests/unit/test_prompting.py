@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from cadre.errors import PromptError
-from cadre.loop.reading import STOP_SEQUENCES
+from cadre.kinds.tool_calling.parse import STOP_SEQUENCES
 from cadre.prompting.prompts import Prompts, to_tool_calling_prompt
 from cadre.protocol.cards import AgentCard, ToolCard
 

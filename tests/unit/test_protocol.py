@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from cadre.delivery.codec import decode, encode
-from cadre.loop.events import Entry, RecordIgnored
+from cadre.journal.events import Entry, RecordIgnored
+from cadre.journal.run import Phase
 from cadre.loop.owed import owed
-from cadre.loop.run import Phase
 from cadre.protocol.cards import AgentCard, Presence, SandboxCard, ToolCard
 from cadre.protocol.code import CodeExchange, CodeFunction, CodeReply, CodeRequest
 from cadre.protocol.files import FileWritten, WorkspaceFile

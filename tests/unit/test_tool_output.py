@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cadre.delivery.output_limit import MAX_OUTPUT, cut_to_read, oversized
-from cadre.loop.observation import clip
+from cadre.engine.context.observation import clip
 from cadre.protocol.json_depth import MOST_LEVELS, levels
 from cadre.tools.files import File
 from cadre_tools.output import to_json, too_large

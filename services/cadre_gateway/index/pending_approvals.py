@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from cadre.loop.events import ApprovalDecided, ApprovalRequested, Entry, RunFinished
-from cadre.loop.run import Run
+from cadre.journal.events import ApprovalDecided, ApprovalRequested, Entry, RunFinished
+from cadre.journal.run import Run
 
 MOST_BYTES = 2048
 """Of a call's arguments as JSON that the list keeps."""

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from cadre.loop.events import (
+from cadre.journal.events import (
     AnyEvent,
     DelegateFinished,
     Entry,
@@ -21,7 +21,7 @@ from cadre.loop.events import (
     RunFinished,
     StepFinished,
 )
-from cadre.loop.run import Phase, Run
+from cadre.journal.run import Phase, Run
 from cadre.protocol.messages import ErrorInfo, Task, Usage
 from cadre.protocol.topology import parent_of
 from cadre_gateway.index.pending_approvals import PendingCall, Queue, changes, of_run

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 
 import msgspec
 
-from cadre.loop.events import Entry, RunAccepted, RunFinished
+from cadre.journal.events import Entry, RunAccepted, RunFinished
 from cadre.protocol.messages import Erased
 from cadre_gateway.index.run_list import begins_nothing
 

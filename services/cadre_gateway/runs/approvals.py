@@ -11,12 +11,12 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from cadre.loop.approval import check_correction, held_call
-from cadre.loop.checking import MEMBER_SCHEMA, CallError
-from cadre.loop.events import ApprovalDecided, ApprovalRequested, Entry
+from cadre.engine.calls.approval import check_correction, held_call
+from cadre.engine.calls.call_check import MEMBER_SCHEMA, CallError
+from cadre.journal.events import ApprovalDecided, ApprovalRequested, Entry
+from cadre.journal.run import CallState, Phase, Run
+from cadre.kinds.tool_calling.arguments import with_values
 from cadre.loop.fold import fold
-from cadre.loop.run import CallState, Phase, Run
-from cadre.loop.variables import with_values
 from cadre.ports import Stored
 from cadre.protocol.messages import Decision, Verdict
 from cadre.protocol.topology import parent_of, tree_of

@@ -11,8 +11,8 @@ from msgspec import UNSET, UnsetType
 from cadre.adapters.nats.dead_letters import DeadLetter
 from cadre.adapters.nats.streams.jetstream import Held
 from cadre.errors import BlobMissing, TerminalError
+from cadre.journal.run import Phase, Run
 from cadre.loop.fold import fold
-from cadre.loop.run import Phase, Run
 from cadre.protocol.topology import Topology, parent_of
 from cadre_gateway.desk import Desk
 

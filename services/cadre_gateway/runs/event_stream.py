@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from cadre.adapters.nats.history import watch_deltas
 from cadre.delivery.codec import encode
 from cadre.errors import RetryableError
-from cadre.loop.events import AnyEvent
+from cadre.journal.events import AnyEvent
 from cadre.ports import Stored
 from cadre.protocol.messages import Delta
 from cadre.protocol.topology import tree_of

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cadre.loop.events import AnyEvent
+from cadre.journal.events import AnyEvent
+from cadre.journal.run import Run
 from cadre.loop.fold import fold
-from cadre.loop.forking import ForkError, prefix_of
-from cadre.loop.run import Run
+from cadre.loop.fork import ForkError, prefix_of
 from cadre.ports import Stored
 from cadre.protocol.messages import Fork, Origin, Task
 from cadre.protocol.topology import task_id, tree_of

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from cadre.loop.bounds import gained
-from cadre.loop.events import DelegateFinished, Entry, RunFinished
+from cadre.engine.budget import gained
+from cadre.journal.events import DelegateFinished, Entry, RunFinished
+from cadre.journal.run import Run, Step
 from cadre.loop.fold import fold
-from cadre.loop.run import Run, Step
 from cadre.ports import Stored
 from cadre.protocol.messages import Budget, Cancel, ErrorInfo, Fork, RunState, Usage
 from cadre.protocol.topology import tree_of

@@ -16,7 +16,7 @@ from cadre.adapters.nats.archive import RawEntry
 from cadre.adapters.nats.objects.blob_refs import refs_in
 from cadre.delivery.codec import decode
 from cadre.errors import BlobMissing, BusUnavailable, UnreadableMessage
-from cadre.loop.events import Entry, RunFinished
+from cadre.journal.events import Entry, RunFinished
 from cadre.protocol.topology import tree_of
 from cadre_gateway.desk import Desk
 from cadre_gateway.requests.problems import Problem, invalid

@@ -20,7 +20,7 @@ import msgspec
 from cadre.adapters.nats.objects.blob_refs import refs_in
 from cadre.delivery.codec import decode
 from cadre.errors import UnreadableMessage
-from cadre.loop.events import Entry, RunFinished
+from cadre.journal.events import Entry, RunFinished
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.topology import tree_of
 from cadre.tools.workspace import WrongPath, normal_path

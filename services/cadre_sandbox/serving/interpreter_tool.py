@@ -9,8 +9,8 @@ from typing import Any
 from cadre.delivery.call_worker import Answering, Desk
 from cadre.delivery.output_limit import cut_to_read, oversized
 from cadre.delivery.retry import patiently
+from cadre.engine.context.observation import clip
 from cadre.errors import RetryableError, UnreadableMessage
-from cadre.loop.observation import clip
 from cadre.ports import Blobs, Bus, Clock, Delivery, Marks
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import ErrorInfo, ToolCall

@@ -16,8 +16,8 @@ from cadre.cli.terminal.answer import tell
 from cadre.client.gateway import Gateway
 from cadre.delivery.codec import decode
 from cadre.errors import UnreadableMessage
+from cadre.journal.events import Entry
 from cadre.local.failure import Code, Failure
-from cadre.loop.events import Entry
 from cadre.loop.redecide import Journaled, redecide
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from cadre.errors import NewerSchema, SpecError, TooLarge, UnreadableMessage
-from cadre.loop.events import EarlierEntry, Entry
+from cadre.journal.events import EarlierEntry, Entry
 from cadre.ports import Blobs
 from cadre.protocol.messages import SCHEMA_VERSION, CodeCall, Message, Record, Spilled, ToolCall
 from cadre.protocol.upcast import OLDEST, upcast

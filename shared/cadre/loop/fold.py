@@ -11,8 +11,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from cadre.loop import events as ev
-from cadre.loop.fold_calls import (
+from cadre.engine.calls.fold_calls import (
     close_call,
     decide_call,
     failure_of,
@@ -20,11 +19,11 @@ from cadre.loop.fold_calls import (
     revoke,
     time_out_call,
 )
-from cadre.loop.fold_code import await_calls, end_code, note_reply, start_code
-from cadre.loop.images import SHOWING, note_images
-from cadre.loop.observation import observation_of
-from cadre.loop.reading_code import closed
-from cadre.loop.run import (
+from cadre.engine.context.context_budget import READ, refused_tokens, scale_of, weigh, weight_of_memory
+from cadre.engine.context.images import SHOWING, note_images
+from cadre.engine.context.observation import observation_of
+from cadre.journal import events as ev
+from cadre.journal.run import (
     ActionStep,
     AnswerStep,
     Deferral,
@@ -41,7 +40,8 @@ from cadre.loop.run import (
     TaskStep,
     is_fresh,
 )
-from cadre.loop.weighing import READ, refused_tokens, scale_of, weigh, weight_of_memory
+from cadre.kinds.code.fold import await_calls, end_code, note_reply, start_code
+from cadre.kinds.code.parse import closed
 from cadre.protocol.code import CodeReply, holds_more
 from cadre.protocol.messages import Usage
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import msgspec
 
-from cadre.loop.recalling import origin_of, question
-from cadre.loop.remembering import to_remember
-from cadre.loop.run import CallState, Phase, Purpose, Revoked, Run
-from cadre.loop.timers import Wait, waits
-from cadre.loop.variables import with_values
+from cadre.engine.recall import origin_of, question
+from cadre.engine.remember import to_remember
+from cadre.engine.timers import Wait, waits
+from cadre.journal.run import CallState, Phase, Purpose, Revoked, Run
+from cadre.kinds.tool_calling.arguments import with_values
 from cadre.prompting.code_names import named_in_code
 from cadre.prompting.tool_text import docstring_of, signature_of
 from cadre.protocol.cards import AgentCard

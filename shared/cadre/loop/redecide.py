@@ -13,12 +13,12 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from cadre.loop import events as ev
+from cadre.journal import events as ev
+from cadre.journal.run import Run
+from cadre.loop.arrival_of import arrivals_of
 from cadre.loop.difference import WHOLE, differences, plain
 from cadre.loop.fold import apply_entry
 from cadre.loop.owed import Send, owed
-from cadre.loop.rearrival import arrivals_of
-from cadre.loop.run import Run
 from cadre.loop.transition import transition
 from cadre.protocol.messages import Report, Task
 

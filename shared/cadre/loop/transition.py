@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import msgspec
 
-from cadre.loop import events as ev
-from cadre.loop.answered import on_report, on_result, on_time_out, told
-from cadre.loop.answering import act_on_answer, conclude
-from cadre.loop.approval import held_call
-from cadre.loop.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
-from cadre.loop.bounds import gained, out_of_time, within_bounds
-from cadre.loop.coding import is_awaited, on_calls, on_end
-from cadre.loop.course import accepted, begin, begin_model_call, finished
-from cadre.loop.deciding import on_decision, on_expiry
-from cadre.loop.findings import findings_of
-from cadre.loop.recalling import on_memories, on_no_memories
-from cadre.loop.run import Phase, Run
-from cadre.loop.summarizing import on_summary, within_context
-from cadre.loop.timers import DEADLINE, call_of
-from cadre.loop.trouble import on_model_failure
+from cadre.engine.budget import gained, out_of_time, within_bounds
+from cadre.engine.calls.approval import held_call
+from cadre.engine.calls.decisions import on_decision, on_expiry
+from cadre.engine.calls.results import on_report, on_result, on_time_out, told
+from cadre.engine.context.compaction import on_summary, within_context
+from cadre.engine.model_failure import on_model_failure
+from cadre.engine.partial_result import findings_of
+from cadre.engine.recall import on_memories, on_no_memories
+from cadre.engine.steps import accepted, begin, begin_model_call, finished
+from cadre.engine.timers import DEADLINE, call_of
+from cadre.journal import events as ev
+from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
+from cadre.journal.run import Phase, Run
+from cadre.kinds.code.decide import is_awaited, on_calls, on_end
+from cadre.kinds.tool_calling.decide import act_on_answer, conclude
 from cadre.protocol.messages import (
     Cancel,
     CodeFinished,

@@ -14,7 +14,7 @@ from cadre.delivery.quarantine import Trials
 from cadre.delivery.retry import patiently
 from cadre.delivery.sender_check import forged, misplaced
 from cadre.errors import NewerSchema, TerminalError
-from cadre.loop.arrivals import Poisoned
+from cadre.journal.arrivals import Poisoned
 from cadre.ports import Blobs, Delivery, Marks
 from cadre.protocol.messages import ErrorInfo, Report, Task
 from cadre.protocol.topology import Topology, parent_of, report_id

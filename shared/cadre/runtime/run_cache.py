@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 
+from cadre.engine.chat import Transcript
+from cadre.journal.run import Run
 from cadre.loop.fold import fold
-from cadre.loop.run import Run
-from cadre.loop.view import Transcript
 from cadre.ports import Journal, Stored
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.topology import tree_of

@@ -12,17 +12,17 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+from cadre.engine.chat import base_tokens
+from cadre.engine.offer import Offer
+from cadre.engine.timers import ended
 from cadre.errors import Fenced
-from cadre.loop.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
-from cadre.loop.events import Entry
+from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
+from cadre.journal.events import Entry
+from cadre.journal.run import ModelInFlight, Phase, Run, Step
 from cadre.loop.fold import apply_entry
-from cadre.loop.forking import ForkError, prefix_of
-from cadre.loop.offer import Offer
+from cadre.loop.fork import ForkError, prefix_of
 from cadre.loop.owed import CallModel, Command, Revoke, Send, owed
-from cadre.loop.run import ModelInFlight, Phase, Run, Step
-from cadre.loop.timers import ended
 from cadre.loop.transition import transition
-from cadre.loop.view import base_tokens
 from cadre.ports import Bus, Clock, Journal, Model
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Cancel, Record, Task, TimerFired

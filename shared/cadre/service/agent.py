@@ -15,10 +15,10 @@ from cadre.adapters.nats.queue import Queue
 from cadre.adapters.nats.registry import HEARTBEAT
 from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.fair_slots import Slots
+from cadre.engine.offer import Offer, offer_of
 from cadre.errors import SetupError
 from cadre.local.failure import Failure
 from cadre.local.local_stack import find_nats
-from cadre.loop.offer import Offer, offer_of
 from cadre.ports import Model
 from cadre.prompting.prompts import Prompts, prompts_for
 from cadre.protocol.cards import AgentCard

@@ -8,8 +8,8 @@ import re
 import signal
 import sys
 
-from cadre.loop.events import RequestedCall
-from cadre.loop.view import ModelRequest
+from cadre.engine.chat import ModelRequest
+from cadre.journal.events import RequestedCall
 from cadre.ports import ModelReply, OnText
 from cadre.service.agent import serve
 from cadre.spec.agent import AgentSpec

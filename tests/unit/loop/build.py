@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from cadre.delivery.codec import decode, encode
-from cadre.loop import events as ev
-from cadre.loop.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
+from cadre.engine.offer import Offer
+from cadre.journal import events as ev
+from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
+from cadre.journal.run import Run, Step
 from cadre.loop.fold import apply_entry
-from cadre.loop.offer import Offer
 from cadre.loop.owed import Command, owed
-from cadre.loop.run import Run, Step
 from cadre.loop.transition import transition
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.messages import (

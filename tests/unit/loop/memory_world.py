@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from cadre.delivery.codec import decode, encode
+from cadre.engine.chat import ModelRequest
+from cadre.engine.offer import Offer
 from cadre.errors import BusUnavailable, Fenced, OutcomeUnknown, RetryableError
-from cadre.loop import events as ev
+from cadre.journal import events as ev
+from cadre.journal.run import Run
 from cadre.loop.fold import fold
-from cadre.loop.offer import Offer
-from cadre.loop.run import Run
-from cadre.loop.view import ModelRequest
 from cadre.ports import Appended, Model, ModelReply, OnText, Stored
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import (

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from cadre.loop import events as ev
-from cadre.loop.arrivals import ModelReplied
-from cadre.loop.offer import Offer
+from cadre.engine.chat import Transcript
+from cadre.engine.offer import Offer
+from cadre.journal import events as ev
+from cadre.journal.arrivals import ModelReplied
+from cadre.journal.run import ActionStep, Phase
 from cadre.loop.owed import Send, owed
-from cadre.loop.run import ActionStep, Phase
-from cadre.loop.view import Transcript
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.json_depth import MOST_LEVELS

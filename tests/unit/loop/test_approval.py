@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from cadre.engine.chat import Transcript
+from cadre.engine.offer import Offer
+from cadre.engine.timers import ended
 from cadre.errors import SpecError
-from cadre.loop import events as ev
-from cadre.loop.offer import Offer
+from cadre.journal import events as ev
+from cadre.journal.run import Phase
 from cadre.loop.owed import CallModel, Revoke, Send, SetTimer
-from cadre.loop.run import Phase
-from cadre.loop.timers import ended
-from cadre.loop.view import Transcript
 from cadre.protocol.messages import Decision, Task, ToolCall, Verdict
 from unit.loop.build import (
     ADD,

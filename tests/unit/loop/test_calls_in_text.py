@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cadre.loop import events as ev
-from cadre.loop.reading import STOP_SEQUENCES, ReadingError, cut_at_stop, read_calls
-from cadre.loop.run import ActionStep
+from cadre.journal import events as ev
+from cadre.journal.run import ActionStep
+from cadre.kinds.tool_calling.parse import STOP_SEQUENCES, ReadingError, cut_at_stop, read_calls
 from unit.loop.build import Course, call, kinds, only
 
 ADD = ev.RequestedCall("add", {"a": 1, "b": 2})

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from cadre.loop import events as ev
-from cadre.loop.offer import Offer
+from cadre.engine.chat import Transcript
+from cadre.engine.offer import Offer
+from cadre.journal import events as ev
+from cadre.journal.run import Phase
+from cadre.kinds.code.parse import closed, read_code
+from cadre.kinds.tool_calling.parse import ReadingError
 from cadre.loop.owed import CallModel, Send, SetTimer
-from cadre.loop.reading import ReadingError
-from cadre.loop.reading_code import closed, read_code
-from cadre.loop.run import Phase
-from cadre.loop.view import Transcript
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.code import CodeReply, CodeRequest
 from cadre.protocol.messages import (

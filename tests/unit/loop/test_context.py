@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from semantic_text_splitter import TextSplitter
 
-from cadre.loop import events as ev
-from cadre.loop.run import ActionStep, Phase, Run, Step, TaskStep
-from cadre.loop.tokens import fit, tokens_of
-from cadre.loop.view import ModelRequest, Transcript, base_tokens
-from cadre.loop.weighing import IMAGE, limit
+from cadre.engine.chat import ModelRequest, Transcript, base_tokens
+from cadre.engine.context.context_budget import IMAGE, limit
+from cadre.engine.context.tokens import fit, tokens_of
+from cadre.journal import events as ev
+from cadre.journal.run import ActionStep, Phase, Run, Step, TaskStep
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo, Usage
 from cadre.spec.agent import AgentSpec, Limits, ModelSpec

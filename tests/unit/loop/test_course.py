@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cadre.loop import events as ev
-from cadre.loop.offer import Offer
-from cadre.loop.run import ActionStep, AnswerStep, Phase, PlanningStep, Step, TaskStep
+from cadre.engine.offer import Offer
+from cadre.journal import events as ev
+from cadre.journal.run import ActionStep, AnswerStep, Phase, PlanningStep, Step, TaskStep
 from cadre.protocol.messages import Usage
 from cadre.spec.agent import Limits
 from unit.loop.build import ADD, ANSWER, KID, OFFER, Course, call, kinds, only, report, result, spec, task

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from cadre.loop import events as ev
-from cadre.loop.arrivals import Poisoned
-from cadre.loop.run import Phase
+from cadre.journal import events as ev
+from cadre.journal.arrivals import Poisoned
+from cadre.journal.run import Phase
 from cadre.protocol.messages import ErrorInfo, Record
 from unit.loop.build import ANSWER, Course, call, cancel, kinds, only, report, result, task, timer
 

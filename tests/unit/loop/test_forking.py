@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from cadre.loop import events as ev
+from cadre.journal import events as ev
+from cadre.journal.run import ActionStep, AnswerStep, Phase, PlanningStep, Run, TaskStep
 from cadre.loop.fold import fold
-from cadre.loop.forking import ForkError, prefix_of
+from cadre.loop.fork import ForkError, prefix_of
 from cadre.loop.redecide import Journaled, redecide
-from cadre.loop.run import ActionStep, AnswerStep, Phase, PlanningStep, Run, TaskStep
 from cadre.protocol.messages import Fork
 from journals import kept
 from unit.loop.build import ANSWER, OFFER, Course, call, cancel, only, result, spec, task

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from cadre.loop.images import Pictured, images_of
-from cadre.loop.run import ActionStep
-from cadre.loop.view import ModelRequest, Transcript
-from cadre.loop.weighing import IMAGE, weight_of_memory
+from cadre.engine.chat import ModelRequest, Transcript
+from cadre.engine.context.context_budget import IMAGE, weight_of_memory
+from cadre.engine.context.images import Pictured, images_of
+from cadre.journal.run import ActionStep
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import CodeFinished, FileInfo
 from cadre.spec.agent import CodeSpec, Limits, ModelSpec

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cadre.delivery.codec import decode, encode
-from cadre.loop import events as ev
+from cadre.engine.chat import Transcript
+from cadre.journal import events as ev
+from cadre.journal.run import Phase, Run
 from cadre.loop.fold import fold
 from cadre.loop.owed import Command, owed
-from cadre.loop.run import Phase, Run
-from cadre.loop.view import Transcript
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo, Record, RunState, Usage
 from cadre.spec.agent import Limits, ModelSpec

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from cadre.engine.chat import Transcript
+from cadre.engine.timers import ended
 from cadre.errors import SpecError
-from cadre.loop import events as ev
+from cadre.journal import events as ev
+from cadre.journal.run import Memory, Phase, RecalledStep
 from cadre.loop.fold import fold
 from cadre.loop.owed import Command, Send, SetTimer, owed
 from cadre.loop.redecide import Journaled, redecide
-from cadre.loop.run import Memory, Phase, RecalledStep
-from cadre.loop.timers import ended
-from cadre.loop.view import Transcript
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo, Origin, ToolCall
 from cadre.spec.agent import MemorySpec

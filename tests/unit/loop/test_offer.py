@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cadre.loop.offer import offer_of
+from cadre.engine.offer import offer_of
 from cadre.protocol.cards import AgentCard, Presence, ToolCard
 from cadre.spec.agent import AgentSpec, Limits, Selector
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from cadre.engine.chat import ModelRequest, Transcript
+from cadre.engine.offer import offer_of
+from cadre.engine.work_summary import work_of
 from cadre.errors import SpecError
-from cadre.loop import events as ev
-from cadre.loop.offer import offer_of
+from cadre.journal import events as ev
+from cadre.journal.run import ActionStep, Phase
 from cadre.loop.owed import Revoke, Send
-from cadre.loop.run import ActionStep, Phase
-from cadre.loop.view import ModelRequest, Transcript
-from cadre.loop.work_summary import work_of
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.cards import Presence, ToolCard
 from cadre.protocol.messages import CodeFinished, ErrorInfo, Report, ToolCall

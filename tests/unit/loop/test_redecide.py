@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cadre.delivery.codec import decode, encode
-from cadre.loop import answered
-from cadre.loop import events as ev
+from cadre.engine.calls import results
+from cadre.journal import events as ev
 from cadre.loop.redecide import Journaled, Replay, redecide
 from cadre.protocol.messages import Decision, ErrorInfo
 from cadre.spec.agent import ModelSpec
@@ -258,7 +258,7 @@ def test_an_entry_that_does_not_tell_what_arrived() -> None:
 
 def test_a_rule_that_judges_otherwise_is_found_in_old_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A version that forgets to end a step after its last call would leave runs hanging."""
-    monkeypatch.setattr(answered, "after_call", lambda run, arrival: [])
+    monkeypatch.setattr(results, "after_call", lambda run, arrival: [])
     replay = redecide(kept.journals("0.1", "parallel_tools"))
     assert [one.about for one in replay.divergences] == ["decision"]
     assert replay.divergences[0].lines[0] == "journaled tool.answered, step.finished, model.called"
@@ -268,7 +268,7 @@ def test_a_rule_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> Any:
         raise AttributeError("nothing there")
 
-    monkeypatch.setattr(answered, "after_call", fail)
+    monkeypatch.setattr(results, "after_call", fail)
     replay = redecide(kept.journals("0.1", "parallel_tools"))
     assert replay.divergences[0].lines == ["deciding fails now: AttributeError: nothing there"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cadre.loop import events as ev
+from cadre.journal import events as ev
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.agent import Limits
 from unit.loop.build import Course, call, kinds, only, report, result, spec

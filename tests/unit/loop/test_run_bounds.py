@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cadre.loop import events as ev
+from cadre.engine.timers import ended
+from cadre.journal import events as ev
+from cadre.journal.run import ActionStep, Phase
 from cadre.loop.owed import Revoke, Send, SetTimer
-from cadre.loop.run import ActionStep, Phase
-from cadre.loop.timers import ended
 from cadre.protocol.messages import Budget, Cancel, ErrorInfo, Task, ToolCall, Usage
 from cadre.spec.agent import Limits
 from unit.loop.build import ANSWER, Course, call, cancel, kinds, only, report, result, spec, task, timer

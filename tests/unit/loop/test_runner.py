@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 import cadre.runtime.run_cache
+from cadre.engine.offer import Offer
 from cadre.errors import ModelRefused, ModelUnavailable
-from cadre.loop import events as ev
-from cadre.loop.arrivals import Poisoned
+from cadre.journal import events as ev
+from cadre.journal.arrivals import Poisoned
+from cadre.journal.run import ActionStep, Phase
 from cadre.loop.fold import fold
-from cadre.loop.offer import Offer
-from cadre.loop.run import ActionStep, Phase
 from cadre.ports import ModelReply
 from cadre.protocol.messages import ErrorInfo, Report, ToolCall, Usage
 from cadre.runtime.run_cache import SNAPSHOT_ENTRIES

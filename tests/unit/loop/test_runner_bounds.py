@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from cadre.loop import events as ev
-from cadre.loop.offer import Offer
-from cadre.loop.run import Phase
+from cadre.engine.offer import Offer
+from cadre.journal import events as ev
+from cadre.journal.run import Phase
 from cadre.ports import ModelReply
 from cadre.protocol.messages import Decision, ToolCall, Usage
 from cadre.runtime.runner import Runner, World

@@ -8,10 +8,10 @@ from collections import Counter
 
 import pytest
 
+from cadre.engine.chat import ModelRequest
+from cadre.engine.offer import Offer
 from cadre.errors import ModelUnavailable, RetryableError
-from cadre.loop import events as ev
-from cadre.loop.offer import Offer
-from cadre.loop.view import ModelRequest
+from cadre.journal import events as ev
 from cadre.ports import ModelReply, OnText
 from cadre.protocol.messages import Task, ToolCall
 from cadre.spec.agent import AgentSpec, Limits, ModelSpec

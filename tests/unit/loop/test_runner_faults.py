@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from cadre.errors import BusUnavailable, ModelUnavailable, OutcomeUnknown
-from cadre.loop import events as ev
-from cadre.loop.run import Phase
+from cadre.journal import events as ev
+from cadre.journal.run import Phase
 from cadre.protocol.messages import Report, ToolCall
 from unit.loop.build import ANSWER, call, cancel, only, result, task
 from unit.loop.memory_world import MemoryWorld, ScriptedModel

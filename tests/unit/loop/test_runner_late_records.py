@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from cadre.errors import BusUnavailable, ModelUnavailable
-from cadre.loop import events as ev
-from cadre.loop.arrivals import Poisoned
-from cadre.loop.run import Phase
+from cadre.journal import events as ev
+from cadre.journal.arrivals import Poisoned
+from cadre.journal.run import Phase
 from cadre.protocol.messages import Addressed
 from unit.loop.build import ANSWER, call, result, task
 from unit.loop.memory_world import MemoryWorld, ScriptedModel

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from cadre.loop import events as ev
-from cadre.loop import view
-from cadre.loop.run import Purpose, Step
-from cadre.loop.view import END_PLAN, LONGEST_CALL_ID, ModelRequest, Transcript
+from cadre.engine import chat
+from cadre.engine.chat import END_PLAN, LONGEST_CALL_ID, ModelRequest, Transcript
+from cadre.journal import events as ev
+from cadre.journal.run import Purpose, Step
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.agent import Limits
@@ -268,13 +268,13 @@ def test_functions_follow_the_offer() -> None:
 
 def test_a_step_is_rendered_once_however_often_the_model_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     rendered: list[Step] = []
-    real = view.messages_of
+    real = chat.messages_of
 
     def counted(step: Step, agent: str, prompts: Prompts) -> list[dict[str, Any]]:
         rendered.append(step)
         return real(step, agent, prompts)
 
-    monkeypatch.setattr(view, "messages_of", counted)
+    monkeypatch.setattr(chat, "messages_of", counted)
     course, transcript = Course(spec(planning_interval=3, limits=Limits(max_steps=60))).begin(), None
     transcript = Transcript(PROMPTS)
     per_request: dict[Purpose, set[int]] = {"act": set(), "plan": set(), "final": set()}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cadre.loop import events as ev
-from cadre.loop.arrivals import ModelFailed, ModelLost, ModelReplied
-from cadre.loop.run import Phase
+from cadre.journal import events as ev
+from cadre.journal.arrivals import ModelFailed, ModelLost, ModelReplied
+from cadre.journal.run import Phase
 from cadre.spec.agent import Limits, ModelSpec
 from unit.loop.build import ANSWER, Course, call, kinds, only, result, spec, timer
 

@@ -24,7 +24,7 @@ from cadre.delivery.codec import (
     unpack_record,
 )
 from cadre.errors import BlobMissing, NewerSchema, UnreadableMessage
-from cadre.loop.events import AnyEvent, Entry
+from cadre.journal.events import AnyEvent, Entry
 from cadre.protocol.cards import Presence
 from cadre.protocol.messages import (
     SCHEMA_VERSION,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from cadre.loop import events as ev
+from cadre.journal import events as ev
 from cadre.ports import ModelReply
 from cadre.runtime.runner import Runner
 from unit.loop.build import ANSWER, OFFER, SPEC, task

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from cadre.loop.events import Entry
+from cadre.engine.chat import ChatMessage, Transcript
+from cadre.journal.events import Entry
 from cadre.loop.owed import CallModel
-from cadre.loop.view import ChatMessage, Transcript
 from cadre.prompting.prompts import prompts_for
 from cadre.spec.agent import AgentSpec, Limits, ModelSpec
 from cadre.telemetry.tracing import names

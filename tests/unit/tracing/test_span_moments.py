@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cadre.loop import events as ev
-from cadre.loop.run import Memory
+from cadre.journal import events as ev
+from cadre.journal.run import Memory
 from cadre.protocol.messages import Usage
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.spans import SpanRecord

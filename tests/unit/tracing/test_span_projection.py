@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cadre.loop.events import Entry, ToolAnswered
+from cadre.journal.events import Entry, ToolAnswered
 from cadre.protocol.messages import Decision, ErrorInfo, Task, ToolResult, Usage
 from cadre.spec.agent import ModelSpec
 from cadre.telemetry.tracing import names

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.loop.events import RequestedCall
+from cadre.journal.events import RequestedCall
 from cadre.ports import ModelReply, OnText
 from cadre.protocol.messages import Usage
 

@@ -20,8 +20,8 @@ from cadre.adapters.models.failure import (
 from cadre.adapters.models.images import with_images
 from cadre.adapters.models.openai_client import Lost, OpenAIClient, Refused
 from cadre.adapters.models.usage import estimated
+from cadre.engine.chat import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable
-from cadre.loop.view import ModelRequest
 from cadre.ports import Blobs, ModelReply, OnText
 from cadre.settings import ModelSettings
 from cadre.spec.agent import ModelSpec

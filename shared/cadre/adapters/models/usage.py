@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from cadre.loop.tokens import tokens_of
-from cadre.loop.view import ModelRequest
-from cadre.loop.weighing import IMAGE, MESSAGE
+from cadre.engine.chat import ModelRequest
+from cadre.engine.context.context_budget import IMAGE, MESSAGE
+from cadre.engine.context.tokens import tokens_of
 from cadre.ports import ModelReply
 from cadre.protocol.messages import Usage
 

@@ -14,7 +14,7 @@ from nats.aio.client import Client
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import HEADERS, pack, unpack_entry
 from cadre.errors import BlobMissing, BusUnavailable
-from cadre.loop.events import Entry
+from cadre.journal.events import Entry
 from cadre.ports import Appended, Blobs, Stored
 from cadre.protocol.topology import Topology
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cadre.loop import events as ev
-from cadre.loop.arrivals import ModelFailed, ModelLost
-from cadre.loop.run import ActionStep, PlanningStep, Run
+from cadre.journal import events as ev
+from cadre.journal.arrivals import ModelFailed, ModelLost
+from cadre.journal.run import ActionStep, PlanningStep, Run
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Figures, Named
 from cadre.telemetry.tracing.names import CHAT, EXECUTE_TOOL, INVOKE_AGENT

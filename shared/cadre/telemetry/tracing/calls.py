@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cadre.loop import events as ev
+from cadre.journal import events as ev
 from cadre.protocol.messages import ErrorInfo
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import Content

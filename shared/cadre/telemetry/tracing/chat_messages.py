@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.loop.view import ChatMessage
+from cadre.engine.chat import ChatMessage
 
 LONGEST_PART = 4_096
 """Characters of the longest text within a message, as JSON."""

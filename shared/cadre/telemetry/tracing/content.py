@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from cadre.loop.events import RequestedCall
-from cadre.loop.view import ChatMessage
+from cadre.engine.chat import ChatMessage
+from cadre.journal.events import RequestedCall
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.chat_messages import history, instructions
 from cadre.telemetry.tracing.spans import Value

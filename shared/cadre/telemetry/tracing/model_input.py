@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import functools
 
-from cadre.loop.events import AnyEvent, Entry
+from cadre.engine.chat import ChatMessage, Transcript
+from cadre.journal.events import AnyEvent, Entry
+from cadre.journal.run import Purpose, Run
 from cadre.loop.fold import apply
-from cadre.loop.run import Purpose, Run
-from cadre.loop.view import ChatMessage, Transcript
 from cadre.prompting.prompt_file import Kind
 from cadre.prompting.prompts import Prompts, kind_for
 

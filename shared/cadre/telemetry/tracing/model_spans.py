@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from cadre.loop import events as ev
-from cadre.loop.view import ChatMessage
+from cadre.engine.chat import ChatMessage
+from cadre.journal import events as ev
 from cadre.protocol.topology import tree_of
 from cadre.spec.agent import ModelSpec
 from cadre.telemetry.tracing import names

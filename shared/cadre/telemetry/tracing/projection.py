@@ -7,7 +7,7 @@ each other's.
 
 from __future__ import annotations
 
-from cadre.loop import events as ev
+from cadre.journal import events as ev
 from cadre.protocol.messages import ErrorInfo, Task, Usage
 from cadre.protocol.topology import parent_of, tree_of
 from cadre.spec.agent import AgentSpec

@@ -1,0 +1,1 @@
+"""What every kind of agent may use: steps, calls, budgets, answers, timers, the chat. Pure."""

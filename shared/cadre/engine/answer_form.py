@@ -1,0 +1,44 @@
+"""The form of an agent's answers: how its output schema is offered to the model, and what its words come to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cadre.engine.calls.call_check import FINAL_ANSWER_SCHEMA
+from cadre.journal.run import Run
+from cadre.kinds.tool_calling.parse import UNREADABLE
+from cadre.spec.answer_schema import as_parameter, fitted, misfits
+
+_ABOUT = FINAL_ANSWER_SCHEMA["properties"]["answer"]["description"]
+
+
+def final_answer_parameters(run: Run) -> dict[str, Any]:
+    """What `final_answer` takes."""
+    return last_answer_form(run) or FINAL_ANSWER_SCHEMA
+
+
+def last_answer_form(run: Run) -> dict[str, Any] | None:
+    """JSON Schema of what the model is to write when its steps are used up; None: any text."""
+    schema = run.spec.output_schema if run.spec is not None else None
+    return as_parameter(schema, _ABOUT) if schema is not None else None
+
+
+def answer_of(run: Run, given: Any) -> Any:
+    """The answer of a call; models that write JSON as a text have meant the value."""
+    schema = run.spec.output_schema if run.spec is not None else None
+    return fitted(schema, given) if schema is not None else given
+
+
+def last_answer_of(run: Run, text: str) -> Any:
+    """What the model wrote when its steps were used up: the value in it if it fits the schema, else the text."""
+    schema = run.spec.output_schema if run.spec is not None else None
+    if schema is None:
+        return text
+    try:
+        said = msgspec.json.decode(text)
+    except UNREADABLE:
+        return text
+    value = said["answer"] if isinstance(said, dict) and said.keys() == {"answer"} else said
+    return value if not misfits(schema, value) else text

@@ -1,0 +1,137 @@
+"""How far a run may go: deadlines and budgets, checked before each model call, and what children get of them.
+
+A budget is that of a run and all runs below it. Members called together share what is left evenly, so that
+a tree never goes beyond it by more than the calls in flight. What they leave over comes back with their reports, also
+with that of a member which was no longer waited for.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TypeVar
+
+from cadre.engine.partial_result import findings_of
+from cadre.journal import events as ev
+from cadre.journal.run import Run
+from cadre.loop.fold import apply
+from cadre.protocol.messages import Budget, ErrorInfo, Task, Usage
+from cadre.spec.agent import AgentSpec
+
+N = TypeVar("N", int, float)
+
+
+def deadline_of(task: Task, spec: AgentSpec, at: float) -> float | None:
+    """The earlier of what the task and the spec say."""
+    own = at + spec.limits.seconds if spec.limits.seconds is not None else None
+    known = [one for one in (task.deadline, own) if one is not None]
+    return min(known) if known else None
+
+
+def budget_of(task: Task, spec: AgentSpec) -> Budget | None:
+    """The narrower of what the task and the spec say, field by field."""
+    if task.budget is None or spec.limits.budget is None:
+        return task.budget or spec.limits.budget
+    one, other = task.budget, spec.limits.budget
+    return Budget(
+        tokens=_narrower(one.tokens, other.tokens),
+        cost=_narrower(one.cost, other.cost),
+        steps=_narrower(one.steps, other.steps),
+        depth=_narrower(one.depth, other.depth),
+    )
+
+
+def _narrower(one: N | None, other: N | None) -> N | None:
+    if one is None or other is None:
+        return one if other is None else other
+    return min(one, other)
+
+
+def gained(events: list[ev.AnyEvent]) -> Usage:
+    """What the events add to a run's usage."""
+    total = Usage()
+    for event in events:
+        match event:
+            case ev.ModelAnswered():
+                total += event.usage + Usage(model_calls=1)
+            case ev.DelegateFinished():
+                total += event.usage
+            case ev.StepFinished():
+                total += Usage(steps=1)
+            case _:
+                pass
+    return total
+
+
+def within_bounds(run: Run, events: list[ev.AnyEvent], at: float) -> list[ev.AnyEvent]:
+    """The events, with the end of the run in place of a model call that would go beyond its bounds."""
+    if not isinstance(events[-1], ev.ModelCalled):
+        return events
+    deadline, budget = run.deadline, run.budget
+    if isinstance(events[0], ev.RunAccepted):
+        deadline, budget = events[0].deadline, events[0].budget
+    error: ErrorInfo | None = None
+    if deadline is not None and at >= deadline:
+        error = out_of_time()
+    elif budget is not None:
+        error = _over(run, budget, events)
+    if error is None:
+        return events
+    # What has just arrived has been found as well. A copy may cost something: it is made once in a run's life.
+    after = copy.deepcopy(run)
+    for event in events[:-1]:
+        apply(after, event, run.entries + 1, at)
+    end = ev.RunFinished(state="error", output=findings_of(after), error=error, steps=after.step)
+    return [*events[:-1], end]
+
+
+def out_of_time() -> ErrorInfo:
+    return ErrorInfo("DeadlineExceeded", "The run's deadline has passed.")
+
+
+def _over(run: Run, budget: Budget, events: list[ev.AnyEvent]) -> ErrorInfo | None:
+    used = run.usage + gained(events)
+    unpriced = run.unpriced or next(
+        (
+            event.model or "the model"
+            for event in events
+            if isinstance(event, ev.ModelAnswered) and event.unpriced
+        ),
+        None,
+    )
+    if budget.cost is not None and unpriced is not None:
+        text = f"The cost budget cannot be kept: nobody told what {unpriced} costs (see CADRE_PRICES)."
+        return ErrorInfo("BudgetExceeded", text)
+    for field, spent in (("tokens", used.tokens), ("cost", used.cost), ("steps", used.steps)):
+        limit = getattr(budget, field)
+        if limit is not None and spent >= limit:
+            text = f"The budget of {limit:g} {_UNITS[field]} is used up: {spent:g} were spent."
+            return ErrorInfo("BudgetExceeded", text)
+    return None
+
+
+_UNITS = {"tokens": "tokens", "cost": "in cost", "steps": "steps"}
+
+
+def share(run: Run, spent: Usage, among: int) -> Budget | None:
+    """What one of `among` members called together gets: its part of what is left, one level less deep."""
+    budget = run.budget
+    if budget is None:
+        return None
+    used = run.usage + spent
+    open_calls = (call.budget for call in run.open_calls())
+    lent = [budget for budget in (*open_calls, *run.strays.values()) if budget is not None]
+    tokens = _left(budget.tokens, used.tokens, [one.tokens for one in lent])
+    cost = _left(budget.cost, used.cost, [one.cost for one in lent])
+    steps = _left(budget.steps, used.steps, [one.steps for one in lent])
+    return Budget(
+        tokens=tokens // among if tokens is not None else None,
+        cost=cost / among if cost is not None else None,
+        steps=steps // among if steps is not None else None,
+        depth=max(0, budget.depth - 1) if budget.depth is not None else None,
+    )
+
+
+def _left(limit: N | None, used: N, lent: list[N | None]) -> N | None:
+    if limit is None:
+        return None
+    return max(limit - limit, limit - used - sum(one for one in lent if one is not None))

@@ -1,0 +1,1 @@
+"""Calls of tools and members: checked, opened, held for approval, answered, revoked."""

@@ -1,0 +1,92 @@
+"""Calls that a person must agree to: which are held back, and what a decision makes of them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from cadre.engine.calls.call_check import CallError, check_call
+from cadre.journal import events as ev
+from cadre.journal.arrivals import Arrival
+from cadre.journal.run import CallState, Run
+from cadre.kinds.tool_calling.arguments import with_values
+from cadre.protocol.messages import Decision
+from cadre.spec.policy import ALWAYS, NEVER, reason_to_ask
+
+
+def policy_of(run: Run, name: str) -> str:
+    """The policy for calls of a tool or team member: the spec's word on it, the tool's own, the spec's `*`,
+    then its permission mode."""
+    spec = run.spec
+    if spec is None:
+        return NEVER
+    tool = run.tools.get(name)
+    own = tool.approval if tool is not None else ""
+    default = ALWAYS if spec.permission == "restricted" and tool is not None else NEVER
+    return spec.approvals.get(name) or own or spec.approvals.get("*") or default
+
+
+def hold(
+    run: Run, arrival: Arrival, call: str, name: str, arguments: dict[str, Any]
+) -> ev.ApprovalRequested | None:
+    """The request for a person's word, or None when the call may be made."""
+    policy = policy_of(run, name)
+    if policy == NEVER or run.spec is None:
+        return None
+    reason = reason_to_ask(policy, {**_defaults(run, name), **with_values(run, arguments)})
+    if reason is None:
+        return None
+    seconds = run.spec.approval_seconds
+    return ev.ApprovalRequested(
+        call=call,
+        name=name,
+        kind=kind_of(run, name),
+        arguments=arguments,
+        reason=reason,
+        expires=arrival.at + seconds if seconds is not None else None,
+    )
+
+
+def _defaults(run: Run, name: str) -> dict[str, Any]:
+    """What the tool takes for arguments that the model leaves out: a policy may ask about them as well."""
+    properties = run.tools[name].input_schema.get("properties", {}) if name in run.tools else {}
+    return {key: schema["default"] for key, schema in properties.items() if "default" in schema}
+
+
+def kind_of(run: Run, name: str) -> Literal["tool", "member"]:
+    return "tool" if name in run.tools else "member"
+
+
+def held_call(run: Run, call: str) -> CallState | None:
+    """The call, if it waits for a person."""
+    return next((one for one in run.open_calls() if one.id == call and one.hold is not None), None)
+
+
+def decided(run: Run, held: CallState, decision: Decision) -> ev.ApprovalDecided:
+    """What the decision makes true. Raises CallError when its correction is a call that cannot be made."""
+    name, arguments = None, None
+    if decision.verdict == "corrected":
+        name = decision.tool if decision.tool not in (None, held.name) else None
+        arguments = decision.arguments
+        check_correction(run, held, decision.tool, decision.arguments)
+    return ev.ApprovalDecided(
+        call=held.id,
+        verdict=decision.verdict,
+        feedback=decision.feedback,
+        sender=decision.sender,
+        name=name,
+        arguments=arguments,
+        trace=decision.trace,
+    )
+
+
+def check_correction(run: Run, held: CallState, tool: str | None, arguments: dict[str, Any] | None) -> None:
+    """Raises CallError saying why the corrected call cannot be made."""
+    name = tool or held.name
+    if name not in run.tools and name not in run.members:
+        known = ", ".join([*run.tools, *run.members])
+        raise CallError(f"{name!r} is neither a tool nor a team member of {run.agent}: use one of {known}")
+    check_call(run, name, with_values(run, held.arguments if arguments is None else arguments))
+
+
+def expired(held: CallState) -> ev.ApprovalDecided:
+    return ev.ApprovalDecided(call=held.id, verdict="expired")

@@ -1,0 +1,114 @@
+"""Whether a requested call can be made: the name exists, the arguments fit, delegation stays in bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cadre.journal.run import Run
+from cadre.protocol.messages import ErrorInfo
+
+FINAL_ANSWER = "final_answer"
+
+_MOST_VALIDATORS = 1024
+
+FINAL_ANSWER_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"answer": {"description": "The final answer to the task, complete."}},
+    "required": ["answer"],
+    "additionalProperties": False,
+}
+
+MEMBER_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "task": {
+            "type": "string",
+            "description": "What the team member shall do, with everything it needs to know: it sees nothing else.",
+        },
+        "additional_args": {
+            "type": ["object", "null"],
+            "description": "Further values that the member gets as named variables.",
+        },
+    },
+    "required": ["task"],
+    "additionalProperties": False,
+}
+
+
+class CallError(Exception):
+    """The call cannot be made; the text is for the model."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.info = ErrorInfo("AgentToolCallError", message)
+
+
+def check_call(run: Run, name: str, arguments: dict[str, Any]) -> None:
+    """Raises CallError unless the run may make this call now."""
+    if name in run.tools:
+        check_arguments(name, run.tools[name].input_schema, arguments)
+    elif name in run.members:
+        check_arguments(name, MEMBER_SCHEMA, arguments)
+        _check_delegation(run, name)
+    elif name == FINAL_ANSWER:
+        check_arguments(name, FINAL_ANSWER_SCHEMA, arguments)
+    else:
+        known = ", ".join([*run.tools, *run.members, FINAL_ANSWER])
+        gone = f" {name!r} is not running at the moment." if name in run.missing else ""
+        raise CallError(f"Unknown tool {name!r}, should be one of: {known}.{gone}")
+
+
+def check_arguments(name: str, schema: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """Raises CallError naming every argument that does not fit the schema."""
+    try:
+        validator = _validator(schema)
+    except ValueError as error:
+        reason = str(error).splitlines()[0]
+        raise CallError(f"{name!r} cannot be called: its input schema is wrong: {reason}") from error
+    problems = [_explain(error) for error in validator.iter_errors(arguments)]
+    if problems:
+        raise CallError(f"Wrong arguments for {name!r}: {'; '.join(problems)}")
+
+
+_validators: dict[int, tuple[dict[str, Any], Any]] = {}
+"""By the schema's identity: the runs of a process share the cards of the registry. The schema is kept
+beside its validator, so that no other can take its identity."""
+
+
+def _validator(schema: dict[str, Any]) -> Any:
+    known = _validators.get(id(schema))
+    if known is None:
+        import jsonschema_rs  # three megabytes that an agent without work need not hold
+
+        if len(_validators) >= _MOST_VALIDATORS:
+            _validators.clear()
+        # A schema comes from whoever offers the tool: it must not make this process fetch anything.
+        known = _validators[id(schema)] = (schema, jsonschema_rs.validator_for(schema, offline=True))
+    return known[1]
+
+
+def _explain(error: Any) -> str:
+    path = ".".join(str(part) for part in error.instance_path)
+    return f"argument {path}: {error.message}" if path else str(error.message)
+
+
+def _check_delegation(run: Run, member: str) -> None:
+    if run.spec is None or run.task is None:
+        return
+    above = [*run.task.path, run.agent]
+    limits = run.spec.limits
+    if run.budget is not None and run.budget.depth is not None and run.budget.depth < 1:
+        raise CallError(
+            f"{member!r} cannot be asked: the run's budget allows no further level of delegation."
+            " Do the work with your own tools."
+        )
+    if len(above) > limits.depth:
+        raise CallError(
+            f"{member!r} cannot be asked: the delegation is {len(run.task.path)} levels deep already"
+            f" ({' > '.join(above)}) and the limit is {limits.depth}. Do the work with your own tools."
+        )
+    if above.count(member) > limits.cycles:
+        raise CallError(
+            f"{member!r} cannot be asked: it is itself waiting for this answer ({' > '.join(above)})."
+            " Do the work with your own tools or ask somebody else."
+        )

@@ -1,0 +1,46 @@
+"""A call that is made: of a tool, or of a team member with its share of the budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cadre.engine.budget import share
+from cadre.journal import events as ev
+from cadre.journal.run import Run
+from cadre.kinds.tool_calling.arguments import with_values
+from cadre.protocol.messages import Usage
+
+
+def made(run: Run, call: str, name: str, arguments: dict[str, Any]) -> ev.ToolCalled | ev.DelegateStarted:
+    """The event of a call that was checked; a member's share is still to be set."""
+    if name in run.tools:
+        return ev.ToolCalled(call=call, tool=name, arguments=arguments)
+    return ev.DelegateStarted(
+        call=call,
+        member=name,
+        task=arguments["task"],
+        # A model may name a variable in place of the whole object.
+        additional_args=with_values(run, arguments).get("additional_args") or {},
+    )
+
+
+def shared_out(run: Run, opened: list[ev.AnyEvent], spent: Usage) -> list[ev.AnyEvent]:
+    """The calls with each member's share of the budget; one that is held back gets what is left later.
+
+    `spent` is what the arrival in hand adds to the run's usage.
+    """
+    if run.budget is None:
+        return opened
+    members = sum(
+        isinstance(event, ev.DelegateStarted)
+        or (isinstance(event, ev.ApprovalRequested) and event.kind == "member")
+        for event in opened
+    )
+    return [
+        msgspec.structs.replace(event, budget=share(run, spent, members))
+        if isinstance(event, ev.DelegateStarted)
+        else event
+        for event in opened
+    ]

@@ -1,0 +1,30 @@
+"""What follows from a person's word on a held call, or from its absence."""
+
+from __future__ import annotations
+
+from cadre.engine.calls.approval import decided, expired
+from cadre.engine.calls.call_check import CallError
+from cadre.engine.calls.call_events import made, shared_out
+from cadre.engine.steps import after_call
+from cadre.journal import events as ev
+from cadre.journal.arrivals import Arrival
+from cadre.journal.run import CallState, Run
+from cadre.protocol.messages import Decision, Usage
+
+
+def on_decision(run: Run, held: CallState, decision: Decision, arrival: Arrival) -> list[ev.AnyEvent]:
+    """The call made, made otherwise, or turned down. A correction that cannot be made changes nothing: the call
+    goes on waiting."""
+    try:
+        event = decided(run, held, decision)
+    except CallError as error:
+        return [ev.RecordIgnored(kind="Decision", reason=f"the correction cannot be made: {error}")]
+    if decision.verdict == "rejected":
+        return [event, *after_call(run, arrival)]
+    name = event.name or held.name
+    arguments = held.arguments if event.arguments is None else event.arguments
+    return [event, *shared_out(run, [made(run, held.id, name, arguments)], Usage())]
+
+
+def on_expiry(run: Run, held: CallState, arrival: Arrival) -> list[ev.AnyEvent]:
+    return [expired(held), *after_call(run, arrival)]

@@ -1,0 +1,172 @@
+"""What events make of a step's calls: held, waiting for their turn, sent, answered, given up."""
+
+from __future__ import annotations
+
+from cadre.engine.calls.repeats import LOOP, note_outcome
+from cadre.engine.context.context_budget import per_step
+from cadre.engine.context.observation import clip, observation_of
+from cadre.engine.context.tokens import fit
+from cadre.journal import events as ev
+from cadre.journal.run import CallState, Correction, Hold, Revoked, Run
+from cadre.kinds.code.fold import note_call, note_reply
+from cadre.protocol.code import CodeReply
+from cadre.protocol.messages import ErrorInfo
+
+_REMEMBERED = 64
+"""Revoked calls that are kept: those of the last entries, for a worker that died before it told."""
+
+Opening = ev.ApprovalRequested | ev.ToolCalled | ev.DelegateStarted | ev.CallRefused
+
+
+def open_call(run: Run, event: Opening, n: int, at: float) -> None:
+    """A new call of the current step; or one that was held, and is made now."""
+    if run.current is None:
+        return
+    match event:
+        case ev.ToolCalled():
+            call = CallState(id=event.call, name=event.tool, kind="tool", arguments=event.arguments)
+            call.check = run.proposal is not None and event.call in run.proposal.checks
+        case ev.DelegateStarted():
+            given = {"task": event.task, "additional_args": event.additional_args}
+            call = CallState(
+                id=event.call, name=event.member, kind="member", arguments=given, budget=event.budget
+            )
+        case ev.ApprovalRequested():
+            call = CallState(id=event.call, name=event.name, kind=event.kind, arguments=event.arguments)
+            call.hold = Hold(reason=event.reason, since=n, at=at, expires=event.expires)
+        case ev.CallRefused():
+            call = CallState(id=event.call, name=event.name, kind="refused", arguments=event.arguments)
+            call.opened, call.opened_at = n, at
+            call.error = _clipped(run, event.error)
+            run.refusals += event.error.type == LOOP
+    calls = run.current.calls
+    for place, known in enumerate(calls):
+        if known.id == event.call:
+            call.correction = known.correction
+            calls[place] = call
+            break
+    else:
+        calls.append(call)
+        note_call(run, call.id)
+    if call.error is not None:
+        note_reply(run, call.id, CodeReply(error=call.error.message), n, at)
+    if call.is_open and call.hold is None:
+        _send_next(run, n, at)
+
+
+def decide_call(run: Run, event: ev.ApprovalDecided, n: int, at: float) -> None:
+    call = _find(run, event.call)
+    if call is None:
+        return
+    match event.verdict:
+        case "rejected":
+            text = f"A person was asked and did not allow this call of {call.name!r}."
+            said = f" They said: {event.feedback}" if event.feedback else ""
+            refuse_call(run, call.id, n, at, ErrorInfo("Rejected", text + said))
+        case "expired":
+            text = f"Nobody decided in time whether {call.name!r} may be called, so it was not."
+            refuse_call(run, call.id, n, at, ErrorInfo("Expired", text))
+        case "corrected":
+            call.correction = Correction(name=call.name, arguments=call.arguments, feedback=event.feedback)
+        case "approved":
+            pass  # the event of the call itself follows
+
+
+def close_call(run: Run, call: str, n: int, at: float, text: str | None, error: ErrorInfo | None) -> None:
+    """The call has its observation; the next one that waits gets its turn."""
+    state = _find(run, call)
+    if state is None or not state.is_open:
+        return
+    state.hold = None
+    if error is not None:
+        state.error = _clipped(run, ErrorInfo(error.type, _with_correction(state, error.message)))
+    if text is not None:
+        state.observation = _short(run, _with_correction(state, text))
+    if not state.check:
+        note_outcome(run, state)
+    _send_next(run, n, at)
+
+
+def refuse_call(run: Run, call: str, n: int, at: float, error: ErrorInfo) -> None:
+    """The call comes to nothing, and whoever asked for it reads why."""
+    close_call(run, call, n, at, None, error)
+    note_reply(run, call, CodeReply(error=error.message), n, at)
+
+
+def time_out_call(run: Run, event: ev.CallTimedOut, n: int, at: float) -> None:
+    state = _find(run, event.call)
+    if state is None or not state.is_open:
+        return
+    text = (
+        f"Error executing tool {state.name!r}: no answer within {event.seconds:g} s. Whether it has had any"
+        " effect is unknown."
+    )
+    revoke(run, state, n, at, f"no answer within {event.seconds:g} s")
+    if state.kind == "member" and state.opened:
+        run.strays[state.id] = state.budget
+    refuse_call(run, event.call, n, at, ErrorInfo("AgentToolExecutionError", text))
+
+
+def revoke(run: Run, call: CallState, n: int, at: float, reason: str) -> None:
+    """Whoever works at the call is to be told that nobody waits for it."""
+    if not call.opened:
+        return
+    if run.revoked and run.revoked[-1].since != n:
+        run.revoked = run.revoked[-_REMEMBERED:]
+    run.revoked.append(Revoked(call=call.id, name=call.name, kind=call.kind, since=n, at=at, reason=reason))
+
+
+def failure_of(event: ev.DelegateFinished) -> ErrorInfo | None:
+    """A member that ran out of steps still answered; one that failed or was cancelled did not."""
+    if event.state in ("success", "max_steps_error"):
+        return None
+    why = event.error.message if event.error else event.state
+    output = observation_of(event.output) if event.output is not None else ""
+    found = f"\n{output}" if output and output != why else ""
+    text = (
+        f"Error executing request to team member {event.member!r}: {why}{found}\n"
+        "Please try again, or ask another team member."
+    )
+    return ErrorInfo("AgentToolExecutionError", text)
+
+
+def _send_next(run: Run, n: int, at: float) -> None:
+    """Sends as many of the calls that wait for their turn as may be under way at once."""
+    assert run.current is not None
+    limit = run.spec.limits.parallel if run.spec else 1
+    waiting = [call for call in run.current.calls if call.is_open and call.hold is None]
+    under_way = sum(call.opened > 0 for call in waiting)
+    for call in waiting:
+        if under_way >= limit:
+            return
+        if not call.opened:
+            call.opened, call.opened_at = n, at
+            seconds = run.spec.timeouts.get(call.name, run.spec.timeouts.get("*")) if run.spec else None
+            call.due = at + seconds if seconds is not None else None
+            under_way += 1
+
+
+def _find(run: Run, call: str) -> CallState | None:
+    return next((one for one in run.current.calls if one.id == call), None) if run.current else None
+
+
+def _with_correction(call: CallState, text: str) -> str:
+    """A model that reads the result of a call it did not make must know why."""
+    if call.correction is None:
+        return text
+    what = observation_of({"name": call.name, "arguments": call.arguments})
+    said = f" They said: {call.correction.feedback}" if call.correction.feedback else ""
+    return f"A person changed this call to {what}.{said}\n{text}"
+
+
+def _short(run: Run, text: str) -> str:
+    """What goes beyond the agent's limit is cut, and beyond the call's share of what one step may take up."""
+    if run.spec is None:
+        return text
+    calls = len(run.current.calls) if run.current is not None else 1
+    return fit(clip(text, run.spec.limits.observation_chars), per_step(run) // max(1, calls))
+
+
+def _clipped(run: Run, error: ErrorInfo) -> ErrorInfo:
+    """What went wrong is an observation too, and as long as a tool likes."""
+    return ErrorInfo(error.type, _short(run, error.message))

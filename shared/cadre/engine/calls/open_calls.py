@@ -1,0 +1,54 @@
+"""Calls that a model, or its code, asks for: each made, held back for a person, or refused on its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cadre.engine.calls.approval import hold
+from cadre.engine.calls.call_check import CallError, check_call
+from cadre.engine.calls.call_events import made, shared_out
+from cadre.engine.calls.repeats import LOOP, is_stuck, refusal_of
+from cadre.journal import events as ev
+from cadre.journal.arrivals import Arrival
+from cadre.journal.run import Run
+from cadre.kinds.tool_calling.arguments import with_values
+from cadre.kinds.tool_calling.parse import ReadingError, read_arguments
+from cadre.protocol.messages import ErrorInfo, Usage
+from cadre.protocol.topology import call_id
+
+ALONE = (
+    "`final_answer` must be the only call of a step: the other calls of this step are being made."
+    " Read their results first, then answer."
+)
+
+
+def open_calls(
+    run: Run, arrival: Arrival, calls: list[ev.RequestedCall], step: int, spent: Usage, first: int = 0
+) -> tuple[list[ev.AnyEvent], ErrorInfo | None]:
+    """An event for each call, and why the run must end when its calls lead nowhere.
+
+    `first` is the place of the first of them among the step's calls; `spent` what the arrival in hand adds
+    to the run's usage.
+    """
+    opened = [
+        _open(run, arrival, call, call_id(run.id, step, index)) for index, call in enumerate(calls, first)
+    ]
+    repeated = sum(isinstance(event, ev.CallRefused) and event.error.type == LOOP for event in opened)
+    return shared_out(run, opened, spent), is_stuck(run, repeated)
+
+
+def _open(run: Run, arrival: Arrival, call: ev.RequestedCall, call_id: str) -> ev.AnyEvent:
+    arguments: dict[str, Any] = {}
+    try:
+        arguments = read_arguments(call)
+        check_call(run, call.name, with_values(run, arguments))
+    except (ReadingError, CallError) as error:
+        return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=error.info)
+    if call.name not in run.tools and call.name not in run.members:
+        alone = ErrorInfo("AgentToolCallError", ALONE)
+        return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=alone)
+    repeated = refusal_of(run, call.name, arguments)
+    if repeated is not None:
+        return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=repeated)
+    held = hold(run, arrival, call_id, call.name, arguments)
+    return held if held is not None else made(run, call_id, call.name, arguments)

@@ -1,0 +1,369 @@
+"""What the model reads: a run's memory as the messages of a chat completion.
+
+A `Transcript` keeps what it has rendered, so that a step costs the same whatever came before it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from cadre.engine.answer_form import final_answer_parameters, last_answer_form
+from cadre.engine.calls.call_check import FINAL_ANSWER, MEMBER_SCHEMA
+from cadre.engine.context.compaction_prompt import summary_prompt
+from cadre.engine.context.context_budget import (
+    MESSAGE,
+    known_room,
+    pinned,
+    summary_tokens,
+    task_of,
+    to_cover,
+)
+from cadre.engine.context.images import latest, with_images_of
+from cadre.engine.context.observation import observation_of
+from cadre.engine.context.tokens import fit, tokens_of
+from cadre.journal.run import (
+    ActionStep,
+    AnswerStep,
+    CallState,
+    PlanningStep,
+    Purpose,
+    RecalledStep,
+    Run,
+    Step,
+    TaskStep,
+    is_fresh,
+)
+from cadre.kinds.tool_calling.parse import STOP_SEQUENCES
+from cadre.prompting.prompts import CodeTerms, Prompts
+from cadre.spec.agent import CodeSpec
+
+END_PLAN = "<end_plan>"
+
+THOUGHT_AND_CODE: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "thought": {
+            "type": "string",
+            "description": "What you think about the state of the work, and why this code.",
+        },
+        "code": {"type": "string", "description": "Python code that does the next step."},
+    },
+    "required": ["thought", "code"],
+    "additionalProperties": False,
+}
+
+LONGEST_CALL_ID = 40
+"""Characters: the OpenAI API refuses a longer id of a tool call."""
+
+_NO_NAME, _LONGEST_NAME = re.compile(r"[^a-zA-Z0-9_-]"), 64
+"""What the API refuses in a function's name, and the most characters of one."""
+
+ChatMessage = dict[str, Any]
+"""One message of the OpenAI chat format."""
+
+
+class ModelRequest(msgspec.Struct, kw_only=True):
+    """One chat completion, in the terms of the OpenAI API."""
+
+    messages: list[ChatMessage]
+    tools: list[dict[str, Any]] = []
+    stop: list[str] = []
+    schema: dict[str, Any] | None = None
+    """JSON Schema that the answer must fit."""
+    max_tokens: int | None = None
+    """Of the answer, where it is to be shorter than the agent allows."""
+
+
+class Transcript:
+    """Renders one run; it must see the run's states in order, as `fold` makes them."""
+
+    def __init__(self, prompts: Prompts) -> None:
+        self._prompts = prompts
+        self._messages: list[ChatMessage] = []
+        self._summary: list[ChatMessage] = []
+        self._rendered = 0
+        self._begun = (0, 0)
+        self._offer: tuple[object, object] | None = None
+        self._system: ChatMessage = {}
+        self._tools: list[dict[str, Any]] = []
+
+    def request(self, run: Run, purpose: Purpose) -> ModelRequest:
+        self.catch_up(run)
+        match purpose:
+            case "act":
+                messages = [self._system, *latest(self._messages, run)]
+                if run.spec is not None and run.spec.kind == "code":
+                    return _code_request(messages, run.spec.code)
+                return ModelRequest(messages=messages, tools=self._tools, stop=STOP_SEQUENCES)
+            case "plan":
+                return ModelRequest(messages=self._planning(run), stop=[END_PLAN])
+            case "final":
+                return ModelRequest(messages=self._final(run), schema=last_answer_form(run))
+            case "summary":
+                return self._condensing(run)
+
+    def catch_up(self, run: Run) -> None:
+        """Renders what is new, so that the next request need not."""
+        if self._offer is None or self._offer[0] is not run.tools or self._offer[1] is not run.members:
+            self._offer = (run.tools, run.members)
+            self._system = system_message(run, self._prompts)
+            self._tools = functions(run)
+        begun = (run.summary.covers if run.summary is not None else 0, run.tight)
+        if self._begun != begun:
+            self._begun = begun
+            self._begin_anew(run)
+        for step in run.memory[self._rendered :]:
+            self._add(step, run)
+        self._rendered = len(run.memory)
+
+    def _begin_anew(self, run: Run) -> None:
+        """With the summary in place of what it covers, but for the task."""
+        self._messages, self._summary = [], []
+        self._rendered = run.summary.covers if run.summary is not None else 0
+        for place in pinned(run):
+            if place < self._rendered:
+                self._add(run.memory[place], run)
+        if run.summary is not None:
+            summary = _user(self._prompts.summary(run.summary.text))
+            self._messages.append(summary)
+            self._summary.append(summary)
+
+    def _add(self, step: Step, run: Run) -> None:
+        rendered = self._messages_of(step, run)
+        self._messages += rendered
+        self._summary += in_summary(step, rendered)
+
+    def _messages_of(self, step: Step, run: Run) -> list[ChatMessage]:
+        if isinstance(step, TaskStep):
+            step = msgspec.structs.replace(step, task=task_of(step, run))
+        return messages_of(step, run.agent, self._prompts)
+
+    def _condensing(self, run: Run) -> ModelRequest:
+        first, always = run.summary.covers if run.summary is not None else 0, pinned(run)
+        past = [
+            message
+            for place in range(first, to_cover(run) or first)
+            if place not in always
+            for message in self._messages_of(run.memory[place], run)
+        ]
+        prompt = summary_prompt(run, as_text(past), task_text(run), self._prompts)
+        return ModelRequest(messages=[_user(prompt)], max_tokens=summary_tokens(run))
+
+    def _planning(self, run: Run) -> list[ChatMessage]:
+        task = repeated_task(run)
+        tools, members = list(run.tools.values()), list(run.members.values())
+        if is_fresh(run.memory):
+            recalled = [step for step in run.memory if isinstance(step, RecalledStep)]
+            known = [message for step in recalled for message in self._messages_of(step, run)]
+            # Nothing else holds the task yet.
+            return [*known, _user(self._prompts.initial_plan(whole_task(run), tools, members))]
+        left = run.max_steps - run.step
+        return [
+            {"role": "system", "content": self._prompts.update_plan_pre(task)},
+            *as_text(
+                [
+                    *latest(self._summary, run),
+                    _user(self._prompts.update_plan_post(task, tools, members, left)),
+                ]
+            ),
+        ]
+
+    def _final(self, run: Run) -> list[ChatMessage]:
+        return [
+            {"role": "system", "content": self._prompts.final_pre()},
+            *as_text([*latest(self._messages, run), _user(self._prompts.final_post(repeated_task(run)))]),
+        ]
+
+
+def _code_request(messages: list[ChatMessage], code: CodeSpec) -> ModelRequest:
+    """No functions are offered: code is the one thing that the model may answer with."""
+    if code.structured:
+        return ModelRequest(messages=messages, stop=STOP_SEQUENCES, schema=THOUGHT_AND_CODE)
+    opening, closing = code.tags
+    # Where the opening tag holds the closing one (a fence), the answer would stop before its code.
+    stop = STOP_SEQUENCES if closing in opening else [*STOP_SEQUENCES, closing]
+    return ModelRequest(messages=messages, stop=stop)
+
+
+def task_text(run: Run) -> str:
+    return next((step.task for step in reversed(run.memory) if isinstance(step, TaskStep)), "")
+
+
+def whole_task(run: Run) -> str:
+    """The task as far as the context has room for it."""
+    return next((task_of(step, run) for step in reversed(run.memory) if isinstance(step, TaskStep)), "")
+
+
+def repeated_task(run: Run) -> str:
+    """The task where the memory holds it as well."""
+    text = whole_task(run)
+    return fit(text, known_room(run) // 8) if run.spec is not None else text
+
+
+def base_tokens(run: Run, prompts: Prompts) -> int:
+    """What a request of the run takes up besides its memory, whichever its purpose."""
+    tools, members = list(run.tools.values()), list(run.members.values())
+    asked = system_message(run, prompts)["content"] + msgspec.json.encode(functions(run)).decode()
+    planned = prompts.update_plan_pre("") + prompts.update_plan_post("", tools, members, 0)
+    last = prompts.final_pre() + prompts.final_post("")
+    longest = max(map(tokens_of, (asked, planned, prompts.initial_plan("", tools, members), last)))
+    return longest + 8 * MESSAGE
+
+
+def system_message(run: Run, prompts: Prompts) -> ChatMessage:
+    instructions = run.spec.instructions if run.spec else ""
+    terms = CodeTerms.of(run.spec.code) if run.spec is not None and run.spec.kind == "code" else None
+    tools, members = list(run.tools.values()), list(run.members.values())
+    schema = run.spec.output_schema if run.spec else None
+    text = prompts.system(tools, members, instructions, terms, schema)
+    return {"role": "system", "content": text}
+
+
+def functions(run: Run) -> list[dict[str, Any]]:
+    """Tools, team members and `final_answer` as functions that the model may call."""
+    return [
+        *(_function(tool.name, tool.description, tool.input_schema) for tool in run.tools.values()),
+        *(_function(member.name, member.description, MEMBER_SCHEMA) for member in run.members.values()),
+        _function(
+            FINAL_ANSWER, "Gives the final answer to the task and ends it.", final_answer_parameters(run)
+        ),
+    ]
+
+
+def messages_of(step: Step, agent: str, prompts: Prompts) -> list[ChatMessage]:
+    match step:
+        case TaskStep():
+            text = prompts.managed_task(agent, step.task) if step.delegated else step.task
+            return [_with_images(prompts.new_task(text), step.images)]
+        case RecalledStep():
+            return [_user(prompts.recalled(step.memories))]
+        case PlanningStep():
+            return [
+                {"role": "assistant", "content": prompts.plan(step.plan, first=step.first)},
+                _user(prompts.proceed()),
+            ]
+        case ActionStep():
+            return with_images_of(step, _action(step, prompts))
+        case AnswerStep():
+            return [{"role": "assistant", "content": observation_of(step.output)}]
+
+
+def in_summary(step: Step, rendered: list[ChatMessage]) -> list[ChatMessage]:
+    """A step in summary mode: what was asked, called and observed, without plans and the model's prose."""
+    if isinstance(step, PlanningStep):
+        return []
+    if isinstance(step, AnswerStep):
+        return rendered
+    kept = [{**m, "content": _called(step)} if m["role"] == "assistant" else m for m in rendered]
+    return [m for m in kept if m["role"] != "assistant" or m["content"] or m.get("tool_calls")]
+
+
+def _called(step: Step) -> str | None:
+    """What a step did, when its model wrote that in text: the block of code, or the calls."""
+    if not isinstance(step, ActionStep):
+        return None
+    if step.code is not None:
+        return f"Code that was run:\n```python\n{step.code}\n```"
+    return None if step.native or not step.asked else _written_out([_tool_call(call) for call in step.asked])
+
+
+def _written_out(calls: list[dict[str, Any]]) -> str:
+    listed = "\n".join(f"{c['function']['name']} {c['function']['arguments']}" for c in calls)
+    return f"Calling tools:\n{listed}"
+
+
+def as_text(messages: list[ChatMessage]) -> list[ChatMessage]:
+    """Tool calls and their results written out, and roles in turns: for requests that offer no functions."""
+    written: list[ChatMessage] = []
+    for message in messages:
+        if calls := message.get("tool_calls"):
+            said = f"{message['content']}\n" if message.get("content") else ""
+            message = {"role": "assistant", "content": said + _written_out(calls)}
+        elif message["role"] == "tool":
+            message = _user(f"Observation:\n{message['content']}")
+        last = written[-1] if written else {"role": None, "content": None}
+        before, now = last["content"], message["content"]
+        if last["role"] == message["role"] and isinstance(before, str) and isinstance(now, str):
+            written[-1] = {**last, "content": f"{before}\n\n{now}"}
+        else:
+            written.append(message)
+    return written
+
+
+def _action(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:
+    said: ChatMessage = {"role": "assistant", "content": step.content or None}
+    calls = step.asked
+    if calls and step.native:
+        said["tool_calls"] = [_tool_call(call) for call in calls]
+        return [
+            said,
+            *(
+                {"role": "tool", "tool_call_id": _call_id(call), "content": _observed(call, prompts)}
+                for call in calls
+            ),
+        ]
+    said["content"] = step.content or "(empty)"
+    if step.code is not None:
+        return [said, _user(_observed_of_code(step, prompts))]
+    if step.error is not None:
+        return [said, _user(prompts.error(step.error.message))]
+    if not calls:
+        # The run's last step: its answer follows.
+        return [said] if step.content else []
+    observations = "\n\n".join(f"{call.name}: {_observed(call, prompts)}" for call in calls)
+    return [said, _user(f"Observation:\n{observations}")]
+
+
+def _observed_of_code(step: ActionStep, prompts: Prompts) -> str:
+    """What the block printed, even when it failed, and what it gave or why it failed."""
+    told = [f"Observation:\n{step.observation}"] if step.observation else []
+    told += [prompts.error(step.error.message)] if step.error is not None else []
+    return "\n".join(told) or "Observation:\n(nothing was printed)"
+
+
+def _observed(call: CallState, prompts: Prompts) -> str:
+    return prompts.error(call.error.message) if call.error is not None else call.observation or ""
+
+
+def _tool_call(call: CallState) -> dict[str, Any]:
+    asked = call.correction or call
+    arguments = asked.arguments
+    if call.kind == "member" and not arguments.get("additional_args"):
+        # The journal keeps an empty one for a member that was given none.
+        arguments = {name: value for name, value in arguments.items() if name != "additional_args"}
+    return {
+        "id": _call_id(call),
+        "type": "function",
+        "function": {"name": _as_name(asked.name), "arguments": msgspec.json.encode(arguments).decode()},
+    }
+
+
+def _as_name(invented: str) -> str:
+    """Models invent names, which endpoints then refuse as they are; what was wrong with it is told with the call."""
+    return _NO_NAME.sub("_", invented)[:_LONGEST_NAME] or "_"
+
+
+def _call_id(call: CallState) -> str:
+    """The end of a call's id tells it from the others of its run, and the API takes no longer one."""
+    return call.id[-LONGEST_CALL_ID:]
+
+
+def _function(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "function": {"name": name, "description": description, "parameters": schema},
+    }
+
+
+def _user(text: str) -> ChatMessage:
+    return {"role": "user", "content": text}
+
+
+def _with_images(text: str, images: list[str]) -> ChatMessage:
+    if not images:
+        return _user(text)
+    parts = [{"type": "image_url", "image_url": {"url": image}} for image in images]
+    return {"role": "user", "content": [{"type": "text", "text": text}, *parts]}

@@ -1,0 +1,58 @@
+"""When a model call gets no answer: wait and try again, or end the run with a clear word.
+
+A rate limit is a wait, however long the endpoint asks for (within `model.patience`); other passing
+failures have `model.retries` tries; a refused request ends the run at once. After the last step the
+failure itself becomes the answer, as in smolagents.
+"""
+
+from __future__ import annotations
+
+from cadre.engine.context.compaction import on_overflow, without_model
+from cadre.engine.steps import finished
+from cadre.journal import events as ev
+from cadre.journal.arrivals import Arrival, ModelFailed
+from cadre.journal.run import Run
+from cadre.protocol.messages import ErrorInfo
+
+LAST_WORD_FAILED = "Error in generating final LLM output: "
+
+_FIRST_WAIT = 0.5
+_LONGEST_WAIT = 60.0
+
+
+def on_model_failure(run: Run, failure: ModelFailed, arrival: Arrival) -> list[ev.AnyEvent]:
+    model = run.model
+    assert model is not None
+    assert run.spec is not None
+    if failure.too_long and (again := on_overflow(run, failure.message, arrival)) is not None:
+        return again
+    wait = wait_before(failure, tries=model.attempt)
+    since = run.troubled_since if run.troubled_since is not None else arrival.at
+    patient = arrival.at + wait - since <= run.spec.model.patience
+    tries_left = failure.rate_limited or run.failures < run.spec.model.retries
+    if not failure.final and patient and tries_left:
+        return [
+            ev.ModelDeferred(
+                step=model.step,
+                attempt=model.attempt,
+                until=arrival.at + wait,
+                reason=failure.message,
+                status=failure.status,
+                rate_limited=failure.rate_limited,
+            )
+        ]
+    if model.purpose == "summary":
+        return without_model(run, arrival)
+    if model.purpose == "final":
+        error = ErrorInfo("AgentMaxStepsError", f"Reached the limit of {run.max_steps} steps.")
+        text = f"{LAST_WORD_FAILED}{failure.message}"
+        return [finished(run, "max_steps_error", output=text, error=error)]
+    return [finished(run, "error", error=ErrorInfo("AgentGenerationError", failure.message))]
+
+
+def wait_before(failure: ModelFailed, *, tries: int) -> float:
+    """Seconds until the next try: what the endpoint asks for, else twice as long each time."""
+    if failure.retry_after is not None:
+        return failure.retry_after
+    doubled: float = _FIRST_WAIT * 2 ** min(tries - 1, 10)
+    return min(doubled, _LONGEST_WAIT)

@@ -1,0 +1,70 @@
+"""What an agent's model may call: the live registry, narrowed to what the spec names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+import msgspec
+
+from cadre.engine.calls.call_check import FINAL_ANSWER
+from cadre.protocol.cards import AgentCard, Presence, ToolCard
+from cadre.protocol.memory import RECALL, REMEMBER
+from cadre.spec.agent import AgentSpec, Selector
+from cadre.spec.policy import is_expression
+
+T = TypeVar("T")
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """Tools and team members by name, in a stable order."""
+
+    tools: dict[str, ToolCard] = {}
+    members: dict[str, AgentCard] = {}
+    missing: list[str] = []
+    """Named by the spec, offered by no live service."""
+
+
+def offer_of(spec: AgentSpec, presences: Iterable[Presence]) -> Offer:
+    """Of several replicas' cards the one with the highest version (then the latest started) counts."""
+    tools: dict[str, tuple[tuple[str, float], ToolCard]] = {}
+    members: dict[str, tuple[tuple[str, float], AgentCard]] = {}
+    live: set[str] = set()
+    hidden = [*(check for check in spec.checks if not is_expression(check)), *_of_memory(spec)]
+    for presence in presences:
+        rank = presence.started_at
+        if presence.tool is not None and presence.tool.name in hidden:
+            live.add(presence.tool.name)
+        if presence.tool is not None and presence.tool.name in spec.tools:
+            _keep(tools, presence.tool.name, (presence.tool.version, rank), presence.tool)
+        if presence.agent is not None and _in_team(spec, presence.agent):
+            _keep(members, presence.agent.name, (presence.agent.version, rank), presence.agent)
+    # To a model all of them are functions: one name stands for one thing, and a tool was named on purpose.
+    for taken in (*tools, FINAL_ANSWER):
+        members.pop(taken, None)
+    named = [*spec.tools, *(member for member in spec.team if isinstance(member, str))]
+    named += [name for name in hidden if name not in (*live, *named)]
+    return Offer(
+        tools={name: tools[name][1] for name in spec.tools if name in tools},
+        members={name: members[name][1] for name in sorted(members)},
+        missing=[name for name in named if name not in tools and name not in members],
+    )
+
+
+def _of_memory(spec: AgentSpec) -> list[str]:
+    """Tools that the agent calls of itself."""
+    used = {RECALL: spec.memory.recall > 0, REMEMBER: spec.memory.remember != "nothing"}
+    return [name for name, is_used in used.items() if is_used]
+
+
+def _keep(best: dict[str, tuple[tuple[str, float], T]], name: str, rank: tuple[str, float], card: T) -> None:
+    if name not in best or best[name][0] < rank:
+        best[name] = (rank, card)
+
+
+def _in_team(spec: AgentSpec, card: AgentCard) -> bool:
+    """Labels select others only; an agent that may call itself says so by its name."""
+    if card.name in spec.team:
+        return True
+    selectors = (member for member in spec.team if isinstance(member, Selector))
+    return card.name != spec.name and any(s.labels.items() <= card.labels.items() for s in selectors)

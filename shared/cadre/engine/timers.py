@@ -1,0 +1,72 @@
+"""The waits of a run that end by the clock: each a message schedule of its own, named here and nowhere else."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from cadre.journal import events as ev
+from cadre.journal.run import Run
+
+DEADLINE = "deadline"
+
+_CALL = "call-"
+_APPROVAL = "approval-"
+
+
+class Wait(NamedTuple):
+    name: str
+    due: float
+    """Unix seconds."""
+    since: int
+    """Entry that began it."""
+
+
+def call_timer(call: str) -> str:
+    return f"{_CALL}{call}"
+
+
+def approval_timer(call: str) -> str:
+    return f"{_APPROVAL}{call}"
+
+
+def call_of(timer: str, kind: str) -> str | None:
+    """The call that a timer named by `call_timer` (kind `call`) or `approval_timer` (`approval`) is about."""
+    prefix = f"{kind}-"
+    return timer[len(prefix) :] if timer.startswith(prefix) else None
+
+
+def waits(run: Run) -> list[Wait]:
+    """All that are running, but for the pause before a model call (see `Deferral`)."""
+    found = [Wait(DEADLINE, run.deadline, run.accepted)] if run.deadline is not None else []
+    if run.recalling is not None:
+        found.append(Wait(call_timer(run.recalling.call), run.recalling.due, run.recalling.since))
+    for call in run.current.calls if run.current is not None else ():
+        if not call.is_open:
+            continue
+        if call.hold is not None and call.hold.expires is not None:
+            found.append(Wait(approval_timer(call.id), call.hold.expires, call.hold.since))
+        if call.opened and call.due is not None:
+            found.append(Wait(call_timer(call.id), call.due, call.opened))
+    return found
+
+
+def ended(run: Run, events: list[ev.AnyEvent], gone: str | None = None) -> str | None:
+    """The timer that these events make needless before it has gone off, to be removed by the same append.
+
+    An append can remove one. Of several the deadline goes first, as it would go off last; another finds its
+    run over and is accounted for without consequence. `gone` has gone off just now.
+    """
+    if isinstance(events[-1], ev.RunFinished):
+        names = [wait.name for wait in waits(run)]
+        if run.deferral is not None:
+            names.append(run.deferral.timer)
+        return next((name for name in names if name != gone), None)
+    match events[0]:
+        case ev.ToolAnswered(call=call) | ev.DelegateFinished(call=call) | ev.MemoryRecalled(call=call) if (
+            call_timer(call) != gone
+        ):
+            return next((wait.name for wait in waits(run) if wait.name == call_timer(call)), None)
+        case ev.ApprovalDecided(call=call) as decision if decision.verdict != "expired":
+            return next((wait.name for wait in waits(run) if wait.name == approval_timer(call)), None)
+        case _:
+            return None

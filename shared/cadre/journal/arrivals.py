@@ -1,0 +1,79 @@
+"""What can arrive at a run: the records of its inbox, and what its own model call came to."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cadre.engine.offer import Offer
+from cadre.journal.events import RequestedCall
+from cadre.journal.run import Step
+from cadre.protocol.messages import Record, Task, Usage
+from cadre.spec.agent import AgentSpec
+
+
+class ModelReplied(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to the model call `attempt` of the run."""
+
+    attempt: int
+    content: str
+    calls: list[RequestedCall] = []
+    usage: Usage = Usage()
+    model: str = ""
+    finish_reason: str = ""
+    seconds: float = 0.0
+    unpriced: bool = False
+    """Nobody told what this model costs."""
+
+
+class ModelFailed(msgspec.Struct, frozen=True, kw_only=True):
+    """The model call `attempt` got no answer."""
+
+    attempt: int
+    message: str
+    status: int | None = None
+    retry_after: float | None = None
+    """Seconds that the endpoint asked for."""
+    rate_limited: bool = False
+    final: bool = False
+    """The request itself was refused: trying again cannot help."""
+    too_long: bool = False
+    """It was refused for taking more than the model's context: a shorter one can help."""
+
+
+class ModelLost(msgspec.Struct, frozen=True, kw_only=True):
+    """The worker of the model call in flight is gone: its record was delivered again."""
+
+    attempt: int
+
+
+class Poisoned(msgspec.Struct, frozen=True, kw_only=True):
+    """A record that no worker could handle, delivery after delivery."""
+
+    id: str
+    deliveries: int
+    why: str = ""
+    task: Task | None = None
+    """The record itself, when it is the task that begins the run."""
+
+
+class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a decision may know besides the run itself."""
+
+    what: Record | ModelReplied | ModelFailed | ModelLost | Poisoned
+    at: float
+    """Unix seconds."""
+    cause: str
+    """Id of the inbox record in hand, to which a model call begun now belongs."""
+    offer: Offer
+    spec: AgentSpec
+    """The service's spec: taken over by a run that begins now."""
+    history: list[Step] = []
+    """Memory of the run that the task continues."""
+    prefix: list[Step] = []
+    """Steps of the run that the task forks."""
+    problem: str = ""
+    """Why the task cannot begin."""
+    base: int = 0
+    """Tokens of a request besides the memory, when nothing is offered."""
+    base_with_offer: int = 0
+    """The same with the offer in hand."""

@@ -1,0 +1,372 @@
+"""What is remembered about a run, for ever: the events of its journal, and the entry that holds them.
+
+Events are facts, in the past tense. Their tags are the event names of the HTTP API as well.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from cadre.journal.run import Memory, Postponed, Purpose, Run, Step
+from cadre.protocol.cards import AgentCard, ToolCard
+from cadre.protocol.code import BlobForm, CodeRequest
+from cadre.protocol.messages import Budget, ErrorInfo, FileInfo, RunState, Task, Usage, Verdict
+from cadre.spec.agent import AgentSpec
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    pass
+
+
+class RunAccepted(Event, frozen=True, tag="run.accepted"):
+    """The task is this run's; it keeps the spec it began with."""
+
+    task: Task
+    spec: AgentSpec
+    history: list[Step] = []
+    """Memory of the run that this one goes on from."""
+    prefix: list[Step] = []
+    """Steps of the run that this one was forked from; they follow the task."""
+    deadline: float | None = None
+    """Unix seconds: the earlier of the task's and the spec's."""
+    budget: Budget | None = None
+    """The narrower of the task's and the spec's, field by field."""
+    base: int = 0
+    """Tokens of a request besides the memory, when nothing is offered."""
+
+
+class MemoryAsked(Event, frozen=True, tag="memory.asked"):
+    """The run begins with a question to the memory service; `call` is the id of the tool call."""
+
+    call: str
+    query: str
+    count: int
+
+
+class MemoryRecalled(Event, frozen=True, tag="memory.recalled"):
+    """What the run knows from earlier work; `error` when it begins without."""
+
+    call: str
+    memories: list[Memory] = []
+    degraded: str = ""
+    """Why the search was not as good as it could be."""
+    error: ErrorInfo | None = None
+    executor: str = ""
+    seconds: float = 0.0
+    started_at: float | None = None
+
+
+class OfferChanged(Event, frozen=True, tag="offer.changed"):
+    """What the model may call from now on, as the registry had it."""
+
+    tools: list[ToolCard]
+    members: list[AgentCard]
+    missing: list[str] = []
+    """Tools and team members that the spec names and no live service offers."""
+    base: int = 0
+    """Tokens of a request besides the memory, with this offer."""
+
+
+class ModelCalled(Event, frozen=True, tag="model.called"):
+    """A model call begins. It belongs to the record `cause`, which stays un-acked until the answer is kept."""
+
+    purpose: Purpose
+    step: int
+    attempt: int
+    cause: str
+    then: Postponed | None = None
+    """Of a summary: what it makes room for."""
+
+
+class RequestedCall(msgspec.Struct, frozen=True):
+    """A call as the model wrote it; `arguments` is JSON text or, parsed from text, already an object."""
+
+    name: str
+    arguments: str | dict[str, Any]
+
+
+class ModelAnswered(Event, frozen=True, tag="model.answered"):
+    """What the model said, and the calls that it asks for as it wrote them."""
+
+    purpose: Purpose
+    step: int
+    attempt: int
+    content: str
+    calls: list[RequestedCall] = []
+    usage: Usage = Usage()
+    model: str = ""
+    finish_reason: str = ""
+    seconds: float = 0.0
+    unpriced: bool = False
+    """Nobody told what this model costs."""
+
+
+class ModelDeferred(Event, frozen=True, tag="model.deferred"):
+    """The endpoint cannot answer now. A timer goes off at `until`."""
+
+    step: int
+    attempt: int
+    until: float
+    reason: str
+    status: int | None = None
+    rate_limited: bool = False
+
+
+class ContextOverflowed(Event, frozen=True, tag="context.overflowed"):
+    """The endpoint refused the request as too long: the run counts more carefully from now on."""
+
+    step: int
+    attempt: int
+    reason: str
+
+
+class HistorySummarized(Event, frozen=True, tag="history.summarized"):
+    """The model reads `text` in place of the first `covers` steps of the memory, but for the task."""
+
+    step: int
+    attempt: int
+    text: str
+    covers: int
+    digest: bool = False
+    """No model wrote it: the steps were told in short without one."""
+
+
+class ApprovalRequested(Event, frozen=True, tag="approval.requested"):
+    """A call is held back until a person decides, or until `expires` (Unix seconds)."""
+
+    call: str
+    name: str
+    kind: Literal["tool", "member"]
+    arguments: dict[str, Any]
+    reason: str
+    expires: float | None = None
+
+
+class ApprovalDecided(Event, frozen=True, tag="approval.decided"):
+    """The first word on a held call. `tool.called` or `delegate.started` follows unless it was turned down."""
+
+    call: str
+    verdict: Verdict | Literal["expired"]
+    feedback: str = ""
+    sender: str = ""
+    name: str | None = None
+    """What is called instead, when that was corrected."""
+    arguments: dict[str, Any] | None = None
+    """What it is called with, when that was corrected."""
+    trace: str | None = None
+    """`traceparent` of what brought the decision."""
+
+
+class ToolCalled(Event, frozen=True, tag="tool.called"):
+    """A tool call is open: its executor owes a result. `arguments` are the model's, names of variables included."""
+
+    call: str
+    tool: str
+    arguments: dict[str, Any]
+
+
+class DelegateStarted(Event, frozen=True, tag="delegate.started"):
+    """`call` is the id of the child run."""
+
+    call: str
+    member: str
+    task: str
+    additional_args: dict[str, Any] = {}
+    budget: Budget | None = None
+    """The child's share of what this run had left."""
+
+
+class CallRefused(Event, frozen=True, tag="call.refused"):
+    """A requested call that cannot be made; the model reads why."""
+
+    call: str
+    name: str
+    error: ErrorInfo
+    arguments: dict[str, Any] = {}
+
+
+class ToolAnswered(Event, frozen=True, tag="tool.answered"):
+    """The first result of a call; later ones change nothing. `blob` has an output that was cut."""
+
+    call: str
+    tool: str
+    output: Any = None
+    error: ErrorInfo | None = None
+    blob: str | None = None
+    blob_form: BlobForm = "text"
+    files: list[FileInfo] = []
+    """That are in an output which was cut."""
+    executor: str = ""
+    seconds: float = 0.0
+    """How long the executor was at it."""
+    started_at: float | None = None
+    """When it began, by its own clock (Unix seconds); None where that was not told."""
+
+
+class CallTimedOut(Event, frozen=True, tag="call.timed_out"):
+    """A call was not answered within its time; its answer, should it come, changes nothing but a member's usage."""
+
+    call: str
+    seconds: float
+
+
+class DelegateFinished(Event, frozen=True, tag="delegate.finished"):
+    """The member's Report. `usage` counts its whole tree; `text` is what the manager's model reads.
+
+    After `call.timed_out` it tells what the member has used, and nothing else of it counts.
+    """
+
+    call: str
+    member: str
+    state: RunState
+    output: Any = None
+    text: str = ""
+    error: ErrorInfo | None = None
+    usage: Usage = Usage()
+    steps: int = 0
+
+
+class BlockStarted(Event, frozen=True, tag="code.started"):
+    """A sandbox owes the outcome of this block; its id is the first call id of the step's."""
+
+    block: str
+    code: str
+
+
+class BlockYielded(Event, frozen=True, tag="code.yielded"):
+    """The block waits for calls. What becomes of each follows, as for any call that a model asks for."""
+
+    block: str
+    exchange: int
+    calls: list[CodeRequest]
+    clock: list[float] = []
+    logs: str = ""
+    sandbox: str = ""
+    tier: str = ""
+
+
+class BlockFinished(Event, frozen=True, tag="code.finished"):
+    """The block has ended; the step, or the run, ends with it."""
+
+    block: str
+    exchange: int
+    output: Any = None
+    text: str = ""
+    is_final_answer: bool = False
+    logs: str = ""
+    error: ErrorInfo | None = None
+    notes: list[str] = []
+    snapshot: str | None = None
+    sandbox: str = ""
+    tier: str = ""
+    seconds: float = 0.0
+
+
+class AnswerProposed(Event, frozen=True, tag="answer.proposed"):
+    """An answer that counts once the tools that check it have passed it: their calls follow."""
+
+    step: int
+    answer: Any
+    checks: dict[str, str]
+    """Tool by the id of its call, in the order of the agent's checks."""
+    arguments: dict[str, Any] | None = None
+    """Of `final_answer`, as the model wrote them; None when code has given the answer."""
+
+
+class AnswerChecked(Event, frozen=True, tag="answer.checked"):
+    """One check is over. What follows from the last of them, the end or another step, is told beside it."""
+
+    call: str
+    check: str
+    problem: str = ""
+    """Why the answer has not passed it; "" when it has."""
+
+
+class StepFinished(Event, frozen=True, tag="step.finished"):
+    """Every call of the step has its observation; `error` when the answer held no call that could be made."""
+
+    step: int
+    error: ErrorInfo | None = None
+
+
+class CancelRequested(Event, frozen=True, tag="cancel.requested"):
+    """Somebody wants the run to end. It does, at once, and its open children are told."""
+
+    reason: str = ""
+    sender: str = ""
+
+
+class RecordIgnored(Event, frozen=True, tag="record.ignored"):
+    """A late, unknown or duplicate record: accounted for, and without consequence."""
+
+    kind: str
+    reason: str
+
+
+class RunFinished(Event, frozen=True, tag="run.finished"):
+    """The end, for ever. `usage` counts the runs below as well."""
+
+    state: RunState
+    output: Any = None
+    error: ErrorInfo | None = None
+    usage: Usage = Usage()
+    steps: int = 0
+
+
+AnyEvent = (
+    RunAccepted
+    | MemoryAsked
+    | MemoryRecalled
+    | OfferChanged
+    | ModelCalled
+    | ModelAnswered
+    | ModelDeferred
+    | ContextOverflowed
+    | HistorySummarized
+    | ApprovalRequested
+    | ApprovalDecided
+    | ToolCalled
+    | DelegateStarted
+    | CallRefused
+    | ToolAnswered
+    | CallTimedOut
+    | DelegateFinished
+    | BlockStarted
+    | BlockYielded
+    | BlockFinished
+    | AnswerProposed
+    | AnswerChecked
+    | StepFinished
+    | CancelRequested
+    | RecordIgnored
+    | RunFinished
+)
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="entry"):
+    """One append to a journal: everything that one arrival made true."""
+
+    v: Literal[2] = 2
+    tree: str
+    run: str
+    agent: str
+    parent: str | None = None
+    n: int
+    """Position in the journal, from 1."""
+    cause: str
+    """Id of the record that this entry accounts for, or of the model's answer."""
+    at: float
+    events: list[AnyEvent]
+    prev: list[int] = []
+    """Stream sequences of the entries since the last snapshot, oldest first."""
+    snapshot: Run | None = None
+    """The state before this entry's events; then `prev` is empty."""
+
+
+class EarlierEntry(Entry, frozen=True, kw_only=True, tag="entry"):
+    """An entry that was written in an earlier schema version, as this version reads it."""
+
+    said: dict[str, Any]
+    """The entry as JSON: fields that came later are not in it."""

@@ -1,0 +1,1 @@
+"""The kinds of agents: one folder each, found by name and version."""

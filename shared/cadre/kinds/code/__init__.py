@@ -1,0 +1,1 @@
+"""Agents whose model answers with Python, after smolagents' CodeAgent."""

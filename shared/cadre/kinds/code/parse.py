@@ -1,0 +1,94 @@
+"""The block of code in what a model wrote: between the agreed tags, in a Markdown fence, or all of it."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import re
+
+import msgspec
+
+from cadre.kinds.tool_calling.parse import UNREADABLE, ReadingError
+from cadre.spec.agent import CodeSpec
+
+_FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)\n?```", re.DOTALL)
+_QUOTES = re.compile(r'"""|\'\'\'')
+"""A fence after them stands in a text, even where the code has an error of syntax."""
+
+
+class ThoughtAndCode(msgspec.Struct):
+    """What a model answers in structured mode (smolagents' schema of the same name)."""
+
+    thought: str
+    code: str
+
+
+class ThoughtAndAction(msgspec.Struct):
+    """The same by the name that smolagents' steps have for code."""
+
+    thought: str
+    code_action: str
+
+
+def closed(text: str, code: CodeSpec) -> str:
+    """The answer with the closing tag that the stop sequence has taken away."""
+    opening, closing = code.tags
+    start = text.rfind(opening)
+    is_open = start >= 0 and closing not in text[start + len(opening) :]
+    return text + closing if is_open else text
+
+
+def read_code(content: str, code: CodeSpec) -> str:
+    """All blocks of the answer, joined by empty lines. Raises ReadingError, for the model, when there is none."""
+    if code.structured:
+        return _structured(content)
+    opening, closing = code.tags
+    text = closed(content, code)
+    blocks = re.findall(rf"{re.escape(opening)}(.*?){re.escape(closing)}", text, re.DOTALL)
+    if not any(map(str.strip, blocks)) and _is_python(content):
+        return content.strip()
+    blocks = [_unfenced(block) for block in blocks] or _FENCE.findall(text)
+    found = "\n\n".join(block.strip("\n") for block in blocks if block.strip())
+    if found:
+        return found
+    raise ReadingError(_help(content, opening, closing))
+
+
+def _structured(content: str) -> str:
+    try:
+        return msgspec.json.decode(content, type=ThoughtAndCode).code
+    except UNREADABLE as error:
+        with contextlib.suppress(*UNREADABLE):
+            return msgspec.json.decode(content, type=ThoughtAndAction).code_action
+        raise ReadingError(
+            f"Your answer is not the JSON object that was asked for: {error}."
+            ' Answer with {"thought": "…", "code": "…"} and nothing else.'
+        ) from error
+
+
+def _unfenced(block: str) -> str:
+    """Some models put a fence between the tags as well, or words and a fence. One in a text of the code is none."""
+    if (whole := _FENCE.fullmatch(block.strip())) and ("```" not in whole[1] or _is_python(whole[1])):
+        return whole[1]
+    found = _FENCE.search(block)
+    if found is None or _is_python(block) or _QUOTES.search(block, 0, found.start()):
+        return block
+    return found[1]
+
+
+def _is_python(content: str) -> bool:
+    try:
+        ast.parse(content)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return bool(content.strip())
+
+
+def _help(content: str, opening: str, closing: str) -> str:
+    text = (
+        f"Your answer holds no block of code. Write your thought, then the code between {opening} and {closing}:"
+        f"\nThought: …\n{opening}\n# your code\n{closing}"
+    )
+    if "final" in content.lower() and "answer" in content.lower():
+        text += f'\nIf that was your final answer, give it in code:\n{opening}\nfinal_answer("…")\n{closing}'
+    return text

@@ -1,0 +1,1 @@
+"""Agents whose model answers with tool calls, after smolagents' ToolCallingAgent."""

@@ -1,0 +1,76 @@
+"""The beginning of a run as the memory of another: what a fork takes over, with observations that may be edited."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from cadre.engine.context.observation import clip
+from cadre.journal.run import ActionStep, CallState, Phase, PlanningStep, Run, Step, TaskStep
+from cadre.protocol.messages import Fork
+
+
+class ForkError(Exception):
+    """The run cannot be forked like that; the text is for whoever asked."""
+
+    def __init__(self, message: str, *, too_early: bool = False) -> None:
+        super().__init__(message)
+        self.too_early = too_early
+        """It could be once the run has gone on."""
+
+
+class Prefix(NamedTuple):
+    """What comes before and after the task in the memory of a fork."""
+
+    history: list[Step]
+    steps: list[Step]
+
+
+def prefix_of(source: Run, fork: Fork) -> Prefix:
+    """The steps before step `fork.at`, and what the run itself went on from. Raises ForkError."""
+    if source.phase is Phase.NEW or source.task is None:
+        raise ForkError(f"run {fork.run} has not begun, or is gone", too_early=True)
+    begin = max(place for place, step in enumerate(source.memory) if isinstance(step, TaskStep))
+    steps = _before(source, source.memory[begin + 1 :], fork)
+    for call, text in fork.observations.items():
+        _observe(steps, call, clip(text, source.spec.limits.observation_chars if source.spec else None))
+    return Prefix(source.memory[:begin], steps)
+
+
+def _before(source: Run, steps: list[Step], fork: Fork) -> list[Step]:
+    """The plans and actions before the step; copies, for observations are edited in them."""
+    kept: list[Step] = []
+    plans: list[Step] = []
+    finished = 0
+    for step in steps:
+        if isinstance(step, PlanningStep):
+            plans.append(step)  # made for the action behind it
+        elif isinstance(step, ActionStep):
+            finished = step.number
+            kept += [*plans, step] if step.number < fork.at else []
+            plans = []
+    # The step that held the answer led to no other.
+    answered = source.result is not None and source.result.state == "success"
+    last = finished if answered else finished + 1
+    if not 1 <= fork.at <= last:
+        steps_so_far = f"{finished} step{'' if finished == 1 else 's'}"
+        raise ForkError(
+            f"run {source.id} has finished {steps_so_far}, so it can be forked at step 1 to {last}",
+            too_early=source.phase is not Phase.DONE,
+        )
+    return msgspec.convert(msgspec.to_builtins(kept), list[Step])
+
+
+def _observe(steps: list[Step], call: str, text: str) -> None:
+    calls = [one for step in steps if isinstance(step, ActionStep) for one in step.calls]
+    meant = next((one for one in calls if call in (one.id, _place(one))), None)
+    if meant is None:
+        places = ", ".join(map(_place, calls)) or "there is none"
+        raise ForkError(f"no call before the step is named {call!r}; write <step>_<index>: {places}")
+    meant.observation, meant.error = text, None
+
+
+def _place(call: CallState) -> str:
+    """`<step>_<index>`, which every call id ends in."""
+    return "_".join(call.id.rsplit("_", 2)[1:])
