@@ -18,13 +18,14 @@ from cadre.delivery.fair_slots import Slots
 from cadre.delivery.retry import patiently
 from cadre.service.frame import Platform
 from cadre.service.health import AsgiApp
-from cadre.settings import MemorySettings, read_secret
+from cadre.settings import read_secret
 from cadre.telemetry.metrics.meters import Sample
 from cadre_memory.embedding.embedder import Embedder
 from cadre_memory.embedding.open import open_embedder
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.schema import Schema
 from cadre_memory.open_index import open_index
+from cadre_memory.settings import MemorySettings
 from cadre_memory.tools.calls import Serving
 from cadre_memory.tools.cards import CARDS
 from cadre_memory.tools.memories import Memories, Workers

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import get_args
 
 import click
 
 from cadre.cli.terminal.memory_pages import export_all, forget, list_memories, search, show
 from cadre.errors import SetupError
-from cadre.settings import EMBEDDINGS, MemorySettings, Settings, read_memory_settings, read_settings
+from cadre.settings import Settings, read_settings
+from cadre_memory.settings import Embeddings, MemorySettings, read_memory_settings
 
 
 @click.group("memory", invoke_without_command=True)
@@ -21,7 +23,9 @@ from cadre.settings import EMBEDDINGS, MemorySettings, Settings, read_memory_set
     help="Then it is removed; 0: never.  [CADRE_MEMORY_KEEP_DAYS]",
 )
 @click.option(
-    "--embeddings", type=click.Choice(EMBEDDINGS), help="Where vectors are from.  [CADRE_MEMORY_EMBEDDINGS]"
+    "--embeddings",
+    type=click.Choice(get_args(Embeddings)),
+    help="Where vectors are from.  [CADRE_MEMORY_EMBEDDINGS]",
 )
 @click.option("--port", type=int, help="Port of /healthz and /readyz; 0 takes a free one.  [CADRE_PORT]")
 @click.option("--check", is_flag=True, help="Say what memories would be kept and compared with, and stop.")

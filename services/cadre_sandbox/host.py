@@ -19,16 +19,16 @@ from cadre.protocol.cards import Presence, SandboxCard, ToolCard
 from cadre.protocol.topology import Topology
 from cadre.service.frame import Platform
 from cadre.service.health import AsgiApp
-from cadre.settings import SandboxSettings
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
-from cadre_sandbox.interpreters.contract import TIERS, Limits, Python, SandboxError, Tier
+from cadre_sandbox.interpreters.contract import Limits, Python, SandboxError, Tier
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.serving.answer import Teller
 from cadre_sandbox.serving.code_calls import Serving
 from cadre_sandbox.serving.interpreter_tool import InterpreterTool, card_of
 from cadre_sandbox.serving.run_block import Running
 from cadre_sandbox.serving.warm_pool import Keeping
+from cadre_sandbox.settings import SandboxSettings
 
 
 class SandboxHost:
@@ -137,7 +137,7 @@ class SandboxHost:
 def new_sandbox(settings: SandboxSettings) -> Sandbox:
     modules = [module.strip() for module in settings.modules.split(",") if module.strip()]
     return Sandbox(
-        minimum=_tier(settings.tier),
+        minimum=settings.tier,
         pool=settings.ready,
         most=Limits(seconds=settings.seconds, memory_mb=settings.memory_mb),
         python=Python(executable=settings.python, modules=modules)
@@ -158,7 +158,3 @@ async def started(sandbox: Sandbox) -> Tier:
 def at_work(settings: SandboxSettings) -> int:
     """Blocks of code that run at once: their time limits are of no use where they starve each other."""
     return min(settings.concurrency or 2 * len(os.sched_getaffinity(0)), settings.sessions)
-
-
-def _tier(name: str) -> Tier:
-    return next(tier for tier in TIERS if tier == name)

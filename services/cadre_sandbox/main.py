@@ -9,8 +9,10 @@ import click
 
 from cadre.errors import SetupError
 from cadre.service import frame
-from cadre.settings import TIERS, SandboxSettings, read_sandbox_settings, read_settings
+from cadre.settings import read_settings
 from cadre_sandbox.host import SandboxHost, new_sandbox, started
+from cadre_sandbox.interpreters.contract import TIERS
+from cadre_sandbox.settings import SandboxSettings, read_sandbox_settings
 
 
 @click.command("sandbox")

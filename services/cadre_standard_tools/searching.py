@@ -9,11 +9,11 @@ import httpx2
 import msgspec
 
 from cadre.errors import SettingError
-from cadre.settings import read_standard_tools_settings
 from cadre.tool import tool
 from cadre_standard_tools.folder_search import FolderSearch
 from cadre_standard_tools.hits import Found, Search
 from cadre_standard_tools.searxng import Searxng
+from cadre_standard_tools.settings import read_standard_tools_settings
 
 MOST = 20
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import codecs
 
-from cadre.settings import read_standard_tools_settings
 from cadre.tool import tool
 from cadre.tools.thread import run_in_thread
 from cadre_standard_tools.addresses import read_private
 from cadre_standard_tools.fetching import Fetcher, Page, PageUnavailable
 from cadre_standard_tools.markdown import to_markdown
+from cadre_standard_tools.settings import read_standard_tools_settings
 
 MOST_CHARACTERS = 40_000
 """That the model is shown."""

@@ -1,53 +1,29 @@
-"""The only reader of the environment."""
+"""The only reader of the environment: what all services read, and `read` for what one service reads itself."""
 
 from __future__ import annotations
 
 import os
 import re
 import socket
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 from urllib.parse import unquote
 
 import msgspec
+from msgspec import Meta
 
 from cadre.errors import SettingError
 from cadre.protocol.nats_addresses import addresses
 from cadre.protocol.topology import DEFAULT_PREFIX
 
-LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-LOG_FORMATS = ("text", "json")
-METRICS = ("on", "off")
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 SYNC_ALWAYS = "always"
 
 # What also stands for itself as a variable in a server's file, where `2m` would be two million.
 _INTERVAL = re.compile(r"[1-9][0-9]{0,6}(s|ms)")
 
-_LEAST: dict[str, float] = {
-    "shards": 1,
-    "replicas": 1,
-    "concurrency": 1,
-    "drain_seconds": 0,
-    "keep_days": 0,
-    "max_bytes": 0,
-    "file_bytes": 1,
-}
-
-_LEAST_OF_SANDBOX: dict[str, float] = {
-    "sessions": 1,
-    "concurrency": 0,
-    "ready": 0,
-    "idle_seconds": 0,
-    "seconds": 0.1,
-    "memory_mb": 16,
-}
-
-_LEAST_OF_MEMORY: dict[str, float] = {
-    "keep_days": 0,
-    "embeddings_dim": 0,
-    "embeddings_seconds": 0.05,
-    "embeddings_batch": 1,
-}
+_COMPRESSIONS = ("none", "gzip", "deflate")
+_TLS_FILES = ("certificate", "client_key", "client_certificate")
+_CONTENT_ON_SPANS = ("true", "1", "span_only", "span_and_event")
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -68,118 +44,52 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     nats_tls_key: str = ""
     """File with that certificate's private key."""
     prefix: str = DEFAULT_PREFIX
-    shards: int = 4
+    shards: Annotated[int, Meta(ge=1)] = 4
     """Streams to create on an empty server; an existing deployment keeps its own number."""
-    replicas: int = 1
+    replicas: Annotated[int, Meta(ge=1)] = 1
     """Copies of each stream (3 on a cluster)."""
     gateway_url: str = "http://127.0.0.1:8080"
     host: str = "127.0.0.1"
     """Address that a service's HTTP endpoints listen on."""
     port: int = 0
     """Port of a service's HTTP endpoints; 0 takes a free one."""
-    drain_seconds: float = 20.0
+    drain_seconds: Annotated[float, Meta(ge=0)] = 20.0
     """After SIGTERM: how long work in flight may take before it is handed back."""
-    concurrency: int = 256
+    concurrency: Annotated[int, Meta(ge=1)] = 256
     """Records that one service works on at once."""
-    keep_days: float = 30.0
+    keep_days: Annotated[float, Meta(ge=0)] = 30.0
     """Days after its end at which a run is removed with all that belongs to it; 0 keeps it for ever."""
-    max_bytes: int = 0
+    max_bytes: Annotated[int, Meta(ge=0)] = 0
     """Bytes that one shard may hold before no run is begun in it any more; 0: as many as the server stores."""
-    file_bytes: int = 16 * 1024 * 1024
+    file_bytes: Annotated[int, Meta(ge=1)] = 16 * 1024 * 1024
     """Bytes that one file may have: of a run's workspace, or in a tool's output."""
     prices: str = ""
     """A YAML file with the price of each model; without it budgets in cost cannot be kept."""
-    log_level: str = "INFO"
-    log_format: str = "text"
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
+    log_format: Literal["text", "json"] = "text"
     """`text`, or `json` with one object per line."""
     instance: str = ""
     """Name of this replica in the registry; `<host>-<pid>` unless set."""
+
+    def __post_init__(self) -> None:
+        addresses(self.nats_url)
+        if not 0 <= self.port <= 65535:
+            raise SettingError(f"CADRE_PORT={self.port}: must be from 0 (any free port) to 65535")
+        if not NAME.fullmatch(self.prefix):
+            raise SettingError(
+                f"CADRE_PREFIX={self.prefix!r}: use 1 to 64 letters, digits, '_' and '-' (it begins NATS subjects)"
+            )
 
     def instance_name(self) -> str:
         name = self.instance or f"{socket.gethostname().split('.')[0]}-{os.getpid()}"
         return "".join(c if c.isalnum() or c in "-_" else "-" for c in name)
 
 
-_COMPRESSIONS = ("none", "gzip", "deflate")
-_TLS_FILES = ("certificate", "client_key", "client_certificate")
-_CONTENT_ON_SPANS = ("true", "1", "span_only", "span_and_event")
-
-TIERS = ("ns", "landlock")
-"""Of isolation, the best first; what they mean is in docs/sandbox.md."""
-
-
-class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What one `cadre sandbox` is: each field is set by `CADRE_SANDBOX_<FIELD>`."""
-
-    pool: str = "default"
-    """Whose code it runs: that of agents which name this pool."""
-    tier: str = "landlock"
-    """The least isolation; below it no code is run."""
-    sessions: int = 32
-    """Interpreters at once, those at work and those kept warm between the steps of a run."""
-    concurrency: int = 0
-    """Blocks of code at work at once; 0: two per processor."""
-    ready: int = 2
-    """Fresh interpreters that wait for their run."""
-    idle_seconds: float = 600.0
-    """How long an interpreter is kept for a run that does not come back."""
-    seconds: float = 300.0
-    """The most that any block may compute, whatever its agent asks for."""
-    memory_mb: int = 2048
-    """The most that any interpreter may have, whatever its agent asks for."""
-    modules: str = ""
-    """Imported once for all interpreters, separated by commas: numpy,pandas."""
-    python: str = ""
-    """The Python that runs the code, with the packages that code may import; empty: this one."""
-
-
-class StandardToolsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the standard tools may reach: `CADRE_SEARCH`, `CADRE_VISIT_PRIVATE`."""
-
-    search: str = "folder:documents"
-    """Where `web_search` looks: `folder:PATH` or `searxng:URL`."""
-    visit_private: str = ""
-    """What `visit_webpage` may read beside the public internet: `1` for all, or networks such as 10.1.0.0/16."""
-
-
-EMBEDDINGS = ("auto", "openai", "local", "none")
-"""Where the memory service has its dense vectors from; what they mean is in docs/memory.md."""
-
-
-class MemorySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What one `cadre memory` is: each field is set by `CADRE_MEMORY_<FIELD>`, the last one by `QDRANT_URL`.
-
-    The key of a Qdrant server is read where it is used, from `QDRANT_API_KEY`.
-    """
-
-    directory: str = ".cadre/memory"
-    """Of the embedded index, and of what the local embeddings model builds."""
-    keep_days: float = 0.0
-    """Days after which a memory is removed; 0 keeps it for ever."""
-    embeddings: str = "auto"
-    """`openai`, `local`, `none`; `auto` is the first of them that is configured or installed."""
-    embeddings_url: str = ""
-    """Base URL of an OpenAI-compatible endpoint, with its /v1."""
-    embeddings_model: str = ""
-    embeddings_key: str = "CADRE_EMBEDDINGS_KEY"
-    """Name of the environment variable that holds the endpoint's key."""
-    embeddings_dim: int = 0
-    """Dimensions to ask the endpoint for; 0: as many as its model has."""
-    embeddings_seconds: float = 2.0
-    """How long a search waits for the vector of its query before it compares words only."""
-    embeddings_batch: int = 16
-    """Texts per request to the endpoint."""
-    collections: str = "mem"
-    """Begins the names of the collections, on a server that others use too."""
-    qdrant_url: str = ""
-    """Of a Qdrant server; without it the embedded engine keeps the index."""
-
-
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The model endpoint when an agent's spec names none: `CADRE_MODEL_URL`, `CADRE_MODEL`."""
 
     url: str = ""
-    name: str = ""
+    name: str = msgspec.field(default="", name="CADRE_MODEL")
 
 
 class TracingSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,74 +119,43 @@ class MetricsSettings(TracingSettings, frozen=True, kw_only=True):
     """Seconds between exports."""
 
 
-def read_settings(**options: object) -> Settings:
-    """Settings from the environment; an option that is not None wins over its variable.
+def read(kind: type[S], prefix: str, **options: object) -> S:
+    """The settings struct `kind` from the environment; an option that is not None wins over its variable.
 
-    Raises SettingError with the name of the variable and what it should be.
+    A field is read from the variable of its own name in capitals behind `prefix`, unless
+    `msgspec.field(name=…)` names another one. Numbers may have a `Meta(ge=…)`; what else a struct checks it
+    checks in its `__post_init__`. Raises SettingError with the name of the variable and what it should be.
     """
-    settings = _read(Settings, "CADRE_", options, _LEAST)
-    addresses(settings.nats_url)
-    if not 0 <= settings.port <= 65535:
-        raise SettingError(f"CADRE_PORT={settings.port}: must be from 0 (any free port) to 65535")
-    _one_of("CADRE_LOG_LEVEL", settings.log_level, LOG_LEVELS)
-    _one_of("CADRE_LOG_FORMAT", settings.log_format, LOG_FORMATS)
-    if not NAME.fullmatch(settings.prefix):
-        raise SettingError(
-            f"CADRE_PREFIX={settings.prefix!r}: use 1 to 64 letters, digits, '_' and '-' (it begins NATS subjects)"
-        )
-    return settings
-
-
-def read_sandbox_settings(**options: object) -> SandboxSettings:
-    """As `read_settings`, of the variables `CADRE_SANDBOX_…`. Raises SettingError."""
-    settings = _read(SandboxSettings, "CADRE_SANDBOX_", options, _LEAST_OF_SANDBOX)
-    _one_of("CADRE_SANDBOX_TIER", settings.tier, TIERS)
-    if not NAME.fullmatch(settings.pool):
-        raise SettingError(
-            f"CADRE_SANDBOX_POOL={settings.pool!r}: use 1 to 64 letters, digits, '_' and '-'"
-            " (it becomes part of NATS subjects)"
-        )
-    return settings
-
-
-def read_memory_settings(**options: object) -> MemorySettings:
-    """As `read_settings`, of the variables `CADRE_MEMORY_…` and `QDRANT_URL`. Raises SettingError."""
-    options = {"qdrant_url": os.environ.get("QDRANT_URL") or None, **options}
-    settings = _read(MemorySettings, "CADRE_MEMORY_", options, _LEAST_OF_MEMORY)
-    _one_of("CADRE_MEMORY_EMBEDDINGS", settings.embeddings, EMBEDDINGS)
-    if settings.embeddings == "openai" and not settings.embeddings_url:
-        raise SettingError("CADRE_MEMORY_EMBEDDINGS=openai needs CADRE_MEMORY_EMBEDDINGS_URL")
-    if settings.embeddings_url and not settings.embeddings_url.startswith(("http://", "https://")):
-        raise SettingError(
-            f"CADRE_MEMORY_EMBEDDINGS_URL={settings.embeddings_url}: must begin with http:// or https://"
-        )
-    asked = settings.embeddings in ("auto", "openai") and settings.embeddings_url
-    if asked and not settings.embeddings_model:
-        raise SettingError(
-            "CADRE_MEMORY_EMBEDDINGS_URL needs CADRE_MEMORY_EMBEDDINGS_MODEL: its model's name"
-        )
-    if not settings.directory.strip():
-        raise SettingError("CADRE_MEMORY_DIRECTORY is empty: name a folder")
-    return settings
-
-
-def _read(kind: type[S], prefix: str, options: dict[str, object], least: dict[str, float]) -> S:
     values: dict[str, Any] = {}
     for field in msgspec.structs.fields(kind):
-        variable = f"{prefix}{field.name.upper()}"
-        text = os.environ.get(variable) or None
-        given = options.get(field.name)
-        if given is None and text is None:
-            continue
-        try:
-            value = msgspec.convert(text if given is None else given, field.type, strict=False)
-        except msgspec.ValidationError as error:
-            wanted = "a whole number" if field.type is int else "a number"
-            raise SettingError(f"{variable}={text or given!r}: must be {wanted}") from error
-        if field.name in least and not value >= least[field.name]:
-            raise SettingError(f"{variable}={value}: must be at least {least[field.name]:g}")
-        values[field.name] = value
+        renamed = field.encode_name != field.name
+        variable = field.encode_name if renamed else f"{prefix}{field.name.upper()}"
+        value = options.get(field.name)
+        if value is None:
+            value = os.environ.get(variable) or None
+        if value is not None:
+            values[field.name] = _convert(variable, value, field.type)
     return kind(**values)
+
+
+def _convert(variable: str, value: Any, annotation: Any) -> Any:
+    plain = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    if get_origin(plain) is Literal:
+        return _one_of(variable, value, get_args(plain))
+    try:
+        number = msgspec.convert(value, plain, strict=False)
+    except msgspec.ValidationError as error:
+        wanted = "a whole number" if plain is int else "a number"
+        raise SettingError(f"{variable}={value!r}: must be {wanted}") from error
+    for least in (meta.ge for meta in get_args(annotation)[1:]):
+        if not number >= least:
+            raise SettingError(f"{variable}={number}: must be at least {least:g}")
+    return number
+
+
+def read_settings(**options: object) -> Settings:
+    """The settings of this process, as `read` reads them. Raises SettingError."""
+    return read(Settings, "CADRE_", **options)
 
 
 def read_tracing_settings() -> TracingSettings:
@@ -290,7 +169,7 @@ def read_metrics_settings() -> MetricsSettings:
     """`CADRE_METRICS`, `OTEL_EXPORTER_OTLP_…` (with `METRICS_` before what is for metrics alone),
     `OTEL_METRICS_EXPORTER=none`, `OTEL_METRIC_EXPORT_INTERVAL` (milliseconds). Raises SettingError."""
     mode = os.environ.get("CADRE_METRICS") or "on"
-    _one_of("CADRE_METRICS", mode, METRICS)
+    _one_of("CADRE_METRICS", mode, ("on", "off"))
     receiver = _receiver("METRICS")
     if os.environ.get("OTEL_METRICS_EXPORTER", "").strip().lower() == "none":
         receiver["endpoint"] = ""
@@ -330,9 +209,10 @@ def _receiver(signal: str) -> dict[str, Any]:
     }
 
 
-def _one_of(variable: str, value: str, allowed: tuple[str, ...]) -> None:
+def _one_of(variable: str, value: str, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
         raise SettingError(f"{variable}={value}: must be one of {', '.join(allowed)}")
+    return value
 
 
 def _otlp(signal: str, name: str, path: str = "") -> str:
@@ -349,11 +229,8 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 def read_model_settings() -> ModelSettings:
-    return ModelSettings(url=os.environ.get("CADRE_MODEL_URL", ""), name=os.environ.get("CADRE_MODEL", ""))
-
-
-def read_standard_tools_settings() -> StandardToolsSettings:
-    return _read(StandardToolsSettings, "CADRE_", {}, {})
+    """The model endpoint of agents whose spec names none."""
+    return read(ModelSettings, "CADRE_MODEL_")
 
 
 def read_nats_sync() -> str:

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from cadre.settings import read_sandbox_settings
 from cadre_sandbox.interpreters.contract import Call, Exchange, Finished, Limits, Python, Result, Yielded
 from cadre_sandbox.interpreters.pool import Sandbox
+from cadre_sandbox.settings import read_sandbox_settings
 from cadre_sandbox.wire.values import Given
 from sandbox.worlds import World, failed, finished, run, worlds, yielded
 

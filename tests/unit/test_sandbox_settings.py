@@ -13,10 +13,11 @@ from cadre.cli.doctor import Finding, isolation
 from cadre.errors import SettingError
 from cadre.local.processes import Stack
 from cadre.local.team_file import read_team
-from cadre.settings import TIERS, SandboxSettings, read_sandbox_settings
+from cadre.protocol.cards import TIERS
 from cadre_sandbox.host import at_work
 from cadre_sandbox.interpreters import contract
 from cadre_sandbox.serving.interpreter_tool import card_of
+from cadre_sandbox.settings import SandboxSettings, read_sandbox_settings
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "code-agents.md").read_text()

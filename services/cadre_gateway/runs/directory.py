@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.protocol.cards import AgentCard, Presence, SandboxCard, ToolCard
-from cadre.settings import TIERS
+from cadre.protocol.cards import TIERS, AgentCard, Presence, SandboxCard, ToolCard
 
 
 class Replica(msgspec.Struct, frozen=True):

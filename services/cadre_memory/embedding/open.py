@@ -14,9 +14,9 @@ import msgspec
 
 from cadre.adapters.models.openai_embeddings import OpenAIEmbeddings
 from cadre.errors import ModelError, ModelUnavailable, SetupError
-from cadre.settings import MemorySettings
 from cadre_memory.embedding import local_model
 from cadre_memory.embedding.embedder import Embedder, Fingerprint, Windows
+from cadre_memory.settings import MemorySettings
 
 log = logging.getLogger("cadre.memory")
 
@@ -64,7 +64,7 @@ async def open_embedder(settings: MemorySettings) -> Embedder | None:
     """
     choice = settings.embeddings
     if choice == "openai" or (choice == "auto" and settings.embeddings_url):
-        endpoint = OpenAIEmbeddings(settings)
+        endpoint = _endpoint(settings)
         return EndpointEmbedder(endpoint, await _fingerprint_of(endpoint, settings))
     if choice in ("local", "auto"):
         lack = local_model.missing()
@@ -79,7 +79,7 @@ def describe(settings: MemorySettings) -> tuple[str, bool]:
     """What `open_embedder` would come to, in words, and whether meanings are compared; nothing is opened."""
     choice = settings.embeddings
     if choice == "openai" or (choice == "auto" and settings.embeddings_url):
-        return f"{settings.embeddings_model} at {OpenAIEmbeddings(settings).shown}", True
+        return f"{settings.embeddings_model} at {_endpoint(settings).shown}", True
     if choice in ("local", "auto"):
         lack = local_model.missing()
         if lack is None:
@@ -87,6 +87,12 @@ def describe(settings: MemorySettings) -> tuple[str, bool]:
         if choice == "local":
             return f"none: {lack}", False
     return NO_EMBEDDINGS, False
+
+
+def _endpoint(settings: MemorySettings) -> OpenAIEmbeddings:
+    return OpenAIEmbeddings(
+        settings.embeddings_url, settings.embeddings_model, settings.embeddings_key, settings.embeddings_dim
+    )
 
 
 async def _fingerprint_of(endpoint: OpenAIEmbeddings, settings: MemorySettings) -> Fingerprint:

@@ -41,6 +41,10 @@ class AgentCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Names, or label selectors written `key=value,…`."""
 
 
+TIERS = ("ns", "landlock")
+"""How well a sandbox isolates code, the best first; docs/sandbox.md explains them."""
+
+
 class SandboxCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A sandbox as its service registers it: whose code it runs, and how well that is locked in."""
 

@@ -8,7 +8,6 @@ from typing import Any
 from cadre.adapters.models.failure import shown_url, unavailable
 from cadre.adapters.models.openai_client import Lost, OpenAIClient, Refused
 from cadre.errors import ModelError, ModelRefused, ModelUnavailable
-from cadre.settings import MemorySettings
 
 _CONNECT_SECONDS = 5.0
 _SECONDS = 60.0
@@ -16,13 +15,16 @@ _SHOWN = 300
 
 
 class OpenAIEmbeddings:
-    """The endpoint of `settings.embeddings_url`. Vectors come back as they are, one per text, in order."""
+    """The endpoint at `url`. Vectors come back as they are, one per text, in order.
 
-    def __init__(self, settings: MemorySettings) -> None:
-        self._url = settings.embeddings_url
-        self._name = settings.embeddings_model
-        self._key_env = settings.embeddings_key
-        self._dim = settings.embeddings_dim
+    `key_env` names the variable with the key; `dim` is the dimension to ask for, 0 for the model's own.
+    """
+
+    def __init__(self, url: str, name: str, key_env: str, dim: int = 0) -> None:
+        self._url = url
+        self._name = name
+        self._key_env = key_env
+        self._dim = dim
         self._endpoint = OpenAIClient(
             self._url, self._key_env, _SECONDS, _CONNECT_SECONDS, lambda client: client.embeddings
         )

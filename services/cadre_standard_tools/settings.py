@@ -1,0 +1,21 @@
+"""What the standard tools may reach: the variables `CADRE_SEARCH` and `CADRE_VISIT_PRIVATE`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cadre.settings import read
+
+
+class StandardToolsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the standard tools may reach: `CADRE_SEARCH`, `CADRE_VISIT_PRIVATE`."""
+
+    search: str = "folder:documents"
+    """Where `web_search` looks: `folder:PATH` or `searxng:URL`."""
+    visit_private: str = ""
+    """What `visit_webpage` may read beside the public internet: `1` for all, or networks such as 10.1.0.0/16."""
+
+
+def read_standard_tools_settings() -> StandardToolsSettings:
+    """As `cadre.settings.read` reads them."""
+    return read(StandardToolsSettings, "CADRE_")
