@@ -46,7 +46,7 @@ def test_a_team_that_remembers_gets_a_memory_service(tmp_path: Path, more: str, 
     (tmp_path / "b.yaml").write_text(AGENT.replace("NAME", "b") + more)
     (tmp_path / "team.yaml").write_text(TEAM)
     team = read_team(tmp_path)
-    assert team.remembers == remembers
+    assert team.needs_memory == remembers
     stack = Stack(tmp_path / "data", team, 1, 2, lambda name, line: None)
     started = {service.name: service for service in stack._services()}
     assert ("memory" in started) == remembers

@@ -102,7 +102,7 @@ async def test_where_code_cannot_be_run_its_agents_are_left_out(
     (tmp_path / "team.yaml").write_text(TEAM)
     monkeypatch.setenv("CADRE_SANDBOX_TIER", "none")
     stack = Stack(tmp_path / "data", read_team(tmp_path), 1, 2, lambda name, line: None)
-    await stack._leave_out_coders()
+    await stack._leave_out_isolated()
     assert stack.team is not None
     assert (list(stack.team.agents), stack.team.pools) == (["b"], [])
     [note] = stack.notes

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from textwrap import indent
 from typing import Any
 
 from cadre.cli.runs import state, took
+from cadre.cli.terminal import labels
 from cadre.cli.terminal.answer import as_text
 from cadre.cli.terminal.run_tree import error_text
 from cadre.cli.terminal.table import number, seconds
@@ -20,8 +20,6 @@ Fetch = Callable[[str], Run]
 """A run with its memory, by its id."""
 
 _MARGIN = "  "
-_TAG = re.compile(r"(?:\s*[<`\[][^\s]*)+\s*\Z")
-"""What stands before a block of code: a tag, or the beginning of a fence."""
 
 
 def played(run: Run, fetch: Fetch | None = None) -> Iterator[str]:
@@ -54,9 +52,8 @@ def played(run: Run, fetch: Fetch | None = None) -> Iterator[str]:
 
 def _action(step: Step, fetch: Fetch | None, below: set[str]) -> Iterator[str]:
     yield f"step {step.get('number')}{_facts(step)}"
-    thought, code = _said(step)
-    yield from _block("thought", thought, 1)
-    yield from _block("code", code, 1)
+    for title, text in labels.model_output(step):
+        yield from _block(title, text, 1)
     for call in step.get("calls") or []:
         arguments = json.dumps(call.get("arguments") or {}, ensure_ascii=False)
         yield f"{_MARGIN}{'check' if call.get('check') else 'call'} {call.get('name')} {arguments}"
@@ -66,24 +63,6 @@ def _action(step: Step, fetch: Fetch | None, below: set[str]) -> Iterator[str]:
     yield from _block("observed", step.get("observation"), 1)
     if step.get("error"):
         yield from _block("failed", error_text(step["error"]), 1)
-
-
-def _said(step: Step) -> tuple[str, str]:
-    """What the model thought, and the code that it wrote; its whole answer where they cannot be told apart."""
-    content, code = str(step.get("content") or ""), str(step.get("code") or "")
-    if not code:
-        return content, ""
-    try:
-        structured = json.loads(content)
-    except ValueError:
-        structured = None
-    if isinstance(structured, dict) and isinstance(structured.get("thought"), str):
-        return structured["thought"], code
-    begin = content.find(code)
-    if begin < 0:
-        return content, code
-    thought = _TAG.sub("", content[:begin]).strip()
-    return thought.removeprefix("Thought:").strip(), code
 
 
 def _facts(step: Step) -> str:

@@ -49,7 +49,7 @@ def command(
         agents += tuple(found.agents)
         tools += tuple(tool.name for entry in found.tools for tool in load_tools(entry))
         pools += tuple(found.pools)
-        memory, tracer = memory or found.remembers, True
+        memory, tracer = memory or found.needs_memory, True
     find_nats()
     settings = read_settings()
     topology = asyncio.run(

@@ -70,7 +70,7 @@ class Stack:
 
     async def start(self) -> None:
         """Starts everything and returns when all is ready. Raises Failure."""
-        isolated = asyncio.create_task(self._leave_out_coders())
+        isolated = asyncio.create_task(self._leave_out_isolated())
         try:
             if self.users is not None:
                 await asyncio.to_thread(self.users.make, self.team)
@@ -86,15 +86,17 @@ class Stack:
         self._started = True
         self._write_state()
 
-    async def _leave_out_coders(self) -> None:
-        """Leaves out the agents whose code cannot be run on this machine, if any are left then."""
+    async def _leave_out_isolated(self) -> None:
+        """Leaves out the agents that can do nothing on a machine without isolation, if any others are left then."""
         if self.team is None or not self.team.pools:
             return
         tier, why = await reached()
-        others = {name: file for name, file in self.team.agents.items() if name not in self.team.coders}
+        others = {name: file for name, file in self.team.agents.items() if name not in self.team.isolated}
         asked = self.team.demo.agent if self.team.demo is not None else next(iter(others), None)
         if not tier and asked in others:
-            self.notes.append(f"without {', '.join(self.team.coders)}: their code cannot be run here: {why}")
+            self.notes.append(
+                f"without {', '.join(self.team.isolated)}: their code cannot be run here: {why}"
+            )
             self.team = msgspec.structs.replace(self.team, agents=others, pools=[])
 
     async def alive_during(self, work: Coroutine[Any, Any, T]) -> T:
@@ -192,7 +194,7 @@ class Stack:
             argv = ["--pool", pool]
             name = self._unused(name, services)
             services.append(self._python(name, "cadre_sandbox", argv, f"sandbox-{pool}"))
-        if self.team.remembers:
+        if self.team.needs_memory:
             services.append(self._memory(self._unused("memory", services)))
         for name, file in self.team.agents.items():
             user = f"agent-{name}"

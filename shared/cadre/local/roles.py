@@ -17,8 +17,7 @@ def roles_of(team: Team, *, memory: bool | None = None) -> list[Role]:
         (name, tuple(tool.name for tool in load_tools(entry)))
         for entry, name in zip(team.tools, tools_names(team.tools), strict=True)
     ]
-    remembers = team.remembers if memory is None else memory
-    return team_roles(team.agents, tools, team.pools, memory=remembers)
+    return team_roles(team.agents, tools, team.pools, memory=team.needs_memory if memory is None else memory)
 
 
 def tools_names(entries: Iterable[str]) -> list[str]:

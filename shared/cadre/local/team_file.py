@@ -10,8 +10,8 @@ from typing import Literal
 import msgspec
 
 from cadre.errors import SpecError
-from cadre.protocol.memory import MEMORY_TOOLS
-from cadre.spec.agent import INTERPRETER_TOOL, AgentSpec, MemorySpec
+from cadre.local.needs import needs
+from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
 from cadre.spec.yaml_file import read_yaml
 
@@ -67,10 +67,10 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
     tools: list[str] = []
     """Module names or absolute paths of files, each perhaps with `:NAME` of one tool in it."""
     pools: list[str] = []
-    """Whose sandboxes its agents need: those of kind `code`, and those that call the interpreter as a tool."""
-    coders: list[str] = []
-    """Names of those agents."""
-    remembers: bool = False
+    """Sandbox pools that its agents need."""
+    isolated: list[str] = []
+    """Names of the agents that can do nothing where no code can be run."""
+    needs_memory: bool = False
     """Some agent keeps something beyond its runs, which needs the memory service."""
     script: Path | None = None
     """Answers for the scripted model."""
@@ -92,6 +92,7 @@ def read_team(path: Path) -> Team:
     document = _document(file)
     body, demo = document.spec, document.spec.demo
     agents, specs = _agents(file, body.agents)
+    needed = {spec.name: needs(spec) for spec in specs}
     if not agents:
         raise SpecError(f"{file}: spec.agents: name at least one agent file")
     if demo is not None:
@@ -101,9 +102,9 @@ def read_team(path: Path) -> Team:
         file=file,
         agents=agents,
         tools=[_tool(file, f"spec.tools[{i}]", entry) for i, entry in enumerate(body.tools)],
-        pools=sorted({pool for spec in specs for pool in _pools(spec)}),
-        coders=[spec.name for spec in specs if spec.kind == "code"],
-        remembers=any(_remembers(spec) for spec in specs),
+        pools=sorted({pool for one in needed.values() for pool in one.pools}),
+        isolated=[name for name, one in needed.items() if one.isolation],
+        needs_memory=any(one.memory for one in needed.values()),
         script=None if body.script is None else _existing(file, "spec.script", body.script),
         demo=demo,
     )
@@ -130,16 +131,6 @@ def _is_command(text: str) -> bool:
         return bool(shlex.split(text))
     except ValueError:
         return False
-
-
-def _pools(spec: AgentSpec) -> list[str]:
-    called = [tool.removeprefix(INTERPRETER_TOOL) for tool in spec.tools if tool.startswith(INTERPRETER_TOOL)]
-    pools = ["default" if not rest else rest[1:] for rest in called if not rest or rest[0] == "_"]
-    return [*pools, spec.code.pool] if spec.kind == "code" else pools
-
-
-def _remembers(spec: AgentSpec) -> bool:
-    return spec.memory != MemorySpec() or not set(MEMORY_TOOLS).isdisjoint(spec.tools)
 
 
 def _document(file: Path) -> _Document:

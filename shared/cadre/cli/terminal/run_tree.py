@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from cadre.cli.terminal import labels
+
 CallKind = Literal["tool", "member", "refused"]
 CallState = Literal["held", "open", "ok", "failed"]
 
@@ -92,10 +94,13 @@ def apply(tree: Tree, name: str, data: dict[str, Any]) -> Tree:
     if name == "delta":
         changed = _delta(node, data)
     else:
-        change = _CHANGES.get(name)
-        if change is None:
+        change, doing = _CHANGES.get(name), labels.doing(name)
+        if change is not None:
+            changed = change(node, data.get("event") or {}, float(data.get("at") or 0.0))
+        elif doing is not None:
+            changed = replace(node, doing=doing)
+        else:
             return tree
-        changed = change(node, data.get("event") or {}, float(data.get("at") or 0.0))
     return Tree({**tree.nodes, run: changed})
 
 
@@ -123,13 +128,7 @@ def _offer(node: Node, event: dict[str, Any], at: float) -> Node:
 
 
 def _model_called(node: Node, event: dict[str, Any], at: float) -> Node:
-    purpose = {
-        "act": "thinking",
-        "plan": "planning",
-        "final": "writing the final answer",
-        "summary": "summarizing earlier steps",
-    }
-    doing = purpose.get(event.get("purpose", ""), "thinking")
+    doing = labels.purpose(event.get("purpose", ""))
     if event.get("attempt", 1) > 1:
         doing += f", try {event['attempt']}"
     return replace(node, state="running", doing=doing, step=event.get("step", node.step), writing="")
@@ -146,14 +145,6 @@ def _model_deferred(node: Node, event: dict[str, Any], at: float) -> Node:
     wait = max(float(event.get("until") or at) - at, 0.0)
     doing = f"waiting {wait:.0f} s for the model: {event.get('reason', '')}"
     return replace(node, state="waiting", doing=doing, writing="")
-
-
-def _code_started(node: Node, event: dict[str, Any], at: float) -> Node:
-    return replace(node, doing="running code")
-
-
-def _code_ended(node: Node, event: dict[str, Any], at: float) -> Node:
-    return replace(node, doing="")
 
 
 def _tool_called(node: Node, event: dict[str, Any], at: float) -> Node:
@@ -318,8 +309,6 @@ _CHANGES = {
     "model.called": _model_called,
     "model.answered": _model_answered,
     "model.deferred": _model_deferred,
-    "code.started": _code_started,
-    "code.finished": _code_ended,
     "approval.requested": _held,
     "approval.decided": _decided,
     "call.timed_out": _timed_out,

@@ -1,0 +1,33 @@
+"""What an agent needs to run beside it, as its spec says: the one place here that knows the kinds of agents."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from cadre.protocol.memory import MEMORY_TOOLS
+from cadre.spec.agent import INTERPRETER_TOOL, AgentSpec, MemorySpec
+
+
+class Needs(NamedTuple):
+    """The services that an agent leans on, beside its tools and its team."""
+
+    pools: tuple[str, ...]
+    """Sandbox pools that run code for it."""
+    isolation: bool
+    """The agent itself writes code: where no code can be run it can do nothing."""
+    memory: bool
+    """It keeps something beyond its runs."""
+
+
+def needs(spec: AgentSpec) -> Needs:
+    """The needs of the agent with this spec."""
+    writes_code = spec.kind == "code"
+    pools = [*_interpreter_pools(spec), *([spec.code.pool] if writes_code else [])]
+    memory = spec.memory != MemorySpec() or not set(MEMORY_TOOLS).isdisjoint(spec.tools)
+    return Needs(tuple(pools), writes_code, memory)
+
+
+def _interpreter_pools(spec: AgentSpec) -> list[str]:
+    """Pools whose interpreter the agent calls as a tool: `python_interpreter`, or `python_interpreter_POOL`."""
+    called = [tool.removeprefix(INTERPRETER_TOOL) for tool in spec.tools if tool.startswith(INTERPRETER_TOOL)]
+    return ["default" if not rest else rest[1:] for rest in called if not rest or rest[0] == "_"]
