@@ -11,7 +11,7 @@ from cadre.deploy.k8s.values import Values
 from cadre.errors import SetupError, SpecError
 from cadre.local.team_file import Team
 from cadre.protocol.topology import Topology
-from cadre.spec.agent import AgentSpec, MemorySpec
+from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
 from cadre.tools.loading import load_tools
 
@@ -25,12 +25,11 @@ _LEFT_OUT = (".pyc", ".pyo")
 def pieces_of(team: Team, values: Values) -> list[Piece]:
     """The gateway, sandboxes and memory first, then tools and agents. Raises SetupError."""
     agents = {name: read_agent(file) for name, file in team.agents.items()}
-    remembers = any(spec.memory != MemorySpec() for spec in agents.values())
     pieces = [Piece("gateway", "", ["gateway"])]
     for pool in sorted({*team.pools, *values.pools}):
         consumers = [Topology.code_consumer(pool)]
         pieces.append(Piece("sandbox", pool, ["sandbox", "--pool", pool], consumers, ["--pool", pool]))
-    if remembers if values.memory is None else values.memory:
+    if team.needs_memory if values.memory is None else values.memory:
         pieces.append(Piece("memory", "", ["memory"], provides=["--service", "memory"]))
     if values.telemetry.url:
         pieces.append(Piece("tracer", "", ["tracer"], provides=["--service", "tracer"]))
