@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 from cadre.adapters.nats.archive import NatsArchive
-from cadre.adapters.nats.connection.retry import until_answered
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.history import History
 from cadre.adapters.nats.objects.snapshots import NatsImages
@@ -19,6 +18,7 @@ from cadre.adapters.nats.storage import NatsRoom
 from cadre.adapters.nats.tail import Read, Tail, identities
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.adapters.system_clock import SystemClock
+from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import BusUnavailable, SetupError
 from cadre.protocol.messages import Erased, Fate
 from cadre.service.frame import Platform
@@ -119,7 +119,7 @@ async def start(platform: Platform) -> Gateway:
     """Loads the list of runs and begins to read the journals from there."""
     nc, topology = platform.nc, platform.topology
     tracing = read_tracing_settings()
-    streams = await until_answered(lambda: identities(nc, topology))
+    streams = await retry(lambda: identities(nc, topology), pauses=EVERY_SECOND, log=log)
     keeper = Keeper(NatsImages(nc, topology), topology, streams)
     loaded = await keeper.load()
     erasure = NatsErasure(nc, topology, platform.blobs)

@@ -15,7 +15,7 @@ from cadre.adapters.nats.quarantine import NatsMarks
 from cadre.adapters.nats.queue import Queue
 from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.fair_slots import Slots
-from cadre.delivery.retry import patiently
+from cadre.delivery.retry import retry
 from cadre.service.frame import Platform
 from cadre.service.health import AsgiApp
 from cadre.settings import read_secret
@@ -65,7 +65,7 @@ class MemoryHost:
         platform, settings = self._platform, self._settings
         self._embedder = embedder = await open_embedder(settings)
         # A server may be slow to come, and an engine that was killed slow to let go of its files.
-        self._index = index = await patiently(self._clock, lambda _: _opened(settings, embedder))
+        self._index = index = await retry(lambda: _opened(settings, embedder), self._clock.sleep)
         self._backend = (await index.condition()).backend
         sweeper = Sweeper(index, embedder, settings.embeddings_batch) if embedder is not None else None
         mover = Mover(index, embedder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from cadre.delivery.workspace_store import TreeFiles
 from cadre.ports import Blobs, FileIndex
 from cadre.protocol.messages import ErrorInfo, ToolCall
 from cadre.protocol.topology import parent_of
+from cadre.recent import Recent
 from cadre.telemetry.tracing.ambient import below
 from cadre.telemetry.tracing.ids import traceparent_of
 from cadre.tool import InvalidArguments, ToolContext
@@ -65,7 +65,7 @@ class Invocations:
         self.slots: dict[str, Slots] = {}
         """Of the tools that say how many calls may be at work: one left at work after its time keeps its slot."""
         self._at_work: dict[_Invocation, None] = {}
-        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._ended = Recent[str, None](_REMEMBERED)
 
     async def run(self, tool: AnyTool, call: ToolCall, deliveries: int) -> Outcome:
         """Never raises for what the tool does; cancelled itself, it tells the tool and goes."""
@@ -85,9 +85,6 @@ class Invocations:
         """Tells the call, or the calls of the run and of all below it, to stop; async ones are cancelled a second
         later. Those that wait for a slot will not begin."""
         self._ended[ended] = None
-        self._ended.move_to_end(ended)
-        while len(self._ended) > _REMEMBERED:
-            self._ended.popitem(last=False)
         for invocation in self._at_work:
             if invocation.call_id == ended or invocation.call_id.startswith(f"{ended}_"):
                 invocation.interrupt()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from typing import Protocol
 
 from cadre.errors import BusUnavailable
 from cadre.journal.events import Entry
 from cadre.ports import Stored
+from cadre.recent import Recent
 from cadre.telemetry.tracing.projection import Projection
 from cadre.telemetry.tracing.spans import SpanRecord
 
@@ -48,8 +48,7 @@ class Projections:
     def __init__(self, journals: Journals, *, content: bool) -> None:
         self._journals = journals
         self._content = content
-        self._most = MOST_WITH_CONTENT if content else MOST_RUNS
-        self._held: OrderedDict[str, _Held] = OrderedDict()
+        self._held = Recent[str, _Held](MOST_WITH_CONTENT if content else MOST_RUNS)
 
     async def spans(self, stored: Stored, *, patient: bool = True) -> list[SpanRecord]:
         """Those that end with this entry: the same ones whenever and wherever they are asked for.
@@ -74,12 +73,8 @@ class Projections:
             del self._held[run]
 
     def _get(self, entry: Entry) -> _Held:
-        held = self._held.get(entry.run)
-        if held is None:
-            held = self._held[entry.run] = _Held(self._new(entry))
-        self._held.move_to_end(entry.run)
-        while len(self._held) > self._most:
-            self._held.popitem(last=False)
+        held = self._held.get(entry.run) or _Held(self._new(entry))
+        self._held[entry.run] = held
         return held
 
     def _new(self, entry: Entry) -> Projection:

@@ -11,7 +11,6 @@ import pytest
 
 from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.connection.connect import Client, connect
-from cadre.adapters.nats.connection.retry import until_answered
 from cadre.adapters.nats.history import History
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.queue import Delivery, Queue
@@ -19,6 +18,7 @@ from cadre.adapters.nats.reader import OrderedReader
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import Held
 from cadre.adapters.nats.streams.provision import check, provision
+from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import BusUnavailable, RetryableError
 from cadre.protocol.messages import Task
 from cadre.service.frame import open_platform
@@ -79,7 +79,9 @@ async def test_without_a_majority_everything_waits(cluster: NatsCluster) -> None
     second.start()
     await asyncio.wait_for(starting, SOON)
     go_on.set()
-    await until_answered(lambda: jetstream.append(nc, topology.inbox("late", "test", "t2", "t2"), b"new"))
+    await retry(
+        lambda: jetstream.append(nc, topology.inbox("late", "test", "t2", "t2"), b"new"), pauses=EVERY_SECOND
+    )
     while await asyncio.wait_for(arrived.get(), SOON) != b"new":
         pass
     await queue.drain(1.0)
@@ -106,7 +108,7 @@ async def test_a_task_is_found_as_soon_as_it_is_accepted(cluster: NatsCluster) -
         await connect(msgspec.structs.replace(settings, nats_url=server.url), "test")
         for server in cluster.servers.values()
     ]
-    topology = await until_answered(lambda: provision(clients[0], settings))
+    topology = await retry(lambda: provision(clients[0], settings), pauses=EVERY_SECOND)
     blobs = [NatsBlobs(nc, topology) for nc in clients]
     buses = [NatsBus(nc, topology, blob) for nc, blob in zip(clients, blobs, strict=True)]
     histories = [History(nc, topology, blob) for nc, blob in zip(clients, blobs, strict=True)]
@@ -132,7 +134,7 @@ async def test_a_reader_is_not_set_back_by_a_leader_that_lags(cluster: NatsClust
     cluster.start()
     settings = Settings(nats_url=cluster.url, replicas=SIZE, shards=1)
     nc = await connect(settings, "test")
-    topology = await until_answered(lambda: provision(nc, settings))
+    topology = await retry(lambda: provision(nc, settings), pauses=EVERY_SECOND)
     subject = topology.journal("t1", "t1")
     fence = 0
     for number in range(2):

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from cadre.adapters.nats.connection.connect import Client, connect
-from cadre.adapters.nats.connection.retry import until_answered
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
+from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
@@ -130,7 +130,7 @@ async def _kept(nc: Client, topology: Topology) -> set[int]:
     after = 0
     while True:
         query = {"seq": after + 1, "batch": 1000, "next_by_subj": ">"}
-        page = await until_answered(partial(jetstream.batch, nc, topology.stream(0), query))
+        page = await retry(partial(jetstream.batch, nc, topology.stream(0), query), pauses=EVERY_SECOND)
         if not page:
             return kept
         after = page[-1].seq

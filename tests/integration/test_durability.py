@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from cadre.adapters.nats.connection.connect import connect
-from cadre.adapters.nats.connection.retry import until_answered
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
+from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import RetryableError
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
@@ -59,7 +59,10 @@ async def test_a_killed_server_loses_nothing_acknowledged(tmp_path: Path, sync: 
         done.set()
 
     stream = topology.stream(0)
-    held = {seq: await until_answered(partial(jetstream.get, nc, stream, seq)) for seq in sorted(acked)}
+    held = {
+        seq: await retry(partial(jetstream.get, nc, stream, seq), pauses=EVERY_SECOND)
+        for seq in sorted(acked)
+    }
     lost = [seq for seq, data in acked.items() if (one := held[seq]) is None or one.data != data]
     assert len(acked) > KILLS * BETWEEN_KILLS
     assert lost == []

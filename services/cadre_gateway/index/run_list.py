@@ -24,6 +24,7 @@ from cadre.journal.events import (
 from cadre.journal.run import Phase, Run
 from cadre.protocol.messages import ErrorInfo, Task, Usage
 from cadre.protocol.topology import parent_of
+from cadre.recent import Recent
 from cadre_gateway.index.pending_approvals import PendingCall, Queue, changes, of_run
 
 State = Literal["running", "waiting", "success", "max_steps_error", "error", "cancelled"]
@@ -97,7 +98,7 @@ class Index:
         self._size = sum(len(tree.runs) for tree in self._trees.values())
         self._queue = Queue(call for tree in self._trees.values() for call in tree.pending_calls())
         self._ended = sorted((tree.at, tree.id) for tree in self._trees.values() if tree.ended)
-        self._gone: dict[str, float] = {}
+        self._gone = Recent[str, float](_PLACES)
         """Where the last ones stood that have left the list."""
         self._evict()
 
@@ -165,8 +166,6 @@ class Index:
         self._size -= len(found.runs)
         del self._order[bisect_left(self._order, (found.at, found.id))]
         self._gone[tree] = found.at
-        if len(self._gone) > _PLACES:
-            del self._gone[next(iter(self._gone))]
         for call in found.pending_calls():
             self._queue.drop(call)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.call_worker import Answering, Desk, too_late
-from cadre.delivery.retry import patiently
+from cadre.delivery.retry import retry
 from cadre.ports import Blobs, Bus, Clock, Delivery, Marks
 from cadre.protocol.messages import ToolCall, ToolResult
 from cadre.telemetry.metrics import names
@@ -50,7 +50,7 @@ class Serving:
     async def _serve(self, call: ToolCall, subject: str) -> dict[str, Any]:
         caller = caller_of(call, subject)
         try:
-            return {"output": await patiently(self._clock, lambda _: self._in_time(call, caller))}
+            return {"output": await retry(lambda: self._in_time(call, caller), self._clock.sleep)}
         except InvalidCall as invalid:
             return {"error": invalid.as_error()}
         except _TooLate:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 
 from cadre.delivery.codec import decode
 from cadre.delivery.newer_schema import leave_to_newer
-from cadre.delivery.retry import patiently
+from cadre.delivery.retry import retry
 from cadre.errors import CadreError, NewerSchema, TerminalError
 from cadre.ports import Clock, Delivery
 from cadre.protocol.messages import Erased, Fate
+from cadre.recent import Recent
 from cadre_memory.index import scopes
 from cadre_memory.index.index import Index, Where
 
@@ -42,7 +42,7 @@ class Mourning:
     def __init__(self, index: Index, clock: Clock) -> None:
         self._index = index
         self._clock = clock
-        self._erased: OrderedDict[str, None] = OrderedDict()
+        self._erased = Recent[str, None](_REMEMBERED)
 
     async def forget_if_erased(self, tree: str) -> None:
         """For what was in hand while its tree was erased, and was stored behind that."""
@@ -54,10 +54,10 @@ class Mourning:
         try:
             fate: Fate = decode(delivery.data, Fate)
             if isinstance(fate, Erased):
-                self._note(fate.tree)
+                self._erased[fate.tree] = None
                 within = scopes.of_tree(fate.tree)
-                gone = await patiently(
-                    self._clock, lambda _: self._index.delete(within=within, where=Where())
+                gone = await retry(
+                    lambda: self._index.delete(within=within, where=Where()), self._clock.sleep
                 )
                 if gone:
                     log.info("run %s was erased: %d chunks of its memories with it", fate.tree, gone)
@@ -68,8 +68,3 @@ class Mourning:
             await delivery.term(str(error))
             return
         await delivery.ack()
-
-    def _note(self, tree: str) -> None:
-        self._erased[tree] = None
-        while len(self._erased) > _REMEMBERED:
-            self._erased.popitem(last=False)

@@ -10,7 +10,7 @@ import msgspec
 from cadre.delivery.codec import UNREADABLE, unpack_code_call
 from cadre.delivery.newer_schema import leave_to_newer
 from cadre.delivery.quarantine import Trials
-from cadre.delivery.retry import patiently
+from cadre.delivery.retry import retry
 from cadre.errors import NewerSchema, RetryableError, TerminalError
 from cadre.ports import Bus, Delivery, Marks
 from cadre.protocol.code import CodeExchange
@@ -62,8 +62,8 @@ class Serving:
 
     async def _handle(self, delivery: Delivery, offer: Offer | None) -> None:
         try:
-            call = await patiently(
-                self._running.clock, lambda _: unpack_code_call(delivery.data, self._running.blobs)
+            call = await retry(
+                lambda: unpack_code_call(delivery.data, self._running.blobs), self._running.clock.sleep
             )
             check(call, delivery.subject, self._pool)
             if offer and await self._is_for_others(delivery, call) and await offer(call.run):
@@ -96,8 +96,8 @@ class Serving:
     async def _as_far_as_readable(self, delivery: Delivery) -> CodeCall | None:
         """Whom to tell; the subject alone does not say it. None when that is not to be had, or not to be trusted."""
         try:
-            call = await patiently(
-                self._running.clock, lambda _: unpack_code_call(delivery.data, self._running.blobs)
+            call = await retry(
+                lambda: unpack_code_call(delivery.data, self._running.blobs), self._running.clock.sleep
             )
         except TerminalError:
             try:
@@ -109,7 +109,7 @@ class Serving:
         return call
 
     async def _send(self, answer: Answer, agent: str) -> None:
-        await patiently(self._running.clock, lambda _: self._bus.send(answer, SENDER, to=agent))
+        await retry(lambda: self._bus.send(answer, SENDER, to=agent), self._running.clock.sleep)
 
 
 class _Head(msgspec.Struct):

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 from cadre.protocol.topology import parent_of
+from cadre.recent import Recent
 
 _REMEMBERED = 4096
 
 
 class Ended:
     def __init__(self) -> None:
-        self._runs: OrderedDict[str, None] = OrderedDict()
+        self._runs = Recent[str, None](_REMEMBERED)
 
     def add(self, run: str) -> None:
         self._runs[run] = None
-        self._runs.move_to_end(run)
-        while len(self._runs) > _REMEMBERED:
-            self._runs.popitem(last=False)
 
     def covers(self, run: str) -> bool:
         """Whether the run, or one above it, is among them."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from cadre.delivery.call_worker import Answering, Desk
 from cadre.delivery.output_limit import cut_to_read, oversized
-from cadre.delivery.retry import patiently
+from cadre.delivery.retry import retry
 from cadre.engine.context.observation import clip
 from cadre.errors import RetryableError, UnreadableMessage
 from cadre.ports import Blobs, Bus, Clock, Delivery, Marks
@@ -115,9 +115,9 @@ class InterpreterTool:
     async def _told(self, call: ToolCall, outcome: Finished) -> dict[str, Any]:
         """A text; beside it the value itself where it is, or holds, an image or a table."""
         text, blob = f"Stdout:\n{outcome.logs}\nOutput: {outcome.text or None}", None
-        value = await patiently(self._clock, lambda _: to_json(outcome.output, self._blobs))
+        value = await retry(lambda: to_json(outcome.output, self._blobs), self._clock.sleep)
         if (whole := oversized(text, call.output_chars)) is not None:
-            blob = await patiently(self._clock, lambda _: self._blobs.put(whole))
+            blob = await retry(lambda: self._blobs.put(whole), self._clock.sleep)
             text = cut_to_read(whole, blob, call.output_chars)
         if _holds_more(value):
             return {"output": {"text": text, "output": value}}

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Literal
 
-from cadre.delivery.retry import patiently
+from cadre.delivery.retry import retry
 from cadre.errors import BlobMissing, RetryableError
 from cadre.ports import Blobs, Clock
 from cadre.protocol.messages import CodeCall, ErrorInfo
@@ -108,12 +108,12 @@ class Running:
             if resumes(call, served, answer):
                 self.count("warm")
                 replies = call.exchanges[-1].replies
-                results = await patiently(self.clock, lambda _: results_of(replies, self.blobs))
+                results = await retry(lambda: results_of(replies, self.blobs), self.clock.sleep)
                 return await session.resume(results)
             if follows(call, answer):
                 self.count("again" if call.done else "warm")
-                request, seat.notes = await patiently(
-                    self.clock, lambda _: request_of(call, None, self.blobs)
+                request, seat.notes = await retry(
+                    lambda: request_of(call, None, self.blobs), self.clock.sleep
                 )
                 return await session.execute(request)
         self.count("again" if call.done or call.snapshot else "fresh")
@@ -123,10 +123,10 @@ class Running:
         snapshot, ref = None, call.snapshot
         if ref is not None:
             try:
-                snapshot = await patiently(self.clock, lambda _: self.blobs.get(ref))
+                snapshot = await retry(lambda: self.blobs.get(ref), self.clock.sleep)
             except BlobMissing as error:
                 return self.teller.unrestored(str(error))
-        request, notes = await patiently(self.clock, lambda _: request_of(call, snapshot, self.blobs))
+        request, notes = await retry(lambda: request_of(call, snapshot, self.blobs), self.clock.sleep)
         try:
             session = await seat.fresh()
         except SandboxError as error:
@@ -142,14 +142,14 @@ class Running:
         assert not isinstance(outcome, Lost)
         if isinstance(outcome, Yielded):
             yielded = outcome
-            return await patiently(self.clock, lambda _: self.teller.yielded(call, yielded, self.clock.now()))
+            return await retry(lambda: self.teller.yielded(call, yielded, self.clock.now()), self.clock.sleep)
         ended = replace(outcome, notes=(*seat.notes, *outcome.notes))
         if isinstance(ended, Failed) and ended.error == "SnapshotUnreadable":
             # The next block would fail in the same way, and so on.
             ended = replace(ended, snapshot=None, notes=(*ended.notes, GONE))
         snapshot = await self._stored(seat, ended.snapshot)
-        answer = await patiently(
-            self.clock, lambda _: self.teller.finished(call, ended, snapshot, self.clock.now())
+        answer = await retry(
+            lambda: self.teller.finished(call, ended, snapshot, self.clock.now()), self.clock.sleep
         )
         if answer.is_final_answer or not ended.alive:
             await seat.close()
@@ -159,6 +159,6 @@ class Running:
         if snapshot is None:
             return None
         if seat.kept is None or seat.kept[0] != snapshot:
-            ref = await patiently(self.clock, lambda _: self.blobs.put(snapshot))
+            ref = await retry(lambda: self.blobs.put(snapshot), self.clock.sleep)
             seat.kept = snapshot, ref
         return seat.kept[1]

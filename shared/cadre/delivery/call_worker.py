@@ -15,7 +15,7 @@ import msgspec
 from cadre.delivery.codec import UNREADABLE, unpack_call
 from cadre.delivery.newer_schema import leave_to_newer
 from cadre.delivery.quarantine import Trials
-from cadre.delivery.retry import patiently
+from cadre.delivery.retry import retry
 from cadre.delivery.sender_check import misplaced
 from cadre.errors import NewerSchema, TerminalError, UnreadableMessage
 from cadre.ports import Blobs, Bus, Clock, Delivery, Marks
@@ -61,7 +61,7 @@ class Answering:
 
     async def _handle(self, delivery: Delivery) -> None:
         try:
-            call = await patiently(self._clock, lambda _: unpack_call(delivery.data, self._blobs))
+            call = await retry(lambda: unpack_call(delivery.data, self._blobs), self._clock.sleep)
             if why := misplaced(call, delivery.subject):
                 raise UnreadableMessage(why)
             started = self._clock.now()
@@ -98,7 +98,7 @@ class Answering:
         await delivery.term(reason)
 
     async def _send(self, result: ToolResult, agent: str) -> None:
-        await patiently(self._clock, lambda _: self._bus.send(result, result.tool, to=agent))
+        await retry(lambda: self._bus.send(result, result.tool, to=agent), self._clock.sleep)
 
     def _told(self, call: ToolCall, started: float, **came: Any) -> ToolResult:
         return ToolResult(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -21,6 +20,7 @@ from cadre.errors import UnreadableMessage
 from cadre.ports import Blobs
 from cadre.protocol.code import CodeExchange
 from cadre.protocol.messages import CodeCall
+from cadre.recent import Recent
 
 PIECE_EXCHANGES = 16
 PIECE_BYTES = 64 * 1024
@@ -101,7 +101,7 @@ class Shortening:
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._known = Recent[str, _Known](_BLOCKS)
 
     async def __call__(self, call: CodeCall) -> CodeCall:
         """The call as it travels. Raises RetryableError."""
@@ -117,8 +117,6 @@ class Shortening:
         if place.before:
             last = call.exchanges[place.before - 1]
             self._known[call.block] = _Known(place.before, place.earlier, last, at)
-            while len(self._known) > _BLOCKS:
-                self._known.popitem(last=False)
         return replace(call, before=place.before, earlier=place.earlier, exchanges=place.exchanges)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from cadre.delivery.retry import patiently
+from cadre.delivery.retry import retry
 from cadre.errors import CadreError, Fenced
 from cadre.ports import Clock, Delivery, Mark, Marks
 
@@ -62,7 +62,7 @@ class Trials:
             await handle()
             return None
         while True:
-            found = await patiently(self._clock, lambda _: self._marks.read(tree, delivery.seq))
+            found = await retry(lambda: self._marks.read(tree, delivery.seq), self._clock.sleep)
             mark, fence = found or (Mark(seq=delivery.seq), 0)
             if guilt := _guilt(mark):
                 return guilt
@@ -81,7 +81,7 @@ class Trials:
     async def acquit(self, delivery: Delivery, tree: str) -> None:
         """Forgets what was held against a message that will not be delivered any more."""
         if delivery.deliveries > SUSPECT_AFTER:
-            await patiently(self._clock, lambda _: self._marks.clear(tree, delivery.seq))
+            await retry(lambda: self._marks.clear(tree, delivery.seq), self._clock.sleep)
 
     async def _trial(self, delivery: Delivery, tree: str, mark: Mark) -> _Trial | None:
         """None when others are tried alone for so long that it should not wait for its turn."""
@@ -163,14 +163,14 @@ class _Trial:
             async with asyncio.timeout(_ENDED_WITHIN):
                 await asyncio.wait({window})
                 if left is None:
-                    await patiently(self._clock, lambda _: self._marks.clear(self._tree, self._mark.seq))
+                    await retry(lambda: self._marks.clear(self._tree, self._mark.seq), self._clock.sleep)
                 else:
                     await self._write(left, self._fence)
         except (TimeoutError, Fenced) as error:
             log.info("mark of message %d left as it is: %s", self._mark.seq, error or "no answer in time")
 
     async def _write(self, mark: Mark, fence: int) -> None:
-        self._fence = await patiently(self._clock, lambda _: self._marks.write(self._tree, mark, fence))
+        self._fence = await retry(lambda: self._marks.write(self._tree, mark, fence), self._clock.sleep)
 
     def _let_others(self) -> None:
         release, self._release = self._release, None

@@ -1,32 +1,45 @@
-"""Waiting for a bus that fails: with pauses that grow, for as long as it takes."""
+"""Retries an operation while the bus, or whatever else it needs, is not there."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from cadre.errors import RetryableError
-from cadre.ports import Clock
 
-log = logging.getLogger("cadre.agent")
+_log = logging.getLogger("cadre.agent")
 
-_FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 8.0
+GROWING = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 8.0)
+"""Pauses in seconds: doubled up to eight."""
+
+EVERY_SECOND = (1.0,)
 
 T = TypeVar("T")
 
 
-async def patiently(clock: Clock, attempt: Callable[[int], Awaitable[T]]) -> T:
-    """What `attempt` returns once it raises no RetryableError; it is told how often it has failed before.
+async def retry(
+    operation: Callable[[], Awaitable[T]],
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    *,
+    pauses: Sequence[float] = GROWING,
+    doing: str = "",
+    log: logging.Logger = _log,
+) -> T:
+    """Returns the result of `operation`, which is repeated as long as it raises RetryableError; any other error is
+    raised.
 
-    Waiting here, not handing the record back, keeps its count of deliveries for what kills workers.
+    Between the tries it sleeps for `pauses` seconds, the last of them again and again, and warns each time in `log`:
+    `doing` says there what is tried. A handler that waits here, instead of handing its message back, keeps the count
+    of the message's deliveries for crashes alone.
     """
-    tries, pause = 0, _FIRST_PAUSE
+    tries = 0
     while True:
         try:
-            return await attempt(tries)
+            return await operation()
         except RetryableError as error:
-            log.warning("%s; trying again in %.1f s", error, pause)
-            await clock.sleep(pause)
-            tries, pause = tries + 1, min(2 * pause, _LONGEST_PAUSE)
+            pause = pauses[min(tries, len(pauses) - 1)]
+            tries += 1
+            log.warning("%s%s; trying again in %g s", f"{doing}: " if doing else "", error, pause)
+            await sleep(pause)

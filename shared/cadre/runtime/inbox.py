@@ -6,12 +6,13 @@ delivers, be it a server or a simulation, is somebody else's matter.
 
 from __future__ import annotations
 
+import itertools
 import logging
 
 from cadre.delivery.codec import newer_schema, unpack_record
 from cadre.delivery.newer_schema import leave_to_newer
 from cadre.delivery.quarantine import Trials
-from cadre.delivery.retry import patiently
+from cadre.delivery.retry import retry
 from cadre.delivery.sender_check import forged, misplaced
 from cadre.errors import NewerSchema, TerminalError
 from cadre.journal.arrivals import Poisoned
@@ -50,29 +51,28 @@ class Inbox:
         clock = self._world.clock
         # Published again, its place says nothing of what the journal knew of it before.
         seq = 0 if delivery.retried else delivery.seq
+        tries = itertools.count(delivery.deliveries)
         try:
-            record = await patiently(clock, lambda _: unpack_record(delivery.data, self._blobs))
+            record = await retry(lambda: unpack_record(delivery.data, self._blobs), clock.sleep)
             sender = self._topology.sender(delivery.subject)
             if why_not := misplaced(record, delivery.subject) or forged(record, sender):
                 log.error("dead letter %s: %s", delivery.subject, why_not)
                 await delivery.term(why_not)
                 return
-            if await patiently(
-                clock, lambda tries: self._runner.handle(record, delivery.deliveries + tries, seq)
-            ):
+            if await retry(lambda: self._runner.handle(record, next(tries), seq), clock.sleep):
                 await delivery.ack()
         except NewerSchema as newer:
             await leave_to_newer(delivery, newer)  # its run's journal was written by a newer replica
         except TerminalError as error:
             why = str(error)
             log.error("dead letter %s: %s", delivery.subject, why)
-            await patiently(clock, lambda _: self._tell_whoever_waits(delivery, why))
+            await retry(lambda: self._tell_whoever_waits(delivery, why), clock.sleep)
             await delivery.term(why)
 
     async def _give_up(self, delivery: Delivery, why: str) -> None:
         log.error("dead letter %s: %s", delivery.subject, why)
         try:
-            await patiently(self._world.clock, lambda _: self._end(delivery, why))
+            await retry(lambda: self._end(delivery, why), self._world.clock.sleep)
         except NewerSchema as newer:
             await leave_to_newer(delivery, newer)
             return

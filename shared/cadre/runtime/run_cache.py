@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 
 from cadre.engine.chat import Transcript
 from cadre.journal.run import Run
@@ -11,6 +10,7 @@ from cadre.loop.fold import fold
 from cadre.ports import Journal, Stored
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.topology import tree_of
+from cadre.recent import Recent
 
 SNAPSHOT_ENTRIES = 64
 SNAPSHOT_BYTES = 256 * 1024
@@ -84,7 +84,7 @@ class RunCache:
     def __init__(self, journal: Journal, prompts: Prompts) -> None:
         self._journal = journal
         self._prompts = prompts
-        self._held: OrderedDict[str, Held] = OrderedDict()
+        self._held = Recent[str, Held](MOST_RUNS)
 
     def locked(self, tree: str, run: str, *, fresh: bool = False) -> Locked:
         return Locked(self, tree, run, fresh)
@@ -96,10 +96,7 @@ class RunCache:
             stored = [] if fresh else await self._journal.read(tree, run)
             # Somebody else may have folded it meanwhile: all must share one state and one lock.
             held = self._held.get(run) or Held.folded(stored, tree, run, Transcript(self._prompts))
-            self._held[run] = held
-        self._held.move_to_end(run)
-        while len(self._held) > MOST_RUNS:
-            self._held.popitem(last=False)
+        self._held[run] = held
         return held
 
     def spoil(self, held: Held) -> None:

@@ -22,11 +22,11 @@ import uvicorn
 
 from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.connection.connect import Client, connect
-from cadre.adapters.nats.connection.retry import until_answered
 from cadre.adapters.nats.journal import NatsJournal
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.streams.provision import provision
+from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import BusUnavailable, CadreError, OutcomeUnknown, SetupError
 from cadre.ports import Journal
 from cadre.protocol.cards import AgentCard, Presence, SandboxCard, ToolCard
@@ -253,7 +253,7 @@ async def open_platform(
     """Connects (waiting for the server), provisions, and begins to listen to the registry."""
     nc = await connect(settings, f"cadre {name}", given_up=given_up)
     # Streams may be without a leader for a moment after a server's start.
-    topology = await until_answered(lambda: provision(nc, settings))
+    topology = await retry(lambda: provision(nc, settings), pauses=EVERY_SECOND, log=log)
     blobs = NatsBlobs(nc, topology)
     platform = Platform(
         settings=settings,

@@ -12,10 +12,10 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from cadre.adapters.nats.connection.retry import until_answered
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.consumers import MAX_DELIVER, ensure_consumer
 from cadre.delivery.fair_slots import Slots
+from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import RetryableError, SetupError
 from cadre.protocol.topology import Topology
 from cadre.telemetry.logs import HANDLED
@@ -111,7 +111,7 @@ class Queue:
 
     async def start(self) -> None:
         """Creates the consumer if absent, however long that takes, and begins to pull. Raises SetupError."""
-        await until_answered(self._ensure_consumer)
+        await retry(self._ensure_consumer, pauses=EVERY_SECOND, log=log)
         self._reconnects = self._nc.stats["reconnects"]
         await self._listen()
         await self._pull()

@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from functools import partial
 
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from cadre.adapters.nats.connection.retry import until_answered
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import decode, encode
+from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import CadreError, UnreadableMessage
 from cadre.protocol.cards import Presence
 from cadre.protocol.topology import Topology
@@ -53,7 +54,7 @@ class NatsRegistry:
         """Begins to listen; returns once everybody stored in the bucket is known, however long that takes."""
         self._subscription = await self._nc.subscribe(f"$KV.{self._bucket}.>", cb=self._on_put)
         after = 0
-        while page := await until_answered(lambda: self._page(after)):  # noqa: B023 - awaited before it changes
+        while page := await retry(partial(self._page, after), pauses=EVERY_SECOND, log=log):
             for message in page:
                 if message.data:
                     self._learn(message.subject, message.data)
@@ -80,7 +81,7 @@ class NatsRegistry:
             kind, name = _offered(presence)
             own[self._topology.presence_key(kind, name, presence.instance)] = encode(presence)
         self._own = own
-        await until_answered(self._put_all)
+        await retry(self._put_all, pauses=EVERY_SECOND, log=log)
 
     async def withdraw(self) -> None:
         """Says goodbye: others see it at once."""

@@ -13,6 +13,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from cadre.adapters.otel.otlp_receiver import Receiver
+from cadre.recent import Recent
 from cadre.settings import TracingSettings
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.otlp_json import resource_of
@@ -41,7 +42,7 @@ class SpanSender:
         self._attributes = settings.attributes
         self._receiver = Receiver(settings)
         self._exporter = OTLPSpanExporter(**self._receiver.options)
-        self._resources: dict[tuple[str, str], Resource] = {}
+        self._resources = Recent[tuple[str, str], Resource](_MOST_RESOURCES)
 
     async def send(self, spans: Sequence[SpanRecord]) -> Sent:
         """All of them or none; within the settings' timeout. Not to be called twice at once."""
@@ -65,10 +66,8 @@ class SpanSender:
         key = (span.service, span.instance)
         resource = self._resources.get(key)
         if resource is None:
-            if len(self._resources) >= _MOST_RESOURCES:
-                self._resources.clear()
             resource = Resource({**self._attributes, **resource_of(*key)})
-            self._resources[key] = resource
+        self._resources[key] = resource
         return resource
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from cadre.journal.run import Run
 from cadre.protocol.messages import ErrorInfo
+from cadre.recent import Recent
 
 FINAL_ANSWER = "final_answer"
 
@@ -70,7 +71,7 @@ def check_arguments(name: str, schema: dict[str, Any], arguments: dict[str, Any]
         raise CallError(f"Wrong arguments for {name!r}: {'; '.join(problems)}")
 
 
-_validators: dict[int, tuple[dict[str, Any], Any]] = {}
+_validators = Recent[int, tuple[dict[str, Any], Any]](_MOST_VALIDATORS)
 """By the schema's identity: the runs of a process share the cards of the registry. The schema is kept
 beside its validator, so that no other can take its identity."""
 
@@ -80,10 +81,9 @@ def _validator(schema: dict[str, Any]) -> Any:
     if known is None:
         import jsonschema_rs  # three megabytes that an agent without work need not hold
 
-        if len(_validators) >= _MOST_VALIDATORS:
-            _validators.clear()
         # A schema comes from whoever offers the tool: it must not make this process fetch anything.
-        known = _validators[id(schema)] = (schema, jsonschema_rs.validator_for(schema, offline=True))
+        known = (schema, jsonschema_rs.validator_for(schema, offline=True))
+    _validators[id(schema)] = known
     return known[1]
 
 

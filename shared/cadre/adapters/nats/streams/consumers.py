@@ -10,9 +10,9 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.connection.keys import may_provision, user_of
-from cadre.adapters.nats.connection.retry import is_passing, until_answered
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
+from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.deploy.nats_users import Role, queues
 from cadre.errors import BusUnavailable, SetupError
 from cadre.protocol.topology import Topology
@@ -52,7 +52,7 @@ async def ensure_consumer(
     error = answer.get("error")
     if error is None:
         return
-    if is_passing(error):
+    if jetstream.is_passing(error):
         raise BusUnavailable(f"asking for consumer {consumer}", error.get("description"))
     raise SetupError(f"consumer {consumer} on {stream}: {error.get('description')}")
 
@@ -62,7 +62,7 @@ async def _find(nc: Client, stream: str, consumer: str, subjects: str) -> None:
     error = answer.get("error")
     if error is None and answer["config"].get("filter_subject") == subjects:
         return
-    if error is not None and is_passing(error):
+    if error is not None and jetstream.is_passing(error):
         raise BusUnavailable(f"asking for consumer {consumer}", error.get("description"))
     lack = "does not exist" if error is not None else "is another one's"
     raise SetupError(
@@ -100,13 +100,14 @@ async def provision_roles(settings: Settings, roles: Iterable[Role]) -> Topology
             raise SetupError(
                 f"{user_of(nc)} may not make streams: name the operator's key in CADRE_NATS_CREDENTIALS"
             )
-        topology = await until_answered(lambda: provision(nc, settings))
+        topology = await retry(lambda: provision(nc, settings), pauses=EVERY_SECOND)
         for queue in (queue for role in roles for queue in queues(role, topology)):
             most = ENDLESS if queue.endless else MAX_DELIVER
             for shard in range(topology.shards):
                 stream, subjects = topology.stream(shard), queue.on(shard)
-                await until_answered(
-                    partial(ensure_consumer, nc, stream, queue.consumer, subjects, most_deliveries=most)
+                await retry(
+                    partial(ensure_consumer, nc, stream, queue.consumer, subjects, most_deliveries=most),
+                    pauses=EVERY_SECOND,
                 )
         return topology
     finally:

@@ -44,6 +44,8 @@ _NO_MESSAGE = 10037
 _NOT_DELETED = 10057
 # The limits of the account, of the server's disk or memory, of a stream (maximum bytes), of its tier.
 _FULL = {10002, 10023, 10028, 10047, 10077}
+# No leader, or not enough servers yet; all that a stream or consumer needs is there, but not at this moment.
+_PASSING = {10004, 10005, 10007, 10008, 10009, 10023, 10118, 10119, 10194, 10195}
 
 
 class _Error(msgspec.Struct):
@@ -243,6 +245,11 @@ async def api(nc: Client, subject: str, body: dict[str, Any] | None = None) -> d
     answer = await _request(nc, f"$JS.API.{subject}", data, {}, BusUnavailable)
     decoded: dict[str, Any] = json.loads(answer.data)
     return decoded
+
+
+def is_passing(error: dict[str, Any]) -> bool:
+    """Whether an error of the JetStream API is that of a cluster in the middle of something."""
+    return error.get("err_code") in _PASSING
 
 
 async def is_on(nc: Client) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 from nats.aio.client import Client
 
 from cadre.adapters.nats.connection.keys import may_provision, user_of
-from cadre.adapters.nats.connection.retry import is_passing
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BusUnavailable, SetupError, StreamDrift
 from cadre.protocol.nats_addresses import told
@@ -204,7 +203,7 @@ async def _info(nc: Client, stream: str) -> dict[str, Any] | None:
         return config
     if error.get("code") == 404:
         return None
-    if is_passing(error):
+    if jetstream.is_passing(error):
         raise BusUnavailable(f"asking for stream {stream}", error.get("description"))
     raise SetupError(
         f"JetStream is not usable here: {error.get('description')}; start nats-server with JetStream on"
@@ -220,7 +219,7 @@ async def _ensure(nc: Client, config: dict[str, Any]) -> None:
             return
         # Another service may have been first; what counts is what stands there now.
         found = await _info(nc, config["name"])
-        if found is None and is_passing(error):
+        if found is None and jetstream.is_passing(error):
             raise BusUnavailable(f"creating stream {config['name']}", error.get("description"))
         if found is None and error.get("err_code") == _NO_CLUSTER:
             raise SetupError(
@@ -245,7 +244,7 @@ async def _keep_for_ever(nc: Client, found: dict[str, Any]) -> None:
         log.warning(
             "stream %s had an age limit, which is gone now: what it holds is removed run by run", name
         )
-    elif is_passing(error):
+    elif jetstream.is_passing(error):
         raise BusUnavailable(f"changing stream {name}", error.get("description"))
     else:
         raise SetupError(
