@@ -109,11 +109,11 @@ async def insistently(put: Callable[[], Awaitable[str]]) -> str:
 
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cadre.adapters.nats_objects._REPLICA_TRIES", 2)
+    monkeypatch.setattr("cadre.adapters.nats.objects.store._REPLICA_TRIES", 2)
 
 
 def never_young(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cadre.adapters.nats_blobs.YOUNG", NEVER_YOUNG)
+    monkeypatch.setattr("cadre.adapters.nats.objects.blobs.YOUNG", NEVER_YOUNG)
 
 
 # --- what is said to be stored is there
@@ -165,7 +165,7 @@ async def test_a_writer_so_slow_that_its_chunks_are_swept_up_stores_them_anew(
     store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     never_young(monkeypatch)
-    monkeypatch.setattr("cadre.adapters.nats_blobs._TOUCH_AFTER", 0.0)
+    monkeypatch.setattr("cadre.adapters.nats.objects.blobs._TOUCH_AFTER", 0.0)
     data = os.urandom(400_000)
     before_the_entry(store, monkeypatch, other.blobs.sweep)
     assert await store.blobs.get(await store.blobs.put(data)) == data

@@ -240,7 +240,7 @@ async def test_who_may_not_remove_a_blob_takes_back_its_own_copy_and_the_gateway
     before, bytes_before = await stored()
     ref, *_ = await asyncio.gather(*(NatsBlobs(nc, T).put(data) for _ in range(3)))
     assert len(data) < (await stored())[1] - bytes_before < 1.1 * len(data)
-    monkeypatch.setattr("cadre.adapters.nats_blobs.YOUNG", -60.0)
+    monkeypatch.setattr("cadre.adapters.nats.objects.blobs.YOUNG", -60.0)
     assert await NatsBlobs(gateway, T).sweep() == 2
     assert await NatsBlobs(nc, T).get(ref) == data
     assert await NatsBlobs(gateway, T).remove(ref)

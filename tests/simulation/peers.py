@@ -1,4 +1,4 @@
-"""Executors that ask one another whether they are at work on a call, as cadre.adapters.nats_peers has them do."""
+"""Executors that ask one another whether they are at work on a call, as cadre.adapters.nats.peers has them do."""
 
 from __future__ import annotations
 

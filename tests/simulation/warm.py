@@ -1,4 +1,4 @@
-"""Where warm interpreters are found: a delivery changes hands, as cadre.adapters.nats_warm has it do."""
+"""Where warm interpreters are found: a delivery changes hands, as cadre.adapters.nats.handover has it do."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 An object is an entry on a subject of its own and, on a subject that the entry names, its content in chunks. The chunks
 are there before the entry, and the entry is fenced: of several writers one wins, and the others take back what they
-have brought. Who is killed or cancelled in it leaves chunks that no entry names: they are swept up (nats_sweep).
+have brought. Who is killed or cancelled in it leaves chunks that no entry names: `sweep` removes them.
 """
 
 from __future__ import annotations
