@@ -164,7 +164,7 @@ CHANNELS = (
         "memory",
         _topology.memory("{verb}"),
         "core",
-        "What people ask of the memory service: a request, one reply. Its bodies are in `cadre.memory_api`.",
+        "What people ask of the memory service: a request, one reply. Its bodies are in `cadre.protocol.memory`.",
         (),
     ),
     Channel(

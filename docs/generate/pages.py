@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from generate import diagram, tables
+from generate import diagram, rooms, tables
 from generate.asyncapi import document
 from generate.machine import explore
 from generate.schemas import MESSAGES, schema_of
@@ -27,6 +27,8 @@ def pages() -> dict[Path, str]:
             "events": tables.events,
         },
         DOCS / "architecture.md": {
+            "rooms of the library": rooms.library,
+            "rooms of the services": rooms.services,
             "diagram": lambda: diagram.state_diagram(edges),
             "states": lambda: diagram.state_table(edges),
         },

@@ -1,4 +1,4 @@
-"""Every error that Cadre raises, split by what the reader of it must do.
+"""Every error that Cadre raises, grouped by what must be done about it.
 
 CadreError
 ├── RetryableError          leave the record un-acked: the bus delivers it again

@@ -1,4 +1,4 @@
-"""The only reader of the environment: what all services read, and `read` for what one service reads itself."""
+"""Settings from the environment, which nothing else reads; a service reads its own ones with `read`."""
 
 from __future__ import annotations
 

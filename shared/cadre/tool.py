@@ -1,4 +1,4 @@
-"""What a tool service in Python imports: the decorator `tool`, and the types that a tool takes and returns."""
+"""The public facade for authors of tools: `tool`, and the types that a tool takes and returns."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Prompt files as text, and tools and team members as the text or the Python that a model reads."""
+"""Prompt files rendered to text; tools and team members described to a model, as text or as Python."""

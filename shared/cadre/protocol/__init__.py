@@ -1,1 +1,1 @@
-"""What travels between services and how it is named: messages, cards, subjects and ids."""
+"""The data that services exchange and how it is addressed: messages, cards, subjects and ids."""

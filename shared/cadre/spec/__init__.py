@@ -1,1 +1,1 @@
-"""What an agent's file may say: the agent's specification, its policies, answer schema and prices."""
+"""An agent's specification and its YAML file: fields, approval policies, answer schema, prices."""

@@ -1,1 +1,1 @@
-"""Spans, metrics and logs out of journals. Pure."""
+"""Spans, metrics and log lines, derived from journals. Pure."""

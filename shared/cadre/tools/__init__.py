@@ -1,1 +1,1 @@
-"""A typed Python function as a tool: declaring, loading and describing it, its context and its files."""
+"""A typed Python function as a tool: its declaration, loading, schema, call context and files."""

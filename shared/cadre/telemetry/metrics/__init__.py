@@ -1,1 +1,1 @@
-"""Figures of a running deployment: their names, what a journal entry adds to them, where they go."""
+"""The metrics of a deployment: their names, what a journal entry adds to them, and the sums."""

@@ -1,1 +1,1 @@
-"""A run's trace as a projection of its journal: pure, the same spans from the same entries, whoever makes them."""
+"""A run's trace, projected from its journal: the same entries always give the same spans."""
