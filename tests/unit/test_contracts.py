@@ -30,8 +30,15 @@ VIOLATIONS = {
     ],
     "jail": [
         ("services/cadre_sandbox/jail/block.py", "import cadre.errors"),
-        ("services/cadre_sandbox/jail/guard.py", "import cadre_sandbox.interpreters.session"),
+        ("services/cadre_sandbox/wire/frames.py", "import msgspec"),
     ],
+    "sandbox": [
+        ("services/cadre_sandbox/jail/guard.py", "import cadre_sandbox.interpreters.session"),
+        ("services/cadre_sandbox/interpreters/session.py", "import cadre_sandbox.jail.kernel"),
+        ("services/cadre_sandbox/wire/frames.py", "import cadre_sandbox.serving.request"),
+        ("services/cadre_sandbox/a_room_without_a_place.py", "import cadre_sandbox.wire"),
+    ],
+    "outside": [("services/cadre_sandbox/host.py", "import cadre_sandbox.jail.snapshot")],
     "pickle": [("services/cadre_sandbox/interpreters/session.py", "import pickle")],
     "pure": [
         ("shared/cadre/loop/transition.py", "import time"),

@@ -13,7 +13,7 @@ from cadre_sandbox.interpreters.process import Box, Died, Plan, Refused
 from cadre_sandbox.interpreters.scratch import remove_abandoned
 from cadre_sandbox.interpreters.session import Session
 from cadre_sandbox.interpreters.zygote import Zygote
-from cadre_sandbox.jail.kernel import MACHINE, MACHINES
+from cadre_sandbox.wire.machine import MACHINE, MACHINES
 
 log = logging.getLogger("cadre.sandbox")
 

@@ -15,8 +15,8 @@ from typing import Any
 from cadre_sandbox.interpreters.contract import Limits, Tier
 from cadre_sandbox.interpreters.scratch import LOOKING, Scratch
 from cadre_sandbox.interpreters.zygote import Spawned, Zygote
-from cadre_sandbox.jail.jail import OWN_TASKS, Order
 from cadre_sandbox.wire.frames import PREFIX, BrokenFrame, Frame, decode, encode, lengths
+from cadre_sandbox.wire.jail_order import OWN_TASKS, JailOrder
 from cadre_sandbox.wire.values import MOST_BYTES
 
 log = logging.getLogger("cadre.sandbox")
@@ -72,7 +72,7 @@ class Box:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         scratch = Scratch.make(plan.uid) if plan.tier == "landlock" else None
-        order = Order(
+        order = JailOrder(
             number=zygote.next_number(),
             tier=plan.tier,
             uid=plan.uid,

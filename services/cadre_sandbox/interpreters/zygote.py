@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cadre_sandbox.interpreters.contract import Python, SandboxError
-from cadre_sandbox.jail.jail import Order
+from cadre_sandbox.wire.jail_order import JailOrder
 
 # The folders are needed to import only; code shall neither find nor read what else is in them.
 _BOOT = """
@@ -154,7 +154,7 @@ class Zygote:
             raise
         return cls(process, ours, json.loads(hello))
 
-    async def spawn(self, order: Order, channel: socket.socket) -> Spawned:
+    async def spawn(self, order: JailOrder, channel: socket.socket) -> Spawned:
         """Raises SandboxError when the zygote is no more, or this process has no room for two more descriptors."""
         if not self.alive:
             raise SandboxError("the process that forks interpreters has ended")

@@ -7,9 +7,9 @@ import hashlib
 import linecache
 import mmap
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cadre_sandbox.jail import clock, functions, guard
 from cadre_sandbox.jail.capture import cut
@@ -17,13 +17,11 @@ from cadre_sandbox.jail.conversation import Conversation
 from cadre_sandbox.jail.failure import Failure, describe
 from cadre_sandbox.jail.functions import Later, Plain, Tool, gather
 from cadre_sandbox.jail.snapshot import SnapshotUnreadable
+from cadre_sandbox.jail.state import InterpreterState
 from cadre_sandbox.jail.stopwatch import Stopped
 from cadre_sandbox.jail.values import NotAValue, from_value, to_value
 from cadre_sandbox.wire.frames import Frame
 from cadre_sandbox.wire.values import MOST_BYTES, MOST_WEIGHT, pack, unpack, weight
-
-if TYPE_CHECKING:
-    from cadre_sandbox.jail.interpreter import Interpreter
 
 _ROOM = 16 << 20
 """Bytes that must be free for a next block."""
@@ -37,22 +35,34 @@ class FinalAnswer(BaseException):
 
 
 class Block:
-    def __init__(self, interpreter: Interpreter, frame: Frame) -> None:
-        self._world = interpreter
+    """A block and its outcome.
+
+    `call` and `final_answer` are what the code's functions call: functions outlive the block that defined them, so
+    these lead to whichever block is running.
+    """
+
+    def __init__(
+        self,
+        state: InterpreterState,
+        frame: Frame,
+        call: Callable[[Sequence[Later]], list[Any]],
+        final_answer: Callable[..., None],
+    ) -> None:
+        self._state = state
+        self._call_outside, self._answer_finally = call, final_answer
         self._number: int = frame.header["n"]
         self._order: dict[str, Any] = frame.header
         self._blobs = frame.blobs
         self._code: str = frame.header["code"]
         self._limits: dict[str, Any] = frame.header["limits"]
+        self._conversation = Conversation(self, self._order["recorded"], self._blobs)
         self._final: tuple[dict[str, Any], list[bytes]] | None = None
         # Of the text: functions of other blocks, restored ones too, are told apart by it.
         self._filename = f"<block {zlib.crc32(self._code.encode(errors='replace')):08x}>"
 
     def run(self) -> None:
-        world = self._world
-        world.printed.start(self._limits["print_chars"])
-        self._conversation = Conversation(self, self._order["recorded"], self._blobs)
-        world.block = self
+        state = self._state
+        state.printed.start(self._limits["print_chars"])
         self._offer()
         if self._order["restore"] and not self._restore():
             return
@@ -61,38 +71,38 @@ class Block:
         linecache.clearcache()
         linecache.cache[self._filename] = (len(self._code), None, self._code.splitlines(True), self._filename)
         header, blobs = self._compute()
-        self._send({**header, "logs": world.printed.text()}, blobs)
+        self._send({**header, "logs": state.printed.text()}, blobs)
         self._save()
 
     def ask(self, header: dict[str, Any], blobs: Sequence[bytes]) -> Frame:
-        self._world.stopwatch.rest()
+        self._state.stopwatch.rest()
         try:
-            self._send({**header, "logs": self._world.printed.text()}, blobs)
-            return self._world.channel.receive()
+            self._send({**header, "logs": self._state.printed.text()}, blobs)
+            return self._state.channel.receive()
         finally:
-            self._world.stopwatch.run()
+            self._state.stopwatch.run()
 
     def _send(self, header: dict[str, Any], blobs: Sequence[bytes] = ()) -> None:
-        self._world.channel.send({"n": self._number, **header}, blobs)
+        self._state.channel.send({"n": self._number, **header}, blobs)
 
     def _offer(self) -> None:
-        call = self._world.call
+        call = self._call_outside
         offered: dict[str, Any] = {
             one["name"]: Tool(one["name"], one["signature"], one["doc"], call)
             for one in self._order["functions"]
         }
-        offered["gather"] = gather(call, lambda results: self._world.namespace.update(gathered=results))
+        offered["gather"] = gather(call, lambda results: self._state.namespace.update(gathered=results))
         if self._order["final_answer"]:
             doc = "final_answer(value): ends the task with this value."
-            offered[guard.FINAL] = Plain(guard.FINAL, doc, self._world.final_answer)
+            offered[guard.FINAL] = Plain(guard.FINAL, doc, self._answer_finally)
         functions.offered.clear()
         functions.offered.update(offered)
         errors = {kind.__name__: kind for kind in (functions.CallError, functions.GatherError)}
-        self._world.builtins.start(self._order["imports"], self._order["builtins"], {**offered, **errors})
+        self._state.builtins.start(self._order["imports"], self._order["builtins"], {**offered, **errors})
 
     def _restore(self) -> bool:
         try:
-            self._world.keeper.restore(self._blobs[0])
+            self._state.snapshots.restore(self._blobs[0])
         except SnapshotUnreadable as error:
             self._send({"kind": "unreadable", "why": str(error)})
             return False
@@ -101,7 +111,7 @@ class Block:
 
     def _compute(self) -> tuple[dict[str, Any], list[bytes]]:
         """Header and blobs of the outcome. Whatever the code raises, it ends here."""
-        stopwatch = self._world.stopwatch
+        stopwatch = self._state.stopwatch
         stopwatch.reset(self._limits["seconds"], self._limits["cpu_seconds"])
         stopwatch.run()
         try:
@@ -113,12 +123,12 @@ class Block:
             # The limit may have come in just before the stopwatch rested.
             stopwatch.rest()
             if isinstance(error, MemoryError):
-                self._world.reserve = b""
+                self._state.reserve = b""
             outcome = self._ended_by(error)
         return outcome
 
     def _execute(self) -> tuple[dict[str, Any], list[bytes]]:
-        namespace = self._world.namespace
+        namespace = self._state.namespace
         for name, packed in self._order["variables"].items():
             namespace[guard.RENAMED if name == guard.FINAL else name] = from_value(
                 unpack(packed, self._blobs)
@@ -179,7 +189,7 @@ class Block:
 
     def _described(self, error: BaseException) -> Failure:
         """An error's text is the code's own affair, and gets a little time."""
-        stopwatch = self._world.stopwatch
+        stopwatch = self._state.stopwatch
         stopwatch.reset(_FOR_SAVING, _FOR_SAVING)
         stopwatch.run()
         try:
@@ -191,31 +201,31 @@ class Block:
             stopwatch.rest()
             return Failure(type(error).__name__, f"(its text raised {type(second).__name__})")
         if isinstance(error, NameError) and error.name:
-            why = self._world.keeper.explain(error.name)
+            why = self._state.snapshots.explain(error.name)
             return Failure(failure.error, failure.message + why, failure.line, failure.source)
         return failure
 
     def _save(self) -> None:
         """Sends the variables; or that they are as before; or that they cannot be saved."""
-        world = self._world
-        world.stopwatch.extend(_FOR_SAVING)
-        world.stopwatch.run()
+        state = self._state
+        state.stopwatch.extend(_FOR_SAVING)
+        state.stopwatch.run()
         try:
             try:
                 with clock.true_chance():
-                    data, notes = world.keeper.save(self._limits["snapshot_bytes"])
+                    data, notes = state.snapshots.save(self._limits["snapshot_bytes"])
             finally:
-                world.stopwatch.rest()
+                state.stopwatch.rest()
         except BaseException as error:
-            world.stopwatch.rest()
+            state.stopwatch.rest()
             self._send({"kind": "unsaved", "why": type(error).__name__})
             return
         fit = _has_room()
         digest = hashlib.blake2b(data, digest_size=16).digest()
-        if digest == world.last_digest:
+        if digest == state.last_digest:
             self._send({"kind": "unchanged", "notes": notes, "fit": fit})
         else:
-            world.last_digest = digest
+            state.last_digest = digest
             self._send({"kind": "snapshot", "notes": notes, "fit": fit}, [data])
 
 

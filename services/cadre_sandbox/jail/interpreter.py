@@ -5,77 +5,64 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import types
 from collections.abc import Sequence
 from typing import Any
 
-from cadre_sandbox.jail import snapshot
 from cadre_sandbox.jail.block import Block
-from cadre_sandbox.jail.builtins_for_code import Builtins
-from cadre_sandbox.jail.capture import Printed
 from cadre_sandbox.jail.channel import Channel
 from cadre_sandbox.jail.functions import Later
 from cadre_sandbox.jail.jail import Layers, lower_limits
-from cadre_sandbox.jail.snapshot import Keeper
-from cadre_sandbox.jail.stopwatch import Stopped, Stopwatch
+from cadre_sandbox.jail.state import InterpreterState
+from cadre_sandbox.jail.stopwatch import Stopped
 from cadre_sandbox.wire.exit_codes import NO_MEMORY, NO_TIME
 from cadre_sandbox.wire.frames import Frame
 
-_RESERVE = 4 << 20
-"""Bytes let go when the memory is full, so that this can be said."""
+_RESERVE_BYTES = 4 << 20
+"""Let go when the memory is full, so that this can be said."""
 
-_THREAD_STACK = 1 << 20
-"""Bytes; the default of 8 MB is meant for address space without limit."""
+_THREAD_STACK_BYTES = 1 << 20
+"""The default of 8 MB is meant for address space without limit."""
 
 
 class Interpreter:
-    """What the blocks of one run share."""
+    """Runs the blocks of one run, one after the other."""
 
     def __init__(self, channel: Channel) -> None:
-        self.channel = channel
-        self.printed = Printed()
-        self.stopwatch = Stopwatch()
-        self.builtins = Builtins()
-        self.keeper = Keeper(self.builtins.imported)
-        self.reserve = b""
-        self.last_digest = b""
-        self.block: Block | None = None
-        # Its name makes picklers take the code's classes by value.
-        module = types.ModuleType("__main__")
-        sys.modules["__main__"] = module
-        self.namespace = vars(module)
-        self.namespace["__builtins__"] = self.builtins.names
-        snapshot.use(self.namespace)
+        self._state = InterpreterState(channel)
+        self._block: Block | None = None
 
     def serve(self, layers: Layers) -> None:
-        """Until the outside closes the channel, which ends the process."""
-        sys.stdout = sys.stderr = self.printed
-        self.stopwatch.install()
-        self.channel.send({"kind": "ready", **layers.as_json()})
+        """Serve until the outside closes the channel, which ends the process."""
+        state = self._state
+        sys.stdout = sys.stderr = state.printed
+        state.stopwatch.install()
+        state.channel.send({"kind": "ready", **layers.as_json()})
         while True:
-            self._serve(self.channel.receive())
+            self._run_block(state.channel.receive())
 
-    def call(self, calls: Sequence[Later]) -> list[Any]:
-        """Whichever block a function was kept from, it is the one at work that calls."""
-        assert self.block
-        return self.block.call(calls)
-
-    def final_answer(self, answer: Any = None) -> None:
-        assert self.block
-        self.block.final_answer(answer)
-
-    def _serve(self, frame: Frame) -> None:
+    def _run_block(self, frame: Frame) -> None:
         lower_limits(frame.header.get("bounds", {}))
-        threading.stack_size(_THREAD_STACK)
+        threading.stack_size(_THREAD_STACK_BYTES)
         try:
-            self.reserve = self.reserve or bytes(_RESERVE)
-            Block(self, frame).run()
+            self._state.reserve = self._state.reserve or bytes(_RESERVE_BYTES)
+            self._block = Block(self._state, frame, self._call, self._final_answer)
+            self._block.run()
         except MemoryError:
             # Too little is left even to say so in a frame.
             os._exit(NO_MEMORY)
         except Stopped:
             os._exit(NO_TIME)
 
+    def _call(self, calls: Sequence[Later]) -> list[Any]:
+        """Make the calls of a function, through the block that is running now even if an earlier one defined it."""
+        assert self._block
+        return self._block.call(calls)
+
+    def _final_answer(self, answer: Any = None) -> None:
+        assert self._block
+        self._block.final_answer(answer)
+
 
 def serve(descriptor: int, layers: Layers) -> None:
+    """Run blocks that come over the socket with this descriptor; never returns while the outside holds its end."""
     Interpreter(Channel(descriptor)).serve(layers)

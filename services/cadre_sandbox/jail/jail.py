@@ -11,32 +11,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cadre_sandbox.jail import kernel, landlock, mounts, seccomp
+from cadre_sandbox.wire.jail_order import OWN_TASKS, JailOrder
 
 _INSIDE_ID = 1000
 _NAMESPACES = kernel.NEW_NS | kernel.NEW_UTS | kernel.NEW_IPC | kernel.NEW_PID | kernel.NEW_NET
 _MEGABYTE = 1 << 20
 _OPEN_FILES = 64
-OWN_TASKS = 2
-"""Of the namespace: the interpreter and the process that waits for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What the outside wants of one jail."""
-
-    number: int
-    tier: str
-    uid: int
-    """Taken on when the zygote is root."""
-
-    scratch: str
-    """The working directory in tier landlock; tier ns has one of its own."""
-
-    memory_bytes: int
-    """Address space in all."""
-
-    file_mb: int
-    threads: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +32,7 @@ class Layers:
         return asdict(self)
 
 
-def enter(order: Order, tell_pid: Callable[[int], None], let_go: Callable[[], None]) -> Layers:
+def enter(order: JailOrder, tell_pid: Callable[[int], None], let_go: Callable[[], None]) -> Layers:
     """Returns in the jailed process only; in tier ns that is a child of the caller, which waits for it here.
 
     `tell_pid` gets the jailed process as the zygote sees it; `let_go` closes what only the jailed process shall have.
@@ -119,7 +99,7 @@ def _become_first_process(tell_pid: Callable[[int], None], let_go: Callable[[], 
     os._exit(code if code >= 0 else 128 - code)
 
 
-def _limit(order: Order, own_users: bool) -> None:
+def _limit(order: JailOrder, own_users: bool) -> None:
     """The most of this sandbox; a run lowers it once, before its first block."""
     limits = {
         resource.RLIMIT_AS: order.memory_bytes,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 
-MACHINES = ("x86_64", "aarch64")
-MACHINE = platform.machine()
+from cadre_sandbox.wire.machine import MACHINE
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

@@ -8,8 +8,9 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from cadre_sandbox.jail.kernel import MACHINE, SECCOMP, syscall
+from cadre_sandbox.jail.kernel import SECCOMP, syscall
 from cadre_sandbox.jail.syscall_numbers import NUMBERS
+from cadre_sandbox.wire.machine import MACHINE
 
 Instruction: TypeAlias = tuple[int, int, int, int]
 """Code, jump if true, jump if false, operand."""

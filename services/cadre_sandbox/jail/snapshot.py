@@ -132,7 +132,7 @@ def _new_exception(kind: type[BaseException], arguments: tuple[Any, ...]) -> Bas
     return error
 
 
-class Keeper:
+class Snapshots:
     """Saves and restores the namespace; knows what could not be saved, and why."""
 
     def __init__(self, imported: set[str]) -> None:

@@ -1,6 +1,6 @@
 """The process that forks the jails: one thread, everything imported, nothing worth stealing.
 
-Control messages over a SEQPACKET socket. Outside to zygote: an `Order` as JSON, with the jail's end of its socket.
+Control messages over a SEQPACKET socket. Outside to zygote: an `JailOrder` as JSON, with the jail's end of its socket.
 Zygote to outside: `{"ready", "address_space", "python"}` once; `{"spawned", "pid"}` with two pidfds (the zygote's
 child, the jailed process; in tier landlock they are the same); `{"exit", "code"}`, negative for a signal. End of file:
 all die.
@@ -19,9 +19,10 @@ import sys
 from typing import Any
 
 from cadre_sandbox.jail import clock, interpreter
-from cadre_sandbox.jail.jail import Order, enter
+from cadre_sandbox.jail.jail import enter
 from cadre_sandbox.wire.exit_codes import NO_JAIL
 from cadre_sandbox.wire.frames import encode
+from cadre_sandbox.wire.jail_order import JailOrder
 
 _MOST_ORDER = 65_536
 _PID_BYTES = 4
@@ -70,7 +71,7 @@ class Zygote:
                 data, descriptors, _, _ = socket.recv_fds(self._control, _MOST_ORDER, 1)
                 if not data:
                     return
-                self._spawn(Order(**json.loads(data)), descriptors[0])
+                self._spawn(JailOrder(**json.loads(data)), descriptors[0])
 
     def _tell(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
         socket.send_fds(self._control, [json.dumps(message).encode()], descriptors or [])
@@ -83,7 +84,7 @@ class Zygote:
             number = self._children.pop(pid)
             self._tell({"exit": number, "code": os.waitstatus_to_exitcode(status)})
 
-    def _spawn(self, order: Order, channel: int) -> None:
+    def _spawn(self, order: JailOrder, channel: int) -> None:
         told, teller = os.pipe()
         child = os.fork()
         if not child:
@@ -102,7 +103,7 @@ class Zygote:
         for handle in handles:
             os.close(handle)
 
-    def _become_jail(self, order: Order, channel: int, teller: int) -> None:
+    def _become_jail(self, order: JailOrder, channel: int, teller: int) -> None:
         """Never returns: whatever happens ends the process."""
         code = NO_JAIL
         try:
