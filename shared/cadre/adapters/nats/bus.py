@@ -9,6 +9,7 @@ from typing import assert_never
 import nats.errors
 from nats.aio.client import Client
 
+from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.code_history import Shortening
 from cadre.delivery.codec import HEADERS, encode, pack
@@ -46,6 +47,7 @@ class NatsBus:
         self._nc = nc
         self._topology = topology
         self._blobs = blobs
+        self._effects = NatsEffects(nc, topology)
         self._shortened = Shortening(blobs)
 
     async def send(self, message: Addressed, sender: str, *, to: str | None = None) -> None:
@@ -87,9 +89,7 @@ class NatsBus:
             result=result,
         )
         try:
-            await jetstream.append(
-                self._nc, self._topology.effect(result.tree, result.call), encode(settled), expect=0
-            )
+            await self._effects.settle(settled)
         except Fenced:
             log.debug("%s was claimed already: its executor is told to stop", result.call)
         await self.interrupt(result.tree, result.call)

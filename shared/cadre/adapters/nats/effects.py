@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from nats.aio.client import Client
 
-from cadre.adapters.nats.streams import jetstream
-from cadre.delivery.codec import decode, encode
+from cadre.adapters.nats.streams.fenced_value import FencedValue
 from cadre.ports import Effect
 from cadre.protocol.messages import EffectClaim, EffectResult
 from cadre.protocol.topology import Topology
+
+_Stage = EffectClaim | EffectResult
 
 
 class NatsEffects:
@@ -22,19 +23,19 @@ class NatsEffects:
         self._topology = topology
 
     async def read(self, tree: str, call: str) -> Effect | None:
-        stream = self._topology.stream_of(tree)
-        held = await jetstream.last(self._nc, stream, self._topology.effect(tree, call))
-        if held is None:
+        stage, fence = await self._stage(tree, call).read()
+        if stage is None:
             return None
-        record: EffectClaim | EffectResult = decode(held.data, EffectClaim | EffectResult)
-        if isinstance(record, EffectResult):
-            return Effect(record.claim, record.claim_seq, record.result)
-        return Effect(record, held.seq, None)
+        if isinstance(stage, EffectResult):
+            return Effect(stage.claim, stage.claim_seq, stage.result)
+        return Effect(stage, fence, None)
 
     async def claim(self, claim: EffectClaim) -> int:
-        subject = self._topology.effect(claim.tree, claim.call)
-        return await jetstream.append(self._nc, subject, encode(claim), expect=0)
+        return await self._stage(claim.tree, claim.call).write(claim, 0)
 
     async def settle(self, settled: EffectResult) -> None:
-        subject = self._topology.effect(settled.tree, settled.claim.call)
-        await jetstream.append(self._nc, subject, encode(settled), expect=settled.claim_seq)
+        await self._stage(settled.tree, settled.claim.call).write(settled, settled.claim_seq)
+
+    def _stage(self, tree: str, call: str) -> FencedValue[_Stage]:
+        topology = self._topology
+        return FencedValue(self._nc, topology.stream_of(tree), topology.effect(tree, call), _Stage)

@@ -17,8 +17,9 @@ from cadre.adapters.nats.objects.blob_refs import Noting, refs_in
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.sessions import NatsSessions, Turn
 from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.fenced_value import FencedValue
 from cadre.adapters.nats.streams.jetstream import Held
-from cadre.delivery.codec import HEADERS, decode, encode
+from cadre.delivery.codec import HEADERS, decode
 from cadre.errors import BlobMissing, BusUnavailable, Fenced, UnreadableMessage
 from cadre.protocol.messages import Fate, Spilled, Task
 from cadre.protocol.topology import Topology
@@ -62,18 +63,20 @@ class NatsErasure:
 
     async def fate(self, tree: str) -> tuple[int, Fate] | None:
         """The last that was recorded of the tree, and its sequence; never stale."""
-        stream, subject = self._topology.stream_of(tree), self._topology.fate(tree)
-        held = await jetstream.last(self._nc, stream, subject)
-        return None if held is None else (held.seq, decode(held.data, Fate))
+        fate, seq = await self._record(tree).read()
+        return None if fate is None else (seq, fate)
 
     async def record(self, fate: Fate, fence: int) -> int:
         """Records what becomes of a tree, behind the record at `fence` (0: there is none).
 
         Returns its sequence. Raises Fenced when somebody else was first.
         """
+        return await self._record(fate.tree).write(fate, fence)
+
+    def _record(self, tree: str) -> FencedValue[Fate]:
         headers = {**HEADERS, jetstream.ROLLUP: "sub", jetstream.TTL: f"{REMEMBERED}s"}
-        subject = self._topology.fate(fate.tree)
-        return await jetstream.append(self._nc, subject, encode(fate), expect=fence, headers=headers)
+        stream, subject = self._topology.stream_of(tree), self._topology.fate(tree)
+        return FencedValue(self._nc, stream, subject, Fate, headers)
 
     async def leave_session(self, agent: str, session: str, run: str) -> None:
         """The next turn of a session whose last run this was begins afresh."""

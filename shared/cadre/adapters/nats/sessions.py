@@ -8,7 +8,7 @@ import msgspec
 from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.delivery.codec import decode, encode
+from cadre.adapters.nats.streams.fenced_value import FencedValue
 from cadre.protocol.topology import Topology
 
 
@@ -33,19 +33,19 @@ class NatsSessions:
 
     async def read(self, agent: str, session: str) -> Recorded:
         """Raises BusUnavailable."""
-        held = await jetstream.last(self._nc, f"KV_{self._bucket}", self._subject(agent, session))
-        if held is None:
-            return Recorded(None, 0)
-        return Recorded(decode(held.data, Turn) if held.data else None, held.seq)
+        return Recorded(*await self._turn(agent, session).read())
 
     async def record(self, agent: str, session: str, turn: Turn, fence: int) -> None:
         """Raises Fenced when somebody else recorded a turn since; RetryableError."""
-        await jetstream.append(self._nc, self._subject(agent, session), encode(turn), expect=fence)
+        await self._turn(agent, session).write(turn, fence)
 
     async def forget(self, agent: str, session: str, fence: int) -> None:
         """Removes what `read` found, unless somebody recorded a turn since. Raises BusUnavailable."""
         subject = self._subject(agent, session)
         await jetstream.purge(self._nc, f"KV_{self._bucket}", subject, fence + 1)
+
+    def _turn(self, agent: str, session: str) -> FencedValue[Turn]:
+        return FencedValue(self._nc, f"KV_{self._bucket}", self._subject(agent, session), Turn)
 
     def _subject(self, agent: str, session: str) -> str:
         return f"$KV.{self._bucket}.{agent}.{session}"

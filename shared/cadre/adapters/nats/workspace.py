@@ -10,12 +10,14 @@ import asyncio
 from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.delivery.codec import HEADERS, decode, encode
+from cadre.adapters.nats.streams.fenced_value import FencedValue
+from cadre.delivery.codec import HEADERS
 from cadre.errors import BusUnavailable
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.topology import Topology
 
 _AT_ONCE = 32
+_HEADERS = {**HEADERS, jetstream.ROLLUP: "sub"}
 
 
 class NatsFileIndex:
@@ -46,13 +48,16 @@ class NatsFileIndex:
         return len(await self._subjects(tree))
 
     async def write(self, record: WorkspaceFile, fence: int) -> int:
-        subject = self._topology.file(record.tree, record.path)
-        headers = {**HEADERS, jetstream.ROLLUP: "sub"}
-        return await jetstream.append(self._nc, subject, encode(record), expect=fence, headers=headers)
+        return await self._version(record.tree, self._topology.file(record.tree, record.path)).write(
+            record, fence
+        )
 
     async def _last(self, tree: str, subject: str) -> tuple[WorkspaceFile, int] | None:
-        held = await jetstream.last(self._nc, self._topology.stream_of(tree), subject)
-        return None if held is None else (decode(held.data, WorkspaceFile), held.seq)
+        record, fence = await self._version(tree, subject).read()
+        return None if record is None else (record, fence)
+
+    def _version(self, tree: str, subject: str) -> FencedValue[WorkspaceFile]:
+        return FencedValue(self._nc, self._topology.stream_of(tree), subject, WorkspaceFile, _HEADERS)
 
     async def _subjects(self, tree: str) -> list[str]:
         stream, wanted = self._topology.stream_of(tree), self._topology.files_of_tree(tree)
