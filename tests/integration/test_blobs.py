@@ -109,7 +109,7 @@ async def insistently(put: Callable[[], Awaitable[str]]) -> str:
 
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cadre.adapters.nats.objects.store._REPLICA_TRIES", 2)
+    monkeypatch.setattr("cadre.adapters.nats.objects.store._REPLICA_SECONDS", 0.1)
 
 
 def never_young(monkeypatch: pytest.MonkeyPatch) -> None:

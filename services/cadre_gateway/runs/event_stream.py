@@ -36,8 +36,6 @@ _PING = b": ping\n\n"
 _GOING = b": this gateway is stopping, come back with Last-Event-ID\nretry: 1000\n\n"
 _WAITING = b": NATS does not answer, waiting\n\n"
 _BUS_PAUSE = 1.0
-_REPLICA_PAUSE = 0.05
-_REPLICA_TRIES = 20
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -146,19 +144,16 @@ class _Teller:
         # An end known by now is in what is read below; one that is learnt of later may still be in the feed.
         summary = await find(self._desk, self._run)
         ended = summary.state if summary.finished else None
-        known = self._desk.index.tree(tree_of(self._run))
-        told_live = known.last if known else 0
-        for _ in range(_REPLICA_TRIES):
-            async for page in self._desk.history.pages(tree_of(self._run), self._last):
-                for stored in page:
-                    for frame in self._told(stored):
-                        yield frame
-                    if self._state is not None or self.feed.closed:
-                        return
-            if self._last >= told_live:
-                break
-            # The replica that answered lags behind what the tail has already told.
-            await asyncio.sleep(_REPLICA_PAUSE)
+        tree = tree_of(self._run)
+        known = self._desk.index.tree(tree)
+        # A replica may lag behind what the tail has already told.
+        at_least = known.last if known else 0
+        async for page in self._desk.history.pages(tree, self._last, at_least=at_least):
+            for stored in page:
+                for frame in self._told(stored):
+                    yield frame
+                if self._state is not None or self.feed.closed:
+                    return
         self._state = ended
 
     async def _live(self) -> AsyncIterator[bytes]:

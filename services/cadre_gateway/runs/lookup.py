@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import secrets
 import time
@@ -25,9 +24,6 @@ from cadre_gateway.requests.problems import Problem, unknown_run
 from cadre_gateway.runs.submit import SENDER
 
 _RUN_ID = re.compile(r"[A-Za-z0-9-][A-Za-z0-9_-]{0,511}")
-
-_REPLICA_PAUSE = 0.05
-_REPLICA_TRIES = 20
 
 
 class RunDetail(RunSummary, kw_only=True):
@@ -177,13 +173,7 @@ async def read_tree(desk: Desk, tree: str) -> list[Stored]:
         return []
     known = desk.index.tree(tree)
     first, last = (known.first, known.last) if known else (0, 0)
-    stored: list[Stored] = []
-    for _ in range(_REPLICA_TRIES):
-        stored = await desk.history.read_tree(tree, max(0, first - 1))
-        if not last or (stored and stored[-1].seq >= last):
-            break
-        await asyncio.sleep(_REPLICA_PAUSE)
-    return stored
+    return await desk.history.read_tree(tree, max(0, first - 1), at_least=last)
 
 
 def _tree(run: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import zlib
 from collections import Counter
@@ -35,8 +34,6 @@ from cadre_gateway.transfer.run_file import (
 
 _LEVEL = 3
 _PIECE = 64 * 1024
-_REPLICA_PAUSE = 0.05
-_REPLICA_TRIES = 20
 
 
 class _Extent(NamedTuple):
@@ -60,18 +57,13 @@ async def _extent(desk: Desk, tree: str) -> _Extent:
     """Raises a 409 problem when the tree cannot be exported (yet)."""
     ended: dict[str, bool] = {}
     entries = last = 0
-    for _ in range(_REPLICA_TRIES):
-        ended, entries, last = {}, 0, 0
-        async for seq, data in desk.archive.entries(tree):
-            entry = _read(seq, data)
-            finished = any(isinstance(event, RunFinished) for event in entry.events)
-            ended[entry.run] = ended.get(entry.run, False) or finished
-            entries, last = entries + 1, seq
-        known = desk.index.tree(tree)
-        if known is None or last >= known.last:
-            break
-        # The replica that answered lags behind what the tail has already told.
-        await asyncio.sleep(_REPLICA_PAUSE)
+    known = desk.index.tree(tree)
+    # A replica may lag behind what the tail has already told.
+    async for seq, data in desk.archive.entries(tree, at_least=known.last if known else 0):
+        entry = _read(seq, data)
+        finished = any(isinstance(event, RunFinished) for event in entry.events)
+        ended[entry.run] = ended.get(entry.run, False) or finished
+        entries, last = entries + 1, seq
     open_ones = [run for run, over in ended.items() if not over] or ([tree] if tree not in ended else [])
     if open_ones:
         raise Problem(

@@ -33,9 +33,9 @@ class NatsArchive:
         self._blobs = blobs
         self._history = history
 
-    async def entries(self, tree: str) -> AsyncIterator[RawEntry]:
-        """All entries of the tree's journals in stream order."""
-        async for page in self._history.raw_pages(tree):
+    async def entries(self, tree: str, *, at_least: int = 0) -> AsyncIterator[RawEntry]:
+        """All entries of the tree's journals in stream order; see History.pages for `at_least`."""
+        async for page in self._history.raw_pages(tree, at_least=at_least):
             for held in page:
                 yield RawEntry(held.seq, await self._whole(held))
 

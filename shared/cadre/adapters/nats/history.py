@@ -11,6 +11,7 @@ from nats.aio.msg import Msg
 
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import Held
+from cadre.adapters.nats.streams.replica_tries import ReplicaTries
 from cadre.delivery.codec import decode, unpack_entry, unpack_record
 from cadre.errors import BlobMissing, UnreadableMessage
 from cadre.ports import Blobs, Stored
@@ -20,6 +21,7 @@ from cadre.protocol.topology import Topology
 log = logging.getLogger("cadre.history")
 
 _PAGE = 128
+_REPLICA_SECONDS = 1.0
 _FIRST_RECORDS = 8
 """Among so many of a run's records its task is looked for."""
 
@@ -34,30 +36,37 @@ class History:
         self._topology = topology
         self._blobs = blobs
 
-    async def pages(self, tree: str, after: int = 0) -> AsyncIterator[list[Stored]]:
+    async def pages(self, tree: str, after: int = 0, *, at_least: int = 0) -> AsyncIterator[list[Stored]]:
         """The entries of all runs of the tree behind sequence `after`, in stream order.
 
-        Any replica of the stream answers, so the newest entries may still be missing.
+        Any replica of the stream answers, so the newest entries may still be missing; for the entry at sequence
+        `at_least` it waits a second.
         """
-        async for held in self.raw_pages(tree, after):
+        async for held in self.raw_pages(tree, after, at_least=at_least):
             yield [stored for one in held if (stored := await self._read(one)) is not None]
 
-    async def raw_pages(self, tree: str, after: int = 0, run: str | None = None) -> AsyncIterator[list[Held]]:
+    async def raw_pages(
+        self, tree: str, after: int = 0, run: str | None = None, *, at_least: int = 0
+    ) -> AsyncIterator[list[Held]]:
         """The same as they lie in the stream, those too large for it as references; with `run` of that run only."""
         topology = self._topology
         stream = topology.stream_of(tree)
         subject = topology.journals_of_tree(tree) if run is None else topology.journal(tree, run)
+        held: list[Held] = []
         while True:
             query = {"seq": after + 1, "batch": _PAGE, "next_by_subj": subject}
-            held = await jetstream.batch(self._nc, stream, query)
+            async for _ in ReplicaTries(_REPLICA_SECONDS):
+                held = await jetstream.batch(self._nc, stream, query)
+                if held or after >= at_least:
+                    break
             if not held:
                 return
             after = held[-1].seq
             yield held
 
-    async def read_tree(self, tree: str, after: int = 0) -> list[Stored]:
+    async def read_tree(self, tree: str, after: int = 0, *, at_least: int = 0) -> list[Stored]:
         """All `pages` at once."""
-        return [stored async for page in self.pages(tree, after) for stored in page]
+        return [stored async for page in self.pages(tree, after, at_least=at_least) for stored in page]
 
     async def read_run(self, tree: str, run: str, after: int = 0) -> list[Stored]:
         """All entries of one run behind sequence `after`, also those before its last snapshot."""

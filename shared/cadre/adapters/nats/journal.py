@@ -12,14 +12,15 @@ from collections.abc import Callable
 from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.replica_tries import ReplicaTries
 from cadre.delivery.codec import HEADERS, pack, unpack_entry
 from cadre.errors import BlobMissing, BusUnavailable
 from cadre.journal.events import Entry
 from cadre.ports import Appended, Blobs, Stored
 from cadre.protocol.topology import Topology
 
-_REPLICA_PAUSE = 0.05
-_REPLICA_TRIES = 100
+_REPLICA_SECONDS = 5.0
+"""For a replica to catch up with the leader that named an entry."""
 
 
 class NatsJournal:
@@ -65,10 +66,8 @@ class NatsJournal:
         return Appended(seq, len(data))
 
     async def _get(self, stream: str, seq: int) -> Stored:
-        # A replica may not have caught up with the leader that named this sequence.
-        for _ in range(_REPLICA_TRIES):
+        async for _ in ReplicaTries(_REPLICA_SECONDS):
             held = await jetstream.get(self._nc, stream, seq)
             if held is not None:
                 return Stored(seq, await unpack_entry(held.data, self._blobs), len(held.data))
-            await asyncio.sleep(_REPLICA_PAUSE)
         raise BusUnavailable(f"reading entry {seq} of {stream}", "no replica has it")

@@ -21,6 +21,7 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.connection.keys import may_remove_objects
 from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.replica_tries import ReplicaTries
 from cadre.errors import BusUnavailable, CadreError, OutcomeUnknown, RetryableError, UnreadableMessage
 
 log = logging.getLogger("cadre.objects")
@@ -34,8 +35,8 @@ _PAGES_AT_ONCE = 4
 
 _CHUNKS_AT_ONCE = 8
 
-_REPLICA_PAUSE = 0.05
-_REPLICA_TRIES = 100
+_REPLICA_SECONDS = 5.0
+"""For a replica to catch up with the leader that named an entry, or for a removal to end."""
 
 
 class Found(NamedTuple):
@@ -96,7 +97,7 @@ class NatsObjects:
 
         Raises BusUnavailable when its parts are not all there in time, or UnreadableMessage.
         """
-        for _ in range(_REPLICA_TRIES):
+        async for _ in ReplicaTries(_REPLICA_SECONDS):
             found = await self.read(name)
             if found is None or found.is_deleted:
                 return None
@@ -104,7 +105,6 @@ class NatsObjects:
             if digest_of(data) == (digest or str(found.fields.get("digest")).partition("=")[2]):
                 return data
             # The replica that answered may lag behind, or the object is being removed or replaced.
-            await asyncio.sleep(_REPLICA_PAUSE)
         if await self._is_hollow(name):
             return None
         raise BusUnavailable(f"reading {name}", "its parts are not all there")
