@@ -23,13 +23,13 @@ from cadre.telemetry.metrics.meters import Sample
 from cadre_memory.embedding.embedder import Embedder
 from cadre_memory.embedding.open import open_embedder
 from cadre_memory.index.memory_index import MemoryIndex
+from cadre_memory.index.open import open_index
 from cadre_memory.index.schema import Schema
-from cadre_memory.open_index import open_index
 from cadre_memory.settings import MemorySettings
 from cadre_memory.tools.calls import Serving
 from cadre_memory.tools.cards import CARDS
 from cadre_memory.tools.memories import Memories, Workers
-from cadre_memory.tools.people import Answers
+from cadre_memory.tools.requests import Answers
 from cadre_memory.work.embed_pending import Sweeper
 from cadre_memory.work.expiry import Mourning, reap
 from cadre_memory.work.reembed import Mover

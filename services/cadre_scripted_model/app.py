@@ -12,10 +12,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cadre_scripted_model import embeddings
-from cadre_scripted_model.journal import Journal, Line
-from cadre_scripted_model.performance import HONESTY
+from cadre_scripted_model.paced_response import HONESTY
 from cadre_scripted_model.replies import error_body, model_list
 from cadre_scripted_model.request import BadRequest, RequestView, read_request
+from cadre_scripted_model.request_log import Journal, Line
 from cadre_scripted_model.script import ErrorReply
 
 

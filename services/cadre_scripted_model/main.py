@@ -16,9 +16,9 @@ from cadre.settings import read_secret
 from cadre_scripted_model import MODEL_ID
 from cadre_scripted_model.app import Source, build_app
 from cadre_scripted_model.cassettes import Cassettes
-from cadre_scripted_model.journal import Journal
+from cadre_scripted_model.request_log import Journal
 from cadre_scripted_model.script import Script, read_script
-from cadre_scripted_model.scripted import Scripted
+from cadre_scripted_model.script_player import Scripted
 
 BANNER = (
     "Scripted model: canned replies, not an AI."
@@ -95,7 +95,7 @@ def _source(
             raise SettingError("--mode auto plays no script: leave out --script, or say --mode script")
         return Scripted(Script([]), journal), "auto replies: every tool once, then an answer"
     # Only these two modes need an HTTP client, whose import takes as long as all the rest.
-    from cadre_scripted_model.taping import Recorder, Replayer
+    from cadre_scripted_model.record_replay import Recorder, Replayer
 
     if cassette is None:
         raise SettingError(f"--mode {mode} needs --cassette DIRECTORY")

@@ -10,8 +10,8 @@ import msgspec
 
 from cadre.errors import SettingError
 from cadre.spec.yaml_file import read_yaml
-from cadre_scripted_model.rendering import BadTemplate, check
 from cadre_scripted_model.request import RequestView
+from cadre_scripted_model.templates import BadTemplate, check
 
 
 class CallReply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

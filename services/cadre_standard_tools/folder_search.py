@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cadre.tools.thread import run_in_thread
-from cadre_standard_tools.hits import Found, Hit, SearchUnavailable
+from cadre_standard_tools.search_results import Found, Hit, SearchUnavailable
 
 log = logging.getLogger("cadre.tools")
 
@@ -51,7 +51,7 @@ class FolderSearch:
         self._read: dict[Path, tuple[tuple[int, int], _Document]] = {}
 
     async def search(self, query: str, limit: int) -> Found:
-        """See `hits.Search`."""
+        """See `search_results.Search`."""
         return await run_in_thread(lambda: self._find(query, limit), "folder search")
 
     def _find(self, query: str, limit: int) -> Found:

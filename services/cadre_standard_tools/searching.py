@@ -11,7 +11,7 @@ import msgspec
 from cadre.errors import SettingError
 from cadre.tool import tool
 from cadre_standard_tools.folder_search import FolderSearch
-from cadre_standard_tools.hits import Found, Search
+from cadre_standard_tools.search_results import Found, Search
 from cadre_standard_tools.searxng import Searxng
 from cadre_standard_tools.settings import read_standard_tools_settings
 

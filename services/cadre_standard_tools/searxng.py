@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import msgspec
 
-from cadre_standard_tools.hits import Found, Hit, SearchUnavailable
+from cadre_standard_tools.search_results import Found, Hit, SearchUnavailable
 from cadre_standard_tools.tls import tls
 
 WITHIN = 20.0
@@ -32,7 +32,7 @@ class Searxng:
         self._url = f"{url.rstrip('/')}/search"
 
     async def search(self, query: str, limit: int) -> Found:
-        """See `hits.Search`."""
+        """See `search_results.Search`."""
         answer = await self._ask(query)
         hits = [Hit(one.title or one.url, one.url, one.content or "") for one in answer.results if one.url]
         if hits:

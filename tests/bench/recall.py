@@ -16,8 +16,8 @@ from cadre_memory.embedding import local_model
 from cadre_memory.embedding.embedder import Embedder
 from cadre_memory.embedding.local_model import open_local
 from cadre_memory.host import schema_of
-from cadre_memory.index.index import Chunk, Clause, Index, Vectors, Where, Within
-from cadre_memory.open_index import open_index
+from cadre_memory.index.open import open_index
+from cadre_memory.index.vector_index import Chunk, Clause, Index, Vectors, Where, Within
 from cadre_memory.text.bm25 import encode_document, encode_query
 from cadre_memory.text.chunking import chunk_id, content_hash
 

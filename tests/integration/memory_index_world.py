@@ -14,12 +14,12 @@ import pytest
 
 from cadre.protocol.messages import MemoryScope
 from cadre_memory.index.edge.child import Timing
-from cadre_memory.index.edge.edge_store import EdgeStore
-from cadre_memory.index.index import Chunk, Clause, Vectors, Where, Within
+from cadre_memory.index.edge.store import EdgeStore
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.qdrant.store import QdrantStore
 from cadre_memory.index.schema import Schema
 from cadre_memory.index.store import Store
+from cadre_memory.index.vector_index import Chunk, Clause, Vectors, Where, Within
 from cadre_memory.text.bm25 import encode_document
 
 Engine = Literal["edge", "local", "server"]

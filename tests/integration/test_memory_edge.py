@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from cadre_memory.index.edge.child import Timing
-from cadre_memory.index.edge.edge_store import EdgeStore
+from cadre_memory.index.edge.store import EdgeStore
 from cadre_memory.index.filters import Selection
-from cadre_memory.index.index import IndexRefused, IndexUnavailable, Sparse
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.schema import Schema
 from cadre_memory.index.store import Point, Query
+from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable, Sparse
 from cadre_memory.text.bm25 import encode_query
 from integration.executor_bench import eventually
 from integration.memory_index_world import (

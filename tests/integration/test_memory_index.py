@@ -11,9 +11,18 @@ import pytest
 import pytest_asyncio
 
 from cadre_memory.index.filters import Selection
-from cadre_memory.index.index import Chunk, Clause, Hit, IndexRefused, Sparse, Vectors, Where, Within
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.store import Found, Query, Store
+from cadre_memory.index.vector_index import (
+    Chunk,
+    Clause,
+    Hit,
+    IndexRefused,
+    Sparse,
+    Vectors,
+    Where,
+    Within,
+)
 from cadre_memory.text.bm25 import encode_query
 from integration.memory_index_world import (
     ALL,

@@ -12,10 +12,10 @@ import pytest
 import pytest_asyncio
 
 from cadre_memory.index.filters import Selection
-from cadre_memory.index.index import Chunk, IndexUnavailable, Where
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.schema import Schema
 from cadre_memory.index.store import Store
+from cadre_memory.index.vector_index import Chunk, IndexUnavailable, Where
 from cadre_memory.text.bm25 import encode_query
 from cadre_memory.work.migration import BATCH, move
 from integration.memory_index_world import (
@@ -35,7 +35,7 @@ from integration.memory_index_world import (
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-MOVER = Path(__file__).with_name("memory_mover.py")
+MOVER = Path(__file__).with_name("memory_migrator.py")
 EAST, FIRST = [1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0]
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from cadre.errors import SettingError, SetupError
 from cadre_memory.index.filters import Selection
-from cadre_memory.index.index import IndexRefused, IndexUnavailable
+from cadre_memory.index.open import open_index
 from cadre_memory.index.qdrant.store import QdrantStore
 from cadre_memory.index.store import CollectionGone
-from cadre_memory.open_index import open_index
+from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable
 from integration.memory_index_world import ALL, NOWHERE, SMALL, memory, with_words
 
 

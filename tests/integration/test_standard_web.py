@@ -12,7 +12,7 @@ import pytest
 
 from cadre_standard_tools.addresses import read_private
 from cadre_standard_tools.fetching import MOST_BYTES, MOST_REDIRECTS, Fetcher, PageUnavailable
-from cadre_standard_tools.hits import Hit, SearchUnavailable
+from cadre_standard_tools.search_results import Hit, SearchUnavailable
 from cadre_standard_tools.searxng import Searxng
 from cadre_standard_tools.visiting import MOST_CHARACTERS, shown
 from integration.web_server import Answer, WebServer, web_server

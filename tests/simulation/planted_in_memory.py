@@ -14,8 +14,8 @@ from cadre.protocol.memory import RECALL, REMEMBER
 from cadre.protocol.messages import Record, ToolCall, ToolResult
 from cadre.runtime.model_calls import ModelCalls, Outcome
 from cadre.runtime.runner import Runner
-from cadre_memory.index.index import Chunk
 from cadre_memory.index.scopes import Caller
+from cadre_memory.index.vector_index import Chunk
 from cadre_memory.tools.cards import Remember
 from simulation.memory import SimMemories
 

@@ -52,7 +52,7 @@ VIOLATIONS = {
     "qdrant": [("services/cadre_memory/work/search.py", "import qdrant_client")],
     "edge": [
         ("services/cadre_memory/index/memory_index.py", "import qdrant_edge"),
-        ("services/cadre_memory/index/edge/edge_store.py", "import qdrant_edge"),
+        ("services/cadre_memory/index/edge/store.py", "import qdrant_edge"),
     ],
 }
 

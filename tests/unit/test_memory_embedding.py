@@ -13,9 +13,9 @@ from cadre.errors import ModelRefused, ModelUnavailable, SettingError, SetupErro
 from cadre_memory.embedding import local_model
 from cadre_memory.embedding.embedder import Fingerprint, Windows
 from cadre_memory.embedding.open import describe, open_embedder
-from cadre_memory.embedding.rotations import Turns
+from cadre_memory.embedding.priority_lock import Turns
 from cadre_memory.host import schema_of
-from cadre_memory.index.index import Chunk
+from cadre_memory.index.vector_index import Chunk
 from cadre_memory.settings import MemorySettings, read_memory_settings
 from cadre_memory.work.embed_pending import embedded
 from cadre_scripted_model import embeddings

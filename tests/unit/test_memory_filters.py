@@ -28,10 +28,10 @@ from cadre_memory.index.filters import (
     tree,
     visible,
 )
-from cadre_memory.index.index import Chunk, Clause, IndexRefused, Sparse, Vectors, Where, Within
 from cadre_memory.index.qdrant.rest_filters import rest_filter
 from cadre_memory.index.schema import Schema
-from cadre_memory.text import bm25, stopwords
+from cadre_memory.index.vector_index import Chunk, Clause, IndexRefused, Sparse, Vectors, Where, Within
+from cadre_memory.text import bm25, unstemmed
 
 ANNA = Clause({"scope": "user", "user": "anna"})
 
@@ -196,8 +196,8 @@ def test_a_word_is_counted_once_however_it_is_written() -> None:
 @pytest.mark.parametrize("word", ["tea", "ord", "48213", "submarin", "мост", "x", "verbrauch", "ab12cd34ef"])
 def test_words_without_stems_have_the_same_ids(word: str) -> None:
     """So an index goes on working where the engine with its stems is missing."""
-    assert stopwords.encode_query(word).indices == bm25.encode_query(word).indices
-    assert stopwords.encode_document(word).values == pytest.approx(bm25.encode_document(word).values)
+    assert unstemmed.encode_query(word).indices == bm25.encode_query(word).indices
+    assert unstemmed.encode_document(word).values == pytest.approx(bm25.encode_document(word).values)
 
 
 def bad(dense: list[list[float]] | None = None, sparse: Sparse | None = None, **fields: Any) -> Any:

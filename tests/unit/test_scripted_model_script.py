@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from cadre.errors import SettingError
-from cadre_scripted_model.rendering import BadTemplate, find, number, render
 from cadre_scripted_model.request import BadRequest, RequestView, read_request
 from cadre_scripted_model.script import Match, Reply, Rule, Script, matches, read_script
-from cadre_scripted_model.scripted import rendered
+from cadre_scripted_model.script_player import rendered
+from cadre_scripted_model.templates import BadTemplate, find, number, render
 
 
 def view_of(*messages: dict[str, Any], **body: Any) -> RequestView:

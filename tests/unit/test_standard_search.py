@@ -9,7 +9,7 @@ import pytest
 
 from cadre.errors import SettingError
 from cadre_standard_tools.folder_search import MOST_BYTES, SNIPPET, FolderSearch
-from cadre_standard_tools.hits import SearchUnavailable
+from cadre_standard_tools.search_results import SearchUnavailable
 from cadre_standard_tools.searching import search_of
 from cadre_standard_tools.searxng import Searxng
 

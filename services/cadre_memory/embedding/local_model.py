@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cadre.errors import SetupError
 from cadre_memory.embedding.embedder import Fingerprint, Windows
-from cadre_memory.embedding.rotations import Turns
+from cadre_memory.embedding.priority_lock import Turns
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from cadre_memory.index.index import Chunk, IndexRefused, Sparse, Vectors
+from cadre_memory.index.vector_index import Chunk, IndexRefused, Sparse, Vectors
 
 _LARGEST = 3.0e38
 """Numbers are stored in 32 bits."""

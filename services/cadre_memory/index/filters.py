@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from cadre_memory.index.index import Clause, EmbedState, IndexRefused, Where, Within
 from cadre_memory.index.schema import NAMED, OWNER, OWNER_OF, owner
+from cadre_memory.index.vector_index import Clause, EmbedState, IndexRefused, Where, Within
 
 
 class Equal(msgspec.Struct, frozen=True):

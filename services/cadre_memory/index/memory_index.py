@@ -16,7 +16,9 @@ import msgspec
 from cadre_memory.index import schema
 from cadre_memory.index.check_points import check_dense, check_id, check_points, check_query
 from cadre_memory.index.filters import Selection, Tree, admits, tree
-from cadre_memory.index.index import (
+from cadre_memory.index.schema import Schema
+from cadre_memory.index.store import CollectionGone, Point, Query, Record, Store
+from cadre_memory.index.vector_index import (
     Chunk,
     Condition,
     EmbedState,
@@ -28,8 +30,6 @@ from cadre_memory.index.index import (
     Where,
     Within,
 )
-from cadre_memory.index.schema import Schema
-from cadre_memory.index.store import CollectionGone, Point, Query, Record, Store
 
 log = logging.getLogger("cadre.memory")
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 
 from cadre.protocol.messages import MemoryScope
-from cadre_memory.index.index import Chunk, IndexUnavailable
+from cadre_memory.index.vector_index import Chunk, IndexUnavailable
 
 VERSION = 1
 """Of this layout. Another one is another collection: memories move into it as they do for another model."""

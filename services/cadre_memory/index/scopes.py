@@ -15,7 +15,7 @@ from cadre.errors import MemoryRefused, UnreadableMessage
 from cadre.protocol.memory import Selection
 from cadre.protocol.messages import MemoryScope, Origin, ToolCall
 from cadre.protocol.topology import Topology, parent_of, tree_of
-from cadre_memory.index.index import Clause, Within
+from cadre_memory.index.vector_index import Clause, Within
 
 SCOPES: tuple[MemoryScope, ...] = get_args(MemoryScope)
 

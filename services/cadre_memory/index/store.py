@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import msgspec
 
 from cadre_memory.index.filters import Selection
-from cadre_memory.index.index import IndexUnavailable, Sparse
+from cadre_memory.index.vector_index import IndexUnavailable, Sparse
 
 Backend = Literal["server", "edge", "local"]
 

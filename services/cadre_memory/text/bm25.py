@@ -10,8 +10,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
-from cadre_memory.index.index import Sparse
-from cadre_memory.text import stopwords
+from cadre_memory.index.vector_index import Sparse
+from cadre_memory.text import unstemmed
 
 if TYPE_CHECKING:
     import qdrant_edge
@@ -27,14 +27,14 @@ _CYRILLIC = re.compile(r"[\u0400-\u052f]")
 def encode_document(text: str) -> Sparse:
     """About 4 ms for 800 words, in which the interpreter does nothing else."""
     if not STEMS:
-        return stopwords.encode_document(text)
+        return unstemmed.encode_document(text)
     return _united([_encoder(language).embed_document(part) for language, part in _by_script(text)])
 
 
 def encode_query(text: str) -> Sparse:
     """Empty when the text has no words but the most common ones."""
     if not STEMS:
-        return stopwords.encode_query(text)
+        return unstemmed.encode_query(text)
     return _united([_encoder(language).embed_query(part) for language, part in _by_script(text)])
 
 

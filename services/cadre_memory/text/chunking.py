@@ -11,8 +11,8 @@ from uuid import UUID, uuid5
 from semantic_text_splitter import TextSplitter
 
 from cadre.protocol.messages import MemoryScope
-from cadre_memory.index.index import Chunk, EmbedState
 from cadre_memory.index.scopes import Caller
+from cadre_memory.index.vector_index import Chunk, EmbedState
 
 CHUNK_TOKENS = 1024
 OVERLAP_TOKENS = 10

@@ -10,8 +10,8 @@ import msgspec
 from cadre.protocol.memory import Recalled, RecalledHit
 from cadre.protocol.messages import ErrorInfo
 from cadre_memory.index import scopes
-from cadre_memory.index.index import Chunk, EmbedState, Hit, Index, Vectors, Where
 from cadre_memory.index.scopes import Caller
+from cadre_memory.index.vector_index import Chunk, EmbedState, Hit, Index, Vectors, Where
 from cadre_memory.text.bm25 import encode_document
 from cadre_memory.text.chunking import About, chunks_of, pieces
 from cadre_memory.tools.cards import ARGUMENTS, Arguments, Forget, Recall, Remember

@@ -7,7 +7,7 @@ import logging
 
 from cadre.errors import CadreError, ModelError, ModelRefused, RetryableError, TerminalError
 from cadre_memory.embedding.embedder import Embedder, Windows
-from cadre_memory.index.index import Chunk, Index
+from cadre_memory.index.vector_index import Chunk, Index
 
 log = logging.getLogger("cadre.memory")
 

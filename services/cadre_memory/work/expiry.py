@@ -13,7 +13,7 @@ from cadre.ports import Clock, Delivery
 from cadre.protocol.messages import Erased, Fate
 from cadre.recent import Recent
 from cadre_memory.index import scopes
-from cadre_memory.index.index import Index, Where
+from cadre_memory.index.vector_index import Index, Where
 
 log = logging.getLogger("cadre.memory")
 

@@ -17,9 +17,9 @@ import msgspec
 from cadre_memory.index import schema
 from cadre_memory.index.check_points import check_points
 from cadre_memory.index.filters import Selection
-from cadre_memory.index.index import Chunk, Vectors
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.store import Point, Record
+from cadre_memory.index.vector_index import Chunk, Vectors
 from cadre_memory.text.bm25 import encode_document
 
 log = logging.getLogger("cadre.memory")

@@ -7,8 +7,8 @@ import logging
 
 from cadre.errors import CadreError
 from cadre_memory.embedding.embedder import Embedder, Windows
-from cadre_memory.index.index import Chunk
 from cadre_memory.index.memory_index import MemoryIndex
+from cadre_memory.index.vector_index import Chunk
 from cadre_memory.work.embed_pending import embedded
 from cadre_memory.work.migration import move
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from cadre.errors import ModelError
 from cadre_memory.embedding.embedder import Embedder
 from cadre_memory.embedding.open import NO_EMBEDDINGS
-from cadre_memory.index.index import Hit, Index, Where, Within
+from cadre_memory.index.vector_index import Hit, Index, Where, Within
 from cadre_memory.text.bm25 import encode_query
 
 _MOST = 400

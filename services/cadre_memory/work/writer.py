@@ -6,7 +6,7 @@ import asyncio
 from typing import NamedTuple
 
 from cadre.errors import CadreError, TerminalError
-from cadre_memory.index.index import Chunk, Index, Vectors
+from cadre_memory.index.vector_index import Chunk, Index, Vectors
 
 BATCH = 64
 """Points that are stored together."""

@@ -18,10 +18,10 @@ from typing import IO, Any
 
 import msgspec
 
-from cadre_memory.index.edge.contract import LENGTH, MOST_BYTES, Answer, Asked, Close, Hello, frame
 from cadre_memory.index.edge.engine import Engine
-from cadre_memory.index.index import IndexRefused
+from cadre_memory.index.edge.frames import LENGTH, MOST_BYTES, Answer, Asked, Close, Hello, frame
 from cadre_memory.index.store import CollectionGone
+from cadre_memory.index.vector_index import IndexRefused
 
 _PR_SET_PDEATHSIG = 1
 _LOCK = "owner"

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from cadre_memory.index.edge import contract
+from cadre_memory.index.edge import frames
 from cadre_memory.index.edge.shard import Shard
 from cadre_memory.index.schema import dim_of
 from cadre_memory.index.store import CollectionGone
@@ -31,42 +31,42 @@ class Engine:
                 shutil.rmtree(folder)
         self._shards = {folder.name: Shard.load(folder) for folder in sorted(self._folder.iterdir())}
 
-    def do(self, request: contract.AnyRequest) -> Any:
+    def do(self, request: frames.AnyRequest) -> Any:
         """Raises CollectionGone, and whatever the engine raises."""
         match request:
-            case contract.Collections():
+            case frames.Collections():
                 return list(self._shards)
-            case contract.Create(collection):
+            case frames.Create(collection):
                 self._create(collection)
-            case contract.Drop(collection):
+            case frames.Drop(collection):
                 self._drop(collection)
-            case contract.Aliases():
+            case frames.Aliases():
                 return self._aliases()
-            case contract.PointAliases(aliases):
+            case frames.PointAliases(aliases):
                 self._point(aliases)
-            case contract.Flush():
+            case frames.Flush():
                 self.flush()
-            case contract.Vacuum():
+            case frames.Vacuum():
                 self.vacuum()
-            case contract.Close():
+            case frames.Close():
                 self.close()
             case _:
                 return self._of_collection(request, self._shard(request.collection))
         return None
 
-    def _of_collection(self, request: contract.AnyRequest, shard: Shard) -> Any:
+    def _of_collection(self, request: frames.AnyRequest, shard: Shard) -> Any:
         match request:
-            case contract.Upsert(_, points, only_new):
+            case frames.Upsert(_, points, only_new):
                 return shard.upsert(points, only_new)
-            case contract.SetDense(_, vectors):
+            case frames.SetDense(_, vectors):
                 return shard.set_dense(vectors)
-            case contract.Search(_, query, selection):
+            case frames.Search(_, query, selection):
                 return shard.search(query, selection)
-            case contract.Scroll(_, selection, limit, after, fields):
+            case frames.Scroll(_, selection, limit, after, fields):
                 return shard.scroll(selection, limit, after, fields)
-            case contract.Count(_, selection):
+            case frames.Count(_, selection):
                 return shard.count(selection)
-            case contract.Delete(_, selection):
+            case frames.Delete(_, selection):
                 return shard.delete(selection)
             case _:
                 raise AssertionError(request)

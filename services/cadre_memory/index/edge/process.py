@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 
 from cadre_memory.index.edge.child import Timing
-from cadre_memory.index.edge.contract import LENGTH, Answer, AnyRequest, Asked, Close, Hello, frame
-from cadre_memory.index.index import IndexRefused, IndexUnavailable
+from cadre_memory.index.edge.frames import LENGTH, Answer, AnyRequest, Asked, Close, Hello, frame
 from cadre_memory.index.store import CollectionGone
+from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable
 
 log = logging.getLogger("cadre.memory")
 

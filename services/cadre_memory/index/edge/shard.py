@@ -11,8 +11,8 @@ import qdrant_edge as edge
 from cadre_memory.index import schema
 from cadre_memory.index.edge.conditions import edge_filter
 from cadre_memory.index.filters import Selection, tree, visible
-from cadre_memory.index.index import Sparse
 from cadre_memory.index.store import PREFETCH, RRF_K, Found, Point, Query, Record, Records
+from cadre_memory.index.vector_index import Sparse
 
 _NEVER = 2**40
 """Points from which on the engine would build a graph: every search here is filtered to a few, and exact."""

@@ -15,7 +15,6 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 
 from cadre_memory.index import schema
 from cadre_memory.index.filters import Selection, tree, visible
-from cadre_memory.index.index import IndexRefused, IndexUnavailable, Sparse
 from cadre_memory.index.qdrant.collection import collection_parameters, payload_indexes
 from cadre_memory.index.qdrant.rest_filters import rest_filter
 from cadre_memory.index.store import (
@@ -29,6 +28,7 @@ from cadre_memory.index.store import (
     Record,
     Records,
 )
+from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable, Sparse
 
 log = logging.getLogger("cadre.memory")
 

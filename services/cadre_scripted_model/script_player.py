@@ -11,9 +11,7 @@ import msgspec
 from starlette.responses import Response
 
 from cadre_scripted_model.auto import auto_reply
-from cadre_scripted_model.journal import Journal, Line
-from cadre_scripted_model.performance import Cut, Performance
-from cadre_scripted_model.rendering import BadTemplate, render
+from cadre_scripted_model.paced_response import Cut, Performance
 from cadre_scripted_model.replies import (
     DONE,
     Answer,
@@ -25,7 +23,9 @@ from cadre_scripted_model.replies import (
     usage_chunk,
 )
 from cadre_scripted_model.request import RequestView
+from cadre_scripted_model.request_log import Journal, Line
 from cadre_scripted_model.script import ErrorReply, Reply, Script
+from cadre_scripted_model.templates import BadTemplate, render
 
 JSON = {"content-type": "application/json"}
 

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from cadre_scripted_model.journal import Journal, Line
+from cadre_scripted_model.request_log import Journal, Line
 
 HONESTY = {"x-cadre-scripted-model": "not-an-ai"}
 

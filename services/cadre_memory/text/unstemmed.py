@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from cadre_memory.index.index import Sparse
+from cadre_memory.index.vector_index import Sparse
 
 _WORD = re.compile(r"\w+")
 _SATURATION, _LENGTH_SHARE, _AVERAGE_LENGTH = 1.2, 0.75, 256.0

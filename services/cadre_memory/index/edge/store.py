@@ -9,12 +9,12 @@ from typing import TypeVar
 
 import msgspec
 
-from cadre_memory.index.edge import contract
+from cadre_memory.index.edge import frames
 from cadre_memory.index.edge.child import Timing
 from cadre_memory.index.edge.process import EdgeProcess, ProcessEnded
 from cadre_memory.index.filters import Selection
-from cadre_memory.index.index import IndexRefused, IndexUnavailable
 from cadre_memory.index.store import Backend, Found, Point, Query, Records
+from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable
 
 log = logging.getLogger("cadre.memory")
 
@@ -51,28 +51,28 @@ class EdgeStore:
         return self._process.pid
 
     async def collections(self) -> list[str]:
-        return await self._ask(contract.Collections(), list[str])
+        return await self._ask(frames.Collections(), list[str])
 
     async def create(self, collection: str) -> None:
-        await self._ask(contract.Create(collection), None)
+        await self._ask(frames.Create(collection), None)
 
     async def drop(self, collection: str) -> None:
-        await self._ask(contract.Drop(collection), None)
+        await self._ask(frames.Drop(collection), None)
 
     async def aliases(self) -> dict[str, str]:
-        return await self._ask(contract.Aliases(), dict[str, str])
+        return await self._ask(frames.Aliases(), dict[str, str])
 
     async def point(self, aliases: dict[str, str | None]) -> None:
-        await self._ask(contract.PointAliases(aliases), None)
+        await self._ask(frames.PointAliases(aliases), None)
 
     async def upsert(self, collection: str, points: list[Point], *, only_new: bool = False) -> None:
-        await self._ask(contract.Upsert(collection, points, only_new), None)
+        await self._ask(frames.Upsert(collection, points, only_new), None)
 
     async def set_dense(self, collection: str, vectors: dict[str, list[list[float]]]) -> None:
-        await self._ask(contract.SetDense(collection, vectors), None)
+        await self._ask(frames.SetDense(collection, vectors), None)
 
     async def search(self, collection: str, query: Query, selection: Selection) -> list[Found]:
-        return await self._ask(contract.Search(collection, query, selection), list[Found])
+        return await self._ask(frames.Search(collection, query, selection), list[Found])
 
     async def scroll(
         self,
@@ -83,28 +83,28 @@ class EdgeStore:
         after: str | None = None,
         fields: list[str] | None = None,
     ) -> Records:
-        return await self._ask(contract.Scroll(collection, selection, limit, after, fields), Records)
+        return await self._ask(frames.Scroll(collection, selection, limit, after, fields), Records)
 
     async def count(self, collection: str, selection: Selection) -> int:
-        return await self._ask(contract.Count(collection, selection), int)
+        return await self._ask(frames.Count(collection, selection), int)
 
     async def delete(self, collection: str, selection: Selection) -> int:
-        return await self._ask(contract.Delete(collection, selection), int)
+        return await self._ask(frames.Delete(collection, selection), int)
 
     async def flush(self) -> None:
         """What was acknowledged then survives a power cut too."""
-        await self._ask(contract.Flush(), None)
+        await self._ask(frames.Flush(), None)
 
     async def vacuum(self) -> None:
         """Rewrites files with many dead points, which it otherwise does when idle."""
-        await self._ask(contract.Vacuum(), None)
+        await self._ask(frames.Vacuum(), None)
 
     async def close(self) -> None:
         self._closed = True
         async with self._starting:
             await self._process.close()
 
-    async def _ask(self, request: contract.AnyRequest, kind: type[T] | None) -> T:
+    async def _ask(self, request: frames.AnyRequest, kind: type[T] | None) -> T:
         for _ in range(_TRIES):
             process = await self._living()
             try:

@@ -8,10 +8,10 @@ import os
 from pathlib import Path
 
 from cadre.errors import SettingError, SetupError
-from cadre_memory.index.index import IndexRefused
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.schema import Schema
 from cadre_memory.index.store import Store
+from cadre_memory.index.vector_index import IndexRefused
 
 log = logging.getLogger("cadre.memory")
 
@@ -45,7 +45,7 @@ async def _open_store(qdrant_url: str, api_key: str, directory: Path) -> Store:
     if qdrant_url:
         return await _open_server(qdrant_url, api_key)
     if os.name == "posix" and importlib.util.find_spec("qdrant_edge") is not None:
-        from cadre_memory.index.edge.edge_store import EdgeStore
+        from cadre_memory.index.edge.store import EdgeStore
 
         return await EdgeStore.open(directory / "edge")
     from cadre_memory.index.qdrant.store import QdrantStore

@@ -11,10 +11,10 @@ import msgspec
 from starlette.responses import Response
 
 from cadre_scripted_model.cassettes import Cassette, Cassettes, canonical, fingerprint
-from cadre_scripted_model.journal import Journal, Line
-from cadre_scripted_model.performance import Cut, Performance
+from cadre_scripted_model.paced_response import Cut, Performance
 from cadre_scripted_model.replies import error_body
 from cadre_scripted_model.request import RequestView
+from cadre_scripted_model.request_log import Journal, Line
 from cadre_scripted_model.script import ErrorReply
 
 PASSED_ON = ("content-type", "retry-after", "retry-after-ms")

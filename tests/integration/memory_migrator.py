@@ -8,8 +8,8 @@ import signal
 import sys
 from pathlib import Path
 
-from cadre_memory.index.index import Chunk
 from cadre_memory.index.memory_index import MemoryIndex
+from cadre_memory.index.vector_index import Chunk
 from cadre_memory.work.migration import move
 from integration.memory_index_world import OTHER, open_store
 
