@@ -14,7 +14,8 @@ from uuid import UUID
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.open import open_index
 from cadre_memory.index.schema import Schema
-from cadre_memory.index.vector_index import Chunk, Clause, Sparse, Vectors, Where, Within
+from cadre_memory.index.vector_index import Chunk, Clause, Vectors, Where, Within
+from cadre_memory.text.sparse import SparseVector
 
 DIM = 384
 WORDS = 40
@@ -123,8 +124,8 @@ class Made:
         )
         return chunk, Vectors(self.words(WORDS), [self.vector()])
 
-    def words(self, number: int) -> Sparse:
-        return Sparse(sorted(self.chance.sample(range(20_000), number)), [1.0] * number)
+    def words(self, number: int) -> SparseVector:
+        return SparseVector(sorted(self.chance.sample(range(20_000), number)), [1.0] * number)
 
     def vector(self) -> list[float]:
         return self.chance.choice(self._vectors)

@@ -19,7 +19,7 @@ from cadre_memory.host import schema_of
 from cadre_memory.index.open import open_index
 from cadre_memory.index.vector_index import Chunk, Clause, Index, Vectors, Where, Within
 from cadre_memory.text.bm25 import encode_document, encode_query
-from cadre_memory.text.chunking import chunk_id, content_hash
+from cadre_memory.tools.chunks import chunk_id, content_hash
 
 FOLDER = Path(__file__).parent / "recall_set"
 

@@ -18,8 +18,9 @@ from cadre_memory.index.filters import Selection
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.schema import Schema
 from cadre_memory.index.store import Point, Query
-from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable, Sparse
+from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable
 from cadre_memory.text.bm25 import encode_query
+from cadre_memory.text.sparse import SparseVector
 from integration.executor_bench import eventually
 from integration.memory_index_world import (
     ALL,
@@ -162,7 +163,10 @@ async def test_points_that_the_engine_refused_appear_later_unless_checked_before
 
     def raw(name: str, dense: list[float]) -> Point:
         return Point(
-            point_id(name), {"hash": name, "embed_state": "done", "memory": name}, Sparse([], []), [dense]
+            point_id(name),
+            {"hash": name, "embed_state": "done", "memory": name},
+            SparseVector([], []),
+            [dense],
         )
 
     for n in range(20):

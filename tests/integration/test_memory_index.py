@@ -13,17 +13,9 @@ import pytest_asyncio
 from cadre_memory.index.filters import Selection
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.store import Found, Query, Store
-from cadre_memory.index.vector_index import (
-    Chunk,
-    Clause,
-    Hit,
-    IndexRefused,
-    Sparse,
-    Vectors,
-    Where,
-    Within,
-)
+from cadre_memory.index.vector_index import Chunk, Clause, Hit, IndexRefused, Vectors, Where, Within
 from cadre_memory.text.bm25 import encode_query
+from cadre_memory.text.sparse import SparseVector
 from integration.memory_index_world import (
     ALL,
     ENGINES,
@@ -70,7 +62,11 @@ async def index(one_index: MemoryIndex) -> MemoryIndex:
 async def found(index: MemoryIndex, within: Within, where: Where = NOWHERE) -> set[str]:
     """Through both legs, through each alone, and by reading all: they must agree."""
     sparse, limit = encode_query("tea"), 50
-    ways: list[tuple[Sparse | None, list[float] | None]] = [(sparse, EAST), (sparse, None), (None, EAST)]
+    ways: list[tuple[SparseVector | None, list[float] | None]] = [
+        (sparse, EAST),
+        (sparse, None),
+        (None, EAST),
+    ]
     answers = [
         names([hit.chunk for hit in await search(index, within, where, sparse=s, dense=d, limit=limit)])
         for s, d in ways
@@ -87,7 +83,7 @@ async def search(
     within: Within,
     where: Where = NOWHERE,
     *,
-    sparse: Sparse | None = None,
+    sparse: SparseVector | None = None,
     dense: list[float] | None = None,
     limit: int = 5,
 ) -> list[Hit]:
@@ -150,7 +146,7 @@ async def test_words_find_the_text_that_has_them(index: MemoryIndex) -> None:
 async def test_a_query_of_common_words_finds_nothing(index: MemoryIndex) -> None:
     await index.upsert([tea("m1")])
     nothing = encode_query("the of and")
-    assert nothing == Sparse([], [])
+    assert nothing == SparseVector([], [])
     assert await search(index, ALL, sparse=nothing) == []
     assert len(await search(index, ALL, sparse=nothing, dense=EAST)) == 1
 

@@ -20,8 +20,8 @@ from cadre_memory.index.filters import Selection, admits, tree
 from cadre_memory.index.schema import payload
 from cadre_memory.index.scopes import Caller
 from cadre_memory.index.vector_index import Chunk, Hit, Within
-from cadre_memory.text.chunking import About, chunks_of
 from cadre_memory.tools.cards import Recall, Remember
+from cadre_memory.tools.chunks import About, chunks_of
 from cadre_memory.tools.memories import _shown, parsed
 from simulation.wire import Wire
 

@@ -10,7 +10,8 @@ from semantic_text_splitter import TextSplitter
 
 from cadre.protocol.messages import Origin
 from cadre_memory.index.scopes import Caller
-from cadre_memory.text.chunking import CHUNK_TOKENS, About, chunk_id, chunks_of, content_hash, pieces
+from cadre_memory.text.chunking import CHUNK_TOKENS, split_text
+from cadre_memory.tools.chunks import About, chunk_id, chunks_of, content_hash
 
 SENTENCES = " ".join(f"Sentence {number} says that the number is {number * 7}." for number in range(2000))
 
@@ -36,16 +37,16 @@ def fits(text: str, tokens: int) -> bool:
 
 
 def test_a_short_text_is_one_piece() -> None:
-    assert pieces("Anna likes tea.") == ["Anna likes tea."]
+    assert split_text("Anna likes tea.") == ["Anna likes tea."]
 
 
 @pytest.mark.parametrize("text", ["", " \n\t  "])
 def test_of_nothing_there_is_no_piece(text: str) -> None:
-    assert pieces(text) == []
+    assert split_text(text) == []
 
 
 def test_pieces_fit_are_full_and_leave_nothing_out() -> None:
-    found = pieces(SENTENCES)
+    found = split_text(SENTENCES)
     assert all(fits(piece, CHUNK_TOKENS) for piece in found)
     assert not any(fits(piece, CHUNK_TOKENS - 60) for piece in found[:-1])
     told = " ".join(found)
@@ -55,7 +56,7 @@ def test_pieces_fit_are_full_and_leave_nothing_out() -> None:
 
 @pytest.mark.parametrize("text", ["字" * 6000, "x" * 40_000, "a <|endoftext|> " * 2000])
 def test_texts_without_sentences_are_cut_too(text: str) -> None:
-    found = pieces(text)
+    found = split_text(text)
     assert len(found) > 1
     assert all(fits(piece, CHUNK_TOKENS) for piece in found)
 

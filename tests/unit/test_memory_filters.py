@@ -30,8 +30,9 @@ from cadre_memory.index.filters import (
 )
 from cadre_memory.index.qdrant.rest_filters import rest_filter
 from cadre_memory.index.schema import Schema
-from cadre_memory.index.vector_index import Chunk, Clause, IndexRefused, Sparse, Vectors, Where, Within
+from cadre_memory.index.vector_index import Chunk, Clause, IndexRefused, Vectors, Where, Within
 from cadre_memory.text import bm25, unstemmed
+from cadre_memory.text.sparse import SparseVector
 
 ANNA = Clause({"scope": "user", "user": "anna"})
 
@@ -200,10 +201,10 @@ def test_words_without_stems_have_the_same_ids(word: str) -> None:
     assert unstemmed.encode_document(word).values == pytest.approx(bm25.encode_document(word).values)
 
 
-def bad(dense: list[list[float]] | None = None, sparse: Sparse | None = None, **fields: Any) -> Any:
+def bad(dense: list[list[float]] | None = None, sparse: SparseVector | None = None, **fields: Any) -> Any:
     given = {"id": str(UUID(int=1)), "scope": "user", "agent": "a", "created_at": 1.0, "text": "x", **fields}
     chunk = Chunk(memory="m", tree="t", run="t", hash="h", **given)
-    return chunk, Vectors(sparse or Sparse([], []), dense or [])
+    return chunk, Vectors(sparse or SparseVector([], []), dense or [])
 
 
 EAST = [1.0, 0.0, 0.0, 0.0]
@@ -215,11 +216,11 @@ BAD_POINTS = {
     "infinite": bad([[math.inf, 0.0, 0.0, 1.0]]),
     "over 32 bits": bad([[1e39, 0.0, 0.0, 1.0]]),
     "zeros": bad([[0.0] * 4]),
-    "a weight too few": bad(sparse=Sparse([1, 2], [1.0])),
-    "a token twice": bad(sparse=Sparse([1, 1], [1.0, 1.0])),
-    "a token below 0": bad(sparse=Sparse([-1], [1.0])),
-    "a token over 32 bits": bad(sparse=Sparse([2**32], [1.0])),
-    "a weight that is no number": bad(sparse=Sparse([1], [math.nan])),
+    "a weight too few": bad(sparse=SparseVector([1, 2], [1.0])),
+    "a token twice": bad(sparse=SparseVector([1, 1], [1.0, 1.0])),
+    "a token below 0": bad(sparse=SparseVector([-1], [1.0])),
+    "a token over 32 bits": bad(sparse=SparseVector([2**32], [1.0])),
+    "a weight that is no number": bad(sparse=SparseVector([1], [math.nan])),
     "no id": bad(id="m1"),
     "an id in capitals": bad(id=str(UUID(int=0xABC)).upper()),
     "no time": bad(created_at=math.nan),

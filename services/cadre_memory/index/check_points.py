@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from cadre_memory.index.vector_index import Chunk, IndexRefused, Sparse, Vectors
+from cadre_memory.index.vector_index import Chunk, IndexRefused, Vectors
+from cadre_memory.text.sparse import SparseVector
 
 _LARGEST = 3.0e38
 """Numbers are stored in 32 bits."""
@@ -42,7 +43,7 @@ def check_dense(vectors: Mapping[str, list[list[float]]], dim: int | None) -> No
         _check_dense(id, windows, dim)
 
 
-def check_query(sparse: Sparse | None, dense: list[float] | None, dim: int | None) -> None:
+def check_query(sparse: SparseVector | None, dense: list[float] | None, dim: int | None) -> None:
     """Raises IndexRefused."""
     if sparse is not None:
         _check_sparse("of the query", sparse)
@@ -71,7 +72,7 @@ def _check_dense(id: str, windows: list[list[float]], dim: int | None) -> None:
             raise IndexRefused(f"point {id}: a dense vector of zeros points nowhere")
 
 
-def _check_sparse(id: str, sparse: Sparse) -> None:
+def _check_sparse(id: str, sparse: SparseVector) -> None:
     if len(sparse.indices) != len(sparse.values):
         raise IndexRefused(
             f"point {id}: {len(sparse.indices)} token ids and {len(sparse.values)} weights, must be as many"

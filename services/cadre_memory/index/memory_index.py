@@ -25,11 +25,11 @@ from cadre_memory.index.vector_index import (
     Hit,
     IndexUnavailable,
     Page,
-    Sparse,
     Vectors,
     Where,
     Within,
 )
+from cadre_memory.text.sparse import SparseVector
 
 log = logging.getLogger("cadre.memory")
 
@@ -85,7 +85,13 @@ class MemoryIndex:
             await self.store.set_dense(self.own, dict(part))
 
     async def search(
-        self, *, sparse: Sparse | None, dense: list[float] | None, within: Within, where: Where, limit: int
+        self,
+        *,
+        sparse: SparseVector | None,
+        dense: list[float] | None,
+        within: Within,
+        where: Where,
+        limit: int,
     ) -> list[Hit]:
         check_query(sparse, dense, self.schema.dim)
         selection = Selection(within=within, where=where)

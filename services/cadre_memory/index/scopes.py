@@ -15,6 +15,7 @@ from cadre.errors import MemoryRefused, UnreadableMessage
 from cadre.protocol.memory import Selection
 from cadre.protocol.messages import MemoryScope, Origin, ToolCall
 from cadre.protocol.topology import Topology, parent_of, tree_of
+from cadre_memory.index.schema import OWNER_OF
 from cadre_memory.index.vector_index import Clause, Within
 
 SCOPES: tuple[MemoryScope, ...] = get_args(MemoryScope)
@@ -40,17 +41,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
             "team": origin.team,
             "user": origin.user,
         }[scope]
-        return (_FIELDS[scope], value) if value else None
-
-
-_FIELDS: dict[MemoryScope, str] = {
-    "run": "tree",
-    "session": "session",
-    "agent": "agent",
-    "team": "team",
-    "user": "user",
-}
-"""The payload field that holds the owner, by scope."""
+        return (OWNER_OF[scope], value) if value else None
 
 
 def caller_of(call: ToolCall, subject: str) -> Caller:

@@ -7,7 +7,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 import msgspec
 
 from cadre_memory.index.filters import Selection
-from cadre_memory.index.vector_index import IndexUnavailable, Sparse
+from cadre_memory.index.vector_index import IndexUnavailable
+from cadre_memory.text.sparse import SparseVector
 
 Backend = Literal["server", "edge", "local"]
 
@@ -25,14 +26,14 @@ class CollectionGone(IndexUnavailable):
 class Point(msgspec.Struct, frozen=True):
     id: str
     payload: dict[str, Any]
-    sparse: Sparse
+    sparse: SparseVector
     dense: list[list[float]] = []
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     """At least one of the two legs."""
 
-    sparse: Sparse | None = None
+    sparse: SparseVector | None = None
     dense: list[float] | None = None
     limit: int
 

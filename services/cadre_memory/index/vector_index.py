@@ -12,6 +12,7 @@ import msgspec
 
 from cadre.errors import RetryableError, TerminalError
 from cadre.protocol.messages import MemoryScope
+from cadre_memory.text.sparse import SparseVector
 
 EmbedState = Literal["pending", "done", "lexical"]
 """Of a point: its dense vectors are still to come, are there, or are not wanted (no embeddings configured)."""
@@ -23,13 +24,6 @@ class IndexUnavailable(RetryableError):
 
 class IndexRefused(TerminalError):
     """The engine will never take this: a wrong vector, id, clause, or a batch over its limit."""
-
-
-class Sparse(NamedTuple):
-    """BM25 weights by token id."""
-
-    indices: list[int]
-    values: list[float]
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +60,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
 class Vectors(NamedTuple):
     """Of one chunk. `dense` holds one vector per window of the text (late interaction: the best one counts)."""
 
-    sparse: Sparse
+    sparse: SparseVector
     dense: list[list[float]]
     """Empty when there are none, or none yet."""
 
@@ -141,7 +135,13 @@ class Index(Protocol):
         ...
 
     async def search(
-        self, *, sparse: Sparse | None, dense: list[float] | None, within: Within, where: Where, limit: int
+        self,
+        *,
+        sparse: SparseVector | None,
+        dense: list[float] | None,
+        within: Within,
+        where: Where,
+        limit: int,
     ) -> list[Hit]:
         """The best first, both legs fused by rank (RRF, k=2); one leg alone keeps its own scores."""
         ...

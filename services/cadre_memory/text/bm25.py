@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
-from cadre_memory.index.vector_index import Sparse
 from cadre_memory.text import unstemmed
+from cadre_memory.text.sparse import SparseVector, sparse_vector
 
 if TYPE_CHECKING:
     import qdrant_edge
@@ -24,18 +25,18 @@ STEMS = importlib.util.find_spec("qdrant_edge") is not None
 _CYRILLIC = re.compile(r"[\u0400-\u052f]")
 
 
-def encode_document(text: str) -> Sparse:
+def encode_document(text: str) -> SparseVector:
     """About 4 ms for 800 words, in which the interpreter does nothing else."""
     if not STEMS:
         return unstemmed.encode_document(text)
-    return _united([_encoder(language).embed_document(part) for language, part in _by_script(text)])
+    return _united(_encoder(language).embed_document(part) for language, part in _by_script(text))
 
 
-def encode_query(text: str) -> Sparse:
+def encode_query(text: str) -> SparseVector:
     """Empty when the text has no words but the most common ones."""
     if not STEMS:
         return unstemmed.encode_query(text)
-    return _united([_encoder(language).embed_query(part) for language, part in _by_script(text)])
+    return _united(_encoder(language).embed_query(part) for language, part in _by_script(text))
 
 
 def _by_script(text: str) -> list[tuple[Language, str]]:
@@ -55,10 +56,5 @@ def _encoder(language: Language) -> qdrant_edge.Bm25:
     return qdrant_edge.Bm25(config=qdrant_edge.Bm25Config(language=language))
 
 
-def _united(parts: list[qdrant_edge.SparseVector]) -> Sparse:
-    weights: dict[int, float] = {}
-    for part in parts:
-        for index, value in zip(part.indices, part.values, strict=True):
-            weights[index] = max(value, weights.get(index, 0.0))
-    ordered = sorted(weights)
-    return Sparse(ordered, [weights[index] for index in ordered])
+def _united(parts: Iterable[qdrant_edge.SparseVector]) -> SparseVector:
+    return sparse_vector(pair for part in parts for pair in zip(part.indices, part.values, strict=True))

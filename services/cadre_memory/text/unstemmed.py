@@ -8,31 +8,22 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from cadre_memory.index.vector_index import Sparse
+from cadre_memory.text.sparse import SparseVector, sparse_vector
 
 _WORD = re.compile(r"\w+")
 _SATURATION, _LENGTH_SHARE, _AVERAGE_LENGTH = 1.2, 0.75, 256.0
 _MASK = 0xFFFFFFFF
 
 
-def encode_document(text: str) -> Sparse:
+def encode_document(text: str) -> SparseVector:
     words = Counter(_WORD.findall(text.lower()))
     relative = sum(words.values()) / _AVERAGE_LENGTH
     damping = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * relative)
-    return _sparse({word: n * (_SATURATION + 1) / (n + damping) for word, n in words.items()})
+    return sparse_vector((token_id(word), n * (_SATURATION + 1) / (n + damping)) for word, n in words.items())
 
 
-def encode_query(text: str) -> Sparse:
-    return _sparse(dict.fromkeys(_WORD.findall(text.lower()), 1.0))
-
-
-def _sparse(weights: dict[str, float]) -> Sparse:
-    by_id: dict[int, float] = {}
-    for word, weight in weights.items():
-        index = token_id(word)
-        by_id[index] = max(weight, by_id.get(index, 0.0))
-    ordered = sorted(by_id)
-    return Sparse(ordered, [by_id[index] for index in ordered])
+def encode_query(text: str) -> SparseVector:
+    return sparse_vector((token_id(word), 1.0) for word in _WORD.findall(text.lower()))
 
 
 def token_id(word: str) -> int:

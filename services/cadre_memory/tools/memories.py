@@ -13,8 +13,9 @@ from cadre_memory.index import scopes
 from cadre_memory.index.scopes import Caller
 from cadre_memory.index.vector_index import Chunk, EmbedState, Hit, Index, Vectors, Where
 from cadre_memory.text.bm25 import encode_document
-from cadre_memory.text.chunking import About, chunks_of, pieces
+from cadre_memory.text.chunking import split_text
 from cadre_memory.tools.cards import ARGUMENTS, Arguments, Forget, Recall, Remember
+from cadre_memory.tools.chunks import About, chunks_of
 from cadre_memory.work.embed_pending import Sweeper
 from cadre_memory.work.expiry import Mourning
 from cadre_memory.work.search import Searcher
@@ -62,7 +63,7 @@ class Memories:
                 return {"forgotten": await self._index.delete(within=within, where=Where(memory=memory))}
 
     async def _remember(self, wanted: Remember, caller: Caller, at: float) -> dict[str, Any]:
-        texts = await asyncio.to_thread(pieces, wanted.text)
+        texts = await asyncio.to_thread(split_text, wanted.text)
         if not texts:
             raise InvalidCall("the text to remember holds nothing but blanks")
         state: EmbedState = "lexical" if self._sweeper is None else "pending"

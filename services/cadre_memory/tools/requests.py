@@ -29,7 +29,7 @@ from cadre_memory.embedding.open import NO_EMBEDDINGS
 from cadre_memory.index import scopes
 from cadre_memory.index.scopes import SCOPES
 from cadre_memory.index.vector_index import Chunk, Clause, Index, Where, Within
-from cadre_memory.text.chunking import chunk_id
+from cadre_memory.tools.chunks import chunk_id
 from cadre_memory.work.embed_pending import Sweeper
 from cadre_memory.work.reembed import Mover
 from cadre_memory.work.search import Searcher

@@ -12,7 +12,7 @@ from cadre_memory.index import schema
 from cadre_memory.index.edge.conditions import edge_filter
 from cadre_memory.index.filters import Selection, tree, visible
 from cadre_memory.index.store import PREFETCH, RRF_K, Found, Point, Query, Record, Records
-from cadre_memory.index.vector_index import Sparse
+from cadre_memory.text.sparse import SparseVector
 
 _NEVER = 2**40
 """Points from which on the engine would build a graph: every search here is filtered to a few, and exact."""
@@ -194,5 +194,5 @@ def _point(point: Point) -> edge.Point:
     return edge.Point(id=UUID(point.id), vector=vector, payload=point.payload)
 
 
-def _sparse(sparse: Sparse) -> edge.SparseVector:
+def _sparse(sparse: SparseVector) -> edge.SparseVector:
     return edge.SparseVector(indices=sparse.indices, values=sparse.values)

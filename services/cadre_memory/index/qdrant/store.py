@@ -28,7 +28,8 @@ from cadre_memory.index.store import (
     Record,
     Records,
 )
-from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable, Sparse
+from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable
+from cadre_memory.text.sparse import SparseVector
 
 log = logging.getLogger("cadre.memory")
 
@@ -242,7 +243,7 @@ def _point(point: Point) -> models.PointStruct:
     return models.PointStruct(id=point.id, vector=vector, payload=point.payload)
 
 
-def _sparse(sparse: Sparse) -> models.SparseVector:
+def _sparse(sparse: SparseVector) -> models.SparseVector:
     return models.SparseVector(indices=sparse.indices, values=sparse.values)
 
 

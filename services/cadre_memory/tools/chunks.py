@@ -1,0 +1,64 @@
+"""Builds the points that keep a memory: one chunk per piece of its text, with ids derived from the call."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+from uuid import UUID, uuid5
+
+from cadre.protocol.messages import MemoryScope
+from cadre_memory.index.scopes import Caller
+from cadre_memory.index.vector_index import Chunk, EmbedState
+
+_NAMES = UUID("6f1f6d5b-6b0f-5e2c-9d5a-4f0c4b7f3f11")
+
+
+class About(NamedTuple):
+    """What is known of a memory besides its text and its owner."""
+
+    scope: MemoryScope
+    kind: str
+    step: int
+    at: float
+    """When it was remembered, Unix seconds."""
+    expires_at: float | None
+    """When it expires, Unix seconds; None: never."""
+    state: EmbedState
+
+
+def chunk_id(memory: str, index: int) -> str:
+    """Returns the UUID of a chunk. It is derived, so a text that the same call stores twice is stored once."""
+    return str(uuid5(_NAMES, f"{memory}/{index}"))
+
+
+def content_hash(text: str) -> str:
+    """Returns the SHA-256 of the text with every run of blanks as one, and none at its ends."""
+    return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()
+
+
+def chunks_of(texts: list[str], caller: Caller, about: About) -> list[Chunk]:
+    """Returns the points of one memory, made of the pieces of its text."""
+    origin = caller.origin
+    return [
+        Chunk(
+            id=chunk_id(caller.call, index),
+            memory=caller.call,
+            text=text,
+            index=index,
+            count=len(texts),
+            scope=about.scope,
+            tree=caller.tree,
+            run=caller.run,
+            step=about.step,
+            agent=caller.agent,
+            session=origin.session or "",
+            team=origin.team or "",
+            user=origin.user or "",
+            kind=about.kind,
+            created_at=about.at,
+            expires_at=about.expires_at,
+            hash=content_hash(text),
+            embed_state=about.state,
+        )
+        for index, text in enumerate(texts)
+    ]
