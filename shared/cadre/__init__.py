@@ -3,8 +3,8 @@
     from cadre import Agent, ToolContext, follow, serve, tool
 
 `@tool` makes a typed function a tool (served by `cadre tools FILE`), `serve(Agent(…))` serves an agent
-(as `cadre agent FILE` does for a YAML file), `follow(run)` tells the events of a run. Everything else is imported
-from its own module.
+(as `cadre agent FILE` does for a YAML file), `follow(run)` yields the events of a run.
+The other public modules are `cadre.tool`, `cadre.client` and `cadre.protocol` (docs/python.md); all else is private.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Whoever only defines tools does not pay for NATS and an HTTP server.
+    # A module that only defines tools does not load NATS and an HTTP server.
     if name == "serve":
         from cadre.service.agent import serve
 

@@ -1,9 +1,19 @@
-"""The public facade for authors of tools: `tool`, and the types that a tool takes and returns."""
+"""The public facade for authors of tools: `tool`, the types that a tool takes and returns, and foreign tools."""
 
 from __future__ import annotations
 
 from cadre.tools.context import CancelSignal, ToolContext
 from cadre.tools.decorator import InvalidArguments, Tool, tool
 from cadre.tools.files import File
+from cadre.tools.foreign import from_langchain, from_smolagents
 
-__all__ = ["CancelSignal", "File", "InvalidArguments", "Tool", "ToolContext", "tool"]
+__all__ = [
+    "CancelSignal",
+    "File",
+    "InvalidArguments",
+    "Tool",
+    "ToolContext",
+    "from_langchain",
+    "from_smolagents",
+    "tool",
+]

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable
 from typing import Any, Unpack
 
-import jsonschema_rs
 import msgspec
 
 from cadre.errors import ToolDefinitionError
@@ -33,6 +32,8 @@ class ForeignTool(Tool[..., Any]):
         signature = Signature(card.description, nothing, card.input_schema, card.output_schema, None)
         super().__init__(function, card, signature, concurrency)
         self.__name__ = card.name
+        import jsonschema_rs  # here, so that modules of Cadre's own tools need not load it
+
         self._validator = jsonschema_rs.validator_for(card.input_schema, offline=True)
 
     def _checked(self, arguments: dict[str, Any], files: list[File]) -> dict[str, Any]:
