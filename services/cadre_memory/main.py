@@ -7,7 +7,7 @@ from typing import get_args
 
 import click
 
-from cadre.cli.terminal.memory_pages import export_all, forget, list_memories, search, show
+from cadre.cli.memory import export_all, forget, list_memories, search, show
 from cadre.errors import SetupError
 from cadre.settings import Settings, read_settings
 from cadre_memory.settings import Embeddings, MemorySettings, read_memory_settings

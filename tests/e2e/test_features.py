@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cadre.local.failure import Code
+from cadre.local.exit_codes import Code
 from cadre.service.frame import open_platform
 from cadre.settings import Settings
 from harness.command import Commands, commands_of

@@ -16,7 +16,7 @@ from cadre.cli.terminal.duration import Duration
 from cadre.cli.terminal.run_tree import Tree, apply
 from cadre.cli.terminal.table import call_text
 from cadre.cli.terminal.tree_view import draw
-from cadre.local.failure import Code, of_run
+from cadre.local.exit_codes import Code, of_run
 
 RUN = "r"
 CALL = "r_1_0"

@@ -15,7 +15,7 @@ import click
 import pytest
 
 from cadre.errors import BusUnavailable, SpecError
-from cadre.local.failure import Code, Failure, explain, of_run
+from cadre.local.exit_codes import Code, Failure, explain, of_run
 from unit.played_gateway import Gateway, cadre, playing
 
 LONG_ID = "a" * 31

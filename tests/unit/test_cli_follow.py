@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from cadre.client.events import Event, follow
-from cadre.local.failure import Code, Failure
+from cadre.local.exit_codes import Code, Failure
 
 GATEWAY = "http://127.0.0.1:1"
 

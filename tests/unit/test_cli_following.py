@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cadre.local.failure import Code
+from cadre.local.exit_codes import Code
 from unit.played_gateway import PROBLEM, Answer, Gateway, cadre, playing
 
 ACCEPTED = {"run": "r1", "agent": "boss", "at": 1.0, "event": {"task": {"task": "go"}, "spec": {}}}

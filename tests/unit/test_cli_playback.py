@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cadre.cli.playback import played
+from cadre.cli.terminal.run_text import played
 
 USAGE = {"input_tokens": 10, "output_tokens": 2}
 CHILD: dict[str, Any] = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cadre.local.failure import Code
+from cadre.local.exit_codes import Code
 from unit.played_gateway import Gateway, cadre, playing
 
 RUN = "0123456789abcdef" * 2

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cadre.local import local_stack
-from cadre.local.failure import Failure
+from cadre.local.exit_codes import Failure
 from cadre.local.nats_server import configure, take_port
 from cadre.local.supervise import TRIES, Child, Service, until_ready
 

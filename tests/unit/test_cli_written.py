@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cadre.cli.files import written
-from cadre.local.failure import Failure
+from cadre.local.exit_codes import Failure
 
 
 def test_a_file_is_there_when_it_is_whole(tmp_path: Path) -> None:

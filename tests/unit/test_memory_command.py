@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from cadre.cli.doctor import memory
-from cadre.cli.terminal.k8s_team import pieces_of
 from cadre.deploy.k8s.values import Values
 from cadre.local.processes import Stack
 from cadre.local.team_file import read_team
+from cadre.local.team_pieces import pieces_of
 from unit.played_gateway import cadre, playing
 
 AGENT = """\

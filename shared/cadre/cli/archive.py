@@ -11,7 +11,7 @@ import click
 
 from cadre.cli.files import written
 from cadre.client.gateway import Gateway
-from cadre.local.failure import Code, Failure
+from cadre.local.exit_codes import Code, Failure
 
 _output = click.option(
     "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from cadre.local import local_stack
-from cadre.local.failure import Failure
+from cadre.local.exit_codes import Failure
 from cadre.protocol.topology import Topology
 from cadre.settings import NAME, read_settings
 

@@ -12,7 +12,7 @@ import click
 from cadre.cli.terminal.answer import tell
 from cadre.cli.terminal.table import brief, table
 from cadre.client.gateway import Gateway
-from cadre.local.failure import Code, Failure
+from cadre.local.exit_codes import Code, Failure
 
 _PATH = "/v1/dead-letters"
 _PAGE = 200

@@ -16,7 +16,7 @@ from cadre.adapters.models.failure import shown_url
 from cadre.client.gateway import Gateway, client_options, gateway_url
 from cadre.errors import CadreError
 from cadre.local import local_stack, nats_server
-from cadre.local.failure import Code, Failure
+from cadre.local.exit_codes import Code, Failure
 from cadre.local.isolation import reached
 from cadre.protocol.nats_addresses import addresses, told
 from cadre.settings import SYNC_ALWAYS, Settings, read_model_settings, read_secret, read_settings

@@ -17,7 +17,7 @@ import click
 from cadre.cli.terminal.file_values import size_text
 from cadre.cli.terminal.table import table
 from cadre.client.gateway import Gateway
-from cadre.local.failure import Code, Failure
+from cadre.local.exit_codes import Code, Failure
 from cadre.tools.workspace import WrongPath, normal_path
 
 STDOUT = "-"

@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from cadre.cli.terminal.k8s_files import as_one, read_manifests, write_folder
-from cadre.cli.terminal.k8s_team import VALUES_FILE, pieces_of
 from cadre.deploy.k8s.lint.linting import lint
 from cadre.deploy.k8s.rendering import render
 from cadre.deploy.k8s.values import read_values, setting
 from cadre.errors import SpecError
-from cadre.local.failure import Code, Failure
+from cadre.local.exit_codes import Code, Failure
+from cadre.local.manifest_files import as_one, read_manifests, write_folder
 from cadre.local.team_file import read_team
+from cadre.local.team_pieces import VALUES_FILE, pieces_of
 from cadre.spec.yaml_file import read_yaml
 
 

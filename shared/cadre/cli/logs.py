@@ -9,9 +9,9 @@ from typing import TextIO
 
 import click
 
+from cadre.cli.terminal.service_log import colour
 from cadre.local import local_stack
-from cadre.local.failure import Code, Failure
-from cadre.local.service_log import colour
+from cadre.local.exit_codes import Code, Failure
 
 _LOOK_AGAIN = 0.3
 """Seconds between two looks at a followed file."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from cadre.local.failure import Code, explain
+from cadre.local.exit_codes import Code, explain
 
 VERBS = {
     "up": "Start NATS and all services of a team on this machine.",

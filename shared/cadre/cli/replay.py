@@ -17,7 +17,7 @@ from cadre.client.gateway import Gateway
 from cadre.delivery.codec import decode
 from cadre.errors import UnreadableMessage
 from cadre.journal.events import Entry
-from cadre.local.failure import Code, Failure
+from cadre.local.exit_codes import Code, Failure
 from cadre.loop.redecide import Journaled, redecide
 
 

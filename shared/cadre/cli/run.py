@@ -22,7 +22,7 @@ from cadre.cli.terminal.run_tree import error_text
 from cadre.cli.terminal.screen import screen
 from cadre.cli.terminal.watch import Detached, watch
 from cadre.client.gateway import body, connect, gateway_url, reaching
-from cadre.local.failure import Code, Failure, of_run
+from cadre.local.exit_codes import Code, Failure, of_run
 
 RUNS = "/v1/runs"
 

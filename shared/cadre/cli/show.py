@@ -11,17 +11,17 @@ from typing import Any
 
 import click
 
-from cadre.cli.playback import Fetch, played
 from cadre.cli.run import finish
 from cadre.cli.runs import state, tokens, took
 from cadre.cli.terminal.answer import as_text, tell
 from cadre.cli.terminal.memory_text import told
+from cadre.cli.terminal.run_text import Fetch, played
 from cadre.cli.terminal.run_tree import error_text
 from cadre.cli.terminal.screen import screen
 from cadre.cli.terminal.table import brief, call_text, seconds
 from cadre.cli.terminal.watch import Detached, watch
 from cadre.client.gateway import Gateway, connect
-from cadre.local.failure import Code
+from cadre.local.exit_codes import Code
 
 
 @click.command("show")

@@ -13,7 +13,7 @@ from rich.tree import Tree as Drawing
 
 from cadre.cli.terminal.table import brief, number, seconds
 from cadre.client.gateway import Gateway
-from cadre.local.failure import Code
+from cadre.local.exit_codes import Code
 from cadre.telemetry.tracing import names
 
 _WAITS = (names.WAIT_APPROVAL, names.WAIT_MODEL)

@@ -14,12 +14,12 @@ from typing import Any
 import click
 
 import cadre.cli
-from cadre.cli import demo
+from cadre.cli.terminal import demo
+from cadre.cli.terminal.service_log import Printer
 from cadre.local import local_stack
-from cadre.local.failure import Code, Failure
+from cadre.local.exit_codes import Code, Failure
 from cadre.local.nats_server import take_port
 from cadre.local.processes import Stack, advice
-from cadre.local.service_log import Printer
 from cadre.local.team_file import TEAM_FILE, Team, read_team
 from cadre.local.users import StackUsers
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import httpx2
 
 from cadre.client.gateway import body
-from cadre.local.failure import Code, Failure
+from cadre.local.exit_codes import Code, Failure
 
 _SILENCE = 45.0
 """Seconds without a byte (the gateway pings every 15) after which the connection counts as lost."""

@@ -15,7 +15,7 @@ from cadre.client.events import Event, Patience
 from cadre.client.events import follow as events_of
 from cadre.client.gateway import body, connect, gateway_url, reaching
 from cadre.errors import CadreError
-from cadre.local.failure import Code, Failure
+from cadre.local.exit_codes import Code, Failure
 
 __all__ = ["Event", "FollowingFailed", "follow", "new_runs"]
 

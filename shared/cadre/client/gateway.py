@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import httpx2
 
 from cadre.local import local_stack
-from cadre.local.failure import Code, Failure
+from cadre.local.exit_codes import Code, Failure
 from cadre.settings import gateway_url_given, read_settings
 
 _CODES = {

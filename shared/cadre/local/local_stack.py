@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from cadre.local.failure import Failure
+from cadre.local.exit_codes import Failure
 from cadre.settings import prefer_nats
 
 

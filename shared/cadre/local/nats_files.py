@@ -18,7 +18,7 @@ from cadre.deploy.k8s.pieces import object_name
 from cadre.deploy.nats_server_file import server_file
 from cadre.deploy.nats_users import Role
 from cadre.errors import SettingError
-from cadre.local.failure import Failure
+from cadre.local.exit_codes import Failure
 from cadre.protocol.topology import Topology
 
 SERVER_FILE = "auth.conf"

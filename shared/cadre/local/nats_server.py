@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cadre.local.failure import Code, Failure
+from cadre.local.exit_codes import Code, Failure
 
 MINIMUM = (2, 12)
 """First version with message schedules."""

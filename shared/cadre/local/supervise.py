@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cadre.local import die_with_parent
-from cadre.local.failure import Code, Failure
+from cadre.local.exit_codes import Code, Failure
 
 AT_ONCE = 5.0
 """Seconds: a process that dies sooner has died at once."""

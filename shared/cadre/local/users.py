@@ -9,7 +9,7 @@ import msgspec
 from cadre.adapters.nats.streams.consumers import provision_roles
 from cadre.deploy.nats_users import OPERATOR, team_roles
 from cadre.local import nats_files
-from cadre.local.failure import Failure
+from cadre.local.exit_codes import Failure
 from cadre.local.roles import roles_of
 from cadre.local.team_file import Team
 from cadre.protocol.topology import Topology

@@ -17,7 +17,7 @@ from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.fair_slots import Slots
 from cadre.engine.offer import Offer, offer_of
 from cadre.errors import SetupError
-from cadre.local.failure import Failure
+from cadre.local.exit_codes import Failure
 from cadre.local.local_stack import find_nats
 from cadre.ports import Model
 from cadre.prompting.prompts import Prompts, prompts_for

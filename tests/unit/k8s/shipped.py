@@ -7,11 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cadre.cli.terminal.k8s_team import pieces_of
 from cadre.deploy.k8s.manifest import Manifest
 from cadre.deploy.k8s.rendering import render
 from cadre.deploy.k8s.values import read_values
 from cadre.local.team_file import read_team
+from cadre.local.team_pieces import pieces_of
 
 ROOT = Path(__file__).parents[3]
 TEAM = ROOT / "teams" / "apollo"

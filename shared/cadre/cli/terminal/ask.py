@@ -17,7 +17,7 @@ from cadre.cli.terminal.decide import PATH, me
 from cadre.cli.terminal.screen import Screen
 from cadre.cli.terminal.table import brief, call_text
 from cadre.client.gateway import body, reaching
-from cadre.local.failure import Code, Failure
+from cadre.local.exit_codes import Code, Failure
 
 _SETTLE = 0.3
 """Seconds before a question: of what is told of the past, the answer follows at once."""

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from cadre.client.gateway import Gateway
-from cadre.local.failure import Code, Failure
+from cadre.local.exit_codes import Code, Failure
 
 PATH = "/v1/approvals"
 _SOME = 5

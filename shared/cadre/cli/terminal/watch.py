@@ -15,7 +15,7 @@ from cadre.cli.terminal.run_tree import Tree, apply
 from cadre.cli.terminal.screen import Screen
 from cadre.client.events import follow
 from cadre.client.gateway import body, reaching
-from cadre.local.failure import Code, Failure
+from cadre.local.exit_codes import Code, Failure
 
 CtrlC = Literal["cancels", "leaves", "is the caller's"]
 """What the first Ctrl-C does; a second one leaves in any case that is not the caller's."""

@@ -11,7 +11,7 @@ import yaml
 from cadre.deploy.k8s.manifest import Manifest
 from cadre.deploy.k8s.writing import MARK, as_yaml, kustomization
 from cadre.errors import SpecError
-from cadre.local.failure import Code, Failure
+from cadre.local.exit_codes import Code, Failure
 
 _KUSTOMIZATION = "kustomization.yaml"
 

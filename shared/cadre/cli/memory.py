@@ -13,7 +13,7 @@ import click
 from cadre.cli.terminal.answer import tell
 from cadre.cli.terminal.table import brief, table
 from cadre.client.gateway import WHOLE_ID, Gateway
-from cadre.local.failure import Code, Failure
+from cadre.local.exit_codes import Code, Failure
 from cadre.protocol.messages import MemoryScope
 
 MEMORY = "/v1/memory"

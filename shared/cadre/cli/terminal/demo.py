@@ -15,7 +15,7 @@ from cadre.cli.terminal.answer import as_text
 from cadre.cli.terminal.screen import screen
 from cadre.cli.terminal.watch import watch
 from cadre.client.gateway import connect
-from cadre.local.failure import Code
+from cadre.local.exit_codes import Code
 from cadre.local.processes import Stack, advice
 from cadre.local.team_file import Demo, Team
 from cadre.settings import child_environment
