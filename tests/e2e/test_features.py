@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cadre.local.exit_codes import Code
+from cadre.local.exit_codes import ExitCode
 from cadre.service.frame import open_platform
 from cadre.settings import Settings
 from harness.command import Commands, commands_of
@@ -222,7 +222,7 @@ def test_json_output_is_one_value_on_stdout(stack: Stack, cadre: Commands) -> No
 
 def test_a_run_that_took_too_long_is_told_as_json_too(stack: Stack, cadre: Commands) -> None:
     done = cadre("run", "solo", "take long", "-o", "json", "--timeout", 0.5)
-    assert done.returncode == Code.TIMEOUT, stack.logs()
+    assert done.returncode == ExitCode.TIMEOUT, stack.logs()
     assert "did not end within 0.5 s and was cancelled" in done.stderr
     told = json.loads(done.stdout)
     assert (told["agent"], told["task"]) == ("solo", "take long")

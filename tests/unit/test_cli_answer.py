@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cadre.cli.terminal.answer import as_text, printable, tell
-from cadre.cli.terminal.memory_text import told
+from cadre.cli.terminal.answer import as_text, print_text, printable
+from cadre.cli.terminal.run_text import steps_text
 
 CALL: dict[str, Any] = {"id": "r_1_0", "name": "search", "kind": "tool", "arguments": {"query": "münze"}}
 
@@ -53,7 +53,7 @@ def test_a_terminal_gets_no_control_characters() -> None:
 
 def test_a_pipe_gets_every_character() -> None:
     with CliRunner().isolation() as (out, *_):
-        tell("red \x1b[31m end")
+        print_text("red \x1b[31m end")
         assert out.getvalue() == b"red \x1b[31m end\n"
 
 
@@ -90,4 +90,4 @@ def test_a_pipe_gets_every_character() -> None:
     ],
 )
 def test_each_kind_of_step_is_told(step: dict[str, Any], lines: list[str]) -> None:
-    assert list(told([step])) == lines
+    assert list(steps_text([step])) == lines

@@ -8,15 +8,16 @@ import click
 import pytest
 from rich.console import Console
 
-from cadre.cli.runs import state
 from cadre.cli.terminal import tree_lines
 from cadre.cli.terminal.arguments import json_object, key_values
 from cadre.cli.terminal.ask import ruling_of
 from cadre.cli.terminal.duration import Duration
+from cadre.cli.terminal.outcome import exit_code
+from cadre.cli.terminal.run_text import state
 from cadre.cli.terminal.run_tree import Tree, apply
 from cadre.cli.terminal.table import call_text
 from cadre.cli.terminal.tree_view import draw
-from cadre.local.exit_codes import Code, of_run
+from cadre.local.exit_codes import ExitCode
 
 RUN = "r"
 CALL = "r_1_0"
@@ -205,5 +206,5 @@ def test_what_a_run_waits_for_stands_in_the_list() -> None:
 
 @pytest.mark.parametrize("kind", ["DeadlineExceeded", "BudgetExceeded"])
 def test_a_bound_that_was_reached_has_the_exit_code_of_limits(kind: str) -> None:
-    assert of_run({"state": "error", "error": {"type": kind, "message": ""}}) is Code.LIMIT
-    assert of_run({"state": "error", "error": {"type": "LoopDetected", "message": ""}}) is Code.FAILED
+    assert exit_code({"state": "error", "error": {"type": kind, "message": ""}}) is ExitCode.LIMIT
+    assert exit_code({"state": "error", "error": {"type": "LoopDetected", "message": ""}}) is ExitCode.FAILED

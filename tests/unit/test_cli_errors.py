@@ -14,8 +14,9 @@ from typing import Any
 import click
 import pytest
 
+from cadre.cli.terminal.outcome import error_line, exit_code
 from cadre.errors import BusUnavailable, SpecError
-from cadre.local.exit_codes import Code, Failure, explain, of_run
+from cadre.local.exit_codes import CommandFailed, ExitCode
 from unit.played_gateway import Gateway, cadre, playing
 
 LONG_ID = "a" * 31
@@ -40,23 +41,23 @@ def play_run(gateway: Gateway, result: dict[str, Any]) -> None:
 def test_a_problem_is_one_line_from_its_detail(gateway: Gateway) -> None:
     gateway.problem("POST /v1/runs", 404, "no live agent is named 'bos';\nlive agents: boss")
     result = cadre("run", "bos", "hello")
-    assert (result.exit_code, result.stdout) == (Code.NOT_FOUND, "")
+    assert (result.exit_code, result.stdout) == (ExitCode.NOT_FOUND, "")
     assert result.stderr == "cadre: no live agent is named 'bos'; live agents: boss\n"
 
 
 @pytest.mark.parametrize(
     ("status", "code"),
     [
-        (400, Code.USAGE),
-        (404, Code.NOT_FOUND),
-        (409, Code.FAILED),
-        (422, Code.USAGE),
-        (502, Code.UNREACHABLE),
-        (503, Code.UNREACHABLE),
-        (504, Code.UNREACHABLE),
+        (400, ExitCode.USAGE),
+        (404, ExitCode.NOT_FOUND),
+        (409, ExitCode.FAILED),
+        (422, ExitCode.USAGE),
+        (502, ExitCode.UNREACHABLE),
+        (503, ExitCode.UNREACHABLE),
+        (504, ExitCode.UNREACHABLE),
     ],
 )
-def test_problems_have_exit_codes(gateway: Gateway, status: int, code: Code) -> None:
+def test_problems_have_exit_codes(gateway: Gateway, status: int, code: ExitCode) -> None:
     gateway.problem("GET /v1/runs", status, "because")
     result = cadre("runs")
     assert (result.exit_code, result.stderr) == (code, "cadre: because\n")
@@ -65,14 +66,14 @@ def test_problems_have_exit_codes(gateway: Gateway, status: int, code: Code) -> 
 def test_somebody_elses_server_is_not_taken_for_the_gateway(gateway: Gateway) -> None:
     gateway.answers["GET /v1/runs"] = (200, "text/html", "<html>hello</html>")
     result = cadre("runs")
-    assert result.exit_code == Code.FAILED
+    assert result.exit_code == ExitCode.FAILED
     assert "which is not what Cadre's gateway says" in result.stderr
 
 
 def test_no_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CADRE_GATEWAY_URL", "http://127.0.0.1:1")
     result = cadre("ps")
-    assert result.exit_code == Code.UNREACHABLE
+    assert result.exit_code == ExitCode.UNREACHABLE
     assert result.stderr.startswith("cadre: no gateway answers at http://127.0.0.1:1 ")
     assert result.stderr.count("\n") == 1
 
@@ -80,7 +81,7 @@ def test_no_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_answer_alone_is_on_stdout(gateway: Gateway) -> None:
     play_run(gateway, finished("success", "42"))
     result = cadre("run", "boss", "-", "--arg", "n=3", "--arg", "name=moon", stdin="what is it?")
-    assert (result.exit_code, result.stdout) == (Code.OK, "42\n")
+    assert (result.exit_code, result.stdout) == (ExitCode.OK, "42\n")
     [request] = gateway.posted
     assert request["task"] == "what is it?"
     assert request["additional_args"] == {"n": 3, "name": "moon"}
@@ -88,12 +89,12 @@ def test_the_answer_alone_is_on_stdout(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize(
     ("state", "code"),
-    [("error", Code.FAILED), ("cancelled", Code.CANCELLED), ("max_steps_error", Code.LIMIT)],
+    [("error", ExitCode.FAILED), ("cancelled", ExitCode.CANCELLED), ("max_steps_error", ExitCode.LIMIT)],
 )
-def test_the_end_of_a_run_is_its_exit_code(gateway: Gateway, state: str, code: Code) -> None:
+def test_the_end_of_a_run_is_its_exit_code(gateway: Gateway, state: str, code: ExitCode) -> None:
     play_run(gateway, finished(state, {"so": "far"}, {"type": "E", "message": "why"}))
     result = cadre("run", "boss", "go")
-    assert result.exit_code == code == of_run({"state": state})
+    assert result.exit_code == code == exit_code({"state": state})
     assert json.loads(result.stdout) == {"so": "far"}
     assert result.stderr.endswith(f"cadre: run r1 ended as {state}: E: why\n")
 
@@ -118,16 +119,16 @@ def test_an_answer_of_no_words_prints_no_line(gateway: Gateway) -> None:
 
 
 def test_a_full_disk_is_no_defect() -> None:
-    assert explain(OSError(errno.ENOSPC, "No space left on device")) == (
+    assert error_line(OSError(errno.ENOSPC, "No space left on device")) == (
         "the output cannot be written: no space left on the device",
-        Code.FAILED,
+        ExitCode.FAILED,
     )
 
 
 def test_a_failed_run_as_json_is_one_object(gateway: Gateway) -> None:
     play_run(gateway, finished("error", None, {"type": "E", "message": "why"}))
     result = cadre("run", "boss", "go", "-o", "json")
-    assert result.exit_code == Code.FAILED
+    assert result.exit_code == ExitCode.FAILED
     assert json.loads(result.stdout)["error"] == {"type": "E", "message": "why"}
 
 
@@ -136,7 +137,7 @@ def test_a_run_that_outlasts_its_timeout_is_cancelled(gateway: Gateway) -> None:
     gateway.answer("POST /v1/runs/r1/cancel", {"id": "r1", "state": "running"})
     gateway.events("GET /v1/runs/r1/events")
     result = cadre("run", "boss", "go", "--timeout", "0.2")
-    assert result.exit_code == Code.TIMEOUT
+    assert result.exit_code == ExitCode.TIMEOUT
     assert gateway.posted[1] == {"reason": "not finished within 0.2 s"}
 
 
@@ -161,7 +162,7 @@ def test_detach_prints_the_id(gateway: Gateway) -> None:
 )
 def test_usage_errors_are_one_line(gateway: Gateway, words: list[str], told: str) -> None:
     result = cadre(*words)
-    assert result.exit_code == Code.USAGE
+    assert result.exit_code == ExitCode.USAGE
     assert result.stderr.startswith("cadre: ")
     assert told in result.stderr
     assert result.stderr.count("\n") == 1
@@ -171,7 +172,7 @@ def test_usage_errors_are_one_line(gateway: Gateway, words: list[str], told: str
 def test_an_image_without_an_images_name(gateway: Gateway, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no picture")
     result = cadre("run", "boss", "go", "--image", str(tmp_path / "notes.txt"))
-    assert result.exit_code == Code.USAGE
+    assert result.exit_code == ExitCode.USAGE
 
 
 def test_a_unique_beginning_of_an_id_is_enough(gateway: Gateway) -> None:
@@ -183,13 +184,13 @@ def test_a_unique_beginning_of_an_id_is_enough(gateway: Gateway) -> None:
 def test_a_child_run_is_named_by_the_beginning_of_its_root(gateway: Gateway) -> None:
     gateway.answer("GET /v1/runs", {"runs": [{"id": LONG_ID + "1"}], "next": None})
     gateway.answer(f"POST /v1/runs/{LONG_ID}1_2_0/cancel", {"id": LONG_ID + "1_2_0", "state": "cancelled"})
-    assert cadre("cancel", "aa_2_0").exit_code == Code.OK
+    assert cadre("cancel", "aa_2_0").exit_code == ExitCode.OK
 
 
 def test_a_beginning_of_several_ids_is_refused(gateway: Gateway) -> None:
     gateway.answer("GET /v1/runs", {"runs": [{"id": LONG_ID + "1"}, {"id": LONG_ID + "2"}], "next": None})
     result = cadre("show", "aaa")
-    assert result.exit_code == Code.USAGE
+    assert result.exit_code == ExitCode.USAGE
     assert f"{LONG_ID}1, {LONG_ID}2" in result.stderr
 
 
@@ -203,7 +204,7 @@ def test_the_answer_is_told_once_even_with_the_memory(gateway: Gateway) -> None:
 
 def test_last_of_no_runs(gateway: Gateway) -> None:
     gateway.answer("GET /v1/runs", {"runs": [], "next": None})
-    assert cadre("show", "@last").exit_code == Code.NOT_FOUND
+    assert cadre("show", "@last").exit_code == ExitCode.NOT_FOUND
 
 
 def test_a_defect_shows_its_traceback_only_when_asked(
@@ -211,7 +212,7 @@ def test_a_defect_shows_its_traceback_only_when_asked(
 ) -> None:
     gateway.answer("GET /v1/runs", {"unexpected": True})
     quiet = cadre("runs")
-    assert quiet.exit_code == Code.FAILED
+    assert quiet.exit_code == ExitCode.FAILED
     assert quiet.stderr == "cadre: KeyError: 'runs' (a defect; CADRE_DEBUG=1 shows where)\n"
     monkeypatch.setenv("CADRE_DEBUG", "1")
     assert "Traceback" in cadre("runs").stderr
@@ -219,23 +220,23 @@ def test_a_defect_shows_its_traceback_only_when_asked(
 
 def test_logs_of_nothing(tmp_path: Path) -> None:
     result = cadre("logs", "--data", str(tmp_path))
-    assert result.exit_code == Code.NOT_FOUND
+    assert result.exit_code == ExitCode.NOT_FOUND
     assert "there are no logs in" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (Failure("x", Code.LIMIT), Code.LIMIT),
-        (BusUnavailable("connecting", "refused"), Code.UNREACHABLE),
-        (SpecError("a.yaml: wrong"), Code.USAGE),
-        (click.UsageError("wrong"), Code.USAGE),
-        (click.ClickException("wrong"), Code.FAILED),
-        (ZeroDivisionError("division by zero"), Code.FAILED),
+        (CommandFailed("x", ExitCode.LIMIT), ExitCode.LIMIT),
+        (BusUnavailable("connecting", "refused"), ExitCode.UNREACHABLE),
+        (SpecError("a.yaml: wrong"), ExitCode.USAGE),
+        (click.UsageError("wrong"), ExitCode.USAGE),
+        (click.ClickException("wrong"), ExitCode.FAILED),
+        (ZeroDivisionError("division by zero"), ExitCode.FAILED),
     ],
 )
-def test_every_error_has_a_code(error: Exception, code: Code) -> None:
-    assert explain(error)[1] == code
+def test_every_error_has_a_code(error: Exception, code: ExitCode) -> None:
+    assert error_line(error)[1] == code
 
 
 def test_a_path_that_leads_out_of_the_workspace_is_refused(gateway: Gateway, tmp_path: Path) -> None:
@@ -243,7 +244,7 @@ def test_a_path_that_leads_out_of_the_workspace_is_refused(gateway: Gateway, tmp
     (tmp_path / "f").write_text("x")
     for arguments in (("r1", "../../r2/files/f"), ("r1", "a/../f", "--put", str(tmp_path / "f"))):
         result = cadre("files", *arguments)
-        assert result.exit_code == Code.USAGE
+        assert result.exit_code == ExitCode.USAGE
         assert "leads out of the workspace" in result.stderr
 
 
@@ -260,14 +261,14 @@ def test_a_path_that_leads_out_of_the_workspace_is_refused(gateway: Gateway, tmp
 )
 def test_json_that_cannot_be_sent_is_one_line(gateway: Gateway, given: str, told: str) -> None:
     result = cadre("run", "boss", "go", "--arg", given)
-    assert (result.exit_code, gateway.posted) == (Code.USAGE, [])
+    assert (result.exit_code, gateway.posted) == (ExitCode.USAGE, [])
     assert result.stderr.startswith(f"cadre: {told}")
     assert result.stderr.count("\n") == 1
 
 
 def test_what_is_nested_deeply_enough_is_sent(gateway: Gateway) -> None:
     play_run(gateway, finished("success", "42"))
-    assert cadre("run", "boss", "go", "--arg", "n=" + "[" * 800 + "]" * 800).exit_code == Code.OK
+    assert cadre("run", "boss", "go", "--arg", "n=" + "[" * 800 + "]" * 800).exit_code == ExitCode.OK
 
 
 @pytest.mark.parametrize("url", ["http://[::1", "http://gateway:port", "http://[gateway]"])
@@ -275,13 +276,13 @@ def test_what_is_nested_deeply_enough_is_sent(gateway: Gateway) -> None:
 def test_an_address_that_is_none(monkeypatch: pytest.MonkeyPatch, url: str, words: list[str]) -> None:
     monkeypatch.setenv("CADRE_GATEWAY_URL", url)
     result = cadre(*words)
-    assert result.exit_code == Code.USAGE
+    assert result.exit_code == ExitCode.USAGE
     assert result.stderr.startswith(f"cadre: CADRE_GATEWAY_URL={url}: ")
 
 
 def test_a_task_that_is_no_text(gateway: Gateway) -> None:
     result = cadre("run", "boss", stdin="Grüße".encode("latin-1"))
-    assert (result.exit_code, gateway.posted) == (Code.USAGE, [])
+    assert (result.exit_code, gateway.posted) == (ExitCode.USAGE, [])
     assert result.stderr.startswith("cadre: the task is not UTF-8 text (at byte 3)")
 
 
@@ -294,7 +295,7 @@ def test_an_answer_that_the_terminal_has_no_letters_for(gateway: Gateway) -> Non
         text=True,
         check=False,
     )
-    assert done.returncode == Code.FAILED
+    assert done.returncode == ExitCode.FAILED
     told = "cadre: the output has characters that latin-1 lacks: set PYTHONIOENCODING=utf-8"
     assert done.stderr.splitlines()[-1] == told
 
@@ -305,5 +306,5 @@ def test_two_files_of_one_name(gateway: Gateway, tmp_path: Path) -> None:
         file.parent.mkdir()
         file.write_text("1")
     result = cadre("run", "boss", "go", *(word for file in files for word in ("--file", str(file))))
-    assert (result.exit_code, gateway.posted) == (Code.USAGE, [])
+    assert (result.exit_code, gateway.posted) == (ExitCode.USAGE, [])
     assert all(str(file) in result.stderr for file in files)

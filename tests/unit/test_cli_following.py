@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cadre.local.exit_codes import Code
+from cadre.local.exit_codes import ExitCode
 from unit.played_gateway import PROBLEM, Answer, Gateway, cadre, playing
 
 ACCEPTED = {"run": "r1", "agent": "boss", "at": 1.0, "event": {"task": {"task": "go"}, "spec": {}}}
@@ -23,7 +23,7 @@ BUSY: Answer = (503, PROBLEM, {"detail": "NATS did not answer"})
 
 @pytest.fixture
 def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
-    monkeypatch.setattr("cadre.cli.run._PAUSES", (0.01, 0.01, 0.01, 0.01))
+    monkeypatch.setattr("cadre.cli.terminal.launch._PAUSES_SECONDS", (0.01, 0.01, 0.01, 0.01))
     with playing(monkeypatch) as server:
         server.answer("POST /v1/runs", {"id": "r1", "agent": "boss", "state": "running"})
         server.answer("POST /v1/runs/r1/cancel", {"id": "r1", "state": "running"})
@@ -35,7 +35,7 @@ def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
 def test_a_run_is_asked_for_again_under_its_key(gateway: Gateway) -> None:
     gateway.first["POST /v1/runs"] = [PROXYS, LATE, BUSY]
     result = cadre("run", "boss", "go")
-    assert (result.exit_code, result.stdout) == (Code.OK, "42\n")
+    assert (result.exit_code, result.stdout) == (ExitCode.OK, "42\n")
     assert len(gateway.keys) == 4
     assert len(set(gateway.keys)) == 1
     assert gateway.keys[0]
@@ -44,20 +44,20 @@ def test_a_run_is_asked_for_again_under_its_key(gateway: Gateway) -> None:
 def test_a_gateway_that_stays_away_is_unreachable(gateway: Gateway) -> None:
     gateway.answers["POST /v1/runs"] = BUSY
     result = cadre("run", "boss", "go")
-    assert (result.exit_code, result.stderr) == (Code.UNREACHABLE, "cadre: NATS did not answer\n")
+    assert (result.exit_code, result.stderr) == (ExitCode.UNREACHABLE, "cadre: NATS did not answer\n")
     assert len(gateway.keys) == 5
 
 
 def test_what_a_gateway_refuses_is_asked_once(gateway: Gateway) -> None:
     gateway.problem("POST /v1/runs", 422, "task is empty")
-    assert cadre("run", "boss", "go").exit_code == Code.USAGE
+    assert cadre("run", "boss", "go").exit_code == ExitCode.USAGE
     assert len(gateway.keys) == 1
 
 
 def test_a_proxy_without_its_gateway_does_not_end_what_is_followed(gateway: Gateway) -> None:
     gateway.first["GET /v1/runs/r1/events"] = [PROXYS, LATE]
     result = cadre("show", "r1", "--follow")
-    assert (result.exit_code, result.stdout) == (Code.OK, "42\n")
+    assert (result.exit_code, result.stdout) == (ExitCode.OK, "42\n")
 
 
 # --- Ctrl-C
@@ -91,7 +91,7 @@ def test_ctrl_c_leaves_a_run_that_one_only_looks_at(endless: Gateway) -> None:
     with started("show", "r1", "--follow") as process:
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=60)
-    assert (process.returncode, endless.posted) == (Code.DETACHED, [])
+    assert (process.returncode, endless.posted) == (ExitCode.DETACHED, [])
     assert told == "cadre: run r1 goes on: `cadre show r1 --follow` looks again\n"
 
 
@@ -101,5 +101,5 @@ def test_ctrl_c_cancels_a_run_that_one_has_started_and_leaves_it_the_second_time
         assert "press Ctrl-C again to leave it" in line_of(process)
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=60)
-    assert process.returncode == Code.DETACHED
+    assert process.returncode == ExitCode.DETACHED
     assert told == "cadre: left run r1 to itself: `cadre show r1 --follow` looks again\n"

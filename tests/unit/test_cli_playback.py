@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cadre.cli.terminal.run_text import played
+from cadre.cli.terminal.run_text import playback
 
 USAGE = {"input_tokens": 10, "output_tokens": 2}
 CHILD: dict[str, Any] = {
@@ -57,7 +57,7 @@ RUN: dict[str, Any] = {
 
 
 def test_everything_is_told_in_its_order() -> None:
-    assert "\n".join(played(RUN)) == "\n".join(
+    assert "\n".join(playback(RUN)) == "\n".join(
         [
             "boss  r  success, 2.0s",
             "task",
@@ -98,7 +98,7 @@ def test_runs_below_are_played_where_they_were_called() -> None:
         asked.append(run)
         return CHILD
 
-    lines = "\n".join(played(RUN, fetch)).splitlines()
+    lines = "\n".join(playback(RUN, fetch)).splitlines()
     assert asked == ["r_1_0"]
     begin = next(place for place, line in enumerate(lines) if line.startswith("    kid  r_1_0  success"))
     assert lines[begin - 1].startswith("  call kid")
@@ -119,7 +119,7 @@ def test_runs_below_are_played_where_they_were_called() -> None:
 )
 def test_thought_and_code_are_told_apart(content: str, code: str, thought: str | None) -> None:
     run = {**RUN, "memory": [{"type": "action", "number": 1, "content": content, "code": code}]}
-    text = "\n".join(played(run))
+    text = "\n".join(playback(run))
     told = text.split("  code\n", maxsplit=1)[0]
     assert ("thought" in told) == (thought != "")
     assert (thought if thought is not None else content.splitlines()[0]) in told
@@ -133,5 +133,5 @@ def test_a_run_that_failed_tells_why_and_what_it_found() -> None:
         "error": {"type": "DeadlineExceeded", "message": "too late"},
         "output": "a little",
     }
-    text = "\n".join(played(run))
+    text = "\n".join(playback(run))
     assert "ended\n  DeadlineExceeded: too late\nfound until then\n  a little\n" in text

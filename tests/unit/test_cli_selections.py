@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cadre.local.exit_codes import Code
+from cadre.local.exit_codes import ExitCode
 from unit.played_gateway import Gateway, cadre, playing
 
 RUN = "0123456789abcdef" * 2
@@ -34,14 +34,14 @@ def test_an_empty_name_is_told_to_the_gateway_which_refuses_it(gateway: Gateway)
     """Left out, it would widen what is removed to everybody's."""
     gateway.problem("DELETE /v1/memory", 422, "user is empty: give a name, or leave it out")
     result = cadre("memory", "forget", "--user", "", "--agent", "notes", "--yes")
-    assert (result.exit_code, result.stdout) == (Code.USAGE, "")
+    assert (result.exit_code, result.stdout) == (ExitCode.USAGE, "")
     assert result.stderr == "cadre: user is empty: give a name, or leave it out\n"
     assert gateway.asked == ["DELETE /v1/memory?user=&agent=notes"]
 
 
 @pytest.mark.parametrize("verb", ["list", "export"])
 def test_an_empty_name_selects_no_more_than_was_said(gateway: Gateway, verb: str) -> None:
-    assert cadre("memory", verb, "--all", "--user", "").exit_code == Code.OK
+    assert cadre("memory", verb, "--all", "--user", "").exit_code == ExitCode.OK
     [asked] = gateway.asked
     assert "user=" in asked
     assert "all=true" in asked
@@ -66,7 +66,7 @@ def test_the_run_whose_memories_are_meant_is_named_as_everywhere(
 ) -> None:
     """A whole id of an erased run stands for itself: what was kept for others may still name it."""
     result = cadre("memory", "forget", "--run", reference, "--yes")
-    assert (result.exit_code, result.stdout) == (Code.OK, "forgotten: 0, left: 0\n")
+    assert (result.exit_code, result.stdout) == (ExitCode.OK, "forgotten: 0, left: 0\n")
     assert result.stderr == "no memories fit\n"
     assert gateway.asked[-1] == f"DELETE /v1/memory?run={sent}&confirm=true"
     cadre("memory", "search", "ferry", "--run", reference)
@@ -74,9 +74,9 @@ def test_the_run_whose_memories_are_meant_is_named_as_everywhere(
 
 
 @pytest.mark.parametrize("verb", [["forget", "--yes"], ["list"], ["export"], ["search", "x"]])
-@pytest.mark.parametrize(("reference", "code"), [("beef", Code.NOT_FOUND), ("", Code.USAGE)])
+@pytest.mark.parametrize(("reference", "code"), [("beef", ExitCode.NOT_FOUND), ("", ExitCode.USAGE)])
 def test_memories_of_a_run_that_nothing_stands_for(
-    gateway: Gateway, verb: list[str], reference: str, code: Code
+    gateway: Gateway, verb: list[str], reference: str, code: ExitCode
 ) -> None:
     result = cadre("memory", *verb, "--run", reference)
     assert result.exit_code == code
@@ -85,7 +85,7 @@ def test_memories_of_a_run_that_nothing_stands_for(
 
 def test_an_export_of_nothing_says_so(gateway: Gateway) -> None:
     result = cadre("memory", "export", "--user", "nobody")
-    assert (result.exit_code, result.stdout, result.stderr) == (Code.OK, "", "no memories fit\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (ExitCode.OK, "", "no memories fit\n")
 
 
 # --- which run
@@ -102,7 +102,7 @@ def test_a_call_is_decided_by_its_whole_id_however_many_runs_are_newer(gateway: 
     call = f"{RUN}_1_0"
     held(gateway, call)
     result = cadre("approve", call)
-    assert (result.exit_code, result.stdout) == (Code.OK, f"{call} approved by ann\n")
+    assert (result.exit_code, result.stdout) == (ExitCode.OK, f"{call} approved by ann\n")
     assert not any("/v1/runs?" in asked for asked in gateway.asked)
 
 
@@ -112,7 +112,7 @@ def test_a_beginning_is_refused_when_not_all_runs_were_looked_through(gateway: G
     gateway.answer("GET /v1/runs?limit=200", {"runs": [{"id": RUN}], "next": ERASED})
     for reference in (RUN[:5], RUN[:5] + "_1_0"):
         result = cadre("approve", reference)
-        assert (result.exit_code, result.stdout) == (Code.USAGE, "")
+        assert (result.exit_code, result.stdout) == (ExitCode.USAGE, "")
         assert "only the newest 4,000 runs were looked through" in result.stderr
         assert "write the whole id" in result.stderr
     assert not any("/v1/approvals" in asked for asked in gateway.asked)
@@ -122,10 +122,10 @@ def test_a_beginning_is_looked_for_on_all_pages(gateway: Gateway) -> None:
     gateway.answer("GET /v1/runs", {"runs": [{"id": ERASED}], "next": ERASED})
     gateway.answer(f"GET /v1/runs?limit=200&before={ERASED}", {"runs": [{"id": RUN}], "next": None})
     held(gateway, f"{RUN}_1_0")
-    assert cadre("approve", RUN[:5] + "_1_0").exit_code == Code.OK
+    assert cadre("approve", RUN[:5] + "_1_0").exit_code == ExitCode.OK
 
 
 def test_a_whole_id_of_no_run_is_not_looked_for_among_all(gateway: Gateway) -> None:
     result = cadre("show", ERASED)
-    assert result.exit_code == Code.NOT_FOUND
+    assert result.exit_code == ExitCode.NOT_FOUND
     assert gateway.asked == [f"GET /v1/runs/{ERASED}"]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cadre.local import local_stack
-from cadre.local.exit_codes import Failure
+from cadre.local.exit_codes import CommandFailed
 from cadre.local.nats_server import configure, take_port
 from cadre.local.supervise import TRIES, Child, Service, until_ready
 
@@ -75,7 +75,7 @@ async def test_a_killed_child_is_started_again(tmp_path: Path) -> None:
 async def test_a_child_that_always_dies_at_once_is_given_up(tmp_path: Path) -> None:
     watched = Watched(tmp_path, "import sys; sys.exit('the port is taken')")
     with pytest.raises(
-        Failure, match=rf"thing died {TRIES} times in a row \(exit code 1\): the port is taken"
+        CommandFailed, match=rf"thing died {TRIES} times in a row \(exit code 1\): the port is taken"
     ):
         await watched.child.keep_alive()
     assert watched.starts == TRIES
@@ -83,7 +83,7 @@ async def test_a_child_that_always_dies_at_once_is_given_up(tmp_path: Path) -> N
 
 async def test_a_child_that_cannot_start_as_configured_is_given_up_at_its_second_try(tmp_path: Path) -> None:
     watched = Watched(tmp_path, "import sys; print('cadre: bad.yaml: not YAML'); sys.exit(2)")
-    with pytest.raises(Failure, match=r"^thing: bad\.yaml: not YAML \(all in ") as caught:
+    with pytest.raises(CommandFailed, match=r"^thing: bad\.yaml: not YAML \(all in ") as caught:
         await watched.child.keep_alive()
     assert (caught.value.code, watched.starts) == (2, 2)
 
@@ -104,7 +104,7 @@ async def test_a_child_that_ignores_the_end_can_be_killed_with_those_it_started(
 
 async def test_what_is_not_ready_is_named(tmp_path: Path) -> None:
     watched = Watched(tmp_path, FOREVER, lack="not connected to NATS")
-    with pytest.raises(Failure, match=r"not ready after 0\.2 s: thing: not connected to NATS"):
+    with pytest.raises(CommandFailed, match=r"not ready after 0\.2 s: thing: not connected to NATS"):
         await until_ready([watched.child], 0.2)
 
 
@@ -157,7 +157,7 @@ def test_a_data_folder_has_one_owner(tmp_path: Path) -> None:
     with local_stack.owned(tmp_path):
         local_stack.write(tmp_path, running)
         assert local_stack.read(tmp_path) == running
-        with pytest.raises(Failure, match="another `cadre up` is using"), local_stack.owned(tmp_path):
+        with pytest.raises(CommandFailed, match="another `cadre up` is using"), local_stack.owned(tmp_path):
             pass
     assert local_stack.read(tmp_path) is None
 
@@ -170,7 +170,9 @@ def test_the_file_of_a_stack_that_was_killed_is_not_believed(tmp_path: Path) -> 
 def test_a_port_in_use_is_named_with_its_option() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(Failure, match=rf"^port {port} for the gateway .* choose another with --port"):
+        with pytest.raises(
+            CommandFailed, match=rf"^port {port} for the gateway .* choose another with --port"
+        ):
             take_port(port, "the gateway", "--port")
 
 

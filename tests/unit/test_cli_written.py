@@ -8,27 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from cadre.cli.files import written
-from cadre.local.exit_codes import Failure
+from cadre.client.output_file import output_file
+from cadre.local.exit_codes import CommandFailed
 
 
 def test_a_file_is_there_when_it_is_whole(tmp_path: Path) -> None:
     file = tmp_path / "out"
     file.write_bytes(b"before")
     half = b"half"
-    with pytest.raises(TypeError), written(file) as stream:
+    with pytest.raises(TypeError), output_file(file) as stream:
         stream.writelines([half, None])  # type: ignore[list-item]
     assert file.read_bytes() == b"before"
-    with written(file) as stream:
+    with output_file(file) as stream:
         stream.write(b"whole")
     assert file.read_bytes() == b"whole"
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_the_target_of_a_link_is_written(tmp_path: Path) -> None:
+def test_the_target_of_a_link_is_output_file(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "target")
-    with written(link) as stream:
+    with output_file(link) as stream:
         stream.write(b"there")
     assert link.is_symlink()
     assert (tmp_path / "target").read_bytes() == b"there"
@@ -39,7 +39,7 @@ def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
     reader.start()
-    with written(pipe) as stream:
+    with output_file(pipe) as stream:
         stream.write(b"through")
     reader.join(10)
     assert read == [b"through"]
@@ -47,5 +47,5 @@ def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_no_place_to_write_to(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match="directory"), written(tmp_path):
+    with pytest.raises(CommandFailed, match="directory"), output_file(tmp_path):
         pass

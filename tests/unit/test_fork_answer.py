@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cadre.cli.run import _begun
+from cadre.cli.terminal.launch import accepted_run
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from cadre.cli.run import _begun
     ],
 )
 def test_files_of_later_are_named(capsys: pytest.CaptureFixture[str], later: list[str], said: str) -> None:
-    assert _begun({"id": "r1", "later_files": later} if later else {"id": "r1"}) == "r1"
+    assert accepted_run({"id": "r1", "later_files": later} if later else {"id": "r1"}) == "r1"
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err.endswith(said)

@@ -1,23 +1,27 @@
-"""`cadre approvals`: the calls that wait for a person."""
+"""`cadre approvals`, `approve`, `reject` and `correct`: the calls that wait for a person, and the decisions on them."""
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
 import click
 
-from cadre.cli.terminal.decide import PATH
+from cadre.cli.terminal.arguments import json_object, key_values
+from cadre.cli.terminal.decide import PATH, call_id, decide, login_name, print_decision
+from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.table import brief, call_text, seconds, table
 from cadre.client.gateway import Gateway
+
+_call = click.argument("call")
+_why = click.option("--feedback", default="", help="Why; the model reads it.")
 
 
 @click.command("approvals")
 @click.option("--agent", metavar="NAME", help="Only calls of this agent.")
 @click.option("--run", metavar="RUN", help="Only calls of this run and the runs below it.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@output_option("table")
 def command(agent: str | None, run: str | None, limit: int, output: str) -> None:
     """List the calls that wait for a person, newest first."""
     with Gateway() as gateway:
@@ -25,7 +29,7 @@ def command(agent: str | None, run: str | None, limit: int, output: str) -> None
         page = gateway.get(PATH, agent=agent, run=identity, limit=limit)
     calls = page["approvals"]
     if output == "json":
-        click.echo(json.dumps(calls, ensure_ascii=False))
+        print_json(calls)
     elif not calls:
         click.echo("no call waits for a person", err=True)
     else:
@@ -34,6 +38,57 @@ def command(agent: str | None, run: str | None, limit: int, output: str) -> None
         click.echo(table(["CALL", "AGENT", "WAITS", "EXPIRES", "WHY", "ASKS FOR"], rows))
         if page["next"] is not None:
             click.echo("cadre: there are more: --limit shows them", err=True)
+
+
+@click.command("approve")
+@_call
+@click.option("--feedback", default="", help="A remark; kept in the run's journal.")
+@output_option("text")
+def approve(call: str, feedback: str, output: str) -> int:
+    """Let CALL be made: its id, a beginning of one, or its run's when no other call of that run waits."""
+    return decide(call, {"decision": "approve", "feedback": feedback}, output)
+
+
+@click.command("reject")
+@_call
+@_why
+@output_option("text")
+def reject(call: str, feedback: str, output: str) -> int:
+    """Turn CALL down: its id, a beginning of one, or its run's when no other call of that run waits."""
+    return decide(call, {"decision": "reject", "feedback": feedback}, output)
+
+
+@click.command("correct")
+@_call
+@click.option("--tool", metavar="NAME", help="Call this tool or team member instead.")
+@click.option("--arguments", metavar="JSON", help="All arguments, as a JSON object.")
+@click.option(
+    "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change one argument; JSON if it parses."
+)
+@_why
+@output_option("text")
+def correct(
+    call: str, tool: str | None, arguments: str | None, changes: tuple[str, ...], feedback: str, output: str
+) -> int:
+    """Have CALL made with other arguments, or another call in its place.
+
+    CALL is its id, a beginning of one, or its run's when no other call of that run waits. --set changes single
+    arguments of --arguments, else of the call as it stands.
+    """
+    if tool is None and arguments is None and not changes:
+        raise click.UsageError("say what is to change: --set KEY=VALUE, --arguments JSON or --tool NAME")
+    given = json_object("--arguments", arguments) if arguments is not None else None
+    changed = key_values("--set", changes)
+    with Gateway() as gateway:
+        identity = call_id(gateway, call)
+        if changed:
+            given = {
+                **(gateway.get(f"{PATH}/{identity}")["arguments"] if given is None else given),
+                **changed,
+            }
+        content: dict[str, Any] = {"decision": "correct", "feedback": feedback, "by": login_name()}
+        content |= {key: value for key, value in (("tool", tool), ("arguments", given)) if value is not None}
+        return print_decision(gateway.post(f"{PATH}/{identity}", content), output)
 
 
 def _row(call: dict[str, Any], now: float) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from cadre.local import local_stack
-from cadre.local.exit_codes import Failure
+from cadre.local.exit_codes import CommandFailed
 from cadre.protocol.topology import Topology
 from cadre.settings import NAME, read_settings
 
@@ -107,6 +107,6 @@ def _tools(text: str) -> tuple[str, tuple[str, ...]]:
 
 def _check(name: str) -> None:
     if not NAME.fullmatch(name):
-        raise Failure(
+        raise CommandFailed(
             f"{name!r}: use 1 to 64 letters, digits, '_' and '-' (it becomes part of NATS subjects)"
         )

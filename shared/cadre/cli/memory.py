@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,10 +9,11 @@ from typing import Any, get_args
 
 import click
 
-from cadre.cli.terminal.answer import tell
+from cadre.cli.terminal.answer import print_text
+from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.table import brief, table
 from cadre.client.gateway import WHOLE_ID, Gateway
-from cadre.local.exit_codes import Code, Failure
+from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.protocol.messages import MemoryScope
 
 MEMORY = "/v1/memory"
@@ -39,9 +39,6 @@ def _selection(command: Command) -> Command:
     return command
 
 
-_output = click.option(
-    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
-)
 _kind = click.option(
     "--kind", "kinds", multiple=True, metavar="KIND", help="note, step or answer; repeatable."
 )
@@ -52,7 +49,7 @@ _kind = click.option(
 @_selection
 @_kind
 @click.option("-k", type=click.IntRange(1, _PAGE), default=5, show_default=True, help="Memories at most.")
-@_output
+@output_option("table")
 def search(query: str, kinds: tuple[str, ...], k: int, output: str, **whose: Any) -> int:
     """Find memories that fit QUERY, the best first."""
     with Gateway() as gateway:
@@ -60,19 +57,19 @@ def search(query: str, kinds: tuple[str, ...], k: int, output: str, **whose: Any
         asked = {"query": query, "k": k, "kinds": list(kinds), "selection": selection}
         found = gateway.post(f"{MEMORY}/search", asked)
     if output == "json":
-        click.echo(json.dumps(found, ensure_ascii=False))
-        return Code.OK
+        print_json(found)
+        return ExitCode.OK
     _show_rows(found["hits"])
     if found["degraded"]:
         click.echo(f"cadre: {found['why']}", err=True)
-    return Code.OK
+    return ExitCode.OK
 
 
 @click.command("list")
 @_selection
 @_kind
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
-@_output
+@output_option("table")
 def list_memories(kinds: tuple[str, ...], limit: int, output: str, **whose: Any) -> int:
     """List memories."""
     rows: list[dict[str, Any]] = []
@@ -83,29 +80,29 @@ def list_memories(kinds: tuple[str, ...], limit: int, output: str, **whose: Any)
             if len(rows) == limit:
                 break
     if output == "json":
-        click.echo(json.dumps(rows, ensure_ascii=False))
+        print_json(rows)
     else:
         _show_rows(rows)
-    return Code.OK
+    return ExitCode.OK
 
 
 @click.command("show")
 @click.argument("memory")
-@_output
+@output_option("table")
 def show(memory: str, output: str) -> int:
     """Show one memory whole: its text, and where it comes from."""
     with Gateway() as gateway:
         chunks = gateway.get(f"{MEMORY}/{memory}")["memories"]
     if output == "json":
-        click.echo(json.dumps(chunks, ensure_ascii=False))
+        print_json(chunks)
     else:
         _show_whole(chunks)
     if missing := chunks[0].get("count", 1) - len(chunks):
-        raise Failure(
+        raise CommandFailed(
             f"{missing} of its {chunks[0]['count']} chunks are missing here: it is still being stored, or the"
             " gateway or the memory service is of an older version; `cadre memory export` has what is stored"
         )
-    return Code.OK
+    return ExitCode.OK
 
 
 def _show_whole(chunks: list[dict[str, Any]]) -> None:
@@ -117,7 +114,7 @@ def _show_whole(chunks: list[dict[str, Any]]) -> None:
     if first.get("expires_at"):
         click.echo(f"{'expires':<8}  {_when(first['expires_at'])}")
     for chunk in chunks:
-        tell(f"\n{chunk['text']}")
+        print_text(f"\n{chunk['text']}")
 
 
 @click.command("forget")
@@ -141,7 +138,7 @@ def forget(memory: str | None, yes: bool, **whose: Any) -> int:
                 _confirm(matched)
             receipt = gateway.delete(MEMORY, **params, confirm="true")
     click.echo(f"forgotten: {receipt['forgotten']}, left: {receipt['left']}")
-    return Code.OK if receipt["left"] == 0 else Code.FAILED
+    return ExitCode.OK if receipt["left"] == 0 else ExitCode.FAILED
 
 
 @click.command("export")
@@ -156,7 +153,7 @@ def export_all(kinds: tuple[str, ...], target: Any, **whose: Any) -> int:
         if not gateway.download(f"{MEMORY}/export?{'&'.join(query)}", target):
             _tell_of_none()
     target.flush()
-    return Code.OK
+    return ExitCode.OK
 
 
 def _pages(gateway: Gateway, params: dict[str, Any], limit: int) -> Iterator[dict[str, Any]]:
@@ -187,8 +184,8 @@ def _run(gateway: Gateway, reference: str) -> str:
     """The id of the run; that of an erased one, which persons and agents may still remember, stands for itself."""
     try:
         return gateway.run_id(reference)
-    except Failure as failure:
-        if failure.code is Code.NOT_FOUND and WHOLE_ID.fullmatch(reference):
+    except CommandFailed as failure:
+        if failure.code is ExitCode.NOT_FOUND and WHOLE_ID.fullmatch(reference):
             return reference
         raise
 
@@ -205,7 +202,7 @@ def _quoted(text: str) -> str:
 
 def _confirm(matched: int) -> None:
     if not sys.stdin.isatty():
-        raise Failure(f"{matched} chunks would be removed for good: say --yes", Code.USAGE)
+        raise CommandFailed(f"{matched} chunks would be removed for good: say --yes", ExitCode.USAGE)
     click.confirm(f"remove {matched} chunks for good?", abort=True, err=True)
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import Any
 
 import click
 
+from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.table import brief, table
 from cadre.client.gateway import Gateway
 
 
 @click.command("ps")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@output_option("table")
 def command(output: str) -> None:
     """List the live agents, tools and sandboxes."""
     with Gateway() as gateway:
@@ -22,7 +22,7 @@ def command(output: str) -> None:
         sandboxes: list[dict[str, Any]] = gateway.get("/v1/sandboxes")["sandboxes"]
     if output == "json":
         found = {"agents": agents, "tools": tools, "sandboxes": sandboxes}
-        click.echo(json.dumps(found, ensure_ascii=False))
+        print_json(found)
         return
     rows = [["agent", *_row(agent, _lacks(agent))] for agent in agents]
     rows += [["tool", *_row(tool, "")] for tool in tools]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +11,13 @@ from typing import Any
 import click
 import msgspec
 
-from cadre.cli.terminal.answer import tell
+from cadre.cli.terminal.answer import print_text
+from cadre.cli.terminal.options import output_option, print_json
 from cadre.client.gateway import Gateway
 from cadre.delivery.codec import decode
 from cadre.errors import UnreadableMessage
 from cadre.journal.events import Entry
-from cadre.local.exit_codes import Code, Failure
+from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.loop.redecide import Journaled, redecide
 
 
@@ -29,7 +29,7 @@ from cadre.loop.redecide import Journaled, redecide
     type=click.Path(dir_okay=False, path_type=Path),
     help="A run that `cadre runs export` wrote, decided by the Cadre of this command; no gateway is asked.",
 )
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option("text")
 def command(run: str | None, run_only: bool, file: Path | None, output: str) -> int:
     """Decide the journals of RUN and of all runs below it anew: an id, a unique beginning of one, or @last.
 
@@ -40,10 +40,10 @@ def command(run: str | None, run_only: bool, file: Path | None, output: str) -> 
         raise click.UsageError("name a RUN, or a --file that `cadre runs export` wrote")
     found = _of_file(file, run_only) if file is not None else _of_gateway(run or "", run_only)
     if output == "json":
-        click.echo(json.dumps(found, ensure_ascii=False))
+        print_json(found)
     else:
-        tell("\n".join(_account(found)))
-    return Code.FAILED if found["divergences"] else Code.OK
+        print_text("\n".join(_account(found)))
+    return ExitCode.FAILED if found["divergences"] else ExitCode.OK
 
 
 def _of_gateway(run: str, run_only: bool) -> dict[str, Any]:
@@ -69,16 +69,16 @@ def _of_file(file: Path, run_only: bool) -> dict[str, Any]:
             for number, text in enumerate(stream):
                 told = msgspec.json.decode(text, type=_Line)
                 if number == 0 and told.format != "cadre-run":
-                    raise Failure(f"{file} was not written by `cadre runs export`", Code.USAGE)
+                    raise CommandFailed(f"{file} was not written by `cadre runs export`", ExitCode.USAGE)
                 tree, last = tree or told.tree, told.line
                 if told.line == "entry":
                     entry: Entry = decode(bytes(told.entry), Entry)
                     if not run_only or entry.run == tree:
                         journals.setdefault(entry.run, []).append(Journaled(told.seq, entry))
     except (OSError, EOFError, zlib.error, msgspec.DecodeError, UnreadableMessage) as error:
-        raise Failure(f"{file} cannot be read: {error}", Code.USAGE) from error
+        raise CommandFailed(f"{file} cannot be read: {error}", ExitCode.USAGE) from error
     if last != "end":
-        raise Failure(f"{file} was cut off: export the run again", Code.USAGE)
+        raise CommandFailed(f"{file} was cut off: export the run again", ExitCode.USAGE)
     found: dict[str, Any] = msgspec.to_builtins(redecide(journals.values()))
     return {"id": tree, **found, "omitted": 0}
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
-import time
+import sys
+from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from cadre.cli.archive import erase, export_run, import_run
-from cadre.cli.terminal.table import brief, number, seconds, table
+from cadre.cli.terminal.options import output_option, print_json
+from cadre.cli.terminal.run_text import state, tokens, took
+from cadre.cli.terminal.table import brief, table
 from cadre.client.gateway import Gateway
+from cadre.client.output_file import output_file
+from cadre.local.exit_codes import CommandFailed, ExitCode
 
 _GIVEN = ParameterSource.COMMANDLINE
+
+STDOUT = "-"
 
 STATES = ["running", "waiting", "success", "max_steps_error", "error", "cancelled"]
 
@@ -23,7 +29,7 @@ STATES = ["running", "waiting", "success", "max_steps_error", "error", "cancelle
 @click.option("--state", type=click.Choice(STATES), help="Only runs in this state.")
 @click.option("--session", metavar="NAME", help="Only runs of this conversation.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@output_option("table")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -40,15 +46,72 @@ def command(
         raise click.UsageError(f"--{given[0]} is about the list, not about `{ctx.invoked_subcommand}`", ctx)
 
 
-for _subcommand in (erase, export_run, import_run):
-    command.add_command(_subcommand)
+@command.command("rm")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option(
+    "--force", is_flag=True, help="Cancel a run that has not ended, wait for its end, then erase it."
+)
+@output_option("text")
+def erase(runs: tuple[str, ...], force: bool, output: str) -> None:
+    """Erase each RUN with all runs below it, everywhere and for good: an id, a unique beginning of one, or @last."""
+    failure: CommandFailed | None = None
+    with Gateway() as gateway:
+        for run in _each_once(gateway, runs):
+            if isinstance(run, CommandFailed):
+                failure = _next_failure(failure, run)
+                continue
+            try:
+                gone = gateway.delete(f"/v1/runs/{run}", force="true" if force else None)
+            except CommandFailed as error:
+                failure = _next_failure(failure, error)
+            else:
+                click.echo(json.dumps(gone) if output == "json" else f"{gone['id']} erased ({_count(gone)})")
+    if failure is not None:
+        raise failure
+
+
+@command.command("export")
+@click.argument("run")
+@click.option("-o", "--output", "target", metavar="FILE", help="Where to; `-` is stdout [RUN.cadre].")
+def export_run(run: str, target: str | None) -> None:
+    """Write RUN, which has ended, with all runs below it and their blobs to one file."""
+    with Gateway() as gateway:
+        identity = gateway.run_id(run)
+        path = f"/v1/runs/{identity}/export"
+        if target == STDOUT:
+            gateway.download(path, sys.stdout.buffer)
+            return
+        file = Path(target or f"{identity}.cadre")
+        with output_file(file) as stream:
+            gateway.download(path, stream)
+    click.echo(f"{identity} exported to {file} ({file.stat().st_size} bytes)")
+
+
+@command.command("import")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@output_option("text")
+def import_run(file: Path, output: str) -> None:
+    """Bring the run in FILE, which `cadre runs export` wrote, to this deployment."""
+    try:
+        stream = file.open("rb")
+    except OSError as error:
+        raise CommandFailed(f"{file}: {error.strerror}", ExitCode.USAGE) from error
+    with stream, Gateway() as gateway:
+        try:
+            arrived = gateway.upload("/v1/runs/import", stream)
+        except CommandFailed as failure:
+            raise CommandFailed(f"{file}: {failure.message}", failure.code) from failure
+    if output == "json":
+        click.echo(json.dumps(arrived))
+    else:
+        click.echo(f"{arrived['id']} imported ({_count(arrived)}, {arrived['entries']} entries)")
 
 
 def _list(limit: int, output: str, **which: str | None) -> None:
     with Gateway() as gateway:
         runs = gateway.get("/v1/runs", limit=limit, **which)["runs"]
     if output == "json":
-        click.echo(json.dumps(runs, ensure_ascii=False))
+        print_json(runs)
     elif not runs:
         click.echo('no runs: start one with `cadre run AGENT "TASK"`', err=True)
     else:
@@ -69,21 +132,27 @@ def _row(run: dict[str, Any]) -> list[str]:
     ]
 
 
-def state(run: dict[str, Any]) -> str:
-    """The state, what it waits for, and how many calls of its tree wait for a person."""
-    told = str(run["state"])
-    if run.get("waiting_for") == "model":
-        told += " for model"
-    held = run.get("approvals") or 0
-    return f"{told}, {held} to approve" if held else told
+def _each_once(gateway: Gateway, references: tuple[str, ...]) -> list[str | CommandFailed]:
+    """The ids, found before the first is erased: @last is the last of all that are there now."""
+    found: list[str | CommandFailed] = []
+    for reference in references:
+        try:
+            run: str | CommandFailed = gateway.run_id(reference)
+        except CommandFailed as failure:
+            if failure.code is ExitCode.UNREACHABLE:
+                raise
+            run = failure
+        if run not in found:
+            found.append(run)
+    return found
 
 
-def tokens(run: dict[str, Any]) -> str:
-    usage = run.get("usage") or {}
-    return number(usage.get("input_tokens", 0) + usage.get("output_tokens", 0))
+def _next_failure(before: CommandFailed | None, failure: CommandFailed) -> CommandFailed:
+    """The failure that ends the command is its last line; those before it are told at once."""
+    if before is not None:
+        click.echo(f"cadre: {before.message}", err=True)
+    return failure
 
 
-def took(run: dict[str, Any]) -> str:
-    """How long the run took, or has taken until now."""
-    started = run.get("started_at")
-    return seconds((run.get("ended_at") or time.time()) - started) if started else "-"
+def _count(found: dict[str, Any]) -> str:
+    return "1 run" if found["runs"] == 1 else f"{found['runs']} runs"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from io import BytesIO
 from typing import Any
 
@@ -11,9 +10,10 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree as Drawing
 
+from cadre.cli.terminal.options import print_json
 from cadre.cli.terminal.table import brief, number, seconds
 from cadre.client.gateway import Gateway
-from cadre.local.exit_codes import Code
+from cadre.local.exit_codes import ExitCode
 from cadre.telemetry.tracing import names
 
 _WAITS = (names.WAIT_APPROVAL, names.WAIT_MODEL)
@@ -40,15 +40,15 @@ def command(run: str, output: str) -> int:
             page = BytesIO()
             gateway.download(f"{path}?format=html", page)
             click.echo(page.getvalue().decode())
-            return Code.OK
+            return ExitCode.OK
         found = gateway.get(path, format="otlp" if output == "otlp" else None)
     if output == "tree":
         console = Console(highlight=False)
         for drawing in drawings(found["spans"]):
             console.print(drawing)
     else:
-        click.echo(json.dumps(found, ensure_ascii=False))
-    return Code.OK
+        print_json(found)
+    return ExitCode.OK
 
 
 def drawings(spans: list[dict[str, Any]]) -> list[Drawing]:

@@ -17,7 +17,7 @@ import cadre.cli
 from cadre.cli.terminal import demo
 from cadre.cli.terminal.service_log import Printer
 from cadre.local import local_stack
-from cadre.local.exit_codes import Code, Failure
+from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.local.nats_server import take_port
 from cadre.local.processes import Stack, advice
 from cadre.local.team_file import TEAM_FILE, Team, read_team
@@ -66,7 +66,7 @@ def _serve(team: Team | None, data: Path | None, port: int | None, nats_port: in
     with local_stack.owned(folder):
         stack = _stack(folder, team, GATEWAY_PORT if port is None else port, nats_port, Printer())
         stack.users = StackUsers(stack.data) if secure else None
-        return asyncio.run(_supervised(stack, _until_stopped(stack), Code.OK))
+        return asyncio.run(_supervised(stack, _until_stopped(stack), ExitCode.OK))
 
 
 def _demonstrate(
@@ -77,13 +77,15 @@ def _demonstrate(
     with local_stack.owned(folder):
         stack = _stack(folder, team, port or 0, nats_port, lambda name, line: None)
         stack.users = StackUsers(stack.data) if secure else None
-        code = Code.FAILED
+        code = ExitCode.FAILED
         try:
-            code = Code(asyncio.run(_supervised(stack, demo.play(stack, team, timeout), Code.DETACHED)))
+            code = ExitCode(
+                asyncio.run(_supervised(stack, demo.play(stack, team, timeout), ExitCode.DETACHED))
+            )
         finally:
-            if code is not Code.OK:
+            if code is not ExitCode.OK:
                 click.echo(f"cadre: the services' logs are in {local_stack.logs_of(folder)}", err=True)
-    if code is Code.OK and data is None:
+    if code is ExitCode.OK and data is None:
         shutil.rmtree(folder)
     return code
 
@@ -114,10 +116,10 @@ def _shipped_demo() -> Path:
     for folder in (package / "teams", package.parents[1] / "teams"):
         if (folder / SHIPPED_DEMO / TEAM_FILE).is_file():
             return folder / SHIPPED_DEMO
-    raise Failure("this installation ships no demo team: give the folder of a team instead")
+    raise CommandFailed("this installation ships no demo team: give the folder of a team instead")
 
 
-async def _supervised(stack: Stack, work: Coroutine[Any, Any, int], interrupted: Code) -> int:
+async def _supervised(stack: Stack, work: Coroutine[Any, Any, int], interrupted: ExitCode) -> int:
     """Does the work until it ends or is interrupted; then stops the stack. A second interrupt kills it.
 
     Returns what the work returned, or `interrupted`.
@@ -145,7 +147,7 @@ async def _supervised(stack: Stack, work: Coroutine[Any, Any, int], interrupted:
             raise
     finally:
         await stack.stop()
-    return Code.DETACHED if interrupts > 1 else code
+    return ExitCode.DETACHED if interrupts > 1 else code
 
 
 async def _until_stopped(stack: Stack) -> int:
@@ -165,4 +167,4 @@ async def _until_stopped(stack: Stack) -> int:
         click.echo(f'cadre: ready; ask with: cadre run {next(iter(stack.team.agents))} "TASK"', err=True)
     sys.stdout.flush()
     await stack.alive_during(asyncio.Event().wait())
-    return Code.OK
+    return ExitCode.OK

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import httpx2
 
 from cadre.client.gateway import body
-from cadre.local.exit_codes import Code, Failure
+from cadre.local.exit_codes import CommandFailed, ExitCode
 
 _SILENCE = 45.0
 """Seconds without a byte (the gateway pings every 15) after which the connection counts as lost."""
@@ -73,7 +73,7 @@ async def follow(
 ) -> AsyncIterator[Event]:
     """All events of the run's tree from its beginning, or behind the id `after`; the last one is `end`.
 
-    A lost connection is taken up again for `patience` seconds, anew each time. Raises Failure NOT_FOUND or
+    A lost connection is taken up again for `patience` seconds, anew each time. Raises CommandFailed NOT_FOUND or
     UNREACHABLE.
     """
     resumption = Resumption()
@@ -91,14 +91,14 @@ async def follow(
             trouble = "it closed the stream"
         except httpx2.TransportError as error:
             trouble = type(error).__name__
-        except Failure as failure:
-            if failure.code is not Code.UNREACHABLE:
+        except CommandFailed as failure:
+            if failure.code is not ExitCode.UNREACHABLE:
                 raise
             trouble = failure.message
         if not await waiting.wait():
-            raise Failure(
+            raise CommandFailed(
                 f"lost the gateway ({trouble}); the run goes on: `cadre show {run} --follow` looks again",
-                Code.UNREACHABLE,
+                ExitCode.UNREACHABLE,
             )
 
 

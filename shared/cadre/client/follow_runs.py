@@ -15,7 +15,7 @@ from cadre.client.events import Event, Patience
 from cadre.client.events import follow as events_of
 from cadre.client.gateway import body, connect, gateway_url, reaching
 from cadre.errors import CadreError
-from cadre.local.exit_codes import Code, Failure
+from cadre.local.exit_codes import CommandFailed, ExitCode
 
 __all__ = ["Event", "FollowingFailed", "follow", "new_runs"]
 
@@ -43,7 +43,7 @@ async def follow(
         async with connect(gateway or gateway_url()) as client:
             async for event in events_of(client, run, patience=patience, after=str(after or "")):
                 yield event
-    except Failure as failure:
+    except CommandFailed as failure:
         raise FollowingFailed(failure.message) from failure
 
 
@@ -63,8 +63,8 @@ async def new_runs(
             while True:
                 try:
                     listed = await _begun(client, agent, since)
-                except Failure as failure:
-                    if failure.code is not Code.UNREACHABLE or not await waiting.wait():
+                except CommandFailed as failure:
+                    if failure.code is not ExitCode.UNREACHABLE or not await waiting.wait():
                         raise
                     continue
                 waiting.heard()
@@ -76,7 +76,7 @@ async def new_runs(
                     since = max(known.values()) - _LATE
                     known = {run: at for run, at in known.items() if at >= since}
                 await asyncio.sleep(every)
-    except Failure as failure:
+    except CommandFailed as failure:
         raise FollowingFailed(failure.message) from failure
 
 

@@ -11,18 +11,18 @@ from typing import Any, BinaryIO
 import httpx2
 
 from cadre.local import local_stack
-from cadre.local.exit_codes import Code, Failure
+from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.settings import gateway_url_given, read_settings
 
 _CODES = {
-    400: Code.USAGE,
-    404: Code.NOT_FOUND,
-    413: Code.USAGE,
-    422: Code.USAGE,
+    400: ExitCode.USAGE,
+    404: ExitCode.NOT_FOUND,
+    413: ExitCode.USAGE,
+    422: ExitCode.USAGE,
     # What stands before a gateway says 502 and 504 of one that is away.
-    502: Code.UNREACHABLE,
-    503: Code.UNREACHABLE,
-    504: Code.UNREACHABLE,
+    502: ExitCode.UNREACHABLE,
+    503: ExitCode.UNREACHABLE,
+    504: ExitCode.UNREACHABLE,
 }
 
 LAST = "@last"
@@ -46,7 +46,7 @@ def gateway_url(data: Path | None = None) -> str:
 def client_options(url: str) -> dict[str, Any]:
     """Options of a client: the environment's proxy is not asked for this machine's own address.
 
-    Raises Failure for a URL that is none.
+    Raises CommandFailed for a URL that is none.
     """
     with reaching(url):
         local = httpx2.URL(url).host in ("127.0.0.1", "localhost", "::1")
@@ -54,7 +54,7 @@ def client_options(url: str) -> dict[str, Any]:
 
 
 def connect(url: str) -> httpx2.AsyncClient:
-    """An HTTP client of the gateway at `url`. Raises Failure for a URL that is none."""
+    """An HTTP client of the gateway at `url`. Raises CommandFailed for a URL that is none."""
     return httpx2.AsyncClient(**client_options(url))
 
 
@@ -64,17 +64,17 @@ def reaching(url: str) -> Iterator[None]:
     try:
         yield
     except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
-        raise Failure(f"CADRE_GATEWAY_URL={url}: {error}", Code.USAGE) from error
+        raise CommandFailed(f"CADRE_GATEWAY_URL={url}: {error}", ExitCode.USAGE) from error
     except httpx2.TransportError as error:
-        raise Failure(
+        raise CommandFailed(
             f"no gateway answers at {url} ({type(error).__name__}): start one with `cadre up`,"
             " or set CADRE_GATEWAY_URL",
-            Code.UNREACHABLE,
+            ExitCode.UNREACHABLE,
         ) from error
 
 
 def body(response: httpx2.Response) -> dict[str, Any]:
-    """The JSON object of a good answer. Raises Failure with the `detail` of a problem."""
+    """The JSON object of a good answer. Raises CommandFailed with the `detail` of a problem."""
     try:
         answer = response.json()
     except ValueError:
@@ -85,7 +85,7 @@ def body(response: httpx2.Response) -> dict[str, Any]:
     if detail is None:
         where = f"{response.request.method} {response.request.url}"
         detail = f"{where} answered {response.status_code}, which is not what Cadre's gateway says"
-    raise Failure(str(detail), _CODES.get(response.status_code, Code.FAILED))
+    raise CommandFailed(str(detail), _CODES.get(response.status_code, ExitCode.FAILED))
 
 
 def _given(params: dict[str, Any]) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class Gateway:
         self._client.close()
 
     def get(self, path: str, **params: Any) -> dict[str, Any]:
-        """Raises Failure: NOT_FOUND, UNREACHABLE, or what else the gateway refused."""
+        """Raises CommandFailed: NOT_FOUND, UNREACHABLE, or what else the gateway refused."""
         with reaching(self.url):
             return body(self._client.get(path, params=_given(params)))
 
@@ -123,7 +123,7 @@ class Gateway:
     def download(self, path: str, target: BinaryIO) -> bool:
         """Writes the body of an answer to `target`; whether it has any.
 
-        Raises Failure, also when the body was cut off.
+        Raises CommandFailed, also when the body was cut off.
         """
         begun = False
         try:
@@ -134,9 +134,11 @@ class Gateway:
                 for piece in response.iter_bytes():
                     begun = True
                     target.write(piece)
-        except Failure as failure:
+        except CommandFailed as failure:
             if begun:
-                raise Failure("the gateway broke off in the middle: try again", Code.UNREACHABLE) from failure
+                raise CommandFailed(
+                    "the gateway broke off in the middle: try again", ExitCode.UNREACHABLE
+                ) from failure
             raise
         return begun
 
@@ -155,16 +157,20 @@ class Gateway:
     def run_id(self, reference: str) -> str:
         """The id that `@last`, a unique beginning of an id, or an id stands for.
 
-        A child run is named `<beginning of the root's id>_<step>_<index>…`, and so is a call. Raises Failure
+        A child run is named `<beginning of the root's id>_<step>_<index>…`, and so is a call. Raises CommandFailed
         NOT_FOUND, or USAGE for a beginning of several ids or of who knows how many.
         """
         if reference == LAST:
             runs = self.get("/v1/runs", limit=1)["runs"]
             if not runs:
-                raise Failure("there are no runs yet: start one with `cadre run AGENT TASK`", Code.NOT_FOUND)
+                raise CommandFailed(
+                    "there are no runs yet: start one with `cadre run AGENT TASK`", ExitCode.NOT_FOUND
+                )
             return str(runs[0]["id"])
         if not reference or not all(c.isalnum() or c in "_-" for c in reference):
-            raise Failure(f"{reference!r} is not a run id, a beginning of one, or {LAST}", Code.USAGE)
+            raise CommandFailed(
+                f"{reference!r} is not a run id, a beginning of one, or {LAST}", ExitCode.USAGE
+            )
         root, mark, rest = reference.partition("_")
         # The root of a call is a run, the call is none.
         if self._is_run(reference) or (mark and self._is_run(root)):
@@ -175,8 +181,8 @@ class Gateway:
     def _is_run(self, identity: str) -> bool:
         try:
             self.get(f"/v1/runs/{identity}")
-        except Failure as failure:
-            if failure.code is not Code.NOT_FOUND:
+        except CommandFailed as failure:
+            if failure.code is not ExitCode.NOT_FOUND:
                 raise
             return False
         return True
@@ -189,16 +195,18 @@ class Gateway:
             before = page.get("next")
             if before is None:
                 return
-        raise Failure(
+        raise CommandFailed(
             f"only the newest {_PAGES * _PAGE:,} runs were looked through for {root!r}: write the whole id",
-            Code.USAGE,
+            ExitCode.USAGE,
         )
 
     @staticmethod
     def _only(root: str, found: list[str]) -> str:
         if not found:
-            raise Failure(f"no run's id is or begins with {root!r}: `cadre runs` lists them", Code.NOT_FOUND)
+            raise CommandFailed(
+                f"no run's id is or begins with {root!r}: `cadre runs` lists them", ExitCode.NOT_FOUND
+            )
         if len(found) > 1:
             some = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
-            raise Failure(f"{root!r} is the beginning of several run ids: {some}", Code.USAGE)
+            raise CommandFailed(f"{root!r} is the beginning of several run ids: {some}", ExitCode.USAGE)
         return found[0]

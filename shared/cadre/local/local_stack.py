@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from cadre.local.exit_codes import Failure
+from cadre.local.exit_codes import CommandFailed
 from cadre.settings import prefer_nats
 
 
@@ -38,7 +38,7 @@ def read(data: Path) -> Running | None:
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:
-        raise Failure(f"{data / 'up.json'} cannot be read ({error}): remove it") from error
+        raise CommandFailed(f"{data / 'up.json'} cannot be read ({error}): remove it") from error
     # A stack that was killed leaves its file behind, but not its lock.
     return running if _is_held(data / "up.lock") else None
 
@@ -60,20 +60,20 @@ def write(data: Path, running: Running) -> None:
 def owned(data: Path) -> Iterator[None]:
     """Holds the data folder for this process; the kernel lets go of it however the process ends.
 
-    Raises Failure when another `cadre up` holds it or when it cannot be written.
+    Raises CommandFailed when another `cadre up` holds it or when it cannot be written.
     """
     try:
         logs_of(data).mkdir(parents=True, exist_ok=True)
         lock = (data / "up.lock").open("a+")
     except OSError as error:
-        raise Failure(
+        raise CommandFailed(
             f"{data}: cannot be used as data folder: {error.strerror}; choose another with --data"
         ) from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise Failure(
+            raise CommandFailed(
                 f"another `cadre up` is using {data.resolve()}: stop it, or choose another folder with --data"
             ) from error
         try:

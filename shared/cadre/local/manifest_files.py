@@ -11,7 +11,7 @@ import yaml
 from cadre.deploy.k8s.manifest import Manifest
 from cadre.deploy.k8s.writing import MARK, as_yaml, kustomization
 from cadre.errors import SpecError
-from cadre.local.exit_codes import Code, Failure
+from cadre.local.exit_codes import CommandFailed, ExitCode
 
 _KUSTOMIZATION = "kustomization.yaml"
 
@@ -23,12 +23,14 @@ def as_one(files: Mapping[str, Sequence[Manifest]]) -> str:
 def write_folder(folder: Path, files: Mapping[str, Sequence[Manifest]], *, replace: bool) -> None:
     """A file each, and a kustomization of all that were written there. With `replace` earlier ones go.
 
-    Files that a person put there are neither read nor touched. Raises Failure.
+    Files that a person put there are neither read nor touched. Raises CommandFailed.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / _KUSTOMIZATION).exists() and not _is_ours(folder / _KUSTOMIZATION):
-            raise Failure(f"{folder / _KUSTOMIZATION} is not by `cadre k8s render`: choose another folder")
+            raise CommandFailed(
+                f"{folder / _KUSTOMIZATION} is not by `cadre k8s render`: choose another folder"
+            )
         for path in folder.glob("*.yaml"):
             if replace and _is_ours(path):
                 path.unlink()
@@ -37,15 +39,15 @@ def write_folder(folder: Path, files: Mapping[str, Sequence[Manifest]], *, repla
         ours = [p.stem for p in folder.glob("*.yaml") if p.name != _KUSTOMIZATION and _is_ours(p)]
         (folder / _KUSTOMIZATION).write_text(kustomization(ours), "utf-8")
     except OSError as error:
-        raise Failure(f"{folder}: cannot be written: {error.strerror}") from error
+        raise CommandFailed(f"{folder}: cannot be written: {error.strerror}") from error
 
 
 def read_manifests(place: Path, standard_input: TextIO) -> list[Manifest]:
-    """Of a file, of a folder's files without its subfolders, or of `-`. Raises Failure, SpecError."""
+    """Of a file, of a folder's files without its subfolders, or of `-`. Raises CommandFailed, SpecError."""
     if str(place) == "-":
         return _parsed("standard input", standard_input.read())
     if not place.exists():
-        raise Failure(f"there is no {place}", Code.NOT_FOUND)
+        raise CommandFailed(f"there is no {place}", ExitCode.NOT_FOUND)
     files = sorted(place.glob("*.y*ml")) if place.is_dir() else [place]
     return [manifest for file in files for manifest in _read(file)]
 

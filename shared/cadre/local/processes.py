@@ -69,7 +69,7 @@ class Stack:
         self.is_scripted = not self.model and self.team is not None and self.team.script is not None
 
     async def start(self) -> None:
-        """Starts everything and returns when all is ready. Raises Failure."""
+        """Starts everything and returns when all is ready. Raises CommandFailed."""
         isolated = asyncio.create_task(self._leave_out_isolated())
         try:
             if self.users is not None:
@@ -100,7 +100,7 @@ class Stack:
             self.team = msgspec.structs.replace(self.team, agents=others, pools=[])
 
     async def alive_during(self, work: Coroutine[Any, Any, T]) -> T:
-        """Awaits the work; raises the Failure of a service that cannot be kept alive meanwhile."""
+        """Awaits the work; raises the CommandFailed of a service that cannot be kept alive meanwhile."""
         task = asyncio.create_task(work)
         try:
             await asyncio.wait([task, *self._lives], return_when=asyncio.FIRST_COMPLETED)

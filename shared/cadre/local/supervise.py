@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cadre.local import die_with_parent
-from cadre.local.exit_codes import Code, Failure
+from cadre.local.exit_codes import CommandFailed, ExitCode
 
 AT_ONCE = 5.0
 """Seconds: a process that dies sooner has died at once."""
@@ -55,7 +55,7 @@ class Child:
     async def keep_alive(self) -> None:
         """Returns when the service was stopped.
 
-        Raises Failure when it died at once too often, or cannot start as it is configured.
+        Raises CommandFailed when it died at once too often, or cannot start as it is configured.
         """
         deaths = refusals = 0
         while not self._stopping.is_set():
@@ -63,14 +63,14 @@ class Child:
             code = await self._live()
             if self._stopping.is_set():
                 return
-            refusals = refusals + 1 if code == Code.USAGE else 0
+            refusals = refusals + 1 if code == ExitCode.USAGE else 0
             if refusals > 1:
                 # A file or a setting is wrong. A port may be taken for a moment, hence the second try.
-                raise Failure(f"{self.service.name}: {self._last_words()}", Code.USAGE)
+                raise CommandFailed(f"{self.service.name}: {self._last_words()}", ExitCode.USAGE)
             deaths = deaths + 1 if time.monotonic() - began < AT_ONCE else 1
             how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
             if deaths >= TRIES:
-                raise Failure(
+                raise CommandFailed(
                     f"{self.service.name} died {deaths} times in a row ({how}): {self._last_words()}"
                 )
             pause = min(_FIRST_PAUSE * 2 ** (deaths - 1), _LONGEST_PAUSE)
@@ -146,7 +146,7 @@ class Child:
 
 
 async def until_ready(children: Sequence[Child], within: float) -> None:
-    """Waits until all are ready. Raises Failure naming those that are not after `within` seconds."""
+    """Waits until all are ready. Raises CommandFailed naming those that are not after `within` seconds."""
     lacks: dict[str, str | None] = {}
     try:
         async with asyncio.timeout(within):
@@ -162,4 +162,4 @@ async def until_ready(children: Sequence[Child], within: float) -> None:
                 await asyncio.sleep(0.1)
     except TimeoutError as error:
         what = "; ".join(f"{name}: {lack}" for name, lack in lacks.items()) or "no service answers"
-        raise Failure(f"not ready after {within:g} s: {what}") from error
+        raise CommandFailed(f"not ready after {within:g} s: {what}") from error

@@ -9,7 +9,7 @@ import msgspec
 from cadre.adapters.nats.streams.consumers import provision_roles
 from cadre.deploy.nats_users import OPERATOR, team_roles
 from cadre.local import nats_files
-from cadre.local.exit_codes import Failure
+from cadre.local.exit_codes import CommandFailed
 from cadre.local.roles import roles_of
 from cadre.local.team_file import Team
 from cadre.protocol.topology import Topology
@@ -25,7 +25,7 @@ class StackUsers:
         self.server_file = self._folder / nats_files.SERVER_FILE
 
     def make(self, team: Team | None) -> None:
-        """A key for each service of the team that has none yet. Raises SetupError, Failure."""
+        """A key for each service of the team that has none yet. Raises SetupError, CommandFailed."""
         roles = team_roles([], [], [], memory=False) if team is None else roles_of(team)
         settings = read_settings()
         nats_files.make(self._folder, roles, Topology(settings.shards, settings.prefix))
@@ -36,7 +36,7 @@ class StackUsers:
         settings = msgspec.structs.replace(read_settings(), nats_url=nats, nats_credentials=key)
         topology = await provision_roles(settings, nats_files.known_roles(self._folder))
         if topology.shards != settings.shards:
-            raise Failure(
+            raise CommandFailed(
                 f"the streams in {self._data} have {topology.shards} shards, and the users were made for"
                 f" {settings.shards}: start with CADRE_SHARDS={topology.shards}"
             )

@@ -17,7 +17,7 @@ from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.fair_slots import Slots
 from cadre.engine.offer import Offer, offer_of
 from cadre.errors import SetupError
-from cadre.local.exit_codes import Failure
+from cadre.local.exit_codes import CommandFailed
 from cadre.local.local_stack import find_nats
 from cadre.ports import Model
 from cadre.prompting.prompts import Prompts, prompts_for
@@ -50,7 +50,7 @@ def serve(
             settings = read_settings()
         agent = spec if isinstance(spec, AgentSpec) else read_agent(Path(spec))
         prompts = prompts_for(agent)
-    except (SetupError, Failure) as error:
+    except (SetupError, CommandFailed) as error:
         print(f"cadre: {error}", file=sys.stderr)
         raise SystemExit(2) from error
 

@@ -18,7 +18,7 @@ def as_text(output: Any) -> str:
     return "\n".join([text, *downloads])
 
 
-def tell(text: str) -> None:
+def print_text(text: str) -> None:
     """Prints the text: to the letter into a pipe or file, without control characters on a terminal."""
     click.echo(printable(text) if sys.stdout.isatty() else text, color=True)
 

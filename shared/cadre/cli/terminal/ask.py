@@ -13,11 +13,11 @@ import click
 import httpx2
 
 from cadre.cli.terminal.arguments import json_object
-from cadre.cli.terminal.decide import PATH, me
+from cadre.cli.terminal.decide import PATH, login_name
 from cadre.cli.terminal.screen import Screen
 from cadre.cli.terminal.table import brief, call_text
 from cadre.client.gateway import body, reaching
-from cadre.local.exit_codes import Code, Failure
+from cadre.local.exit_codes import CommandFailed, ExitCode
 
 _SETTLE = 0.3
 """Seconds before a question: of what is told of the past, the answer follows at once."""
@@ -144,9 +144,9 @@ class Asker:
                     click.echo(f"it waits on: cadre approve {call}", err=True)
                 else:
                     await self._send(call, content)
-            except (click.UsageError, Failure) as error:
+            except (click.UsageError, CommandFailed) as error:
                 click.echo(f"cadre: {error.message}", err=True)
-                if isinstance(error, Failure) and error.code is not Code.USAGE:
+                if isinstance(error, CommandFailed) and error.code is not ExitCode.USAGE:
                     return
                 self._answered = False
                 continue
@@ -155,7 +155,7 @@ class Asker:
     async def _send(self, call: str, content: dict[str, Any]) -> None:
         self._answered = True
         with reaching(str(self._client.base_url)):
-            answer = body(await self._client.post(f"{PATH}/{call}", json={**content, "by": me()}))
+            answer = body(await self._client.post(f"{PATH}/{call}", json={**content, "by": login_name()}))
         click.echo(f"{answer['verdict']} by {answer['by']}", err=True)
 
 

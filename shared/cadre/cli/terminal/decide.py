@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import getpass
-import json
 from typing import Any
 
 import click
 
+from cadre.cli.terminal.options import print_json
 from cadre.client.gateway import Gateway
-from cadre.local.exit_codes import Code, Failure
+from cadre.local.exit_codes import CommandFailed, ExitCode
 
 PATH = "/v1/approvals"
 _SOME = 5
@@ -18,14 +18,14 @@ _SOME = 5
 def call_id(gateway: Gateway, reference: str) -> str:
     """The held call that an id, a beginning of one, or its run stands for.
 
-    Raises Failure: NOT_FOUND, or USAGE when several calls of the run wait.
+    Raises CommandFailed: NOT_FOUND, or USAGE when several calls of the run wait.
     """
     identity = gateway.run_id(reference)
     known: dict[str, Any] | None = None
     try:
         known = gateway.get(f"{PATH}/{identity}")
-    except Failure as failure:
-        if failure.code is not Code.NOT_FOUND:
+    except CommandFailed as failure:
+        if failure.code is not ExitCode.NOT_FOUND:
             raise
     if known is not None and known["state"] == "pending":
         return identity
@@ -34,31 +34,34 @@ def call_id(gateway: Gateway, reference: str) -> str:
         return str(waiting[0])
     if waiting:
         some = ", ".join(waiting[:_SOME]) + (", …" if len(waiting) > _SOME else "")
-        raise Failure(f"several calls of {identity} wait; name one: {some}", Code.USAGE)
+        raise CommandFailed(f"several calls of {identity} wait; name one: {some}", ExitCode.USAGE)
     if known is not None:
         return identity
-    raise Failure(f"no call of {identity} waits for a person: `cadre approvals` lists them", Code.NOT_FOUND)
+    raise CommandFailed(
+        f"no call of {identity} waits for a person: `cadre approvals` lists them", ExitCode.NOT_FOUND
+    )
 
 
 def decide(reference: str, content: dict[str, Any], output: str) -> int:
     """Posts the decision on a call and tells what came of it."""
     with Gateway() as gateway:
         call = call_id(gateway, reference)
-        return tell(gateway.post(f"{PATH}/{call}", {**content, "by": me()}), output)
+        return print_decision(gateway.post(f"{PATH}/{call}", {**content, "by": login_name()}), output)
 
 
-def tell(answer: dict[str, Any], output: str) -> int:
+def print_decision(answer: dict[str, Any], output: str) -> int:
+    """Prints the gateway's answer to a decision; returns the exit code."""
     if output == "json":
-        click.echo(json.dumps(answer, ensure_ascii=False))
-        return Code.OK
+        print_json(answer)
+        return ExitCode.OK
     click.echo(f"{answer['call']} {answer['verdict']}" + (f" by {answer['by']}" if answer["by"] else ""))
     if answer.get("at") is None:
         click.echo("cadre: no agent has taken it up yet; it is kept and will count", err=True)
-    return Code.OK
+    return ExitCode.OK
 
 
-def me() -> str:
-    """The login name, as far as there is one."""
+def login_name() -> str:
+    """The login name of the person at the terminal; empty where there is none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
-from cadre.cli.run import finish, start
 from cadre.cli.terminal.answer import as_text
+from cadre.cli.terminal.launch import post_run, print_outcome
 from cadre.cli.terminal.screen import screen
 from cadre.cli.terminal.watch import watch
 from cadre.client.gateway import connect
-from cadre.local.exit_codes import Code
+from cadre.local.exit_codes import ExitCode
 from cadre.local.processes import Stack, advice
 from cadre.local.team_file import Demo, Team
 from cadre.settings import child_environment
@@ -26,7 +26,7 @@ _CHECK_SECONDS = 60.0
 async def play(stack: Stack, team: Team, timeout: float) -> int:
     """Starts the stack, runs the demo task, prints the answer; returns whether it passed as exit code.
 
-    Raises Failure: TIMEOUT, or what kept the stack from starting.
+    Raises CommandFailed: TIMEOUT, or what kept the stack from starting.
     """
     assert team.demo is not None
     for line in advice(stack):
@@ -38,15 +38,15 @@ async def play(stack: Stack, team: Team, timeout: float) -> int:
         return await stack.alive_during(_program(team.demo.program, team.folder, stack.gateway, timeout))
     click.echo(f"cadre: {team.demo.agent}: {team.demo.task.strip()}", err=True)
     result = await stack.alive_during(_ask(stack.gateway, team.demo, timeout))
-    code = finish(result, "text")
-    if code == Code.OK and team.demo.check is not None:
+    code = print_outcome(result, "text")
+    if code == ExitCode.OK and team.demo.check is not None:
         return await _check(team.demo.check, team.folder, stack.data, as_text(result.get("output")))
     return code
 
 
 async def _ask(gateway: str, task: Demo, timeout: float) -> dict[str, Any]:
     async with connect(gateway) as client:
-        run = await start(client, gateway, {"agent": task.agent, "task": task.task})
+        run = await post_run(client, gateway, {"agent": task.agent, "task": task.task})
         return await watch(client, run, screen(), timeout, ctrl_c="is the caller's")
 
 
@@ -77,7 +77,7 @@ async def _finished(what: str, words: list[str], seconds: float, **options: Any)
         process = await asyncio.create_subprocess_exec(*words, **options)
     except OSError as error:
         click.echo(f"cadre: {what}: {words[0]} cannot be started: {error.strerror}", err=True)
-        return Code.FAILED
+        return ExitCode.FAILED
     try:
         async with asyncio.timeout(seconds):
             code = await process.wait()
@@ -85,6 +85,6 @@ async def _finished(what: str, words: list[str], seconds: float, **options: Any)
         process.kill()
         await process.wait()
         click.echo(f"cadre: {what} did not end within {seconds:g} s", err=True)
-        return Code.FAILED
+        return ExitCode.FAILED
     click.echo(f"cadre: {what} {'passed' if code == 0 else f'failed with exit code {code}'}", err=True)
-    return Code.OK if code == 0 else Code.FAILED
+    return ExitCode.OK if code == 0 else ExitCode.FAILED

@@ -15,7 +15,7 @@ from cadre.cli.terminal.run_tree import Tree, apply
 from cadre.cli.terminal.screen import Screen
 from cadre.client.events import follow
 from cadre.client.gateway import body, reaching
-from cadre.local.exit_codes import Code, Failure
+from cadre.local.exit_codes import CommandFailed, ExitCode
 
 CtrlC = Literal["cancels", "leaves", "is the caller's"]
 """What the first Ctrl-C does; a second one leaves in any case that is not the caller's."""
@@ -37,7 +37,7 @@ async def watch(
     """Shows the run until it ends; returns the gateway's summary of it with its output.
 
     After `timeout` seconds the run is cancelled. `asker` has a person decide on calls that wait for one.
-    Raises Failure (TIMEOUT, UNREACHABLE, NOT_FOUND), Detached.
+    Raises CommandFailed (TIMEOUT, UNREACHABLE, NOT_FOUND), Detached.
     """
     reading = asyncio.create_task(_read(client, run, screen, asker))
     with _interrupts(client, run, screen, reading, ctrl_c) as interrupted:
@@ -46,8 +46,8 @@ async def watch(
                 await reading
         except TimeoutError as error:
             await cancel(client, run, f"not finished within {timeout:g} s")
-            raise Failure(
-                f"run {run} did not end within {timeout:g} s and was cancelled", Code.TIMEOUT
+            raise CommandFailed(
+                f"run {run} did not end within {timeout:g} s and was cancelled", ExitCode.TIMEOUT
             ) from error
         except asyncio.CancelledError:
             if None in interrupted:
@@ -101,7 +101,7 @@ def _interrupts(
 async def _cancel_or_tell(client: httpx2.AsyncClient, run: str, screen: Screen) -> None:
     try:
         await cancel(client, run, "Ctrl-C")
-    except Failure as failure:
+    except CommandFailed as failure:
         screen.note(f"the run could not be cancelled: {failure.message}")
 
 

@@ -1,0 +1,55 @@
+"""How a command ends: the exit code of a run, and the line and exit code of an error."""
+
+from __future__ import annotations
+
+import codecs
+import errno
+from typing import Any
+
+import click
+
+from cadre.errors import BusUnavailable, CadreError, SetupError
+from cadre.local.exit_codes import CommandFailed, ExitCode
+
+_OF_STATE = {
+    "success": ExitCode.OK,
+    "error": ExitCode.FAILED,
+    "cancelled": ExitCode.CANCELLED,
+    "max_steps_error": ExitCode.LIMIT,
+}
+_LIMITS = ("DeadlineExceeded", "BudgetExceeded")
+
+
+def exit_code(run: dict[str, Any]) -> ExitCode:
+    """The exit code that says how a run ended; `run` is the gateway's account of it."""
+    if (run.get("error") or {}).get("type") in _LIMITS:
+        return ExitCode.LIMIT
+    return _OF_STATE.get(run["state"], ExitCode.FAILED)
+
+
+def error_line(error: Exception) -> tuple[str, int]:
+    """What to say about an error in one line, and the exit code that goes with it."""
+    match error:
+        case CommandFailed():
+            return error.message, error.code
+        case click.UsageError():
+            hint = f" (see `{error.ctx.command_path} --help`)" if error.ctx else ""
+            return error.format_message().rstrip(".") + hint, ExitCode.USAGE
+        case click.ClickException():
+            return error.format_message(), error.exit_code
+        case BusUnavailable():
+            return str(error), ExitCode.UNREACHABLE
+        case SetupError():
+            return str(error), ExitCode.USAGE
+        case CadreError():
+            return str(error), ExitCode.FAILED
+        case UnicodeEncodeError() if codecs.lookup(error.encoding).name != "utf-8":
+            return (
+                f"the output has characters that {error.encoding} lacks: set PYTHONIOENCODING=utf-8",
+                ExitCode.FAILED,
+            )
+        case OSError(errno=errno.ENOSPC):
+            return "the output cannot be written: no space left on the device", ExitCode.FAILED
+        case _:
+            name = type(error).__name__
+            return f"{name}: {error} (a defect; CADRE_DEBUG=1 shows where)", ExitCode.FAILED
