@@ -5,6 +5,6 @@ from __future__ import annotations
 from cadre.client.events import Event
 from cadre.client.follow_runs import FollowingFailed, follow, new_runs
 from cadre.client.gateway import Gateway
-from cadre.local.failure import Failure
+from cadre.local.exit_codes import CommandFailed
 
-__all__ = ["Event", "Failure", "FollowingFailed", "Gateway", "follow", "new_runs"]
+__all__ = ["CommandFailed", "Event", "FollowingFailed", "Gateway", "follow", "new_runs"]
