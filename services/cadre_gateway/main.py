@@ -9,7 +9,7 @@ import click
 from cadre.errors import SettingError
 from cadre.service.frame import run
 from cadre.settings import read_settings
-from cadre_gateway.gateway import start
+from cadre_gateway.wiring import start
 
 
 @click.command("gateway")

@@ -29,7 +29,7 @@ from cadre.loop.fork import prefix_of
 from cadre.protocol.files import carried
 from cadre.protocol.messages import Erased
 from cadre.protocol.topology import call_id
-from cadre_gateway.runs.submit import run_id_of
+from cadre_gateway.runs.admission import run_id_of
 from integration.gateway_world import FINISHED, Scribe, World, new_run, until
 from integration.remains import gone
 

@@ -15,7 +15,7 @@ from cadre.cli.runs import command as runs_command
 from cadre.journal import events as ev
 from cadre.protocol.cards import Presence, SandboxCard, ToolCard
 from cadre.protocol.topology import call_id
-from cadre_gateway.runs.submit import run_id_of
+from cadre_gateway.runs.admission import run_id_of
 from integration.gateway_world import (
     CALLED,
     FINISHED,

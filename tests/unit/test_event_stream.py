@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from types import SimpleNamespace
-
-import pytest
+from contextlib import contextmanager
 
 from cadre.journal.events import Entry, RunAccepted, StepFinished
 from cadre.ports import Stored
 from cadre.protocol.messages import Task
 from cadre.spec.agent import AgentSpec
 from cadre_gateway.index.run_list import Index
-from cadre_gateway.runs.event_stream import _Teller, stream
+from cadre_gateway.retention.ledger import Ledger
+from cadre_gateway.runs.event_stream import EventStreams
+from cadre_gateway.runs.live_feeds import LiveFeeds
+from cadre_gateway.runs.lookup import RunLookup
 
 SPEC = AgentSpec(name="a", description="Works.")
 TASK = Task(id="t:task", tree="t", run="t", at=0.0, agent="a", task="Go on.")
@@ -39,21 +39,6 @@ class History:
         yield [one for one in self._page if one.seq > after]
 
 
-async def test_a_gateway_that_stops_halfway_leaves_no_gap() -> None:
-    index = Index()
-    index.apply(1, stored(1).entry)
-    desk = SimpleNamespace(index=index, history=History(1, 2, 3), draining=asyncio.Event())
-    teller = _Teller(desk, "t", 0)  # type: ignore[arg-type]
-    told: list[int] = []
-    async for frame in teller.tell():
-        if found := re.search(rb"^id: (\d+)$", frame, re.M):
-            told.append(int(found[1]))
-        if told == [1] and not teller.feed.closed:
-            teller.feed.put(stored(4))  # it happens while the history is told
-            teller.feed.close()
-    assert told == [1]
-
-
 class Tail:
     """Hands to whoever listens what happens beside the run, one entry after the other."""
 
@@ -65,35 +50,52 @@ class Tail:
         self._listeners.append(listener)
         yield
 
+    def tell(self, one: Stored) -> None:
+        for listener in self._listeners:
+            listener(one)
+
     async def keep_busy(self, run: str) -> None:
         seq = 10
         while True:
             seq += 1
-            for listener in self._listeners:
-                listener(stored(seq, run))
+            self.tell(stored(seq, run))
             await asyncio.sleep(0.01)
 
 
-async def test_a_quiet_run_beside_a_busy_one_is_pinged(monkeypatch: pytest.MonkeyPatch) -> None:
+def streams(index: Index, tail: Tail, *seqs: int) -> EventStreams:
+    """Event streams over what the journals hold of the run, without deltas."""
+
     async def no_deltas(*_: object) -> Callable[[], None]:
         return lambda: None
 
-    monkeypatch.setattr("cadre_gateway.runs.event_stream.watch_deltas", no_deltas)
-    monkeypatch.setattr("cadre_gateway.runs.event_stream.PING_SECONDS", 0.3)
+    lookup = RunLookup(index, Ledger(), History(*seqs))  # type: ignore[arg-type]
+    return EventStreams(lookup, LiveFeeds(tail), no_deltas, ping_seconds=0.3)  # type: ignore[arg-type]
+
+
+async def test_a_gateway_that_stops_halfway_leaves_no_gap() -> None:
+    index = Index()
+    index.apply(1, stored(1).entry)
+    tail = Tail()
+    source = streams(index, tail, 1, 2, 3)
+    ids: list[int] = []
+    frames = source.frames("t", 0)
+    async for frame in frames:
+        if found := re.search(rb"^id: (\d+)$", frame, re.M):
+            ids.append(int(found[1]))
+        if ids == [1] and not source.feeds.draining:
+            tail.tell(stored(4))  # it happens while the history is read
+            source.feeds.drain()
+    assert ids == [1]
+    assert b"come back with Last-Event-ID" in frame
+
+
+async def test_a_quiet_run_beside_a_busy_one_is_pinged() -> None:
     index = Index()
     for seq, run in enumerate(("t", "t_1_0", "t_1_1"), start=1):
         index.apply(seq, stored(1, run)._replace(seq=seq).entry)
     tail = Tail()
-    desk = SimpleNamespace(
-        index=index,
-        history=History(1, 2, 3),
-        tail=tail,
-        platform=SimpleNamespace(nc=None, topology=None),
-        draining=asyncio.Event(),
-        open=lambda *_: nullcontext(),
-    )
     beside = asyncio.create_task(tail.keep_busy("t_1_1"))
-    frames = stream(desk, "t_1_0", 0)  # type: ignore[arg-type]
+    frames = streams(index, tail, 1, 2, 3).frames("t_1_0", 0)
     try:
         async with asyncio.timeout(20):
             assert b": ping\n\n" in [await anext(frames), await anext(frames)]

@@ -15,11 +15,12 @@ from cadre.loop.fold import fold
 from cadre.protocol.messages import Budget, Task
 from cadre.spec.agent import NAME, AgentSpec
 from cadre_gateway.requests.body import CancelBody, Submission, parse, submission
+from cadre_gateway.requests.last_event_id import resume_position
 from cadre_gateway.requests.prefer import MAX_WAIT, wait_seconds
 from cadre_gateway.requests.problems import Problem
-from cadre_gateway.runs.event_stream import after_of
+from cadre_gateway.requests.trace_link import trace_of
+from cadre_gateway.runs.admission import new_run_id, run_id_of
 from cadre_gateway.runs.fork import ForkBody, _task
-from cadre_gateway.runs.submit import new_run_id, run_id_of, trace_of
 
 
 def test_later_run_ids_sort_behind_earlier_ones() -> None:
@@ -77,12 +78,12 @@ def test_prefer_wait(prefer: str | None, seconds: float) -> None:
 
 
 def test_where_a_stream_goes_on() -> None:
-    assert after_of(None, None) == 0
-    assert after_of(None, 7) == 7
-    assert after_of("9", 7) == 9
+    assert resume_position(None, None) == 0
+    assert resume_position(None, 7) == 7
+    assert resume_position("9", 7) == 9
     for wrong in ("-1", "x", "1.5", "²"):
         with pytest.raises(ValueError, match="Last-Event-ID"):
-            after_of(wrong, None)
+            resume_position(wrong, None)
 
 
 def test_an_unknown_key_is_named_with_the_known_ones() -> None:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
 
 from cadre.protocol.topology import tree_of
-from cadre_gateway.desk import ANSWER_WITHIN, Desk
 from cadre_gateway.requests import body
+from cadre_gateway.requests.deadline import answer_deadline
+from cadre_gateway.requests.trace_link import trace_headers
 from cadre_gateway.routes import openapi
-from cadre_gateway.routes.tracing import trace_headers
-from cadre_gateway.runs import approvals
+from cadre_gateway.routes.answers import json_answer
+from cadre_gateway.runs.approvals import Approval, ApprovalFilter, Approvals
+from cadre_gateway.runs.decide import ApprovalDecisions
 
 
-def router(desk: Desk) -> APIRouter:
+def router(approvals: Approvals, decisions: ApprovalDecisions) -> APIRouter:
+    """The routes of approvals."""
     routes = APIRouter(prefix="/v1/approvals", tags=["approvals"])
 
     @routes.get(
@@ -33,15 +34,15 @@ def router(desk: Desk) -> APIRouter:
         before: str | None = None,
     ) -> Response:
         """`run` stands for itself and all runs below it. Long arguments are cut here (`cut` says so)."""
-        async with asyncio.timeout(ANSWER_WITHIN):
-            page = await approvals.page(desk, agent=agent, run=run, tree=tree, limit=limit, before=before)
-        return _json(openapi.ApprovalList(page.calls, page.next))
+        async with answer_deadline():
+            page = await approvals.page(ApprovalFilter(agent, run, tree), limit, before)
+        return json_answer(openapi.ApprovalList(page.calls, page.next))
 
-    @routes.get("/{call}", summary="One call", responses=openapi.answers(approvals.Approval))
+    @routes.get("/{call}", summary="One call", responses=openapi.answers(Approval))
     async def get_approval(call: str) -> Response:
         """Also after it was decided, and with its arguments whole."""
-        async with asyncio.timeout(ANSWER_WITHIN):
-            return _json(await approvals.one(desk, call))
+        async with answer_deadline():
+            return json_answer(await approvals.find(call))
 
     @routes.post("/{call}", summary="Decide", openapi_extra=openapi.ruling())
     async def post_approval(
@@ -52,22 +53,18 @@ def router(desk: Desk) -> APIRouter:
     ) -> Response:
         """200 when this decision counts (or says what was decided before), 202 when the agent is down at the
         moment (it is kept and will count), 409 when another was first."""
-        wanted = body.ruling(await body.read(request), _as_sent(cadre_user))
-        ruled = await approvals.decide(desk, call, wanted, traceparent)
-        answer = _json(ruled, 202 if ruled.at is None else 200)
+        wanted = body.ruling(await body.read(request), _utf8(cadre_user))
+        ruled = await decisions.decide(call, wanted, traceparent)
+        answer = json_answer(ruled, 202 if ruled.at is None else 200)
         answer.headers.update(trace_headers(tree_of(call)))
         return answer
 
     return routes
 
 
-def _as_sent(header: str | None) -> str | None:
+def _utf8(header: str | None) -> str | None:
     """Headers arrive as Latin-1; proxies write names in UTF-8 into them."""
     try:
         return header.encode("latin-1").decode() if header else header
     except UnicodeDecodeError:
         return header
-
-
-def _json(value: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json")

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
-from cadre_gateway.desk import Desk
 from cadre_gateway.routes import openapi
-from cadre_gateway.runs.erase import Gone, erase
-from cadre_gateway.transfer.export import export
-from cadre_gateway.transfer.import_run import receive
+from cadre_gateway.routes.answers import json_answer
+from cadre_gateway.runs.erase import Eraser, Gone
+from cadre_gateway.transfer.export import Exporter
+from cadre_gateway.transfer.import_run import Importer
 
 
-def router(desk: Desk) -> APIRouter:
+def router(eraser: Eraser, exporter: Exporter, importer: Importer) -> APIRouter:
+    """The routes of whole runs."""
     routes = APIRouter(prefix="/v1/runs", tags=["runs"])
 
     @routes.delete("/{run}", summary="Erase a run with all runs below it", responses=openapi.answers(Gone))
     async def delete_run(run: str, force: bool = False) -> Response:
         """Everywhere and at once: journals, messages, blobs. Root runs only; `force=true` cancels a run that has
         not ended and waits for its end first."""
-        return _json(await erase(desk, run, force))
+        return json_answer(await eraser.erase(run, force))
 
     @routes.get("/{run}/export", summary="A run as a file", responses=openapi.file())
     async def get_export(run: str) -> Response:
         """gzip, one JSON object per line: the journals of the run and of all runs below it, and their blobs. Root
         runs that have ended only. A file without its last line was cut off."""
-        pieces = await export(desk, run)
+        pieces = await exporter.export(run)
         name = f'attachment; filename="{run}.cadre"'
         return StreamingResponse(pieces, media_type="application/gzip", headers={"Content-Disposition": name})
 
@@ -37,13 +35,9 @@ def router(desk: Desk) -> APIRouter:
     )
     async def post_import(request: Request) -> Response:
         """The body is what an export answered. An import that was cut short is completed by the same file."""
-        arrived = await receive(desk, request)
-        answer = _json(arrived, 201)
+        arrived = await importer.receive(request.stream())
+        answer = json_answer(arrived, 201)
         answer.headers["Location"] = f"/v1/runs/{arrived.id}"
         return answer
 
     return routes
-
-
-def _json(value: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json")

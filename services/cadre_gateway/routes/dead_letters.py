@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 
 from cadre.adapters.nats.dead_letters import DeadLetter, NatsDeadLetters
-from cadre_gateway.desk import ANSWER_WITHIN, Desk
+from cadre.ports import Blobs, Journal
+from cadre_gateway.requests.deadline import answer_deadline
+from cadre_gateway.requests.last_event_id import MAX_SEQ
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.routes import openapi
+from cadre_gateway.routes.answers import json_answer
 from cadre_gateway.runs.dead_letters import (
     DeadLetterDetail,
     DeadLetterDone,
@@ -21,13 +22,12 @@ from cadre_gateway.runs.dead_letters import (
     hindrance,
     summary_of,
 )
-from cadre_gateway.runs.event_stream import LAST_SEQ
 
-Letter = Annotated[int, Path(ge=1, le=LAST_SEQ)]
+Letter = Annotated[int, Path(ge=1, le=MAX_SEQ)]
 
 
-def router(desk: Desk) -> APIRouter:
-    dead = NatsDeadLetters(desk.platform.nc, desk.platform.topology)
+def router(dead: NatsDeadLetters, journal: Journal, blobs: Blobs) -> APIRouter:
+    """The routes of dead letters."""
     routes = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"])
 
     async def find(letter: int) -> DeadLetter:
@@ -43,22 +43,22 @@ def router(desk: Desk) -> APIRouter:
     @routes.get("", summary="List dead letters, newest first", responses=openapi.answers(DeadLetterList))
     async def get_letters(
         limit: Annotated[int, Query(ge=1, le=1000)] = 50,
-        before: Annotated[int | None, Query(ge=1, le=LAST_SEQ)] = None,
+        before: Annotated[int | None, Query(ge=1, le=MAX_SEQ)] = None,
     ) -> Response:
-        async with asyncio.timeout(ANSWER_WITHIN):
+        async with answer_deadline():
             found = await dead.newest(limit + 1, before)
         more = found[limit - 1].id if len(found) > limit else None
-        return _json(DeadLetterList([summary_of(letter) for letter in found[:limit]], more))
+        return json_answer(DeadLetterList([summary_of(letter) for letter in found[:limit]], more))
 
     @routes.get("/{letter}", summary="One dead letter", responses=openapi.answers(DeadLetterDetail))
     async def get_letter(letter: Letter) -> Response:
-        async with asyncio.timeout(ANSWER_WITHIN):
-            return _json(await detail_of(desk, await find(letter)))
+        async with answer_deadline():
+            return json_answer(await detail_of(blobs, await find(letter)))
 
     @routes.post("/{letter}/retry", summary="Deliver it again", responses=openapi.answers(DeadLetterDone))
     async def post_retry(letter: Letter) -> Response:
         """Publishes the message once more and removes the letter; 409 when nothing could come of it."""
-        async with asyncio.timeout(ANSWER_WITHIN):
+        async with answer_deadline():
             found = await find(letter)
             if found.message is None:
                 raise Problem(
@@ -67,22 +67,18 @@ def router(desk: Desk) -> APIRouter:
                     f"the message of dead letter {letter} has been removed from its stream, most likely with"
                     " its run: drop the letter",
                 )
-            if why := await hindrance(desk, found.message):
+            if why := await hindrance(journal, found.message):
                 raise Problem(409, "retry-useless", f"{why}; nothing would come of it: drop the letter")
             await dead.retry(found, found.message)
-        return _json(DeadLetterDone(letter, "retried", summary_of(found).run))
+        return json_answer(DeadLetterDone(letter, "retried", summary_of(found).run))
 
     @routes.delete(
         "/{letter}", summary="Remove it and its message", responses=openapi.answers(DeadLetterDone)
     )
     async def delete_letter(letter: Letter) -> Response:
-        async with asyncio.timeout(ANSWER_WITHIN):
+        async with answer_deadline():
             found = await find(letter)
             await dead.drop(found)
-        return _json(DeadLetterDone(letter, "dropped", summary_of(found).run))
+        return json_answer(DeadLetterDone(letter, "dropped", summary_of(found).run))
 
     return routes
-
-
-def _json(value: Any) -> Response:
-    return Response(msgspec.json.encode(value), media_type="application/json")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 import msgspec
@@ -24,9 +24,9 @@ from cadre.protocol.memory import (
     ShowRequest,
 )
 from cadre.protocol.messages import MemoryScope
-from cadre_gateway.desk import Desk
 from cadre_gateway.requests import body
 from cadre_gateway.routes import openapi
+from cadre_gateway.routes.answers import json_answer
 
 
 def _selection(  # noqa: PLR0913 - query parameters
@@ -50,8 +50,8 @@ class SearchBody(SearchRequest, frozen=True, kw_only=True, forbid_unknown_fields
     """The body of POST /v1/memory/search."""
 
 
-def router(desk: Desk) -> APIRouter:
-    memory = NatsMemory(desk.platform.nc, desk.platform.topology)
+def router(memory: NatsMemory) -> APIRouter:
+    """The routes of the memory service."""
     routes = APIRouter(prefix="/v1/memory", tags=["memory"])
     _reading(routes, memory)
     _forgetting(routes, memory)
@@ -64,7 +64,7 @@ def _reading(routes: APIRouter, memory: NatsMemory) -> None:
         """By meaning and by words. `selection` says whose memories: one that says nothing is refused."""
         asked: SearchRequest = body.parse(await body.read(request), SearchBody)
         found: Found = await memory.search(asked)
-        return _json(found)
+        return json_answer(found)
 
     @routes.get("", summary="List memories", responses=openapi.answers(Listed))
     async def get_memories(
@@ -85,7 +85,7 @@ def _reading(routes: APIRouter, memory: NatsMemory) -> None:
             limit=limit,
             after=str(after) if after is not None else None,
         )
-        return _json(await memory.list(asked))
+        return json_answer(await memory.list(asked))
 
     @routes.get("/export", summary="All memories of a selection", responses=openapi.lines(Remembered))
     async def get_export(
@@ -101,14 +101,14 @@ def _reading(routes: APIRouter, memory: NatsMemory) -> None:
     @routes.get("/{memory_id}", summary="One memory, all its chunks", responses=openapi.answers(Listed))
     async def get_memory(memory_id: str) -> Response:
         """In order; `next` is null, however many there are."""
-        return _json(await _whole(memory, ShowRequest(memory=memory_id)))
+        return json_answer(await _whole(memory, ShowRequest(memory=memory_id)))
 
 
 def _forgetting(routes: APIRouter, memory: NatsMemory) -> None:
     @routes.delete("/{memory_id}", summary="Forget one memory", responses=openapi.answers(Receipt))
     async def delete_memory(memory_id: str) -> Response:
         """At once and for good; the receipt's counts are taken before and after."""
-        return _json(await memory.forget(ForgetRequest(memory=memory_id, confirm=True)))
+        return json_answer(await memory.forget(ForgetRequest(memory=memory_id, confirm=True)))
 
     @routes.delete("", summary="Forget all memories of a selection", responses=openapi.answers(Receipt))
     async def delete_memories(
@@ -116,7 +116,7 @@ def _forgetting(routes: APIRouter, memory: NatsMemory) -> None:
         confirm: bool = False,
     ) -> Response:
         """Without `confirm=true` nothing is removed, and the receipt says how much would be."""
-        return _json(await memory.forget(ForgetRequest(selection=selection, confirm=confirm)))
+        return json_answer(await memory.forget(ForgetRequest(selection=selection, confirm=confirm)))
 
 
 async def _whole(memory: NatsMemory, asked: ShowRequest) -> Listed:
@@ -136,7 +136,3 @@ async def _lines(memory: NatsMemory, asked: ListRequest, page: Listed) -> AsyncI
         if page.next is None:
             return
         page = await memory.export(msgspec.structs.replace(asked, after=page.next))
-
-
-def _json(value: Any) -> Response:
-    return Response(msgspec.json.encode(value), media_type="application/json")

@@ -13,13 +13,14 @@ from cadre.protocol.messages import Delta
 from cadre.tools.workspace import FileEntry
 from cadre_gateway.index.run_list import RunSummary, State
 from cadre_gateway.requests.body import CancelBody, RulingBody, Submission
-from cadre_gateway.runs.approvals import Approval, Ruled
+from cadre_gateway.runs.approvals import Approval
 from cadre_gateway.runs.dead_letters import DeadLetterDetail, DeadLetterDone, DeadLetterList
+from cadre_gateway.runs.detail import RunDetail, RunResult
 from cadre_gateway.runs.directory import LiveAgent, LiveSandbox, LiveTool
 from cadre_gateway.runs.erase import Gone
 from cadre_gateway.runs.event_stream import Shown
 from cadre_gateway.runs.fork import ForkBody
-from cadre_gateway.runs.lookup import RunDetail, RunResult
+from cadre_gateway.runs.held_calls import Ruled
 from cadre_gateway.runs.replay import ReplayAnswer
 from cadre_gateway.runs.traces import TraceTree
 from cadre_gateway.transfer.import_run import Arrived

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 from fastapi import APIRouter, Header, Request
 from fastapi.responses import Response
 
-from cadre_gateway.desk import Desk
 from cadre_gateway.requests import body
+from cadre_gateway.requests.deadline import answer_deadline
 from cadre_gateway.routes import openapi
-from cadre_gateway.routes.accepted import accepted
-from cadre_gateway.runs.fork import ForkBody, fork
+from cadre_gateway.routes.answers import accepted, json_answer
+from cadre_gateway.runs.fork import ForkBody, Forker
+from cadre_gateway.runs.lookup import RunLookup
 from cadre_gateway.runs.replay import ReplayAnswer, replay
 
 
-def router(desk: Desk) -> APIRouter:
+def router(lookup: RunLookup, forker: Forker) -> APIRouter:
+    """The routes of replay and fork."""
     routes = APIRouter(prefix="/v1/runs", tags=["runs"])
 
     @routes.get(
@@ -24,8 +25,7 @@ def router(desk: Desk) -> APIRouter:
     )
     async def get_replay(run: str, run_only: bool = False) -> Response:
         """With all runs below it, unless `run_only`. Nothing is sent, and no run is changed."""
-        found = await replay(desk, run, run_only)
-        return Response(msgspec.json.encode(found), media_type="application/json")
+        return json_answer(await replay(lookup, run, run_only))
 
     @routes.post(
         "/{run}/fork",
@@ -41,7 +41,8 @@ def router(desk: Desk) -> APIRouter:
     ) -> Response:
         """202 with the id of the new root run; 409 while the steps before are not finished."""
         wanted = body.parse(await body.read(request), ForkBody)
-        forked = await fork(desk, run, wanted, idempotency_key, traceparent)
+        async with answer_deadline():
+            forked = await forker.fork(run, wanted, idempotency_key, traceparent)
         return accepted(forked.run, forked.later_files)
 
     return routes

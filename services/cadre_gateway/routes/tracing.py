@@ -1,4 +1,4 @@
-"""Traces over HTTP: a run's spans from its journals, and what ties a request to the trace of its run."""
+"""The HTTP route of a run's trace, and which requests have no span."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ import asyncio
 import time
 from typing import Literal
 
-import msgspec
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, Response
 from starlette.types import Scope
 
-from cadre.adapters.otel.current_span import link_current
-from cadre.protocol.topology import tree_of
-from cadre.telemetry.tracing.ids import agent_span, root_span, trace_id, traceparent_of_run
 from cadre.telemetry.tracing.otlp_json import otlp_json
 from cadre.telemetry.tracing.page import page
-from cadre_gateway.desk import ANSWER_WITHIN, Desk
+from cadre_gateway.requests.deadline import answer_deadline
 from cadre_gateway.routes import openapi
-from cadre_gateway.runs import lookup
+from cadre_gateway.routes.answers import json_answer
+from cadre_gateway.runs.lookup import RunLookup
 from cadre_gateway.runs.traces import TraceTree, spans_of, tree_of_spans
 
 _PROBES = ("/healthz", "/readyz", "/metrics")
@@ -26,40 +23,30 @@ _HARMLESS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-i
 """The page shows what others wrote, and has no use for anything but its own style."""
 
 
-def router(desk: Desk) -> APIRouter:
+def router(lookup: RunLookup, *, content: bool) -> APIRouter:
+    """The route of traces; `content` lets spans show what models and tools were sent."""
     routes = APIRouter(prefix="/v1/runs", tags=["runs"])
 
     @routes.get("/{run}/trace", summary="The trace of a run", responses=openapi.answers(TraceTree))
     async def get_trace(run: str, format: Literal["tree", "otlp", "html"] = "tree") -> Response:
         """With all runs below it, from the journals: also while it goes on. `otlp` is OTLP in JSON, of the spans
         that have ended; `html` one page for people."""
-        async with asyncio.timeout(ANSWER_WITHIN):
-            summary = await lookup.find(desk, run)
-            stored = await lookup.read_tree(desk, summary.tree)
-        spans = await asyncio.to_thread(spans_of, stored, run, now=time.time(), content=desk.tracing.content)
+        async with answer_deadline():
+            summary = await lookup.find(run)
+            stored = await lookup.entries_of_tree(summary.tree)
+        spans = await asyncio.to_thread(spans_of, stored, run, now=time.time(), content=content)
         match format:
             case "otlp":
-                return _json(otlp_json(spans))
+                return json_answer(otlp_json(spans))
             case "html":
                 return HTMLResponse(page(spans, f"{summary.agent} {run}"), headers=_HARMLESS)
             case _:
-                return _json(await asyncio.to_thread(tree_of_spans, run, spans))
+                return json_answer(await asyncio.to_thread(tree_of_spans, run, spans))
 
     return routes
-
-
-def trace_headers(run: str) -> dict[str, str]:
-    """What a caller needs to find the run's trace; the span of the request in hand is linked to it."""
-    tree = tree_of(run)
-    link_current(trace_id(tree), root_span(tree) if run == tree else agent_span(run))
-    return {"X-Trace-Id": trace_id(tree), "traceparent": traceparent_of_run(run)}
 
 
 def is_untraced(scope: Scope) -> bool:
     """Probes, and streams that last as long as a run: a span of these would tell nothing."""
     path: str = scope.get("path", "")
     return path in _PROBES or path.endswith("/events")
-
-
-def _json(value: object) -> Response:
-    return Response(msgspec.json.encode(value), media_type="application/json")

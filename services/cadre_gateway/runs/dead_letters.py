@@ -13,8 +13,8 @@ from cadre.adapters.nats.streams.jetstream import Held
 from cadre.errors import BlobMissing, TerminalError
 from cadre.journal.run import Phase, Run
 from cadre.loop.fold import fold
+from cadre.ports import Blobs, Journal
 from cadre.protocol.topology import Topology, parent_of
-from cadre_gateway.desk import Desk
 
 
 class DeadLetterSummary(msgspec.Struct, kw_only=True):
@@ -75,12 +75,12 @@ def summary_of(letter: DeadLetter) -> DeadLetterSummary:
     return summary
 
 
-async def detail_of(desk: Desk, letter: DeadLetter) -> DeadLetterDetail:
+async def detail_of(blobs: Blobs, letter: DeadLetter) -> DeadLetterDetail:
     summary = summary_of(letter)
     detail = DeadLetterDetail(**msgspec.structs.asdict(summary))
     if letter.message is not None:
         detail.subject = letter.message.subject
-        detail.payload, detail.encoding = await _payload(desk, letter.message.data)
+        detail.payload, detail.encoding = await _payload(blobs, letter.message.data)
     return detail
 
 
@@ -109,12 +109,12 @@ def _place(subject: str) -> tuple[str, str, str | None]:
     return tree, leaf, None
 
 
-async def _payload(desk: Desk, data: bytes) -> tuple[Any, Literal["json", "text", "hex"]]:
+async def _payload(blobs: Blobs, data: bytes) -> tuple[Any, Literal["json", "text", "hex"]]:
     head = _head(data)
     if head.type == "spilled":
         # Without the blob the reference stands in its place; the letter's reason names it as well.
         with contextlib.suppress(BlobMissing):
-            data = await desk.platform.blobs.get(head.ref)
+            data = await blobs.get(head.ref)
     try:
         return msgspec.json.decode(data), "json"
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -125,10 +125,10 @@ async def _payload(desk: Desk, data: bytes) -> tuple[Any, Literal["json", "text"
         return data.hex(), "hex"
 
 
-async def hindrance(desk: Desk, message: Held) -> str | None:
+async def hindrance(journal: Journal, message: Held) -> str | None:
     """Why the message could not take its run forward; None when it may."""
     tree, run, call = _place(message.subject)
-    state = await _state(desk, tree, run)
+    state = await _state(journal, tree, run)
     if state is None:
         return None
     if state.phase is Phase.DONE:
@@ -139,14 +139,14 @@ async def hindrance(desk: Desk, message: Held) -> str | None:
     manager = parent_of(run)
     if state.phase is not Phase.NEW or manager is None:
         return None
-    above = await _state(desk, tree, manager)
+    above = await _state(journal, tree, manager)
     return None if above is None else _answered(above, run)
 
 
-async def _state(desk: Desk, tree: str, run: str) -> Run | None:
+async def _state(journal: Journal, tree: str, run: str) -> Run | None:
     """None when the journal cannot be read by this version."""
     try:
-        stored = await desk.platform.journal.read(tree, run)
+        stored = await journal.read(tree, run)
     except TerminalError:
         return None
     return fold((one.entry for one in stored), run, tree)

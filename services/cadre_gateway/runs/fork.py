@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
 
+from cadre.adapters.nats.bus import NatsBus
 from cadre.journal.events import AnyEvent
 from cadre.journal.run import Run
 from cadre.loop.fold import fold
@@ -15,20 +16,14 @@ from cadre.loop.fork import ForkError, prefix_of
 from cadre.ports import Stored
 from cadre.protocol.messages import Fork, Origin, Task
 from cadre.protocol.topology import task_id, tree_of
-from cadre_gateway.desk import ANSWER_WITHIN, Desk
 from cadre_gateway.index.run_list import RunSummary, of_task
 from cadre_gateway.requests.body import BudgetBody, Count, Deadline
 from cadre_gateway.requests.problems import Problem, invalid
-from cadre_gateway.runs import lookup
-from cadre_gateway.runs.carry_files import Source, carry
-from cadre_gateway.runs.submit import (
-    SENDER,
-    check_agent,
-    check_not_erased,
-    new_run_id,
-    run_id_of,
-    trace_of,
-)
+from cadre_gateway.requests.trace_link import trace_of
+from cadre_gateway.runs import SENDER
+from cadre_gateway.runs.admission import Admission
+from cadre_gateway.runs.carry_files import FileCarrier, WorkspaceSource
+from cadre_gateway.runs.lookup import RunLookup
 
 
 class ForkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,40 +56,44 @@ class _Past(NamedTuple):
     """Of its journal; none when it is gone."""
 
 
-async def fork(desk: Desk, run: str, wanted: ForkBody, key: str | None, traceparent: str | None) -> Forked:
-    """Gives the new root run its files and publishes its Task, for the same agent. Raises Problem, RetryableError."""
-    async with asyncio.timeout(ANSWER_WITHIN):
-        summary = await lookup.find(desk, run)
-        check_agent(desk, summary.agent)
-        new = new_run_id() if key is None else run_id_of(summary.agent, key)
-        known = desk.index.get(new, new)
+@dataclass(frozen=True)
+class Forker:
+    """Starts root runs that begin with the first steps of other runs."""
+
+    lookup: RunLookup
+    admission: Admission
+    carrier: FileCarrier
+    bus: NatsBus
+
+    async def fork(self, run: str, wanted: ForkBody, key: str | None, traceparent: str | None) -> Forked:
+        """Gives the new run its files and publishes its Task, for the same agent. Raises Problem, RetryableError."""
+        agent = (await self.lookup.find(run)).agent
+        new, known = await self.admission.admit(agent, key)
         if known is not None:
             return Forked(known, [])
-        check_not_erased(desk, new)
-        await desk.capacity.admit(new)
-        past = await _past(desk, summary.id)
+        past = await self._past(run)
         task = _task(past.run, new, wanted, trace_of(traceparent))
-        later = await carry(desk, await _files_at(desk, past, wanted.at), new)
-        await desk.platform.bus.send(task, SENDER)
-    return Forked(of_task(task), later)
+        later = await self.carrier.carry(await self._files_at(past, wanted.at), new)
+        await self.bus.send(task, SENDER)
+        return Forked(of_task(task), later)
 
+    async def _past(self, run: str) -> _Past:
+        tree = tree_of(run)
+        entries = [one for one in await self.lookup.entries_of_tree(tree) if one.entry.run == run]
+        return _Past(fold((one.entry for one in entries), run, tree), entries)
 
-async def _past(desk: Desk, run: str) -> _Past:
-    tree = tree_of(run)
-    entries = [one for one in await lookup.read_tree(desk, tree) if one.entry.run == run]
-    return _Past(fold((one.entry for one in entries), run, tree), entries)
-
-
-async def _files_at(desk: Desk, past: _Past, at: int) -> Source:
-    """The workspace that the run had when it began the step, or has when it has not begun it."""
-    about = past.run.task.forks if past.run.task is not None else None
-    is_own = about is None or at >= about.at
-    if about is not None and not is_own:
-        older = await _past(desk, about.run)
-        if older.entries:
-            return await _files_at(desk, older, at)
-    began = (one.seq for one in past.entries if any(_step_of(event) >= at for event in one.entry.events))
-    return Source(past.run.tree, next(began, None), is_own)
+    async def _files_at(self, past: _Past, step: int) -> WorkspaceSource:
+        """The workspace that the run had when it began the step, or has when it has not begun it."""
+        origin = past.run.task.forks if past.run.task is not None else None
+        is_own = origin is None or step >= origin.at
+        if origin is not None and not is_own:
+            older = await self._past(origin.run)
+            if older.entries:
+                return await self._files_at(older, step)
+        began = (
+            one.seq for one in past.entries if any(_step_of(event) >= step for event in one.entry.events)
+        )
+        return WorkspaceSource(past.run.tree, next(began, None), is_own)
 
 
 def _step_of(event: AnyEvent) -> int:

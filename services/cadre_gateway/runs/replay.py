@@ -8,10 +8,11 @@ import msgspec
 
 from cadre.loop.redecide import Divergence, Journaled, Undecided, redecide
 from cadre.protocol.messages import SCHEMA_VERSION
-from cadre_gateway.desk import ANSWER_WITHIN, Desk
-from cadre_gateway.runs import lookup
+from cadre.protocol.topology import is_within
+from cadre_gateway.requests.deadline import answer_deadline
+from cadre_gateway.runs.lookup import RunLookup
 
-_MOST = 500
+_MAX_LISTED = 500
 
 
 class ReplayAnswer(msgspec.Struct, kw_only=True):
@@ -33,14 +34,14 @@ class ReplayAnswer(msgspec.Struct, kw_only=True):
     """Divergences that are not listed."""
 
 
-async def replay(desk: Desk, run: str, run_only: bool) -> ReplayAnswer:
-    """Of the run and all runs below it, or of the run alone. Raises a 404 problem, BusUnavailable."""
-    async with asyncio.timeout(ANSWER_WITHIN):
-        summary = await lookup.find(desk, run)
+async def replay(lookup: RunLookup, run: str, run_only: bool) -> ReplayAnswer:
+    """Decides the run and all runs below it anew, or the run alone. Raises a 404 problem, BusUnavailable."""
+    async with answer_deadline():
+        summary = await lookup.find(run)
     journals: dict[str, list[Journaled]] = {}
-    for one in await lookup.read_tree(desk, summary.tree):
+    for one in await lookup.entries_of_tree(summary.tree):
         name = one.entry.run
-        if name == run or (not run_only and name.startswith(f"{run}_")):
+        if name == run or (not run_only and is_within(name, run)):
             journals.setdefault(name, []).append(Journaled(one.seq, one.entry))
     found = await asyncio.to_thread(redecide, journals.values())
     return ReplayAnswer(
@@ -50,7 +51,7 @@ async def replay(desk: Desk, run: str, run_only: bool) -> ReplayAnswer:
         entries=found.entries,
         decided=found.decided,
         snapshots=found.snapshots,
-        divergences=found.divergences[:_MOST],
-        undecided=found.undecided[:_MOST],
-        omitted=max(0, len(found.divergences) - _MOST),
+        divergences=found.divergences[:_MAX_LISTED],
+        undecided=found.undecided[:_MAX_LISTED],
+        omitted=max(0, len(found.divergences) - _MAX_LISTED),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from cadre.ports import Stored
-from cadre.protocol.topology import tree_of
+from cadre.protocol.topology import is_within, tree_of
 from cadre.telemetry.tracing.ids import trace_id
 from cadre.telemetry.tracing.spans import SpanRecord
 from cadre.telemetry.tracing.whole import in_order, trace_of
@@ -25,8 +25,8 @@ class TraceTree(msgspec.Struct, kw_only=True):
 
 
 def spans_of(stored: list[Stored], run: str, *, now: float, content: bool) -> list[SpanRecord]:
-    """Those of the run and of all runs below it; of what goes on, as far as it has come."""
-    entries = (one.entry for one in stored if one.entry.run == run or one.entry.run.startswith(f"{run}_"))
+    """The spans of the run and of all runs below it; those of open work end at `now` (Unix seconds)."""
+    entries = (one.entry for one in stored if is_within(one.entry.run, run))
     return trace_of(entries, now=now, content=content)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from typing import NamedTuple
 
 import msgspec
@@ -118,3 +120,30 @@ def _restored(record: WorkspaceFile, written: FileWritten) -> WorkspaceFile:
         size=written.size,
         by=written.tool,
     )
+
+
+# --- contents in requests and values
+
+_BLOB_REF = re.compile(r"blob:[0-9a-f]{64}")
+_DATA_URL = re.compile(r"data:(?P<type>[\w.+-]+/[\w.+-]+)?(?:;[\w-]+=[^;,]*)*;base64,", re.ASCII)
+
+
+class DataUrl(NamedTuple):
+    """What a `data:` URL holds."""
+
+    media_type: str
+    """Empty when the URL names none."""
+    data: bytes
+
+
+def is_blob_ref(text: str) -> bool:
+    """Whether a text is `blob:` and the SHA-256 of a content."""
+    return _BLOB_REF.fullmatch(text) is not None
+
+
+def decode_data_url(url: str) -> DataUrl | None:
+    """The content of a base64 `data:` URL; None for any other text. Raises ValueError for what is not base64."""
+    head = _DATA_URL.match(url)
+    if head is None:
+        return None
+    return DataUrl(head["type"] or "", base64.b64decode(url[head.end() :], validate=True))

@@ -233,6 +233,11 @@ def parent_of(run: str) -> str | None:
     return parent if parent != run else None
 
 
+def is_within(run: str, top: str) -> bool:
+    """Whether a run or call is `top` itself, or belongs to a run below it."""
+    return run == top or run.startswith(f"{top}_")
+
+
 def call_id(run: str, step: int, index: int) -> str:
     """Id of call `index` (from 0) of step `step` (from 1); also the id of the child run it starts."""
     return f"{run}_{step}_{index}"

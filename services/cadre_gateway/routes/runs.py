@@ -1,0 +1,104 @@
+"""The HTTP routes of runs: start, list, show, follow, cancel."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import Response
+
+from cadre_gateway.index.run_list import State
+from cadre_gateway.requests import body, problems
+from cadre_gateway.requests.deadline import answer_deadline
+from cadre_gateway.requests.last_event_id import MAX_SEQ, resume_position
+from cadre_gateway.requests.prefer import wait_seconds
+from cadre_gateway.requests.trace_link import trace_headers
+from cadre_gateway.routes import openapi
+from cadre_gateway.routes.answers import accepted, json_answer, run_headers
+from cadre_gateway.runs.detail import RunDetail, run_detail, run_result
+from cadre_gateway.runs.event_stream import EventStream, EventStreams
+from cadre_gateway.runs.lookup import RunLookup
+from cadre_gateway.runs.run_end import RunEnd
+from cadre_gateway.runs.submit import Submitter
+
+LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
+
+
+def router(submitter: Submitter, lookup: RunLookup, run_end: RunEnd, streams: EventStreams) -> APIRouter:
+    """The routes of runs."""
+    routes = APIRouter(prefix="/v1/runs", tags=["runs"])
+
+    @routes.post("", summary="Start a run", status_code=202, openapi_extra=openapi.submission())
+    async def post_run(
+        request: Request,
+        idempotency_key: Annotated[str | None, Header()] = None,
+        prefer: Annotated[str | None, Header()] = None,
+        traceparent: Annotated[str | None, Header()] = None,
+    ) -> Response:
+        """202 with the run's id, or with `Prefer: wait=SECONDS` 200 with its result when it ends in time, or
+        with `stream: true` its events."""
+        wanted = body.submission(await body.read(request))
+        async with answer_deadline():
+            run = await submitter.submit(wanted, idempotency_key, traceparent)
+        seconds = wait_seconds(prefer)
+        answer: Response
+        if wanted.stream:
+            answer = EventStream(streams.frames(run.id, 0))
+        elif seconds and await run_end.wait(run.id, seconds):
+            answer = json_answer(await run_result(lookup, run.id, wanted.return_full_result))
+        else:
+            return accepted(run)
+        answer.headers.update(run_headers(run.id))
+        return answer
+
+    @routes.get("", summary="List root runs, newest first", responses=openapi.answers(openapi.RunList))
+    async def get_runs(
+        agent: str | None = None,
+        state: State | None = None,
+        session: str | None = None,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+        before: str | None = None,
+    ) -> Response:
+        try:
+            found, more = lookup.index.roots(
+                agent=agent, state=state, session=session, limit=limit, before=before
+            )
+        except KeyError:
+            raise problems.invalid(
+                f"before: run {before!r} is not in the list; start again without it"
+            ) from None
+        return json_answer(openapi.RunList(runs=found, next=more))
+
+    @routes.get("/{run}", summary="One run with all runs below it", responses=openapi.answers(RunDetail))
+    async def get_run(run: str, full: bool = False) -> Response:
+        """`full=true` adds each run's memory."""
+        async with answer_deadline():
+            return json_answer(await run_detail(lookup, run, full))
+
+    @routes.get("/{run}/events", summary="A run's events as Server-Sent Events", responses=openapi.events())
+    async def get_events(
+        run: str,
+        after: Annotated[int | None, Query(ge=0, le=MAX_SEQ)] = None,
+        last_event_id: LastEventId = None,
+    ) -> Response:
+        """History first, then live; resumes behind `Last-Event-ID` or `after`; ends with the event `end`."""
+        try:
+            begin = resume_position(last_event_id, after)
+        except ValueError as error:
+            raise problems.invalid(str(error)) from error
+        async with answer_deadline():
+            await lookup.find(run)
+        return EventStream(streams.frames(run, begin))
+
+    @routes.post("/{run}/cancel", summary="End a run", status_code=202, openapi_extra=openapi.cancel())
+    async def post_cancel(run: str, request: Request) -> Response:
+        """202 when the run was asked to end, 200 with its state when it had ended already."""
+        data = await body.read(request)
+        reason = body.parse(data, body.CancelBody).reason if data.strip() else ""
+        async with answer_deadline():
+            found = await run_end.cancel(run, reason)
+        answer = json_answer({"id": found.id, "state": found.state}, 200 if found.finished else 202)
+        answer.headers.update(trace_headers(run))
+        return answer
+
+    return routes

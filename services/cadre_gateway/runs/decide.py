@@ -1,0 +1,129 @@
+"""A person's decision on a call that waits. The journal says which decision was first."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass
+
+from cadre.adapters.nats.bus import NatsBus
+from cadre.adapters.nats.registry import NatsRegistry
+from cadre.engine.calls.approval import check_correction
+from cadre.engine.calls.call_check import CallError
+from cadre.journal.events import ApprovalRequested, Entry
+from cadre.journal.run import CallState, Run
+from cadre.ports import Stored
+from cadre.protocol.messages import Decision
+from cadre_gateway.requests.body import Ruling
+from cadre_gateway.requests.deadline import answer_deadline
+from cadre_gateway.requests.feed import Feed
+from cadre_gateway.requests.problems import Problem, invalid
+from cadre_gateway.requests.trace_link import trace_of
+from cadre_gateway.runs import SENDER
+from cadre_gateway.runs.directory import live_agents
+from cadre_gateway.runs.held_calls import HeldCall, HeldCalls, Ruled, ruled_in
+from cadre_gateway.runs.live_feeds import LiveFeeds
+
+TAKEN_UP_SECONDS = 5.0
+"""For so long a decision's answer waits for the agent to take it up."""
+
+
+@dataclass(frozen=True)
+class ApprovalDecisions:
+    """Takes decisions to the agents that wait for them."""
+
+    held_calls: HeldCalls
+    registry: NatsRegistry
+    feeds: LiveFeeds
+    bus: NatsBus
+
+    async def decide(self, call: str, wanted: Ruling, traceparent: str | None) -> Ruled:
+        """The decision that counts: this one, or one before that says the same. Without `at` it is still on its way.
+
+        Raises a 404, 409, 410 or 422 problem, RetryableError.
+        """
+        async with answer_deadline():
+            held = await self.held_calls.read(call)
+            if held.pending is None:
+                return await self._earlier(held, wanted)
+            if wanted.verdict == "corrected":
+                _check_correction(held.run, held.pending, wanted)
+        decision = Decision(
+            id=f"{call}:decision:{secrets.token_hex(8)}",
+            tree=held.run.tree,
+            run=held.run.id,
+            at=time.time(),
+            call=call,
+            verdict=wanted.verdict,
+            feedback=wanted.feedback,
+            tool=wanted.tool,
+            arguments=wanted.arguments,
+            sender=wanted.by or SENDER,
+            trace=trace_of(traceparent),
+        )
+        entry = await self._publish(decision, held.run.agent)
+        if entry is not None and (ruled := ruled_in(entry, call)) is not None:
+            return ruled
+        async with answer_deadline():
+            held = await self.held_calls.read(call)
+            if held.pending is None:
+                return await self._earlier(held, wanted)
+        if decision.id in held.run.seen:
+            # What the tools and the team are has changed since it was checked.
+            raise invalid("the correction cannot be made (any more); the call goes on waiting")
+        return Ruled(
+            call=call,
+            verdict=decision.verdict,
+            by=decision.sender,
+            feedback=decision.feedback,
+            tool=decision.tool,
+            arguments=decision.arguments,
+        )
+
+    async def _publish(self, decision: Decision, agent: str) -> Entry | None:
+        """Sends the decision; returns the entry that accounts for it, None when there is none in time."""
+        feed: Feed[Stored] = Feed()
+        with self.feeds.follow(decision.run, feed):
+            async with answer_deadline():
+                await self.bus.send(decision, SENDER, to=agent)
+            if agent not in live_agents(self.registry.presences()):
+                return None  # it will find the decision in its inbox
+            until = time.monotonic() + TAKEN_UP_SECONDS
+            while (left := until - time.monotonic()) > 0 and not feed.closed and not feed.overflowed:
+                for stored in await feed.take(left):
+                    if stored.entry.cause == decision.id:
+                        return stored.entry
+        return None
+
+    async def _earlier(self, held: HeldCall, wanted: Ruling) -> Ruled:
+        """What was decided before, if it says the same. Raises a problem that says what became of the call."""
+        _, request, ruled = await self.held_calls.history_of(held)
+        call, run = held.id, held.run
+        if ruled is None:
+            ended = run.result.state if run.result else "ended"
+            raise Problem(410, "run-ended", f"run {run.id} is over ({ended}): call {call} was never made")
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ruled.at))
+        if ruled.verdict == "expired":
+            raise Problem(
+                410, "approval-expired", f"nobody decided on call {call} in time: it expired at {at}"
+            )
+        if not _says_the_same(ruled, request, wanted):
+            raise Problem(409, "already-decided", f"call {call} was {ruled.verdict} by {ruled.by} at {at}")
+        return ruled
+
+
+def _says_the_same(ruled: Ruled, request: ApprovalRequested, wanted: Ruling) -> bool:
+    if ruled.verdict != wanted.verdict:
+        return False
+    tool, arguments = request.name, request.arguments
+    return (ruled.tool or tool, arguments if ruled.arguments is None else ruled.arguments) == (
+        wanted.tool or tool,
+        arguments if wanted.arguments is None else wanted.arguments,
+    )
+
+
+def _check_correction(run: Run, pending: CallState, wanted: Ruling) -> None:
+    try:
+        check_correction(run, pending, wanted.tool, wanted.arguments)
+    except CallError as error:
+        raise invalid(str(error)) from error

@@ -1,0 +1,100 @@
+"""One run in full: with its output, the runs below it, and its steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from cadre.engine.budget import gained
+from cadre.journal.events import DelegateFinished, Entry
+from cadre.journal.run import Run, Step
+from cadre.loop.fold import fold
+from cadre.protocol.messages import Budget, ErrorInfo, Fork, Usage
+from cadre_gateway.index.run_list import Index, RunSummary, State
+from cadre_gateway.runs.lookup import RunLookup, checked_tree_of, index_of
+
+
+class RunDetail(RunSummary, kw_only=True):
+    """A run and all runs below it."""
+
+    output: Any = None
+    deadline: float | None = None
+    """Unix seconds at which the run ends, whatever it has found."""
+    budget: Budget | None = None
+    """What the run and all runs below it may use."""
+    forked_from: Fork | None = None
+    """The run, and the step of it, that this one began with."""
+    own_usage: Usage
+    """What the run itself has used, without those below it."""
+    children: list[RunDetail]
+    memory: list[Step] | UnsetType = UNSET
+
+
+class RunResult(msgspec.Struct, kw_only=True):
+    """How a run ended; the second half only with `return_full_result`."""
+
+    id: str
+    state: State
+    output: Any = None
+    error: ErrorInfo | None = None
+    steps: int | UnsetType = UNSET
+    usage: Usage | UnsetType = UNSET
+    started_at: float | UnsetType = UNSET
+    ended_at: float | UnsetType | None = UNSET
+    memory: list[Step] | UnsetType = UNSET
+
+
+async def run_detail(lookup: RunLookup, run: str, full: bool) -> RunDetail:
+    """The run as its tree's journals describe it at this moment; `full` adds the steps of each run.
+
+    Raises a 404 problem, BusUnavailable.
+    """
+    tree = checked_tree_of(run)
+    stored = await lookup.entries_of_tree(tree)
+    index = index_of(stored)
+    summary = index.get(tree, run)
+    if summary is None:
+        detail = _detail_of(await lookup.find(run), index, {}, full)
+        task = await lookup.history.task(tree, run)
+        if task is not None:
+            detail.deadline, detail.budget, detail.forked_from = task.deadline, task.budget, task.forks
+        return detail
+    journals: dict[str, list[Entry]] = {}
+    for one in stored:
+        journals.setdefault(one.entry.run, []).append(one.entry)
+    states = {name: (fold(journal, name, tree), _own_usage(journal)) for name, journal in journals.items()}
+    return _detail_of(summary, index, states, full)
+
+
+async def run_result(lookup: RunLookup, run: str, full: bool) -> RunResult:
+    """How a run that has ended did so. Raises a 404 problem, BusUnavailable."""
+    detail = await run_detail(lookup, run, full)
+    result = RunResult(id=run, state=detail.state, output=detail.output, error=detail.error)
+    if full:
+        result.steps, result.usage, result.memory = detail.step, detail.usage, detail.memory
+        result.started_at, result.ended_at = detail.started_at, detail.ended_at
+    return result
+
+
+def _detail_of(
+    summary: RunSummary, index: Index, states: dict[str, tuple[Run, Usage]], full: bool
+) -> RunDetail:
+    state, own = states.get(summary.id, (None, Usage()))
+    fields = {name: getattr(summary, name) for name in RunSummary.__struct_fields__}
+    return RunDetail(
+        **fields,
+        output=state.result.output if state and state.result else None,
+        deadline=state.deadline if state else None,
+        budget=state.budget if state else None,
+        forked_from=state.task.forks if state and state.task else None,
+        own_usage=own,
+        children=[_detail_of(child, index, states, full) for child in index.children(summary)],
+        memory=(state.memory if state else []) if full else UNSET,
+    )
+
+
+def _own_usage(journal: list[Entry]) -> Usage:
+    events = [event for entry in journal for event in entry.events]
+    return gained([event for event in events if not isinstance(event, DelegateFinished)])

@@ -1,0 +1,129 @@
+"""Calls that wait, or have waited, for a person: read from the journals of their runs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from cadre.adapters.nats.history import History
+from cadre.engine.calls.approval import held_call
+from cadre.engine.calls.call_check import MEMBER_SCHEMA
+from cadre.journal.events import ApprovalDecided, ApprovalRequested, Entry
+from cadre.journal.run import CallState, Phase, Run
+from cadre.loop.fold import fold
+from cadre.ports import Journal
+from cadre.protocol.messages import Verdict
+from cadre.protocol.topology import parent_of, tree_of
+from cadre_gateway.requests.problems import Problem
+
+_CALL_ID = re.compile(r"[A-Za-z0-9-]{1,64}(?:_\d{1,9}_\d{1,9}){1,64}")
+
+
+class Ruled(msgspec.Struct, kw_only=True):
+    """The decision on a call. `at` is null as long as no agent has taken it up."""
+
+    call: str
+    verdict: Verdict | Literal["expired"]
+    by: str
+    at: float | None = None
+    feedback: str = ""
+    tool: str | None = None
+    """What is called instead, when that was corrected."""
+    arguments: dict[str, Any] | None = None
+    """What it is called with, when that was corrected."""
+
+
+class HeldCall(NamedTuple):
+    """A call as the leader of its run's journal has it."""
+
+    id: str
+    run: Run
+    entries: list[Entry]
+    """Since the last snapshot."""
+    pending: CallState | None
+    """The call itself while it waits."""
+
+
+class CallHistory(NamedTuple):
+    """What a journal says of a call that was held back."""
+
+    entry: Entry
+    """The entry of the request."""
+    request: ApprovalRequested
+    ruled: Ruled | None
+
+
+@dataclass(frozen=True)
+class HeldCalls:
+    """Reads calls that were held back."""
+
+    journal: Journal
+    history: History
+
+    async def read(self, call: str) -> HeldCall:
+        """Raises a 404 problem when there is no such run, RetryableError."""
+        run = parent_of(call)
+        if run is None or not _CALL_ID.fullmatch(call):
+            raise unknown_call(call)
+        tree = tree_of(call)
+        entries = [stored.entry for stored in await self.journal.read(tree, run)]
+        if not entries:
+            raise unknown_call(call)
+        state = fold(entries, run, tree)
+        pending = held_call(state, call) if state.phase is not Phase.DONE else None
+        return HeldCall(call, state, entries, pending)
+
+    async def history_of(self, held: HeldCall) -> CallHistory:
+        """The request for a person's decision, and the decision if there is one. Raises a 404 problem for a call
+        that was never held back, RetryableError."""
+        request, ruled = _search(held.entries, held.id)
+        if request is None or (ruled is None and held.pending is None):
+            # It may lie before the last snapshot.
+            earlier = await self.history.read_run(held.run.tree, held.run.id)
+            request, before = _search([stored.entry for stored in earlier], held.id)
+            ruled = ruled or before
+        if request is None:
+            raise unknown_call(held.id)
+        return CallHistory(*request, ruled)
+
+
+def ruled_in(entry: Entry, call: str) -> Ruled | None:
+    """The decision on the call that an entry tells of."""
+    for event in entry.events:
+        if isinstance(event, ApprovalDecided) and event.call == call:
+            return Ruled(
+                call=call,
+                verdict=event.verdict,
+                by=event.sender,
+                at=entry.at,
+                feedback=event.feedback,
+                tool=event.name,
+                arguments=event.arguments,
+            )
+    return None
+
+
+def schema_in(run: Run, name: str, kind: str) -> dict[str, Any] | None:
+    """JSON Schema of the arguments, as the run was offered the tool or member."""
+    if kind == "member":
+        return MEMBER_SCHEMA
+    return run.tools[name].input_schema if name in run.tools else None
+
+
+def unknown_call(call: str) -> Problem:
+    """The 404 problem of a call that was never held back."""
+    detail = f"no call {call!r} was held back: GET /v1/approvals lists those that wait"
+    return Problem(404, "unknown-approval", detail)
+
+
+def _search(entries: list[Entry], call: str) -> tuple[tuple[Entry, ApprovalRequested] | None, Ruled | None]:
+    request, ruled = None, None
+    for entry in entries:
+        for event in entry.events:
+            if isinstance(event, ApprovalRequested) and event.call == call:
+                request = (entry, event)
+        ruled = ruled or ruled_in(entry, call)
+    return request, ruled

@@ -1,0 +1,166 @@
+"""Puts the parts of a gateway together."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter
+
+from cadre.adapters.nats.archive import NatsArchive
+from cadre.adapters.nats.dead_letters import NatsDeadLetters
+from cadre.adapters.nats.erasure import NatsErasure
+from cadre.adapters.nats.history import History, watch_deltas
+from cadre.adapters.nats.memory import NatsMemory
+from cadre.adapters.nats.objects.snapshots import NatsImages
+from cadre.adapters.nats.sessions import NatsSessions
+from cadre.adapters.nats.storage import NatsRoom
+from cadre.adapters.nats.tail import Tail, identities
+from cadre.adapters.nats.workspace import NatsFileIndex
+from cadre.adapters.system_clock import SystemClock
+from cadre.delivery.retry import EVERY_SECOND, retry
+from cadre.errors import SetupError
+from cadre.service.frame import Platform
+from cadre.settings import TracingSettings, read_tracing_settings
+from cadre_gateway.capacity import Capacity
+from cadre_gateway.gateway import GatewayService
+from cadre_gateway.index.run_list import Index
+from cadre_gateway.projector import Projector
+from cadre_gateway.retention.janitor import Janitor
+from cadre_gateway.retention.ledger import Ledger
+from cadre_gateway.routes import (
+    app,
+    approvals,
+    archive,
+    dead_letters,
+    directory,
+    files,
+    memory,
+    runs,
+    time_travel,
+    tracing,
+)
+from cadre_gateway.runs.admission import Admission
+from cadre_gateway.runs.approvals import Approvals
+from cadre_gateway.runs.carry_files import FileCarrier
+from cadre_gateway.runs.decide import ApprovalDecisions
+from cadre_gateway.runs.erase import Eraser
+from cadre_gateway.runs.event_stream import EventStreams
+from cadre_gateway.runs.fork import Forker
+from cadre_gateway.runs.held_calls import HeldCalls
+from cadre_gateway.runs.live_feeds import LiveFeeds
+from cadre_gateway.runs.lookup import RunLookup
+from cadre_gateway.runs.run_end import RunEnd
+from cadre_gateway.runs.sessions import Sessions
+from cadre_gateway.runs.submit import Submitter
+from cadre_gateway.runs.workspaces import Workspaces
+from cadre_gateway.snapshot import Keeper
+from cadre_gateway.transfer.export import Exporter
+from cadre_gateway.transfer.import_run import Importer
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+
+log = logging.getLogger("cadre.gateway")
+
+_DAY_SECONDS = 86_400
+
+
+async def start(platform: Platform) -> GatewayService:
+    """Loads the list of runs and begins to read the journals from there."""
+    nc, topology, blobs = platform.nc, platform.topology, platform.blobs
+    tracing_settings = read_tracing_settings()
+    streams = await retry(lambda: identities(nc, topology), pauses=EVERY_SECOND, log=log)
+    keeper = Keeper(NatsImages(nc, topology), topology, streams)
+    index, ledger, positions = await keeper.load()
+    erasure = NatsErasure(nc, topology, blobs)
+    janitor = Janitor(
+        ledger,
+        index,
+        erasure,
+        SystemClock(),
+        keep=platform.settings.keep_days * _DAY_SECONDS,
+        changed=keeper.hurry,
+        read_on=lambda: tail.read_on(),
+    )
+    projector = Projector(index, ledger, janitor, keeper, on_erased=lambda tree: feeds.close_tree(tree))
+    tail = Tail(nc, topology, blobs, projector.on_entry, projector.on_fate)
+    feeds = LiveFeeds(tail)
+    provider = _tracer_provider(platform, tracing_settings) if tracing_settings.endpoint else None
+    gateway = GatewayService(
+        app=app.build(
+            _routers(platform, index, ledger, janitor, erasure, tail, feeds, tracing_settings),
+            feeds,
+            nc,
+            provider,
+        ),
+        platform=platform,
+        index=index,
+        ledger=ledger,
+        janitor=janitor,
+        keeper=keeper,
+        tail=tail,
+        feeds=feeds,
+        tracer_provider=provider,
+    )
+    tail.start(positions)
+    gateway.start()
+    return gateway
+
+
+def _routers(  # noqa: PLR0913 - what all routes share
+    platform: Platform,
+    index: Index,
+    ledger: Ledger,
+    janitor: Janitor,
+    erasure: NatsErasure,
+    tail: Tail,
+    feeds: LiveFeeds,
+    tracing_settings: TracingSettings,
+) -> list[APIRouter]:
+    """Each route with the parts that it uses, in the order of the API's description."""
+    nc, topology, registry = platform.nc, platform.topology, platform.registry
+    bus, blobs, journal = platform.bus, platform.blobs, platform.journal
+    history = History(nc, topology, blobs)
+    file_index = NatsFileIndex(nc, topology)
+    raw = NatsArchive(nc, topology, blobs, history)
+    capacity = Capacity(NatsRoom(nc, topology, platform.settings.max_bytes))
+    lookup = RunLookup(index, ledger, history)
+    run_end = RunEnd(lookup, feeds, bus)
+    workspaces = Workspaces(file_index, blobs, platform.settings.file_bytes)
+    carrier = FileCarrier(file_index, history, erasure)
+    admission = Admission(index, ledger, registry, capacity)
+    sessions = Sessions(NatsSessions(nc, topology), ledger, journal, history)
+    held_calls = HeldCalls(journal, history)
+    streams = EventStreams(lookup, feeds, partial(watch_deltas, nc, topology))
+    return [
+        runs.router(
+            Submitter(admission, sessions, workspaces, carrier, blobs, bus), lookup, run_end, streams
+        ),
+        directory.router(registry),
+        approvals.router(
+            Approvals(index, registry, held_calls), ApprovalDecisions(held_calls, registry, feeds, bus)
+        ),
+        dead_letters.router(NatsDeadLetters(nc, topology), journal, blobs),
+        time_travel.router(lookup, Forker(lookup, admission, carrier, bus)),
+        archive.router(
+            Eraser(lookup, run_end, tail, registry, janitor),
+            Exporter(lookup, raw, file_index, blobs),
+            Importer(index, ledger, capacity, tail, history, erasure, raw, file_index, blobs),
+        ),
+        files.router(lookup, workspaces),
+        memory.router(NatsMemory(nc, topology)),
+        tracing.router(lookup, content=tracing_settings.content),
+    ]
+
+
+def _tracer_provider(platform: Platform, settings: TracingSettings) -> TracerProvider:
+    try:
+        from cadre.adapters.otel.otlp_live import live_provider
+    except ModuleNotFoundError as error:
+        raise SetupError(
+            f"OTEL_EXPORTER_OTLP_ENDPOINT is set and the Python module {error.name!r} is not installed: install"
+            " 'cadre-agents[tracing]', or unset it"
+        ) from error
+    return live_provider(settings, "gateway", platform.settings.instance_name())
