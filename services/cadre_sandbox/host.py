@@ -16,7 +16,6 @@ from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.fair_slots import Slots
 from cadre.errors import SetupError
 from cadre.protocol.cards import Presence, SandboxCard, ToolCard
-from cadre.protocol.topology import Topology
 from cadre.service.frame import Platform
 from cadre.service.health import AsgiApp
 from cadre.telemetry.metrics import names
@@ -92,7 +91,7 @@ class SandboxHost:
 
     async def _take(self, delivery: Delivery) -> bool:
         """What another process was delivered goes on here, if its interpreter is here."""
-        serving, shard = self._serving, self._platform.topology.shard(Topology.tree_at(delivery.subject))
+        serving, shard = self._serving, self._platform.topology.shard(delivery.address.tree)
         if serving is None or shard >= len(self._queues) or not await serving.has_place_for(delivery):
             return False
         return self._queues[shard].adopt(delivery, serving.handle)

@@ -52,7 +52,7 @@ class Executor:
 
     async def handle(self, tool: AnyTool, delivery: Delivery) -> None:
         """Acks once the result is in the run's inbox. Raises RetryableError: deliver again."""
-        tree = Topology.tree_at(delivery.subject)
+        tree = delivery.address.tree
         try:
             why = await self._trials.hear(delivery, tree, lambda: self._handle(tool, delivery))
             if why is not None:

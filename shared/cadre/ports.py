@@ -19,6 +19,7 @@ from cadre.protocol.messages import (
     ToolResult,
     Usage,
 )
+from cadre.protocol.topology import Address
 
 
 class Stored(NamedTuple):
@@ -95,6 +96,11 @@ class Delivery(Protocol):
 
     @property
     def subject(self) -> str: ...
+
+    @property
+    def address(self) -> Address:
+        """What the subject says."""
+        ...
 
     @property
     def data(self) -> bytes: ...

@@ -203,7 +203,7 @@ class Bench:
             found[:] = [
                 one
                 for one in await letters.newest(100)
-                if one.message is not None and Topology.tree_at(one.message.subject) == tree
+                if one.message is not None and Topology.address(one.message.subject).tree == tree
             ]
             return bool(found)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable
 
 from cadre.delivery.fair_slots import Slots
 from cadre.errors import RetryableError
 from cadre.ports import Delivery
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Address, Topology
 from simulation.consumer import Consumer
 from simulation.loop import Loop, Process
 from simulation.model import Defect
@@ -30,6 +31,10 @@ class SimDelivery:
         self.deliveries = deliveries
         self.retried = message.retried
         self.settled = False
+
+    @functools.cached_property
+    def address(self) -> Address:
+        return Topology.address(self.subject)
 
     def in_hands_of(self, wire: Wire) -> SimDelivery:
         """The same delivery, for another process to settle."""
@@ -125,7 +130,7 @@ class SimQueue:
 
     async def _work(self, delivery: SimDelivery, handler: Handler) -> None:
         try:
-            async with self._slots.turn(Topology.tree_at(delivery.subject)):
+            async with self._slots.turn(delivery.address.tree):
                 await handler(delivery)
         except (RetryableError, Defect):
             if not delivery.settled:

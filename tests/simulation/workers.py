@@ -11,7 +11,6 @@ from cadre.delivery.code_history import Shortening
 from cadre.delivery.fair_slots import Slots
 from cadre.ports import Delivery
 from cadre.protocol.memory import RECALL, REMEMBER
-from cadre.protocol.topology import Topology
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.runner import Runner
 from cadre.runtime.runner import World as Reach
@@ -164,9 +163,7 @@ def start_sandbox(world: World, process: Process) -> Live:
     async def take(delivery: SimDelivery) -> bool:
         if not await serving.has_place_for(delivery):
             return False
-        return queues[world.topology.shard(Topology.tree_at(delivery.subject))].adopt(
-            delivery, serving.handle
-        )
+        return queues[world.topology.shard(delivery.address.tree)].adopt(delivery, serving.handle)
 
     return Live(process, queues, keeping.interrupt, keeping.close)
 

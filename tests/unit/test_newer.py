@@ -7,12 +7,14 @@ import pytest
 from cadre.delivery.newer_schema import HANDED_BACK, leave_to_newer
 from cadre.errors import NewerSchema
 from cadre.ports import Delivery
+from cadre.protocol.topology import Topology
 
 
 class Delivered:
     """ports.Delivery that notes what becomes of it."""
 
     subject = "cadre.in.0.worker.gateway.t.t"
+    address = Topology.address(subject)
     data = b"{}"
     seq = 7
     retried = False

@@ -11,6 +11,7 @@ import cadre.delivery.quarantine
 from cadre.delivery.quarantine import ALONE, LATE, RAISED, SUSPECT_AFTER, TRIAL, Trials
 from cadre.errors import BusUnavailable, Fenced
 from cadre.ports import Mark
+from cadre.protocol.topology import Topology
 
 SUSPECT = SUSPECT_AFTER + 1
 
@@ -70,6 +71,7 @@ class Letter:
     """ports.Delivery as far as a trial looks at it."""
 
     subject = "cadre.in.0.boss.gateway.t.t"
+    address = Topology.address(subject)
     data = b""
     retried = False
 

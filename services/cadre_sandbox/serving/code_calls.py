@@ -44,7 +44,7 @@ class Serving:
 
         With `offer`, a call whose interpreter is not here may go to where it is.
         """
-        tree = Topology.tree_at(delivery.subject)
+        tree = delivery.address.tree
         why = await self._trials.hear(delivery, tree, lambda: self._handle(delivery, offer))
         if why is not None:
             await self._refuse(delivery, why)

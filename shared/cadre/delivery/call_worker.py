@@ -20,7 +20,7 @@ from cadre.delivery.sender_check import misplaced
 from cadre.errors import NewerSchema, TerminalError, UnreadableMessage
 from cadre.ports import Blobs, Bus, Clock, Delivery, Marks
 from cadre.protocol.messages import ErrorInfo, ToolCall, ToolResult
-from cadre.protocol.topology import Topology, parent_of, result_id
+from cadre.protocol.topology import parent_of, result_id
 
 Serve = Callable[[ToolCall, str], Awaitable[dict[str, Any] | None]]
 """What comes of a call, given the subject that it came by: fields of its ToolResult, or None when nobody waits for one.
@@ -53,7 +53,7 @@ class Answering:
 
     async def handle(self, delivery: Delivery) -> None:
         """Acks once the result, if one is awaited, is in the run's inbox. Raises RetryableError: deliver again."""
-        tree = Topology.tree_at(delivery.subject)
+        tree = delivery.address.tree
         why = await self._trials.hear(delivery, tree, lambda: self._handle(delivery))
         if why is not None:
             await self._refuse(delivery, why)

@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import NamedTuple
 from zlib import crc32
 
 DEFAULT_PREFIX = "cadre"
+
+
+class Address(NamedTuple):
+    """What the subject of a message in a queue says of it: permissions have proved the sender."""
+
+    kind: str
+    """`in`, `call`, `code`, or `run` for an entry of a journal."""
+    receiver: str
+    """The agent, tool or pool in whose queue the message lies; empty for journals."""
+    sender: str
+    """The agent, tool or service that sent it; empty where the subject names none, as for code and journals."""
+    tree: str
+    leaf: str
+    """The call for a `call`, else the run."""
 
 
 class Topology:
@@ -204,14 +219,12 @@ class Topology:
         return tree, leaf
 
     @staticmethod
-    def tree_at(subject: str) -> str:
-        """The tree that a journal, inbox, call or effect subject is about."""
-        return subject.split(".")[-2]
-
-    @staticmethod
-    def receiver(subject: str) -> str:
-        """The agent whose inbox, or the tool whose queue, the subject is."""
-        return subject.split(".")[-4]
+    def address(subject: str) -> Address:
+        """What an inbox, call, code or journal subject says. Raises ValueError for a subject of no such form."""
+        _, kind, _, *named = subject.split(".")
+        *queue, tree, leaf = named
+        receiver, sender = (*queue, "", "")[:2]
+        return Address(kind, receiver, sender, tree, leaf)
 
     @staticmethod
     def sender(subject: str) -> str:

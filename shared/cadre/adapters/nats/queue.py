@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -17,7 +18,7 @@ from cadre.adapters.nats.streams.consumers import MAX_DELIVER, ensure_consumer
 from cadre.delivery.fair_slots import Slots
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import RetryableError, SetupError
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Address, Topology
 from cadre.telemetry.logs import HANDLED
 
 log = logging.getLogger("cadre.queue")
@@ -47,6 +48,10 @@ class Delivery:
         self.imported = jetstream.IMPORTED in (message.headers or ())
         self.settled = False
         self.begun = False
+
+    @functools.cached_property
+    def address(self) -> Address:
+        return Topology.address(self.subject)
 
     async def ack(self) -> None:
         await self._settle(b"+ACK")
@@ -254,7 +259,7 @@ class Queue:
         try:
             HANDLED.set(delivery.subject)
             self.redelivered += delivery.deliveries > 1
-            async with self._slots.turn(Topology.tree_at(delivery.subject)):
+            async with self._slots.turn(delivery.address.tree):
                 delivery.begun = True
                 await handler(delivery)
         except RetryableError as error:
