@@ -31,13 +31,13 @@ log = logging.getLogger("cadre.tracer")
 AT_ONCE = 256
 """Entries in hand: what cannot be exported at the moment waits in its stream, not here."""
 
-PATIENCE = 20
+PATIENT_DELIVERIES = 20
 """Deliveries after which an entry is taken without those before it that nobody can read."""
 
-NEWER_PAUSE = 10.0
+NEWER_PAUSE_SECONDS = 10.0
 """Seconds before what only a newer tracer can read is delivered again."""
 
-_GLANCE = 0.1
+_LOOK_SECONDS = 0.1
 """Seconds between two looks at how far the journals' end is."""
 
 
@@ -118,39 +118,35 @@ class Tracer:
         while left and self._exporter.is_running and not self._exporter.failing:
             left = [(queue, end) for queue, end in left if not await queue.has_acked(end)]
             if left:
-                await asyncio.sleep(_GLANCE)
+                await asyncio.sleep(_LOOK_SECONDS)
 
     async def handle(self, delivery: Delivery) -> None:
         """Acks once the receiver has the spans that end with the entry. Raises RetryableError: deliver again."""
-        if self._platform.topology.is_fate(delivery.subject):
-            self._hear_fate(delivery)
-        elif self._imported or not delivery.imported:
-            stored = await self._read(delivery)
-            spans = await self._spans(stored, delivery) if stored is not None else []
-            await self._exporter.export(spans)
-        if not delivery.settled:
+        try:
+            if self._platform.topology.is_fate(delivery.subject):
+                self._hear_fate(delivery)
+            elif self._imported or not delivery.imported:
+                await self._exporter.export(await self._spans(delivery))
             await delivery.ack()
+        except NewerSchema as newer:
+            # Another replica may be newer already, or this one will be soon. No entry is ever a dead letter.
+            log.warning("%s is left to a newer tracer: %s", delivery.subject, newer)
+            await delivery.nak(NEWER_PAUSE_SECONDS)
 
-    async def _read(self, delivery: Delivery) -> Stored | None:
-        """None for an entry that cannot be read; the delivery is settled when a newer tracer can."""
+    async def _spans(self, delivery: Delivery) -> list[SpanRecord]:
+        """Returns the spans that end with the entry; none when it cannot be read."""
         try:
             entry = await unpack_entry(delivery.data, self._platform.blobs)
-        except NewerSchema as newer:
-            await _leave_to_newer(delivery, newer)
-            return None
+        except NewerSchema:
+            raise
         except BlobMissing:
-            return None  # its tree is being erased, blobs first
+            return []  # its tree is being erased, blobs first
         except UnreadableMessage as error:
             log.error("entry %d on %s has no spans: %s", delivery.seq, delivery.subject, error)
-            return None
-        return Stored(delivery.seq, entry, len(delivery.data))
-
-    async def _spans(self, stored: Stored, delivery: Delivery) -> list[SpanRecord]:
-        try:
-            return await self._projections.spans(stored, patient=delivery.deliveries < PATIENCE)
-        except NewerSchema as newer:
-            await _leave_to_newer(delivery, newer)
             return []
+        stored = Stored(delivery.seq, entry, len(delivery.data))
+        try:
+            return await self._projections.spans(stored, patient=delivery.deliveries < PATIENT_DELIVERIES)
         except BusUnavailable:
             if await self._is_erased(stored):
                 return []
@@ -178,9 +174,3 @@ class Tracer:
             return
         if isinstance(fate, Erased):
             self._projections.forget_tree(fate.tree)
-
-
-async def _leave_to_newer(delivery: Delivery, newer: NewerSchema) -> None:
-    """Another replica may be newer already, or this one will be soon."""
-    log.warning("%s is left to a newer tracer: %s", delivery.subject, newer)
-    await delivery.nak(NEWER_PAUSE)

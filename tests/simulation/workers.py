@@ -95,7 +95,7 @@ def start_agent(world: World, process: Process, name: str) -> Live:
     model = PlannedModel(spec, scenario.plans, world.chance, world.faults, tell)
     reach = Reach(ports.journal, ports.bus, model, ports.clock)
     runner = world.parts.runner(spec, prompts_of(kind_of(spec)), reach, lambda: world.offer(name))
-    inbox = world.parts.inbox(name, runner, reach, ports.blobs, ports.marks, world.topology)
+    inbox = world.parts.inbox(name, runner, reach, ports.blobs, ports.marks)
     slots = Slots(scenario.credit, queues=scenario.shards)
     queues = [
         SimQueue(world.loop, ports.wire, stream.consumer("in", name), inbox.handle, slots)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cadre.delivery.sender_check import forged, forged_call, misplaced
+from cadre.delivery.sender_check import impersonation, wrong_subject
 from cadre.deploy.nats_server_file import server_file
 from cadre.deploy.nats_users import Permissions, asks_leader, permissions, provisions, queues, team_roles
 from cadre.protocol.messages import (
@@ -165,47 +165,51 @@ MESSAGE = {"id": "x", "tree": TREE, "run": RUN, "at": 0.0}
 
 def test_a_record_is_from_whom_its_kind_says() -> None:
     result = ToolResult(**MESSAGE, call="c", tool="look_up")  # type: ignore[arg-type]
-    assert forged(result, "look_up") is None
-    assert "ToolResult of 'look_up' was sent by 'erase'" in str(forged(result, "erase"))
+    assert impersonation(result, "look_up") is None
+    assert "ToolResult of 'look_up' was sent by 'erase'" in str(impersonation(result, "erase"))
     report = Report(**MESSAGE, child="c", agent="digger", state="success")  # type: ignore[arg-type]
-    assert forged(report, "digger") is None
-    assert forged(report, "look_up")
+    assert impersonation(report, "digger") is None
+    assert impersonation(report, "look_up")
     decision = Decision(**MESSAGE, call="c", verdict="approved")  # type: ignore[arg-type]
-    assert forged(decision, "gateway") is None
-    assert forged(decision, "boss"), "an agent must not approve its own calls"
+    assert impersonation(decision, "gateway") is None
+    assert impersonation(decision, "boss"), "an agent must not approve its own calls"
     task = Task(**MESSAGE, agent="boss", task="do it")  # type: ignore[arg-type]
-    assert forged(task, "gateway") is None
-    assert forged(task, "boss") is None
-    assert forged(task, "sandbox")
+    assert impersonation(task, "gateway") is None
+    assert impersonation(task, "boss") is None
+    assert impersonation(task, "sandbox")
     child = Task(**MESSAGE, agent="digger", task="do it", reply_to=ReplyTo("boss", "T"))  # type: ignore[arg-type]
-    assert forged(child, "boss") is None
-    assert forged(child, "look_up"), "a tool must not delegate in an agent's name"
+    assert impersonation(child, "boss") is None
+    assert impersonation(child, "look_up"), "a tool must not delegate in an agent's name"
     done = CodeFinished(**MESSAGE, block="b", exchange=0)  # type: ignore[arg-type]
-    assert forged(done, "sandbox") is None
-    assert forged(done, "look_up")
+    assert impersonation(done, "sandbox") is None
+    assert impersonation(done, "look_up")
     timer = TimerFired(**MESSAGE, name="deadline")  # type: ignore[arg-type]
-    assert forged(timer, "timer") is None
-    assert forged(timer, "boss")
+    assert impersonation(timer, "timer") is None
+    assert impersonation(timer, "boss")
 
 
 def test_a_call_is_from_the_agent_that_it_names() -> None:
     call = ToolCall(**MESSAGE, agent="boss", tool="look_up", arguments={})  # type: ignore[arg-type]
-    assert forged_call(call, "boss") is None
-    assert "sent by 'digger'" in str(forged_call(call, "digger"))
+    assert impersonation(call, "boss") is None
+    assert "sent by 'digger'" in str(impersonation(call, "digger"))
 
 
 def test_a_message_is_about_what_its_subject_says() -> None:
     topology = Topology(2)
     call = ToolCall(**MESSAGE | {"id": f"{RUN}_1_0"}, agent="boss", tool="look_up", arguments={})  # type: ignore[arg-type]
-    assert misplaced(call, topology.call("look_up", "boss", TREE, f"{RUN}_1_0")) is None
-    assert misplaced(call, topology.call("look_up", "boss", TREE, f"{RUN}_1_1"))
+    assert wrong_subject(call, Topology.address(topology.call("look_up", "boss", TREE, f"{RUN}_1_0"))) is None
+    assert wrong_subject(call, Topology.address(topology.call("look_up", "boss", TREE, f"{RUN}_1_1")))
     task = Task(**MESSAGE, agent="boss", task="do it")  # type: ignore[arg-type]
-    assert misplaced(task, topology.inbox("boss", "gateway", TREE, RUN)) is None
-    assert "sent to 'digger'" in str(misplaced(task, topology.inbox("digger", "gateway", TREE, RUN)))
-    assert f"sent to '{RUN}_1_0'" in str(
-        misplaced(task, topology.inbox("boss", "gateway", TREE, f"{RUN}_1_0"))
+    assert wrong_subject(task, Topology.address(topology.inbox("boss", "gateway", TREE, RUN))) is None
+    assert "sent to 'digger'" in str(
+        wrong_subject(task, Topology.address(topology.inbox("digger", "gateway", TREE, RUN)))
     )
-    assert "of 'other'" in str(misplaced(task, topology.inbox("boss", "gateway", "other", RUN)))
+    assert f"sent to '{RUN}_1_0'" in str(
+        wrong_subject(task, Topology.address(topology.inbox("boss", "gateway", TREE, f"{RUN}_1_0")))
+    )
+    assert "of 'other'" in str(
+        wrong_subject(task, Topology.address(topology.inbox("boss", "gateway", "other", RUN)))
+    )
 
 
 def test_the_documentation_names_every_role() -> None:

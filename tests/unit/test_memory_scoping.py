@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from cadre.errors import MemoryRefused, UnreadableMessage
 from cadre.protocol.memory import Selection
 from cadre.protocol.messages import MemoryScope, Origin, ToolCall
+from cadre.protocol.topology import Topology
 from cadre_memory.index.scopes import (
     SCOPES,
     Caller,
@@ -106,17 +107,17 @@ def a_call(**other: str) -> ToolCall:
     return ToolCall(at=0.0, arguments={}, **said)  # type: ignore[arg-type]
 
 
-SUBJECT = "cadre.call.0.recall.boss.t.t_2_0_3_1"
+ADDRESS = Topology.address("cadre.call.0.recall.boss.t.t_2_0_3_1")
 
 
 def test_a_caller_is_who_the_subject_says() -> None:
-    caller = caller_of(a_call(), SUBJECT)
+    caller = caller_of(a_call(), ADDRESS)
     assert (caller.agent, caller.tree, caller.run, caller.step) == ("boss", "t", "t_2_0", 3)
 
 
 def test_what_an_agent_remembers_by_itself_has_its_step() -> None:
     call = a_call(id="t_4_memory", run="t", tool="remember")
-    assert caller_of(call, "cadre.call.0.remember.boss.t.t_4_memory").step == 4
+    assert caller_of(call, Topology.address("cadre.call.0.remember.boss.t.t_4_memory")).step == 4
 
 
 @pytest.mark.parametrize(
@@ -132,7 +133,7 @@ def test_what_an_agent_remembers_by_itself_has_its_step() -> None:
 )
 def test_a_call_that_says_anything_else_is_refused(other: dict[str, str]) -> None:
     with pytest.raises(UnreadableMessage):
-        caller_of(a_call(**other), SUBJECT)
+        caller_of(a_call(**other), ADDRESS)
 
 
 # --- people

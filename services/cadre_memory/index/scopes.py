@@ -14,7 +14,7 @@ import msgspec
 from cadre.errors import MemoryRefused, UnreadableMessage
 from cadre.protocol.memory import Selection
 from cadre.protocol.messages import MemoryScope, Origin, ToolCall
-from cadre.protocol.topology import Topology, parent_of, tree_of
+from cadre.protocol.topology import Address, parent_of, tree_of
 from cadre_memory.index.schema import OWNER_OF
 from cadre_memory.index.vector_index import Clause, Within
 
@@ -44,15 +44,15 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         return (OWNER_OF[scope], value) if value else None
 
 
-def caller_of(call: ToolCall, subject: str) -> Caller:
-    """The caller of a call that lay on `subject`, which alone says who sent it.
+def caller_of(call: ToolCall, address: Address) -> Caller:
+    """The caller of a call that lay on a subject of this address, which alone says who sent it.
 
     Raises UnreadableMessage when the call says anything else.
     """
-    tool, sender, tree, leaf = subject.split(".")[-4:]
+    _, tool, sender, tree, leaf = address
     if (call.tool, call.tree, call.id) != (tool, tree, leaf):
         raise UnreadableMessage(f"call {call.id!r} of {call.tool!r} in the place of {leaf!r} of {tool!r}")
-    if call.agent != sender or Topology.sender(subject) != sender:
+    if call.agent != sender:
         raise UnreadableMessage(f"{sender!r} calls in the name of {call.agent!r}")
     if tree_of(call.run) != tree or parent_of(call.id) != call.run:
         raise UnreadableMessage(f"call {call.id!r} is none of run {call.run!r} in tree {tree!r}")

@@ -9,10 +9,11 @@ import logging
 from typing import Any
 
 from cadre.adapters.system_clock import SystemClock
-from cadre.delivery.call_worker import Answering, Desk, too_late
+from cadre.delivery.call_worker import CallWorker, too_late
 from cadre.delivery.retry import retry
 from cadre.ports import Blobs, Bus, Clock, Delivery, Marks
 from cadre.protocol.messages import ToolCall, ToolResult
+from cadre.protocol.topology import Address
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Meters
 from cadre_memory.index.scopes import Caller, caller_of
@@ -39,16 +40,17 @@ class Serving:
     ) -> None:
         self._memories = memories
         self._clock: Clock = clock or SystemClock()
-        self._answering = Answering(Desk(bus, blobs, marks, self._clock, log), self._serve, instance)
-        self._answering.on_answer = self._count
+        self._calls = CallWorker(self._serve, bus=bus, blobs=blobs, marks=marks, clock=self._clock, log=log)
+        self._calls.instance = instance
+        self._calls.on_answer = self._count
         self.meters = Meters(on=False)
 
     async def handle(self, delivery: Delivery) -> None:
         """Acks once the memory is durable and the answer, if one is awaited, is in the run's inbox."""
-        await self._answering.handle(delivery)
+        await self._calls.handle(delivery)
 
-    async def _serve(self, call: ToolCall, subject: str) -> dict[str, Any]:
-        caller = caller_of(call, subject)
+    async def _serve(self, call: ToolCall, address: Address) -> dict[str, Any]:
+        caller = caller_of(call, address)
         try:
             return {"output": await retry(lambda: self._in_time(call, caller), self._clock.sleep)}
         except InvalidCall as invalid:

@@ -8,14 +8,12 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from cadre.delivery.codec import UNREADABLE, unpack_code_call
-from cadre.delivery.newer_schema import leave_to_newer
-from cadre.delivery.quarantine import Trials
 from cadre.delivery.retry import retry
-from cadre.errors import NewerSchema, RetryableError, TerminalError
+from cadre.delivery.worker import Job, Worker
+from cadre.errors import RetryableError, TerminalError
 from cadre.ports import Bus, Delivery, Marks
 from cadre.protocol.code import CodeExchange
 from cadre.protocol.messages import CodeCall, ErrorInfo
-from cadre.protocol.topology import Topology
 from cadre.spec.agent import NAME
 from cadre_sandbox.serving.position import Answer
 from cadre_sandbox.serving.request import check
@@ -37,18 +35,14 @@ class Serving:
         self._running = running
         self._bus = bus
         self._pool = pool
-        self._trials = Trials(marks, running.clock)
+        self._worker = Worker(unpack_code_call, self._refuse, running.blobs, marks, running.clock)
 
     async def handle(self, delivery: Delivery, offer: Offer | None = None) -> None:
         """Acks once the answer is in the run's inbox. Raises RetryableError: deliver again.
 
         With `offer`, a call whose interpreter is not here may go to where it is.
         """
-        tree = delivery.address.tree
-        why = await self._trials.hear(delivery, tree, lambda: self._handle(delivery, offer))
-        if why is not None:
-            await self._refuse(delivery, why)
-            await self._trials.acquit(delivery, tree)
+        await self._worker.handle(delivery, lambda job: self._serve(job, offer))
 
     async def has_place_for(self, delivery: Delivery) -> bool:
         """Whether another process's delivery is best served here."""
@@ -60,23 +54,16 @@ class Serving:
             return False
         return await self._running.keeping.has_place_for(call)
 
-    async def _handle(self, delivery: Delivery, offer: Offer | None) -> None:
-        try:
-            call = await retry(
-                lambda: unpack_code_call(delivery.data, self._running.blobs), self._running.clock.sleep
-            )
-            check(call, delivery.subject, self._pool)
-            if offer and await self._is_for_others(delivery, call) and await offer(call.run):
-                self._running.count("handed_over")
-                return
-            answer = await self._running.answer(call)
-            if answer is not None:
-                await self._send(answer, call.agent)
-            await delivery.ack()
-        except NewerSchema as newer:
-            await leave_to_newer(delivery, newer)
-        except TerminalError as error:
-            await self._refuse(delivery, str(error))
+    async def _serve(self, job: Job[CodeCall], offer: Offer | None) -> bool:
+        call = await job.message()
+        check(call, job.delivery.subject, self._pool)
+        if offer and await self._is_for_others(job.delivery, call) and await offer(call.run):
+            self._running.count("handed_over")
+            return False
+        answer = await self._running.answer(call)
+        if answer is not None:
+            await self._send(answer, call.agent)
+        return True
 
     async def _is_for_others(self, delivery: Delivery, call: CodeCall) -> bool:
         """A run's first code is for anybody; what comes again may have killed whoever was handed it before."""
@@ -84,29 +71,25 @@ class Serving:
         first = delivery.deliveries == 1 and not delivery.retried
         return begun and first and not await self._running.keeping.has_place_for(call)
 
-    async def _refuse(self, delivery: Delivery, reason: str) -> None:
-        """Makes the message a dead letter; tells the run so, as far as the message says whom to tell."""
-        log.warning("%s given up: %s", delivery.subject, reason)
-        call = await self._as_far_as_readable(delivery)
+    async def _refuse(self, job: Job[CodeCall], error: TerminalError) -> None:
+        """Tells the run that its code is given up, as far as the message says whom to tell."""
+        log.warning("%s given up: %s", job.delivery.subject, error)
+        call = await self._as_far_as_readable(job)
         if call is not None:
-            error = ErrorInfo("Poisoned", f"the code cannot be run: {reason}")
-            await self._send(self._running.teller.refused(call, error, self._running.clock.now()), call.agent)
-        await delivery.term(reason)
+            info = ErrorInfo("Poisoned", f"the code cannot be run: {error}")
+            await self._send(self._running.teller.refused(call, info, self._running.clock.now()), call.agent)
 
-    async def _as_far_as_readable(self, delivery: Delivery) -> CodeCall | None:
-        """Whom to tell; the subject alone does not say it. None when that is not to be had, or not to be trusted."""
+    async def _as_far_as_readable(self, job: Job[CodeCall]) -> CodeCall | None:
+        """Returns whom to tell, which the subject alone does not say; None when that cannot be read or trusted."""
         try:
-            call = await retry(
-                lambda: unpack_code_call(delivery.data, self._running.blobs), self._running.clock.sleep
-            )
+            call = await job.message()
         except TerminalError:
             try:
-                call = msgspec.json.decode(delivery.data, type=_Head).as_call(self._pool)
+                call = msgspec.json.decode(job.delivery.data, type=_Head).as_call(self._pool)
             except UNREADABLE:
                 return None
-        if (call.tree, call.run) != Topology.parse(delivery.subject) or not NAME.fullmatch(call.agent):
-            return None
-        return call
+        place = job.address.tree, job.address.leaf
+        return call if (call.tree, call.run) == place and NAME.fullmatch(call.agent) else None
 
     async def _send(self, answer: Answer, agent: str) -> None:
         await retry(lambda: self._bus.send(answer, SENDER, to=agent), self._running.clock.sleep)

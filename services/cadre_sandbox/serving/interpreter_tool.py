@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Any
 
-from cadre.delivery.call_worker import Answering, Desk
+from cadre.delivery.call_worker import CallWorker
 from cadre.delivery.output_limit import cut_to_read, oversized
 from cadre.delivery.retry import retry
 from cadre.engine.context.observation import clip
@@ -14,6 +14,7 @@ from cadre.errors import RetryableError, UnreadableMessage
 from cadre.ports import Blobs, Bus, Clock, Delivery, Marks
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import ErrorInfo, ToolCall
+from cadre.protocol.topology import Address
 from cadre.spec.agent import BASE_IMPORTS, INTERPRETER_TOOL
 from cadre_sandbox.interpreters.contract import Failed, Finished, Lost, Request, SandboxError
 from cadre_sandbox.serving.answer import explain
@@ -62,18 +63,18 @@ class InterpreterTool:
         self._keeping = keeping
         self._blobs = blobs
         self._clock = clock
-        self._answering = Answering(Desk(bus, blobs, marks, clock, log), self._serve)
+        self._calls = CallWorker(self._serve, bus=bus, blobs=blobs, marks=marks, clock=clock, log=log)
         self._imports: list[str] = []
 
     def introduce(self, instance: str, modules: str) -> None:
         """Who runs the code, and what it may import."""
-        self._answering.instance, self._imports = instance, imports_of(modules)
+        self._calls.instance, self._imports = instance, imports_of(modules)
 
     async def handle(self, delivery: Delivery) -> None:
         """Acks once the result is in the run's inbox. Raises RetryableError: deliver again."""
-        await self._answering.handle(delivery)
+        await self._calls.handle(delivery)
 
-    async def _serve(self, call: ToolCall, subject: str) -> dict[str, Any] | None:
+    async def _serve(self, call: ToolCall, address: Address) -> dict[str, Any] | None:
         """None when nobody waits for a result any more."""
         code = call.arguments.get("code")
         if not isinstance(code, str):

@@ -1,12 +1,14 @@
-"""Whether a message came from whom it says it did: its subject names the sender, which permissions have proved.
+"""Checks that a message is about what its subject says, and that its sender may send such a thing.
 
-A NATS user may publish to subjects with its own name in the sender's place only. That says who sent it, not that he
-may send such a thing: an executor's result is an executor's to send, a person's decision is not.
+The subject names the sender, and permissions have proved that name: a NATS user may publish to subjects with its own
+name in the sender's place only. That does not say that it may send such a message: an executor's result is the
+executor's to send, a person's decision is the gateway's.
 """
 
 from __future__ import annotations
 
 from cadre.deploy.nats_users import GATEWAY_SENDER, SANDBOX_SENDER
+from cadre.errors import UnreadableMessage
 from cadre.protocol.messages import (
     CodeFinished,
     CodeYielded,
@@ -19,48 +21,61 @@ from cadre.protocol.messages import (
     ToolCall,
     ToolResult,
 )
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Address
 
 TIMER_SENDER = "timer"
-"""Of what the server itself delivers at its time."""
+"""The sender of what the server itself delivers when it is due."""
 
 
-def forged(record: Record, sender: str) -> str | None:
-    """Why a record cannot be from this sender; None when it can."""
-    whose: str | None = None
-    match record:
+class Misaddressed(UnreadableMessage):
+    """The message is not about what its subject says, or not its sender's to send."""
+
+
+def check_sender(message: Record | ToolCall, address: Address) -> None:
+    """Raises Misaddressed for a message on a wrong subject, or from a sender that may not send it."""
+    if why := wrong_subject(message, address) or impersonation(message, address.sender):
+        raise Misaddressed(why)
+
+
+def impersonation(message: Record | ToolCall, sender: str) -> str | None:
+    """Returns why the message cannot be from this sender; None when it can."""
+    author: str | None = None
+    match message:
+        case ToolCall():
+            if message.agent == sender:
+                return None
+            return f"a call of agent {message.agent!r} was sent by {sender!r}: it is not made"
         case ToolResult():
-            whose = record.tool
+            author = message.tool
         case Report():
-            whose = record.agent
+            author = message.agent
         case CodeYielded() | CodeFinished():
-            whose = SANDBOX_SENDER
+            author = SANDBOX_SENDER
         case Decision():
-            whose = GATEWAY_SENDER
+            author = GATEWAY_SENDER
         case TimerFired():
-            whose = TIMER_SENDER
+            author = TIMER_SENDER
         case Task(reply_to=ReplyTo(agent=manager)):
-            whose = manager
+            author = manager
         case Task() if sender in (SANDBOX_SENDER, TIMER_SENDER):
-            whose = "an agent or the gateway"
-    if whose is None or whose == sender:
+            author = "an agent or the gateway"
+    if author is None or author == sender:
         return None
-    return f"a {type(record).__name__} of {whose!r} was sent by {sender!r}: it is not taken for theirs"
+    return f"a {type(message).__name__} of {author!r} was sent by {sender!r}: it is not taken for theirs"
 
 
-def misplaced(message: Record | ToolCall, subject: str) -> str | None:
-    """Why a message is not about what its subject says, by which alone it is delivered, fenced and removed."""
-    tree, leaf = Topology.parse(subject)
-    about = message.id if isinstance(message, ToolCall) else message.run
-    if isinstance(message, Task) and message.agent != (agent := Topology.receiver(subject)):
-        return f"a task for {message.agent!r} was sent to {agent!r}"
-    if (message.tree, about) == (tree, leaf):
+def wrong_subject(message: Record | ToolCall, address: Address) -> str | None:
+    """Returns why the message does not belong on its subject, by which it is delivered, fenced and removed."""
+    about = message.run
+    if isinstance(message, ToolCall):
+        about = message.id
+        if message.tool != address.receiver:
+            return f"a call of {message.tool!r} in the queue of {address.receiver!r}"
+    if isinstance(message, Task) and message.agent != address.receiver:
+        return f"a task for {message.agent!r} was sent to {address.receiver!r}"
+    if (message.tree, about) == (address.tree, address.leaf):
         return None
-    return f"a {type(message).__name__} about {about!r} of tree {message.tree!r} was sent to {leaf!r} of {tree!r}"
-
-
-def forged_call(call: ToolCall, sender: str) -> str | None:
-    """Why a call cannot be from this sender; None when it can."""
-    if call.agent == sender:
-        return None
-    return f"a call of agent {call.agent!r} was sent by {sender!r}: it is not made"
+    return (
+        f"a {type(message).__name__} about {about!r} of tree {message.tree!r}"
+        f" was sent to {address.leaf!r} of {address.tree!r}"
+    )

@@ -95,7 +95,7 @@ class AgentHost:
         self._runner.meters = platform.meters
         topology = platform.topology
         marks = NatsMarks(platform.nc, topology)
-        inbox = Inbox(spec.name, self._runner, world, platform.blobs, marks, topology)
+        inbox = Inbox(spec.name, self._runner, world, platform.blobs, marks)
         slots = Slots(platform.settings.concurrency, queues=topology.shards)
         self._queues = [
             Queue(

@@ -1,0 +1,97 @@
+"""Takes the messages of a queue: each one is served, refused, put off, or left to another worker.
+
+It depends on ports alone: who delivers, be it a server or a simulation, does not matter here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from cadre.delivery.codec import newer_schema
+from cadre.delivery.newer_schema import leave_to_newer
+from cadre.delivery.quarantine import Trials
+from cadre.delivery.retry import retry
+from cadre.errors import NewerSchema, TerminalError
+from cadre.ports import Blobs, Clock, Delivery, Marks
+
+T = TypeVar("T")
+
+
+class Poison(TerminalError):
+    """The message ends the processes that handle it."""
+
+
+class Job(Generic[T]):
+    """A delivery in hand. Its message is decoded when it is first asked for, and once."""
+
+    def __init__(self, delivery: Delivery, read: Callable[[], Awaitable[T]]) -> None:
+        self.delivery = delivery
+        self.address = delivery.address
+        self._read = read
+        self._message: T | None = None
+
+    async def message(self) -> T:
+        """Raises UnreadableMessage (NewerSchema among them), TooLarge, BlobMissing."""
+        if self._message is None:
+            self._message = await self._read()
+        return self._message
+
+
+Read = Callable[[bytes, Blobs], Awaitable[T]]
+"""Decodes a message, with what of it lies in the blob store."""
+
+Serve = Callable[[Job[T]], Awaitable[bool]]
+"""Serves the message. Returns True when it may be acked, False when another worker has it now.
+
+Raises NewerSchema (the message is left to a newer replica), any other TerminalError (it is refused) and
+RetryableError (it is delivered again).
+"""
+
+Refuse = Callable[[Job[T], TerminalError], Awaitable[None]]
+"""Tells whoever waits for the message's outcome why there will be none. The error is Poison for a message that ends
+its workers."""
+
+
+class Worker(Generic[T]):
+    """Handles the deliveries of one process's queues that carry one type of message."""
+
+    def __init__(self, read: Read[T], refuse: Refuse[T], blobs: Blobs, marks: Marks, clock: Clock) -> None:
+        self._read = read
+        self._refuse = refuse
+        self._blobs = blobs
+        self._clock = clock
+        self._trials = Trials(marks, clock)
+
+    async def handle(self, delivery: Delivery, serve: Serve[T]) -> None:
+        """Serves and acks the message, or refuses it and makes it a dead letter.
+
+        Raises RetryableError: the message is to be delivered again.
+        """
+        if delivery.deliveries > 1 and (newer := newer_schema(delivery.data)) is not None:
+            await leave_to_newer(delivery, newer)  # before its deliveries make it a suspect
+            return
+        job = Job(delivery, lambda: retry(lambda: self._read(delivery.data, self._blobs), self._clock.sleep))
+        tree = delivery.address.tree
+        why = await self._trials.hear(delivery, tree, lambda: self._settle(job, serve))
+        if why is not None and await self._give_up(job, Poison(why)):
+            await self._trials.acquit(delivery, tree)
+
+    async def _settle(self, job: Job[T], serve: Serve[T]) -> None:
+        try:
+            if await serve(job):
+                await job.delivery.ack()
+        except NewerSchema as newer:
+            await leave_to_newer(job.delivery, newer)
+        except TerminalError as error:
+            await self._give_up(job, error)
+
+    async def _give_up(self, job: Job[T], error: TerminalError) -> bool:
+        """Returns whether the message is a dead letter now: a newer replica may have to refuse it."""
+        try:
+            await self._refuse(job, error)
+        except NewerSchema as newer:
+            await leave_to_newer(job.delivery, newer)
+            return False
+        await job.delivery.term(str(error))
+        return True
