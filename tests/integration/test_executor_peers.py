@@ -14,7 +14,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from cadre.adapters.nats import peers as nats_peers
-from cadre.adapters.nats.connection.connect import connect, settled, since_return
+from cadre.adapters.nats.connection.connect import connect, seconds_since_return, settled
 from cadre.adapters.nats.peers import NatsPeers
 from cadre.protocol.messages import ToolCall
 from cadre.protocol.topology import Topology
@@ -176,7 +176,7 @@ async def test_who_does_not_come_back_is_given_up(tmp_path: Path, monkeypatch: p
         server.start()
 
         async def is_back() -> bool:
-            return since_return(nc) < math.inf
+            return seconds_since_return(nc) < math.inf
 
         await eventually(is_back)
         began = time.monotonic()

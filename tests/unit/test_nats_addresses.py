@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cadre.errors import SettingError
-from cadre.protocol.nats_addresses import addresses, told
+from cadre.protocol.nats_addresses import addresses, redacted
 from cadre.settings import read_settings
 
 
@@ -21,7 +21,7 @@ from cadre.settings import read_settings
 )
 def test_addresses(text: str, whole: list[str], shown: str) -> None:
     assert addresses(text) == whole
-    assert told(text) == shown
+    assert redacted(text) == shown
 
 
 @pytest.mark.parametrize(

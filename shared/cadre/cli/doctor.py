@@ -18,7 +18,7 @@ from cadre.errors import CadreError
 from cadre.local import local_stack, nats_server
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.local.isolation import reached
-from cadre.protocol.nats_addresses import addresses, told
+from cadre.protocol.nats_addresses import addresses, redacted
 from cadre.settings import SYNC_ALWAYS, Settings, read_model_settings, read_secret, read_settings
 
 Verdict = Literal["ok", "warn", "fail"]
@@ -56,7 +56,7 @@ async def _examine(settings: Settings) -> AsyncIterator[Finding]:
     if running is not None and settings.nats_url == Settings().nats_url:
         settings = msgspec.structs.replace(settings, nats_url=running.nats)
     info = await _greeting(settings.nats_url)
-    for finding in nats(told(settings.nats_url), info):
+    for finding in nats(redacted(settings.nats_url), info):
         yield finding
     if running is not None and running.sync and settings.nats_url == running.nats:
         yield disk(running.sync)

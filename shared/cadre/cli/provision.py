@@ -10,7 +10,7 @@ import click
 
 from cadre.local.local_stack import find_nats
 from cadre.local.team_file import read_team
-from cadre.protocol.nats_addresses import told
+from cadre.protocol.nats_addresses import redacted
 from cadre.settings import read_settings
 from cadre.tools.loading import load_tools
 
@@ -65,6 +65,6 @@ def command(
     consumers = len({*agents}) + len({*tools}) + len({*pools})
     click.echo(
         f"{topology.shards} shards with {consumers} queues each for agents, tools and pools"
-        f" at {told(settings.nats_url)}",
+        f" at {redacted(settings.nats_url)}",
         file=sys.stderr,
     )

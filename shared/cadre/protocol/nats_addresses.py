@@ -1,4 +1,4 @@
-"""Addresses of NATS servers, as CADRE_NATS_URL lists them: checked, and told without what is secret in them."""
+"""Addresses of NATS servers, as CADRE_NATS_URL lists them: checked, and without what is secret in them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _SCHEMES = ("nats", "tls")
 
 
 def addresses(text: str) -> list[str]:
-    """Of each server of a cluster. Raises SettingError."""
+    """The address of each server of a cluster. Raises SettingError."""
     return [_whole(one.strip()).geturl() for one in text.split(",")]
 
 
-def told(text: str) -> str:
-    """For people and logs: without user and password. Raises SettingError."""
+def redacted(text: str) -> str:
+    """The addresses for people and logs: without user and password. Raises SettingError."""
     parts = [_whole(one.strip()) for one in text.split(",")]
     return ",".join(one._replace(netloc=one.netloc.rpartition("@")[2]).geturl() for one in parts)
 

@@ -10,7 +10,7 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from cadre.adapters.nats.connection.connect import since_return
+from cadre.adapters.nats.connection.connect import seconds_since_return
 from cadre.adapters.nats.connection.requests import request
 from cadre.errors import BusUnavailable, NotPermitted
 from cadre.protocol.topology import Topology
@@ -41,7 +41,7 @@ class NatsPeers:
             try:
                 answer = await request(self._nc, subject, call.encode(), None, ANSWER_WITHIN)
             except nats.errors.NoRespondersError:
-                if since_return(self._nc) > BACK_WITHIN:
+                if seconds_since_return(self._nc) > BACK_WITHIN:
                     return False
             except nats.errors.BadSubjectError:
                 return False

@@ -1,4 +1,4 @@
-"""Connecting to NATS, and saying so when that is not possible."""
+"""Connects to NATS, and says so when that is not possible."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from nats.aio.client import Client as NatsClient
 from cadre.adapters.nats.connection import keys, requests
 from cadre.adapters.nats.connection.client import Client
 from cadre.errors import BusUnavailable, SettingError
-from cadre.protocol.nats_addresses import addresses, told
+from cadre.protocol.nats_addresses import addresses, redacted
 from cadre.settings import Settings
 
-__all__ = ["Client", "connect", "settled", "since_return"]
+__all__ = ["Client", "connect", "seconds_since_return", "settled"]
 
 log = logging.getLogger("cadre.nats")
 
-_TELL_EVERY = 2.0
+_WARN_EVERY_SECONDS = 2.0
 
 _UNKNOWN = "authorization violation"
 _REFUSED = re.compile(r'permissions violation for publish to "(.*)"')
@@ -33,8 +33,9 @@ _REFUSED = re.compile(r'permissions violation for publish to "(.*)"')
 _returned: WeakKeyDictionary[NatsClient, float] = WeakKeyDictionary()
 
 
-def since_return(nc: NatsClient) -> float:
-    """Seconds since the server was there again, whoever else is back by now; infinite where it never was away."""
+def seconds_since_return(nc: NatsClient) -> float:
+    """Seconds since this client found the server again, whichever others are back by now; infinite where the server
+    never was away."""
     return time.monotonic() - _returned.get(nc, -math.inf)
 
 
@@ -51,90 +52,105 @@ async def settled(nc: NatsClient) -> None:
 async def connect(
     settings: Settings, name: str, *, wait: bool = True, given_up: Callable[[str], None] | None = None
 ) -> Client:
-    """Connects; a lost connection is taken up again for ever, but after an error that ends it for good: `given_up` is
+    """Connects. A lost connection is taken up again for ever, but after an error that ends it for good: `given_up` is
     called with that.
 
     While the server is not there: with `wait`, a warning every two seconds; without, raises BusUnavailable.
-    Raises SettingError when it is there and will not have this user, or is not known to be the right one.
+    Raises SettingError when the server is there and refuses this user, or is not known to be the right one.
+    """
+    return await _Connecting(settings, name, given_up).run(wait=wait)
+
+
+class _Connecting:
+    """One connection, from its first try to its last: what its client reports, and what follows from that.
+
+    It is being made until `_is_open`; from then on it is up, or lost and being taken up again by the client. Either
+    time a refusal that waiting does not cure makes it hopeless.
     """
 
-    def on_given_up(reason: str) -> None:
-        if begun:
-            log.critical("the connection to NATS is closed for good: %s", reason)
-            if given_up is not None:
-                given_up(reason)
+    def __init__(self, settings: Settings, name: str, given_up: Callable[[str], None] | None) -> None:
+        self._settings = settings
+        self._name = name
+        self._given_up = given_up
+        self._nc = Client(self._on_given_up)
+        self._options = keys.options(self._nc, settings)
+        self._is_open = False
+        self._trouble: Exception | None = None
+        self._hopeless: asyncio.Future[SettingError] = asyncio.get_running_loop().create_future()
 
-    nc = Client(on_given_up)
-    options = keys.options(nc, settings)
-    hopeless: asyncio.Future[SettingError] = asyncio.get_running_loop().create_future()
-    troubles: list[Exception] = []
-    begun = False
+    async def run(self, *, wait: bool) -> Client:
+        """Returns the client once it is connected. Raises BusUnavailable, SettingError."""
+        connecting = asyncio.create_task(self._connect(wait))
+        try:
+            while not connecting.done():
+                ends: set[asyncio.Future[Any]] = {connecting, self._hopeless}
+                await asyncio.wait(ends, timeout=_WARN_EVERY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                if self._hopeless.done() and not self._nc.is_connected:
+                    raise self._hopeless.result()
+                if not connecting.done() and wait:
+                    log.warning("%s; still trying", self._reason())
+            connecting.result()
+        except (OSError, nats.errors.Error, TimeoutError) as error:
+            raise BusUnavailable("connecting", self._reason()) from error
+        finally:
+            connecting.cancel()
+        self._is_open = True
+        if self._trouble is not None:
+            _returned[self._nc] = time.monotonic()
+        return self._nc
 
-    async def on_error(error: Exception) -> None:
-        troubles[:] = [error]
-        if (why := _why_hopeless(error, settings)) is not None and not hopeless.done():
-            hopeless.set_result(why)
-            if begun:
-                log.error("%s; then start this process again", why)
-        if refused := _REFUSED.search(str(error)):
-            requests.refuse(nc, refused[1])
-        if nc.is_connected:
-            log.warning("NATS: %s", error or type(error).__name__)
-
-    async def on_disconnect() -> None:
-        requests.give_up_all(nc)
-        if not nc.is_closed:
-            log.warning("connection to NATS lost; reconnecting")
-
-    async def on_reconnect() -> None:
-        nonlocal hopeless
-        hopeless = asyncio.get_running_loop().create_future()
-        _returned[nc] = time.monotonic()
-        log.info("connected to NATS again")
-
-    def reason() -> str:
-        return (
-            f"no NATS server at {told(settings.nats_url)} ({troubles[0] if troubles else 'no answer'});"
-            " start one with `cadre up`, or set CADRE_NATS_URL"
-        )
-
-    connecting = asyncio.create_task(
-        nc.connect(
-            addresses(settings.nats_url),
-            name=name,
+    async def _connect(self, wait: bool) -> None:
+        await self._nc.connect(
+            addresses(self._settings.nats_url),
+            name=self._name,
             connect_timeout=5,
             max_reconnect_attempts=-1 if wait else 1,
             reconnect_time_wait=0.25,  # type: ignore[arg-type]  # seconds, any number will do
             ping_interval=20,
-            error_cb=on_error,
-            disconnected_cb=on_disconnect,
-            reconnected_cb=on_reconnect,
+            error_cb=self._on_error,
+            disconnected_cb=self._on_disconnect,
+            reconnected_cb=self._on_reconnect,
             pending_size=16 * 1024 * 1024,
-            **options,
+            **self._options,
         )
-    )
-    try:
-        while not connecting.done():
-            waited_for: set[asyncio.Future[Any]] = {connecting, hopeless}
-            await asyncio.wait(waited_for, timeout=_TELL_EVERY, return_when=asyncio.FIRST_COMPLETED)
-            if hopeless.done() and not nc.is_connected:
-                raise hopeless.result()
-            if not connecting.done() and wait:
-                log.warning("%s; still trying", reason())
-        connecting.result()
-        begun = True
-        if troubles:
-            _returned[nc] = time.monotonic()
-    except (OSError, nats.errors.Error, TimeoutError) as error:
-        raise BusUnavailable("connecting", reason()) from error
-    finally:
-        connecting.cancel()
-    return nc
+
+    async def _on_error(self, error: Exception) -> None:
+        self._trouble = error
+        if (why := _why_hopeless(error, self._settings)) is not None and not self._hopeless.done():
+            self._hopeless.set_result(why)
+            if self._is_open:
+                log.error("%s; then start this process again", why)
+        if refused := _REFUSED.search(str(error)):
+            requests.refuse(self._nc, refused[1])
+        if self._nc.is_connected:
+            log.warning("NATS: %s", error or type(error).__name__)
+
+    async def _on_disconnect(self) -> None:
+        requests.give_up_all(self._nc)
+        if not self._nc.is_closed:
+            log.warning("connection to NATS lost; reconnecting")
+
+    async def _on_reconnect(self) -> None:
+        self._hopeless = asyncio.get_running_loop().create_future()
+        _returned[self._nc] = time.monotonic()
+        log.info("connected to NATS again")
+
+    def _on_given_up(self, reason: str) -> None:
+        if self._is_open:
+            log.critical("the connection to NATS is closed for good: %s", reason)
+            if self._given_up is not None:
+                self._given_up(reason)
+
+    def _reason(self) -> str:
+        return (
+            f"no NATS server at {redacted(self._settings.nats_url)} ({self._trouble or 'no answer'});"
+            " start one with `cadre up`, or set CADRE_NATS_URL"
+        )
 
 
 def _why_hopeless(error: Exception, settings: Settings) -> SettingError | None:
-    """What to do about an error that waiting does not cure."""
-    url = told(settings.nats_url)
+    """What to do about an error that waiting does not cure; None for any other."""
+    url = redacted(settings.nats_url)
     if isinstance(error, nats.errors.AuthorizationError) or _UNKNOWN in str(error).lower():
         key = settings.nats_credentials
         what = (

@@ -10,7 +10,7 @@ from nats.aio.client import Client
 from cadre.adapters.nats.connection.keys import may_provision, user_of
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BusUnavailable, SetupError, StreamDrift
-from cadre.protocol.nats_addresses import told
+from cadre.protocol.nats_addresses import redacted
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 
@@ -114,7 +114,7 @@ async def provision(nc: Client, settings: Settings) -> Topology:
     """
     if not await jetstream.is_on(nc):
         raise SetupError(
-            f"JetStream is off at {told(settings.nats_url)}: start nats-server with -js,"
+            f"JetStream is off at {redacted(settings.nats_url)}: start nats-server with -js,"
             " or with a jetstream block in its file"
         )
     topology = await _existing(nc, settings) or Topology(settings.shards, settings.prefix)
