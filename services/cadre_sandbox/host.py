@@ -7,7 +7,7 @@ import os
 from collections import Counter
 
 from cadre import __version__
-from cadre.adapters.nats.handover import NatsWarm
+from cadre.adapters.nats.handover import NatsHandover
 from cadre.adapters.nats.interrupts import hear_interrupts
 from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.quarantine import NatsMarks
@@ -40,7 +40,7 @@ class SandboxHost:
         self._platform = platform
         self._settings = settings
         self._sandbox = new_sandbox(settings)
-        self._warm = NatsWarm(platform.nc, platform.topology, settings.pool, self._take)
+        self._warm = NatsHandover(platform.nc, platform.topology, settings.pool, self._take)
         self._keeping = Keeping(self._sandbox, settings.sessions, settings.idle_seconds, self._warm)
         self._running: Running | None = None
         self._serving: Serving | None = None

@@ -12,7 +12,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from cadre.adapters.nats.connection.connect import Client, connect, settled
-from cadre.adapters.nats.handover import NatsWarm
+from cadre.adapters.nats.handover import NatsHandover
 from cadre.adapters.nats.memory import MemoryServer, NatsMemory
 from cadre.adapters.nats.peers import NatsPeers, answer_peers
 from cadre.adapters.nats.queue import Delivery, Queue
@@ -72,11 +72,11 @@ async def test_sandboxes_of_a_pool_hand_over_to_one_another(pair: Pair) -> None:
         handed.append((delivery.subject, delivery.data))
         return True
 
-    await NatsWarm(one, T, "default", take).listen(RUN)
+    await NatsHandover(one, T, "default", take).listen(RUN)
     await settled(one)
     code = T.code("default", TREE, RUN)
     delivery = Delivery(other, Msg(other, code, "$JS.ACK.CADRE-0.code-default.1.5.1.170.0", b"x = 1"))
-    asking = NatsWarm(other, T, "default", take)
+    asking = NatsHandover(other, T, "default", take)
     assert await asking.offer(delivery, RUN)
     assert handed == [(code, b"x = 1")]
     assert not await asking.offer(delivery, "t5")

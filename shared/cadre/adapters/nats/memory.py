@@ -1,4 +1,4 @@
-"""Asking the memory service over core NATS, and answering for it: a request, one reply, nothing stored."""
+"""Asks the memory service over core NATS, and answers for it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import msgspec
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 
 from cadre.adapters.nats.connection.connect import settled
+from cadre.adapters.nats.connection.request_server import RequestServer
 from cadre.adapters.nats.connection.requests import request_apart
 from cadre.errors import CadreError, MemoryRefused, MemoryUnavailable
 from cadre.protocol.memory import (
@@ -35,11 +35,9 @@ from cadre.protocol.topology import Topology
 
 log = logging.getLogger("cadre.memory")
 
-ANSWER_WITHIN = 10.0
-"""Seconds."""
-
-FORGET_WITHIN = 120.0
-"""Seconds that a large removal may take."""
+ANSWER_SECONDS = 10.0
+FORGET_SECONDS = 120.0
+"""A large removal takes its time."""
 
 _QUEUE = "memory"
 
@@ -68,7 +66,7 @@ class NatsMemory:
         return found
 
     async def forget(self, asked: ForgetRequest) -> Receipt:
-        found: Receipt = await self._ask("forget", asked, FORGET_WITHIN)
+        found: Receipt = await self._ask("forget", asked, FORGET_SECONDS)
         return found
 
     async def export(self, asked: ListRequest) -> Listed:
@@ -79,7 +77,7 @@ class NatsMemory:
         found: Stats = await self._ask("stats", StatsRequest())
         return found
 
-    async def _ask(self, verb: str, asked: Any, within: float = ANSWER_WITHIN) -> Any:
+    async def _ask(self, verb: str, asked: Any, within: float = ANSWER_SECONDS) -> Any:
         subject = self._topology.memory(verb)
         try:
             message = await request_apart(self._nc, ANSWERS, subject, msgspec.json.encode(asked), within)
@@ -106,54 +104,27 @@ class MemoryServer:
     def __init__(self, nc: Client, topology: Topology, answers: dict[str, Answer]) -> None:
         """`answers` has one for each of VERBS; it raises CadreError for what cannot be done."""
         self._nc = nc
-        self._topology = topology
         self._answers = answers
-        self._subscriptions: list[Subscription] = []
-        self._at_work: set[asyncio.Task[None]] = set()
+        self._servers = [
+            RequestServer(nc, topology.memory(verb), self._answer, queue=_QUEUE) for verb in VERBS
+        ]
 
     async def start(self) -> None:
-        for verb in VERBS:
-            subject = self._topology.memory(verb)
-            self._subscriptions.append(await self._nc.subscribe(subject, queue=_QUEUE, cb=self._on_request))
+        """Begins to answer; the server knows of it when this returns."""
+        for server in self._servers:
+            await server.start()
         await settled(self._nc)
 
     async def drain(self, grace: float) -> None:
         """Takes no more requests; those at work have `grace` seconds."""
-        for subscription in self._subscriptions:
-            if self._nc.is_connected:
-                try:
-                    # What the server has handed to this replica already is still answered.
-                    await subscription.drain()  # type: ignore[no-untyped-call]
-                except nats.errors.Error as error:
-                    log.warning("requests that were on their way are not answered: %s", error)
-        if self._at_work:
-            await asyncio.wait(self._at_work, timeout=grace)
-        for task in self._at_work:
-            task.cancel()
+        await asyncio.gather(*(server.drain(grace) for server in self._servers))
 
-    async def _on_request(self, message: Msg) -> None:
-        # Each for itself: a long removal holds up no search.
-        task = asyncio.create_task(self._answer(message), name=message.subject)
-        self._at_work.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._at_work.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            log.error("%s failed, and nobody was answered", task.get_name(), exc_info=error)
-
-    async def _answer(self, message: Msg) -> None:
-        if not message.reply:
-            return
-        reply = await self._reply(message)
-        data = msgspec.json.encode(reply)
+    async def _answer(self, message: Msg) -> bytes:
+        data = msgspec.json.encode(await self._reply(message))
         if len(data) > self._nc.max_payload:
             refused = Refused("invalid", "the answer is too large for one message: ask for fewer at once")
             data = msgspec.json.encode(Reply(error=refused))
-        try:
-            await self._nc.publish(message.reply, data)
-        except nats.errors.Error as error:
-            log.warning("%s not answered: %s", message.subject, error)
+        return data
 
     async def _reply(self, message: Msg) -> Reply:
         verb = message.subject.rpartition(".")[2]

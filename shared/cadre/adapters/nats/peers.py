@@ -1,4 +1,4 @@
-"""Asking another executor of a tool whether it is at work on a call, and answering that: core NATS, nothing stored."""
+"""Asks another executor of a tool whether it is at work on a call, and answers such questions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from cadre.adapters.nats.connection.connect import seconds_since_return
+from cadre.adapters.nats.connection.request_server import RequestServer
 from cadre.adapters.nats.connection.requests import request
 from cadre.errors import BusUnavailable, NotPermitted
 from cadre.protocol.topology import Topology
@@ -23,7 +24,7 @@ ANSWER_WITHIN = 1.0
 BACK_WITHIN = 10.0
 """Seconds after a restart of the server in which an executor that is not connected may still be on its way back."""
 
-_ASK_EVERY = 0.2
+_ASK_EVERY_SECONDS = 0.2
 
 _IN_HAND, _NOT_IN_HAND = b"+", b"-"
 
@@ -36,7 +37,7 @@ class NatsPeers:
         self._topology = topology
 
     async def has_in_hand(self, tool: str, instance: str, call: str) -> bool | None:
-        subject, told = self._topology.executor(tool, instance), False
+        subject, warned = self._topology.executor(tool, instance), False
         while True:
             try:
                 answer = await request(self._nc, subject, call.encode(), None, ANSWER_WITHIN)
@@ -55,19 +56,18 @@ class NatsPeers:
                 raise BusUnavailable(f"asking executor {instance} for call {call}", error) from error
             else:
                 return bool(answer.data == _IN_HAND)
-            if not told:
+            if not warned:
                 log.info("executor %s has not come back to NATS yet; asked for call %s again", instance, call)
-                told = True
-            await asyncio.sleep(_ASK_EVERY)
+                warned = True
+            await asyncio.sleep(_ASK_EVERY_SECONDS)
 
 
 async def answer_peers(
     nc: Client, topology: Topology, tool: str, instance: str, has: Callable[[str], bool]
 ) -> None:
-    """Tells whoever asks what `has` says of a call's id, as long as the connection lives."""
+    """Answers the questions of other executors with what `has` says of a call's id, as long as the connection lives."""
 
-    async def on_question(message: Msg) -> None:
-        if message.reply:
-            await message.respond(_IN_HAND if has(message.data.decode(errors="replace")) else _NOT_IN_HAND)
+    async def answer(message: Msg) -> bytes:
+        return _IN_HAND if has(message.data.decode(errors="replace")) else _NOT_IN_HAND
 
-    await nc.subscribe(topology.executor(tool, instance), cb=on_question)
+    await RequestServer(nc, topology.executor(tool, instance), answer).start()

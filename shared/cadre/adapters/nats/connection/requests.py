@@ -30,14 +30,14 @@ async def request(
     within: float,
     meanwhile: Callable[[], None] | None = None,
 ) -> Msg:
-    """The first answer; `meanwhile` is called while it is awaited. Raises nats.errors.TimeoutError, NoRespondersError
-    or another nats.errors.Error, and NotPermitted."""
+    """Returns the first answer to a request, which may take `within` seconds; `meanwhile` is called while it is
+    awaited. Raises nats.errors.TimeoutError, NoRespondersError or another nats.errors.Error, and NotPermitted."""
     return await _requests_of(nc).ask(subject, data, headers, within, meanwhile)
 
 
 async def request_apart(nc: Client, apart: str, subject: str, data: bytes, within: float) -> Msg:
-    """As `request`, to be answered in the part of the inbox that is named so: who may publish there only can answer no
-    other request."""
+    """Does as `request`, but is answered in the part of the inbox that `apart` names: a user who may publish there
+    alone can answer no other request."""
     return await _requests_of(nc).ask(subject, data, None, within, None, apart)
 
 
