@@ -13,7 +13,7 @@ from cadre.errors import SpecError
 from cadre.local.needs import needs
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
-from cadre.spec.yaml_file import read_yaml
+from cadre.spec.yaml_file import known_keys, read_yaml, refused_key
 
 TEAM_FILE = "team.yaml"
 
@@ -30,11 +30,11 @@ class Demo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     exit code 0 means that the answer is right."""
 
 
-class _Metadata(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _TeamMetadata(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
 
 
-class _Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _TeamBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     description: str = ""
     agents: list[str]
     tools: list[str] = []
@@ -42,19 +42,14 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     demo: Demo | None = None
 
 
-class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _TeamDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     api_version: Literal["cadre.dev/v1"] = msgspec.field(name="apiVersion")
     kind: Literal["Team"]
-    metadata: _Metadata
-    spec: _Body
+    metadata: _TeamMetadata
+    spec: _TeamBody
 
 
-_KEYS = {
-    "": ("apiVersion", "kind", "metadata", "spec"),
-    "metadata": _Metadata.__struct_fields__,
-    "spec": _Body.__struct_fields__,
-    "spec.demo": Demo.__struct_fields__,
-}
+_KEYS = known_keys(_TeamDocument)
 
 
 class Team(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,17 +128,16 @@ def _is_command(text: str) -> bool:
         return False
 
 
-def _document(file: Path) -> _Document:
+def _document(file: Path) -> _TeamDocument:
     data = read_yaml(file, SpecError)
     try:
-        return msgspec.convert(data, _Document)
+        return msgspec.convert(data, _TeamDocument)
     except msgspec.ValidationError as error:
         raise SpecError(f"{file}: {_explain(error)}") from error
 
 
 def _explain(error: msgspec.ValidationError) -> str:
-    what, _, where = str(error).partition(" - at ")
-    key = where.strip("`").removeprefix("$").lstrip(".")
+    key, what = refused_key(error)
     unknown = re.fullmatch(r"Object contains unknown field `(.*)`", what)
     if unknown:
         known = ", ".join(_KEYS.get(key, ()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -12,7 +11,7 @@ import msgspec
 from cadre.errors import SpecError
 from cadre.protocol.messages import MemoryScope
 from cadre.spec.agent import AgentSpec, Selector
-from cadre.spec.yaml_file import read_yaml
+from cadre.spec.yaml_file import known_keys, read_yaml, refused_key
 
 
 class _Metadata(msgspec.Struct):
@@ -67,17 +66,7 @@ def read_agent(path: Path) -> AgentSpec:
         raise SpecError(f"{path}: {error}") from error
 
 
-def _keys(kind: type[msgspec.Struct], path: str = "") -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Of each section: its place, and what may stand there."""
-    fields = msgspec.structs.fields(kind)
-    yield path, tuple(field.encode_name for field in fields)
-    for field in fields:
-        for one in (field.type, *get_args(field.type)):
-            if isinstance(one, type) and issubclass(one, msgspec.Struct):
-                yield from _keys(one, f"{path}.{field.encode_name}".lstrip("."))
-
-
-_KEYS = dict(_keys(_Document))
+_KEYS = known_keys(_Document)
 _CHOICES = {
     "apiVersion": "cadre.dev/v1",
     "kind": "Agent",
@@ -129,8 +118,7 @@ def _check_mapping(found: Any, where: str, known: tuple[str, ...]) -> None:
 
 
 def _explain(error: msgspec.ValidationError) -> str:
-    what, _, where = str(error).partition(" - at ")
-    key = where.strip("`").removeprefix("$").lstrip(".")
+    key, what = refused_key(error)
     known = f"; known keys: {', '.join(_KEYS[key])}" if key in _KEYS else ""
     if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
         return f"key {missing[1]!r} is missing in {key or 'the document'}{known}"

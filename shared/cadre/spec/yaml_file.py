@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import msgspec
 import yaml
 
 from cadre.errors import SetupError
@@ -41,6 +42,23 @@ def read_yaml(file: Path | Traversable, wrong: type[SetupError]) -> Any:
         raise wrong(f"{file}: is not UTF-8 text") from error
     except _NOT_YAML as error:
         raise wrong(f"{file}: not YAML: {_problem(error)}") from error
+
+
+def known_keys(kind: type[msgspec.Struct], place: str = "") -> dict[str, tuple[str, ...]]:
+    """The keys that may stand in each section of a document of this kind, by the section's place (`spec.limits`)."""
+    fields = msgspec.structs.fields(kind)
+    keys = {place: tuple(field.encode_name for field in fields)}
+    for field in fields:
+        for one in (field.type, *get_args(field.type)):
+            if isinstance(one, type) and issubclass(one, msgspec.Struct):
+                keys |= known_keys(one, f"{place}.{field.encode_name}".lstrip("."))
+    return keys
+
+
+def refused_key(error: msgspec.ValidationError) -> tuple[str, str]:
+    """The key that a document was refused for (`spec.limits`; empty for the document itself), and what is wrong."""
+    what, _, place = str(error).partition(" - at ")
+    return place.strip("`").removeprefix("$").lstrip("."), what
 
 
 def _problem(error: Exception) -> str:

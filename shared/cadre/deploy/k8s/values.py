@@ -14,6 +14,7 @@ from cadre.deploy.k8s.defaults import WORKLOADS
 from cadre.deploy.k8s.labels import NAME
 from cadre.deploy.k8s.merging import merged
 from cadre.errors import SpecError
+from cadre.spec.yaml_file import refused_key
 
 
 def _named(name: str) -> Any:
@@ -208,6 +209,5 @@ def _scalar(text: str) -> Any:
 
 
 def _explain(error: msgspec.ValidationError) -> str:
-    what, _, where = str(error).partition(" - at ")
-    key = where.strip("`").removeprefix("$").lstrip(".")
+    key, what = refused_key(error)
     return f"{key}: {what}" if key else what
