@@ -14,7 +14,7 @@ from cadre.cli.terminal.ask import ruling_of
 from cadre.cli.terminal.duration import Duration
 from cadre.cli.terminal.outcome import exit_code
 from cadre.cli.terminal.run_text import state
-from cadre.cli.terminal.run_tree import Tree, apply
+from cadre.cli.terminal.run_tree import RunTree, apply
 from cadre.cli.terminal.table import call_text
 from cadre.cli.terminal.tree_view import draw
 from cadre.local.exit_codes import ExitCode
@@ -108,14 +108,14 @@ def decided(verdict: str, **fields: Any) -> tuple[str, dict[str, Any]]:
     return "approval.decided", data(3, call=CALL, verdict=verdict, sender="ann", **fields)
 
 
-def fold(*events: tuple[str, dict[str, Any]]) -> Tree:
-    tree = Tree()
+def fold(*events: tuple[str, dict[str, Any]]) -> RunTree:
+    tree = RunTree()
     for name, content in events:
         tree = apply(tree, name, content)
     return tree
 
 
-def drawn(tree: Tree) -> str:
+def drawn(tree: RunTree) -> str:
     console = Console(width=160, color_system=None)
     with console.capture() as capture:
         console.print(draw(tree, 10.0))
@@ -123,7 +123,7 @@ def drawn(tree: Tree) -> str:
 
 
 def lines(*events: tuple[str, dict[str, Any]]) -> list[str]:
-    tree, told = Tree(), []
+    tree, told = RunTree(), []
     for name, content in events:
         tree = apply(tree, name, content)
         line = tree_lines.line(tree, name, content)

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from cadre.cli.terminal import tree_lines
-from cadre.cli.terminal.run_tree import Tree, apply
+from cadre.cli.terminal.run_tree import RunTree, apply
 from cadre.cli.terminal.tree_view import draw
 from cadre_scripted_model import MODEL_ID
 
@@ -33,14 +33,14 @@ def accepted(run: str, at: float, task: str) -> tuple[str, dict[str, Any]]:
     )
 
 
-def fold(*events: tuple[str, dict[str, Any]]) -> Tree:
-    tree = Tree()
+def fold(*events: tuple[str, dict[str, Any]]) -> RunTree:
+    tree = RunTree()
     for name, content in events:
         tree = apply(tree, name, content)
     return tree
 
 
-def drawn(tree: Tree, now: float = NOW) -> str:
+def drawn(tree: RunTree, now: float = NOW) -> str:
     console = Console(width=120, color_system=None)
     with console.capture() as capture:
         console.print(draw(tree, now))

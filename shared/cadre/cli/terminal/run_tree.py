@@ -11,12 +11,12 @@ from cadre.cli.terminal import labels
 CallKind = Literal["tool", "member", "refused"]
 CallState = Literal["held", "open", "ok", "failed"]
 
-_TAIL = 400
+_MAX_WRITING = 400
 """Characters kept of an answer that is being written."""
 
 
 @dataclass(frozen=True)
-class Call:
+class CallNode:
     """One call of a step. A member's id is also the id of the child run it started."""
 
     id: str
@@ -32,7 +32,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Node:
+class RunNode:
     """What is known of one run so far. Times are Unix seconds; tokens are without its children's."""
 
     run: str
@@ -43,7 +43,7 @@ class Node:
     doing: str = ""
     step: int = 0
     max_steps: int | None = None
-    calls: tuple[Call, ...] = ()
+    calls: tuple[CallNode, ...] = ()
     writing: str = ""
     """The end of the answer that the model is writing now."""
     tokens: int = 0
@@ -62,11 +62,11 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Tree:
-    nodes: dict[str, Node] = field(default_factory=dict)
+class RunTree:
+    nodes: dict[str, RunNode] = field(default_factory=dict)
 
     @property
-    def root(self) -> Node | None:
+    def root(self) -> RunNode | None:
         """The first run heard of whose parent is not in the tree."""
         return next((node for node in self.nodes.values() if node.parent not in self.nodes), None)
 
@@ -82,7 +82,7 @@ class Tree:
         )
 
 
-def apply(tree: Tree, name: str, data: dict[str, Any]) -> Tree:
+def apply(tree: RunTree, name: str, data: dict[str, Any]) -> RunTree:
     """The tree after one event of the stream; an unknown event changes nothing.
 
     `name` is the SSE event name, `data` its decoded data. Give each journal event once: tokens are summed.
@@ -90,172 +90,82 @@ def apply(tree: Tree, name: str, data: dict[str, Any]) -> Tree:
     run = data.get("run")
     if name == "end" or not isinstance(run, str):
         return tree
-    node = tree.nodes.get(run) or Node(run=run, agent=data.get("agent", ""), parent=data.get("parent"))
+    node = tree.nodes.get(run) or RunNode(run=run, agent=data.get("agent", ""), parent=data.get("parent"))
     if name == "delta":
-        changed = _delta(node, data)
+        changed: RunNode | None = _with_delta(node, data.get("text", ""))
     else:
-        change, doing = _CHANGES.get(name), labels.doing(name)
-        if change is not None:
-            changed = change(node, data.get("event") or {}, float(data.get("at") or 0.0))
-        elif doing is not None:
-            changed = replace(node, doing=doing)
-        else:
-            return tree
-    return Tree({**tree.nodes, run: changed})
+        changed = _changed(node, name, data.get("event") or {}, float(data.get("at") or 0.0))
+    return tree if changed is None else RunTree({**tree.nodes, run: changed})
 
 
-def _delta(node: Node, data: dict[str, Any]) -> Node:
+def _changed(node: RunNode, name: str, event: dict[str, Any], at: float) -> RunNode | None:
+    """The node after an event of its run's journal at the time `at`; None for an event that changes nothing."""
+    arguments = event.get("arguments") or {}
+    match name:
+        case "run.accepted":
+            return _accepted(node, event.get("task") or {}, event.get("spec") or {}, at)
+        case "offer.changed":
+            return replace(node, missing=tuple(event.get("missing") or ()))
+        case "model.called":
+            attempt = event.get("attempt", 1)
+            doing = labels.purpose(event.get("purpose", "")) + (f", try {attempt}" if attempt > 1 else "")
+            return replace(node, state="running", doing=doing, step=event.get("step", node.step), writing="")
+        case "model.answered":
+            usage = event.get("usage") or {}
+            tokens = node.tokens + usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
+            model = event.get("model") or node.model
+            return replace(node, state="running", doing="", writing="", tokens=tokens, model=model)
+        case "model.deferred":
+            wait = max(float(event.get("until") or at) - at, 0.0)
+            doing = f"waiting {wait:.0f} s for the model: {event.get('reason', '')}"
+            return replace(node, state="waiting", doing=doing, writing="")
+        case "approval.requested":
+            return _held(node, event)
+        case "approval.decided":
+            return _decided(node, event)
+        case "call.timed_out":
+            late = f"no answer within {event.get('seconds', 0):g} s"
+            return _close(node, {**event, "state": "error", "output": late})
+        case "tool.called":
+            return _open(node, event, event.get("tool", ""), "tool", arguments)
+        case "delegate.started":
+            return _open(node, event, event.get("member", ""), "member", event.get("task", ""))
+        case "tool.answered":
+            return _close(node, event)
+        case "delegate.finished":
+            return _close(node, {**event, "seconds": None})
+        case "call.refused":
+            opened = _open(node, event, event.get("name", ""), "refused", arguments)
+            return _close(opened, {**event, "seconds": None})
+        case "step.finished":
+            return replace(node, doing="", note=error_text(event.get("error")))
+        case "cancel.requested":
+            return replace(node, doing="being cancelled")
+        case "run.finished":
+            return _finished(node, event, at)
+        case _:
+            doing_now = labels.doing(name)
+            return None if doing_now is None else replace(node, doing=doing_now)
+
+
+def _with_delta(node: RunNode, text: str) -> RunNode:
     if node.state not in ("running", "waiting"):
         return node
-    return replace(node, writing=(node.writing + data.get("text", ""))[-_TAIL:])
+    return replace(node, writing=(node.writing + text)[-_MAX_WRITING:])
 
 
-def _accepted(node: Node, event: dict[str, Any], at: float) -> Node:
-    task, spec = event.get("task") or {}, event.get("spec") or {}
-    steps = task.get("max_steps") or (spec.get("limits") or {}).get("max_steps")
+def _accepted(node: RunNode, task: dict[str, Any], spec: dict[str, Any], at: float) -> RunNode:
     return replace(
         node,
         agent=task.get("agent", node.agent),
         task=task.get("task", ""),
         tools=(*(spec.get("tools") or ()), *(spec.get("checks") or ())),
-        max_steps=steps,
+        max_steps=task.get("max_steps") or (spec.get("limits") or {}).get("max_steps"),
         started_at=at,
     )
 
 
-def _offer(node: Node, event: dict[str, Any], at: float) -> Node:
-    return replace(node, missing=tuple(event.get("missing") or ()))
-
-
-def _model_called(node: Node, event: dict[str, Any], at: float) -> Node:
-    doing = labels.purpose(event.get("purpose", ""))
-    if event.get("attempt", 1) > 1:
-        doing += f", try {event['attempt']}"
-    return replace(node, state="running", doing=doing, step=event.get("step", node.step), writing="")
-
-
-def _model_answered(node: Node, event: dict[str, Any], at: float) -> Node:
-    usage = event.get("usage") or {}
-    tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
-    model = event.get("model") or node.model
-    return replace(node, state="running", doing="", writing="", tokens=node.tokens + tokens, model=model)
-
-
-def _model_deferred(node: Node, event: dict[str, Any], at: float) -> Node:
-    wait = max(float(event.get("until") or at) - at, 0.0)
-    doing = f"waiting {wait:.0f} s for the model: {event.get('reason', '')}"
-    return replace(node, state="waiting", doing=doing, writing="")
-
-
-def _tool_called(node: Node, event: dict[str, Any], at: float) -> Node:
-    return _open(node, event, name=event.get("tool", ""), kind="tool", arguments=event.get("arguments") or {})
-
-
-def _delegated(node: Node, event: dict[str, Any], at: float) -> Node:
-    return _open(node, event, name=event.get("member", ""), kind="member", arguments=event.get("task", ""))
-
-
-def _refused(node: Node, event: dict[str, Any], at: float) -> Node:
-    opened = _open(
-        node, event, name=event.get("name", ""), kind="refused", arguments=event.get("arguments") or {}
-    )
-    return _close(opened, event, seconds=None)
-
-
-def _tool_answered(node: Node, event: dict[str, Any], at: float) -> Node:
-    return _close(node, event, seconds=event.get("seconds"))
-
-
-def _reported(node: Node, event: dict[str, Any], at: float) -> Node:
-    return _close(node, event, seconds=None)
-
-
-def _open(node: Node, event: dict[str, Any], *, name: str, kind: CallKind, arguments: Any) -> Node:
-    identity = event.get("call", "")
-    known = next((call for call in node.calls if call.id == identity), None)
-    call = Call(id=identity, name=name, kind=kind, step=_step_of(node, identity), arguments=arguments)
-    if known is None:
-        return replace(node, calls=(*node.calls, call), doing="")
-    if known.state != "held":
-        return node
-    return _with(node, replace(call, remark=known.remark))
-
-
-def _with(node: Node, call: Call) -> Node:
-    """The node with this call in the place of the one with its id; it waits as long as one is held."""
-    calls = tuple(call if one.id == call.id else one for one in node.calls)
-    held = sum(one.state == "held" for one in calls)
-    if held:
-        return replace(node, calls=calls, state="waiting", doing="waiting for approval")
-    return replace(node, calls=calls, state="running", doing="")
-
-
-def _held(node: Node, event: dict[str, Any], at: float) -> Node:
-    kind: CallKind = "member" if event.get("kind") == "member" else "tool"
-    name, arguments = event.get("name", ""), event.get("arguments") or {}
-    opened = _open(node, event, name=name, kind=kind, arguments=arguments)
-    call = next(one for one in opened.calls if one.id == event.get("call", ""))
-    return _with(opened, replace(call, state="held", remark=event.get("reason", "")))
-
-
-def _decided(node: Node, event: dict[str, Any], at: float) -> Node:
-    call = next((one for one in node.calls if one.id == event.get("call")), None)
-    if call is None:
-        return node
-    decision = verdict(event)
-    if event.get("verdict") in ("rejected", "expired"):
-        return _with(node, replace(call, state="failed", result=decision))
-    return replace(
-        node, calls=tuple(replace(one, remark=decision) if one is call else one for one in node.calls)
-    )
-
-
-def verdict(event: dict[str, Any]) -> str:
-    """What an `approval.decided` says, in words."""
-    if event.get("verdict") == "expired":
-        return "nobody decided in time"
-    said = event.get("feedback")
-    return f"{event.get('verdict')} by {event.get('sender') or 'somebody'}" + (f": {said}" if said else "")
-
-
-def _step_of(node: Node, identity: str) -> int:
-    """Call ids are `<run>_<step>_<index>`."""
-    _, found, rest = identity.partition(f"{node.run}_")
-    step = rest.partition("_")[0]
-    return int(step) if found and step.isdigit() else node.step
-
-
-def _close(node: Node, event: dict[str, Any], *, seconds: float | None) -> Node:
-    error = error_text(event.get("error"))
-    failed = bool(error) or event.get("state", "success") not in ("success", "max_steps_error")
-    result = error or event.get("output")
-    calls = tuple(
-        replace(call, state="failed" if failed else "ok", result=result, seconds=seconds)
-        if call.id == event.get("call") and call.state != "failed"  # by then nobody waited for it any more
-        else call
-        for call in node.calls
-    )
-    return replace(node, calls=calls)
-
-
-def _timed_out(node: Node, event: dict[str, Any], at: float) -> Node:
-    late = {
-        "call": event.get("call"),
-        "state": "error",
-        "output": f"no answer within {event.get('seconds', 0):g} s",
-    }
-    return _close(node, late, seconds=event.get("seconds"))
-
-
-def _step_finished(node: Node, event: dict[str, Any], at: float) -> Node:
-    return replace(node, doing="", note=error_text(event.get("error")))
-
-
-def _cancelling(node: Node, event: dict[str, Any], at: float) -> Node:
-    return replace(node, doing="being cancelled")
-
-
-def _finished(node: Node, event: dict[str, Any], at: float) -> Node:
+def _finished(node: RunNode, event: dict[str, Any], at: float) -> RunNode:
     return replace(
         node,
         state=event.get("state", "error"),
@@ -268,7 +178,81 @@ def _finished(node: Node, event: dict[str, Any], at: float) -> Node:
     )
 
 
-_OF_CALLS = ("AgentToolExecutionError", "AgentToolCallError")
+def _open(node: RunNode, event: dict[str, Any], name: str, kind: CallKind, arguments: Any) -> RunNode:
+    """The node with one more call, or with the held call of this id let go on."""
+    identity = event.get("call", "")
+    known = _call(node, identity)
+    call = CallNode(id=identity, name=name, kind=kind, step=_step_of(node, identity), arguments=arguments)
+    if known is None:
+        return replace(node, calls=(*node.calls, call), doing="")
+    return _with(node, replace(call, remark=known.remark)) if known.state == "held" else node
+
+
+def _close(node: RunNode, event: dict[str, Any]) -> RunNode:
+    call = _call(node, event.get("call"))
+    if call is None or call.state == "failed":  # by then nobody waited for it any more
+        return node
+    error = error_text(event.get("error"))
+    failed = bool(error) or event.get("state", "success") not in ("success", "max_steps_error")
+    state: CallState = "failed" if failed else "ok"
+    return _replaced(
+        node, replace(call, state=state, result=error or event.get("output"), seconds=event.get("seconds"))
+    )
+
+
+def _held(node: RunNode, event: dict[str, Any]) -> RunNode:
+    kind: CallKind = "member" if event.get("kind") == "member" else "tool"
+    opened = _open(node, event, event.get("name", ""), kind, event.get("arguments") or {})
+    call = _call(opened, event.get("call", ""))
+    assert call is not None
+    return _with(opened, replace(call, state="held", remark=event.get("reason", "")))
+
+
+def _decided(node: RunNode, event: dict[str, Any]) -> RunNode:
+    call = _call(node, event.get("call"))
+    if call is None:
+        return node
+    decision = verdict(event)
+    if event.get("verdict") in ("rejected", "expired"):
+        return _with(node, replace(call, state="failed", result=decision))
+    return _replaced(node, replace(call, remark=decision))
+
+
+def _call(node: RunNode, identity: object) -> CallNode | None:
+    return next((call for call in node.calls if call.id == identity), None)
+
+
+def _replaced(node: RunNode, call: CallNode) -> RunNode:
+    """The node with this call in the place of the one with its id."""
+    return replace(node, calls=tuple(call if one.id == call.id else one for one in node.calls))
+
+
+def _with(node: RunNode, call: CallNode) -> RunNode:
+    """The same; and the run waits as long as one of its calls is held."""
+    changed = _replaced(node, call)
+    if any(one.state == "held" for one in changed.calls):
+        return replace(changed, state="waiting", doing="waiting for approval")
+    return replace(changed, state="running", doing="")
+
+
+def _step_of(node: RunNode, identity: str) -> int:
+    """The step of a call; call ids are `<run>_<step>_<index>`."""
+    _, found, rest = identity.partition(f"{node.run}_")
+    step = rest.partition("_")[0]
+    return int(step) if found and step.isdigit() else node.step
+
+
+def verdict(event: dict[str, Any]) -> str:
+    """What an `approval.decided` says, in words."""
+    if event.get("verdict") == "expired":
+        return "nobody decided in time"
+    feedback = event.get("feedback")
+    return f"{event.get('verdict')} by {event.get('sender') or 'somebody'}" + (
+        f": {feedback}" if feedback else ""
+    )
+
+
+_CALL_ERRORS = ("AgentToolExecutionError", "AgentToolCallError")
 
 
 def error_text(error: dict[str, Any] | None) -> str:
@@ -276,10 +260,10 @@ def error_text(error: dict[str, Any] | None) -> str:
     if not error:
         return ""
     kind, message = error.get("type", "error"), error.get("message", "")
-    return _reason(message) if kind in _OF_CALLS else f"{kind}: {message}"
+    return _without_call(message) if kind in _CALL_ERRORS else f"{kind}: {message}"
 
 
-def _reason(message: str) -> str:
+def _without_call(message: str) -> str:
     """The message without the tool's name and arguments, which the viewer sees beside it anyway."""
     head, mark, rest = message.partition(" with arguments ")
     if not mark or not head.startswith(("Error executing tool ", "Invalid call of tool ")):
@@ -291,7 +275,7 @@ def _reason(message: str) -> str:
     return rest[end:].removeprefix(": ")
 
 
-def lacks(node: Node) -> list[str]:
+def lacks(node: RunNode) -> list[str]:
     """What the run's agent wants and nobody offers, and how to start it: a line for agents, one for tools."""
     tools = [name for name in node.missing if name in node.tools]
     members = [name for name in node.missing if name not in node.tools]
@@ -301,23 +285,3 @@ def lacks(node: Node) -> list[str]:
     if tools:
         lines.append(f"no live tool {', '.join(tools)}: start it with `cadre tools FILE`")
     return lines
-
-
-_CHANGES = {
-    "run.accepted": _accepted,
-    "offer.changed": _offer,
-    "model.called": _model_called,
-    "model.answered": _model_answered,
-    "model.deferred": _model_deferred,
-    "approval.requested": _held,
-    "approval.decided": _decided,
-    "call.timed_out": _timed_out,
-    "tool.called": _tool_called,
-    "tool.answered": _tool_answered,
-    "delegate.started": _delegated,
-    "delegate.finished": _reported,
-    "call.refused": _refused,
-    "step.finished": _step_finished,
-    "cancel.requested": _cancelling,
-    "run.finished": _finished,
-}

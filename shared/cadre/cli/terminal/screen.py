@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cadre.cli.terminal import tree_lines
-from cadre.cli.terminal.run_tree import Tree
+from cadre.cli.terminal.run_tree import RunTree
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -22,7 +22,7 @@ class Screen(Protocol):
 
     def __exit__(self, *failure: Any) -> None: ...
 
-    def show(self, tree: Tree, name: str, data: dict[str, Any]) -> None:
+    def show(self, tree: RunTree, name: str, data: dict[str, Any]) -> None:
         """Shows the tree as it is after this event."""
         ...
 
@@ -44,7 +44,7 @@ class LineScreen:
     def __exit__(self, *failure: Any) -> None:
         return None
 
-    def show(self, tree: Tree, name: str, data: dict[str, Any]) -> None:
+    def show(self, tree: RunTree, name: str, data: dict[str, Any]) -> None:
         line = tree_lines.line(tree, name, data)
         if line is not None:
             print(line, file=sys.stderr, flush=True)
@@ -62,7 +62,7 @@ class LiveScreen:
     def __init__(self) -> None:
         from rich.console import Console
 
-        self._tree = Tree()
+        self._tree = RunTree()
         self._console = Console(stderr=True)
         self._live = self._begin()
 
@@ -93,7 +93,7 @@ class LiveScreen:
         self._live.vertical_overflow = "visible"
         self._live.__exit__(kind, error, trace)
 
-    def show(self, tree: Tree, name: str, data: dict[str, Any]) -> None:
+    def show(self, tree: RunTree, name: str, data: dict[str, Any]) -> None:
         self._tree = tree
 
     def note(self, text: str) -> None:

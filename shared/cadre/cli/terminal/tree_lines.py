@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from cadre.cli.terminal.run_tree import Node, Tree, error_text, lacks, verdict
+from cadre.cli.terminal.run_tree import RunNode, RunTree, error_text, lacks, verdict
 from cadre.cli.terminal.table import brief, call_text, number, seconds
 
 _WIDE = 110
 
 
-def line(tree: Tree, name: str, data: dict[str, Any]) -> str | None:
+def line(tree: RunTree, name: str, data: dict[str, Any]) -> str | None:
     """The line that tells of this event; None when it is not worth one. `tree` is that after the event."""
     node = tree.nodes.get(data.get("run", ""))
     if node is None:
@@ -27,12 +27,12 @@ def line(tree: Tree, name: str, data: dict[str, Any]) -> str | None:
     return f"{clock} {'  ' * depth}{node.agent}: {text}"
 
 
-def _begins(tree: Tree, node: Node) -> str:
+def _begins(tree: RunTree, node: RunNode) -> str:
     """With its task, unless the line of whoever delegated it has told it."""
     return "begins" if node.parent in tree.nodes else f"begins: {brief(node.task, _WIDE)}"
 
 
-def _text(node: Node, name: str, event: dict[str, Any]) -> str | None:
+def _text(node: RunNode, name: str, event: dict[str, Any]) -> str | None:
     match name:
         case "offer.changed" if event.get("missing"):
             return "; ".join(lacks(node))
@@ -77,7 +77,7 @@ def _text(node: Node, name: str, event: dict[str, Any]) -> str | None:
             return None
 
 
-def _name_of(node: Node, event: dict[str, Any]) -> str:
+def _name_of(node: RunNode, event: dict[str, Any]) -> str:
     return next((call.name for call in node.calls if call.id == event.get("call")), "a call")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 from rich.tree import Tree as Drawing
 
-from cadre.cli.terminal.run_tree import Call, Node, Tree, lacks
+from cadre.cli.terminal.run_tree import CallNode, RunNode, RunTree, lacks
 from cadre.cli.terminal.table import brief, call_text, number, seconds
 
 _SIGNS = {
@@ -25,7 +25,7 @@ _CALL_SIGNS = {
 }
 
 
-def draw(tree: Tree, now: float, *, width: int = 100, recent: int = 6) -> Drawing | Text:
+def draw(tree: RunTree, now: float, *, width: int = 100, recent: int = 6) -> Drawing | Text:
     """The whole tree at the time `now` (Unix seconds); of each run, its last `recent` calls of tools."""
     root = tree.root
     if root is None:
@@ -35,7 +35,7 @@ def draw(tree: Tree, now: float, *, width: int = 100, recent: int = 6) -> Drawin
     return drawing
 
 
-def _grow(drawing: Drawing, tree: Tree, node: Node, now: float, width: int, recent: int) -> None:
+def _grow(drawing: Drawing, tree: RunTree, node: RunNode, now: float, width: int, recent: int) -> None:
     shown = _shown(node, tree, recent)
     hidden = len(node.calls) - len(shown)
     if hidden:
@@ -52,7 +52,7 @@ def _grow(drawing: Drawing, tree: Tree, node: Node, now: float, width: int, rece
         drawing.add(Text(brief(text, width), style=style, no_wrap=True, overflow="ellipsis"))
 
 
-def _shown(node: Node, tree: Tree, recent: int) -> list[Call]:
+def _shown(node: RunNode, tree: RunTree, recent: int) -> list[CallNode]:
     leaves = [call.id for call in node.calls if call.id not in tree.nodes]
     kept = set(leaves[-recent:])
     return [
@@ -62,7 +62,7 @@ def _shown(node: Node, tree: Tree, recent: int) -> list[Call]:
     ]
 
 
-def _remarks(node: Node) -> list[tuple[str, str]]:
+def _remarks(node: RunNode) -> list[tuple[str, str]]:
     remarks = [(line, "yellow") for line in lacks(node)]
     if node.note:
         remarks.append((f"last step: {node.note}", "red"))
@@ -73,7 +73,7 @@ def _remarks(node: Node) -> list[tuple[str, str]]:
     return remarks
 
 
-def _head(tree: Tree, node: Node, now: float, width: int) -> Text:
+def _head(tree: RunTree, node: RunNode, now: float, width: int) -> Text:
     sign, style = _SIGNS.get(node.state, ("?", ""))
     text = Text(f"{sign} ", style=style, no_wrap=True, overflow="ellipsis")
     text.append(node.agent or node.run, style="bold")
@@ -90,7 +90,7 @@ def _head(tree: Tree, node: Node, now: float, width: int) -> Text:
     return text
 
 
-def _call(call: Call, width: int, *, is_over: bool) -> Text:
+def _call(call: CallNode, width: int, *, is_over: bool) -> Text:
     """Of a run that is over, an open call is one that nobody waits for any more."""
     sign, style = _CALL_SIGNS["dropped" if is_over and call.state in ("open", "held") else call.state]
     text = Text(f"{sign} ", style=style, no_wrap=True, overflow="ellipsis")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import httpx2
 
 from cadre.cli.terminal.ask import Asker
-from cadre.cli.terminal.run_tree import Tree, apply
+from cadre.cli.terminal.run_tree import RunTree, apply
 from cadre.cli.terminal.screen import Screen
 from cadre.client.events import follow
 from cadre.client.gateway import body, reaching
@@ -58,7 +58,7 @@ async def watch(
 
 
 async def _read(client: httpx2.AsyncClient, run: str, screen: Screen, asker: Asker | None) -> None:
-    tree = Tree()
+    tree = RunTree()
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(screen)
         if asker is not None:
