@@ -25,8 +25,8 @@ from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.serving.answer import Teller
 from cadre_sandbox.serving.code_calls import Serving
 from cadre_sandbox.serving.interpreter_tool import InterpreterTool, card_of
-from cadre_sandbox.serving.run_block import Running
-from cadre_sandbox.serving.warm_pool import Keeping
+from cadre_sandbox.serving.run_block import CodeRunner
+from cadre_sandbox.serving.warm_pool import WarmPool
 from cadre_sandbox.settings import SandboxSettings
 
 
@@ -40,9 +40,9 @@ class SandboxHost:
         self._platform = platform
         self._settings = settings
         self._sandbox = new_sandbox(settings)
-        self._warm = NatsHandover(platform.nc, platform.topology, settings.pool, self._take)
-        self._keeping = Keeping(self._sandbox, settings.sessions, settings.idle_seconds, self._warm)
-        self._running: Running | None = None
+        self._handover = NatsHandover(platform.nc, platform.topology, settings.pool, self._take)
+        self._warm_pool = WarmPool(self._sandbox, settings.sessions, settings.idle_seconds, self._handover)
+        self._running: CodeRunner | None = None
         self._serving: Serving | None = None
         self._queues: list[Queue] = []
         self._calls: list[Queue] = []
@@ -52,10 +52,10 @@ class SandboxHost:
         platform, topology, pool = self._platform, self._platform.topology, self._settings.pool
         tier = await started(self._sandbox)
         teller = Teller(platform.blobs, platform.settings.instance_name(), tier)
-        self._running = Running(self._keeping, platform.blobs, teller, SystemClock())
+        self._running = CodeRunner(self._warm_pool, platform.blobs, teller, SystemClock())
         self._serving = Serving(self._running, platform.bus, NatsMarks(platform.nc, topology), pool)
         slots = Slots(at_work(self._settings), queues=topology.shards)
-        await hear_interrupts(platform.nc, topology, self._keeping.interrupt)
+        await hear_interrupts(platform.nc, topology, self._warm_pool.interrupt)
         for shard in range(topology.shards):
             queue = Queue(
                 platform.nc,
@@ -75,7 +75,7 @@ class SandboxHost:
         platform, topology = self._platform, self._platform.topology
         card = card_of(self._settings.pool, self._settings.modules)
         marks = NatsMarks(platform.nc, topology)
-        tool = InterpreterTool(self._keeping, platform.bus, platform.blobs, marks, SystemClock())
+        tool = InterpreterTool(self._warm_pool, platform.bus, platform.blobs, marks, SystemClock())
         tool.introduce(platform.settings.instance_name(), self._settings.modules)
         own = Slots(at_work(self._settings), queues=topology.shards, within=slots)
         for shard in range(topology.shards):
@@ -87,7 +87,7 @@ class SandboxHost:
 
     async def _handle(self, delivery: Delivery) -> None:
         assert self._serving is not None
-        await self._serving.handle(delivery, lambda run: self._warm.offer(delivery, run))
+        await self._serving.handle(delivery, lambda run: self._handover.offer(delivery, run))
 
     async def _take(self, delivery: Delivery) -> bool:
         """What another process was delivered goes on here, if its interpreter is here."""
@@ -118,7 +118,7 @@ class SandboxHost:
 
     async def samples(self) -> list[Sample]:
         """Its queues, its interpreters, and what the code that came has met."""
-        sessions = {"busy": self._keeping.busy, "warm": len(self._keeping.warm)}
+        sessions = {"busy": self._warm_pool.busy, "warm": len(self._warm_pool.warm)}
         counts = self._running.counts if self._running else Counter[str]()
         return [
             *queue_samples([*self._queues, *self._calls]),
@@ -129,7 +129,7 @@ class SandboxHost:
     async def drain(self, grace: float) -> None:
         """Takes no more code; blocks at work have `grace` seconds, the rest goes back to the queues."""
         await asyncio.gather(*(queue.drain(grace) for queue in (*self._queues, *self._calls)))
-        await self._keeping.close()
+        await self._warm_pool.close()
         await self._sandbox.close()
 
 

@@ -18,8 +18,8 @@ from cadre.spec.agent import BASE_IMPORTS
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.serving.answer import Teller
 from cadre_sandbox.serving.position import Answer
-from cadre_sandbox.serving.run_block import Running
-from cadre_sandbox.serving.warm_pool import Ear, Keeping
+from cadre_sandbox.serving.run_block import CodeRunner
+from cadre_sandbox.serving.warm_pool import HandoverListener, WarmPool
 
 LOOK = CodeFunction(name="look", signature="(what: str, times: int = 1) -> str")
 
@@ -55,13 +55,13 @@ class Bench:
         most: int = 8,
         idle: float = 600.0,
         blobs: Blobs | None = None,
-        ear: Ear | None = None,
+        listener: HandoverListener | None = None,
     ) -> None:
         self.sandbox = sandbox
         self.blobs = blobs or Blobs()
-        self.keeping = Keeping(sandbox, most, idle, ear)
-        self.running = Running(
-            self.keeping, self.blobs, Teller(self.blobs, "here", sandbox.tier), SystemClock()
+        self.warm_pool = WarmPool(sandbox, most, idle, listener)
+        self.running = CodeRunner(
+            self.warm_pool, self.blobs, Teller(self.blobs, "here", sandbox.tier), SystemClock()
         )
 
     async def ask(self, call: CodeCall) -> Answer | None:
@@ -81,8 +81,8 @@ class Bench:
 
     async def pid(self, run: str) -> int | None:
         """Of the interpreter that is kept for the run."""
-        async with self.keeping.seat(run) as seat:
-            return seat.session.pid if seat.session else None
+        async with self.warm_pool.lease(run) as interpreter:
+            return interpreter.session.pid if interpreter.session else None
 
 
 def block(code: str, *, run: str = "r", step: int = 1, **more: Any) -> CodeCall:

@@ -32,7 +32,7 @@ async def inner() -> AsyncIterator[Sandbox]:
 async def bench(inner: Sandbox) -> AsyncIterator[Bench]:
     bench = Bench(inner)
     yield bench
-    await bench.keeping.close()
+    await bench.warm_pool.close()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -40,7 +40,7 @@ async def other(inner: Sandbox, bench: Bench) -> AsyncIterator[Bench]:
     """Another replica, with the same store."""
     other = Bench(inner, blobs=bench.blobs)
     yield other
-    await other.keeping.close()
+    await other.warm_pool.close()
 
 
 async def answered(bench: Bench, call: CodeCall, said: CodeReply) -> CodeCall:

@@ -19,17 +19,17 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def bench(sandbox: Sandbox) -> AsyncIterator[Bench]:
     bench = Bench(sandbox)
     yield bench
-    await bench.keeping.close()
+    await bench.warm_pool.close()
 
 
 @pytest.mark.parametrize("ended", ["t_1_0", "t"])
 async def test_an_interrupt_stops_code_at_work(bench: Bench, ended: str) -> None:
     asked = asyncio.create_task(bench.ask(block("while True: pass", run="t_1_0")))
     async with asyncio.timeout(10):
-        while not (pids := [s.session.pid for s in bench.keeping._taken.values() if s.session]):  # noqa: ASYNC110
+        while not (pids := [s.session.pid for s in bench.warm_pool._leased.values() if s.session]):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     ended_itself = death(pids[0])
-    bench.keeping.interrupt(ended)
+    bench.warm_pool.interrupt(ended)
     assert await asyncio.wait_for(asked, 60) is None
     await asyncio.wait_for(ended_itself, 60)
     assert await bench.ask(block("1", run="t_1_0", step=2)) is None
@@ -38,8 +38,8 @@ async def test_an_interrupt_stops_code_at_work(bench: Bench, ended: str) -> None
 async def test_an_interrupt_ends_what_is_kept_for_the_run_and_those_below(bench: Bench) -> None:
     for run in ("t_1_0", "t_1_0_2_1", "t_1_1", "t_1_00"):
         await bench.finished(block("x = 1", run=run))
-    bench.keeping.interrupt("t_1_0")
-    assert bench.keeping.warm == ["t_1_1", "t_1_00"]
+    bench.warm_pool.interrupt("t_1_0")
+    assert bench.warm_pool.warm == ["t_1_1", "t_1_00"]
 
 
 async def test_the_one_left_longest_makes_room(sandbox: Sandbox) -> None:
@@ -49,12 +49,12 @@ async def test_the_one_left_longest_makes_room(sandbox: Sandbox) -> None:
     mid = block("[look(what) for what in 'ab']", run="a", step=2)
     answer = await bench.yielded(mid)
     await bench.finished(block("x = 1", run="c"))
-    assert bench.keeping.warm == ["a", "c"]
+    assert bench.warm_pool.warm == ["a", "c"]
     await bench.finished(block("x = 1", run="d"))
-    assert bench.keeping.warm == ["c", "d"]
+    assert bench.warm_pool.warm == ["c", "d"]
     # Put away in the middle of its block, it goes on by replay.
     assert (await bench.yielded(reply(mid, answer, "A"))).calls[0].arguments == {"what": "b"}
-    await bench.keeping.close()
+    await bench.warm_pool.close()
 
 
 async def test_one_that_nobody_comes_back_to_is_closed(sandbox: Sandbox) -> None:
@@ -63,42 +63,42 @@ async def test_one_that_nobody_comes_back_to_is_closed(sandbox: Sandbox) -> None
     pid = await bench.pid("a")
     assert pid is not None
     await asyncio.wait_for(death(pid), 10)
-    assert bench.keeping.warm == []
+    assert bench.warm_pool.warm == []
 
 
 async def test_it_knows_for_which_calls_it_is_the_place(bench: Bench) -> None:
     first = block("a = look('1')\nb = look('2')\n[a, b]")
-    assert not await bench.keeping.has_place_for(first), "anybody may begin"
+    assert not await bench.warm_pool.has_place_for(first), "anybody may begin"
     then = reply(first, await bench.yielded(first), "x")
-    assert await bench.keeping.has_place_for(then), "what comes next"
-    assert await bench.keeping.has_place_for(first), "what it has answered"
+    assert await bench.warm_pool.has_place_for(then), "what comes next"
+    assert await bench.warm_pool.has_place_for(first), "what it has answered"
     asked = await bench.yielded(then)
-    assert await bench.keeping.has_place_for(first), "and what it answered before that"
+    assert await bench.warm_pool.has_place_for(first), "and what it answered before that"
     last = reply(then, asked, "y")
     done = await bench.finished(last)
-    assert await bench.keeping.has_place_for(after(last, done, "a"))
-    assert bench.keeping.warm == ["r"]
+    assert await bench.warm_pool.has_place_for(after(last, done, "a"))
+    assert bench.warm_pool.warm == ["r"]
 
 
 async def test_an_interpreter_that_stands_elsewhere_gives_way(bench: Bench) -> None:
     first = block("a = look('1')\nb = look('2')\n[a, b]")
     elsewhere = reply(first, await bench.yielded(first), "x")
     beyond = exchange(elsewhere, elsewhere.exchanges[0].calls, [CodeReply(value="y")], [])
-    assert not await bench.keeping.has_place_for(beyond)
-    assert bench.keeping.warm == []
+    assert not await bench.warm_pool.has_place_for(beyond)
+    assert bench.warm_pool.warm == []
 
 
 async def test_others_are_told_which_runs_are_warm(sandbox: Sandbox) -> None:
     told: list[tuple[str, str]] = []
 
-    class Ear:
+    class Listener:
         async def listen(self, run: str) -> None:
             told.append(("listen", run))
 
         async def forget(self, run: str) -> None:
             told.append(("forget", run))
 
-    bench = Bench(sandbox, ear=Ear())
+    bench = Bench(sandbox, listener=Listener())
     done = await bench.finished(first := block("x = 1"))
     assert told == [("listen", "r")]
     await bench.finished(after(first, done, "final_answer(x)"))

@@ -17,7 +17,7 @@ from cadre.protocol.code import CodeFunction, CodeLimits, CodeReply, CodeRequest
 from cadre.protocol.messages import ErrorInfo
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.serving.request import check
-from cadre_sandbox.serving.run_block import GONE, LOST
+from cadre_sandbox.serving.run_block import MAX_LOSSES, VARIABLES_GONE
 from sandbox.service_bench import Bench, after, block, exchange, reply
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -35,7 +35,7 @@ seen
 async def bench(sandbox: Sandbox) -> AsyncIterator[Bench]:
     bench = Bench(sandbox)
     yield bench
-    await bench.keeping.close()
+    await bench.warm_pool.close()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -43,7 +43,7 @@ async def other(sandbox: Sandbox, bench: Bench) -> AsyncIterator[Bench]:
     """A second replica, with the same blobs."""
     other = Bench(sandbox, blobs=bench.blobs)
     yield other
-    await other.keeping.close()
+    await other.warm_pool.close()
 
 
 async def test_a_block_is_answered_with_all_that_came_of_it(bench: Bench) -> None:
@@ -191,7 +191,7 @@ async def test_what_an_error_left_is_there_for_the_next_block(bench: Bench, othe
 async def test_a_final_answer_ends_the_interpreter(bench: Bench) -> None:
     done = await bench.finished(block("final_answer({'sum': 3})"))
     assert (done.is_final_answer, done.output) == (True, {"sum": 3})
-    assert bench.keeping.warm == []
+    assert bench.warm_pool.warm == []
 
 
 async def test_a_divergent_replay_is_an_observation(other: Bench) -> None:
@@ -238,11 +238,20 @@ async def test_another_word_for_the_same_place_is_replayed_anew(bench: Bench) ->
     assert (await bench.finished(taken)).output == 12345.0
 
 
+async def test_another_way_to_the_same_place_is_replayed_anew(bench: Bench) -> None:
+    """The run was set back and another reply came, after which the code made the same call as before."""
+    first = block("a = look('1')\nb = look('2')\n[a, b]")
+    asked = await bench.yielded(first)
+    second = await bench.yielded(reply(first, asked, "x"))
+    other_way = reply(reply(first, asked, "y"), second, "z")
+    assert (await bench.finished(other_way)).output == ["y", "z"]
+
+
 async def test_after_its_deadline_code_is_not_begun(bench: Bench) -> None:
     done = await bench.finished(block("1", snapshot="blob:x", deadline=time.time() - 1))
     assert done.error == ErrorInfo("DeadlineExceeded", "the code was not run: its time had passed before")
     assert done.snapshot == "blob:x"
-    assert bench.keeping.warm == []
+    assert bench.warm_pool.warm == []
 
 
 # --- losses
@@ -275,20 +284,20 @@ async def test_one_lost_again_and_again_is_an_observation(bench: Bench) -> None:
 
     async def kill_each() -> None:
         while not over.is_set():
-            for seat in bench.keeping._taken.values():
-                if seat.session and seat.session.alive and seat.session.pid not in lost:
-                    lost.append(seat.session.pid)
-                    os.kill(seat.session.pid, signal.SIGKILL)
+            for interpreter in bench.warm_pool._leased.values():
+                if interpreter.session and interpreter.session.alive and interpreter.session.pid not in lost:
+                    lost.append(interpreter.session.pid)
+                    os.kill(interpreter.session.pid, signal.SIGKILL)
             await asyncio.sleep(0.01)
 
     killing = asyncio.create_task(kill_each())
     done = await bench.finished(block("while True: pass", snapshot=None))
     over.set()
     await killing
-    assert len(lost) == LOST
+    assert len(lost) == MAX_LOSSES
     assert done.error is not None
     assert done.error.type == "AgentExecutionError"
-    assert f"lost {LOST} times (the interpreter was killed)" in done.error.message
+    assert f"lost {MAX_LOSSES} times (the interpreter was killed)" in done.error.message
 
 
 async def test_lost_variables_are_said_to_be_and_the_run_goes_on(bench: Bench) -> None:
@@ -297,7 +306,7 @@ async def test_lost_variables_are_said_to_be_and_the_run_goes_on(bench: Bench) -
     done = await bench.finished(first)
     assert done.error is not None
     assert f"could not be restored: {missing} is not in the object store" in done.error.message
-    assert done.notes == [GONE]
+    assert done.notes == [VARIABLES_GONE]
     assert done.snapshot is None
     assert (await bench.finished(after(first, done, "1"))).output == 1
 
@@ -307,7 +316,7 @@ async def test_unreadable_variables_are_said_to_be_and_the_run_goes_on(bench: Be
     done = await bench.finished(first)
     assert done.error is not None
     assert "could not be restored" in done.error.message
-    assert (done.notes, done.snapshot) == ([GONE], None)
+    assert (done.notes, done.snapshot) == ([VARIABLES_GONE], None)
     assert (await bench.finished(after(first, done, "1"))).output == 1
 
 
@@ -318,7 +327,7 @@ async def test_a_reply_that_is_nowhere_is_no_work_for_anybody(bench: Bench) -> N
         await bench.ask(
             exchange(call, answer.calls, [CodeReply(value="", blob="blob:" + "2" * 64)], answer.clock)
         )
-    assert bench.keeping.warm == []
+    assert bench.warm_pool.warm == []
 
 
 # --- no call at all

@@ -202,12 +202,12 @@ _plant("replies are mixed", Parts(running=code.MixesReplies), SAYS, GOES_ON, NO_
 _plant("a replay reads the clock anew", Parts(running=code.ReadsTheClockAnew), SAYS, GOES_ON, NO_DIVERGENCE)
 _plant(
     "interpreters are shared between runs",
-    Parts(keeping=code.SharesInterpreters, running=code.RunsOnWhatIsWarm),
+    Parts(warm_pool=code.SharesInterpreters, running=code.RunsOnWhatIsWarm),
     *(SAYS, GOES_ON, NO_DIVERGENCE),
 )
 _plant(
     "the variables of an attempt that lost are gone on with",
-    Parts(keeping=code.KeepsWhatIsWarm, running=code.RunsOnWhatIsWarm),
+    Parts(warm_pool=code.KeepsWhatIsWarm, running=code.RunsOnWhatIsWarm),
     SAYS,
     GOES_ON,
     NO_DIVERGENCE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,11 +14,10 @@ from cadre.protocol.code import CodeExchange
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, Record
 from cadre.runtime.run_cache import Held
 from cadre.runtime.runner import Advance, Runner
-from cadre_sandbox.interpreters.contract import Outcome
 from cadre_sandbox.serving.code_calls import Offer, Serving
-from cadre_sandbox.serving.position import Answer
-from cadre_sandbox.serving.run_block import Running
-from cadre_sandbox.serving.warm_pool import Keeping, Seat
+from cadre_sandbox.serving.position import Answer, Position
+from cadre_sandbox.serving.run_block import CodeRunner, Turn
+from cadre_sandbox.serving.warm_pool import RunInterpreter, WarmPool
 
 
 class TakesAnyAnswer(Runner):
@@ -46,7 +46,7 @@ class _AsItShould(Exception):
     """Here the bug does not show."""
 
 
-class MixesReplies(Running):
+class MixesReplies(CodeRunner):
     """Gives the replies of calls that were made at once in an order of its own."""
 
     async def answer(self, call: CodeCall) -> Answer | None:
@@ -57,7 +57,7 @@ def _mixed(exchange: CodeExchange) -> CodeExchange:
     return replace(exchange, replies=sorted(exchange.replies, key=repr))
 
 
-class ReadsTheClockAnew(Running):
+class ReadsTheClockAnew(CodeRunner):
     """Does not tell a replay what time it was."""
 
     async def answer(self, call: CodeCall) -> Answer | None:
@@ -66,51 +66,51 @@ class ReadsTheClockAnew(Running):
         )
 
 
-class SharesInterpreters(Keeping):
+class SharesInterpreters(WarmPool):
     """Gives a run that has no warm interpreter that of another."""
 
     @asynccontextmanager
-    async def seat(self, run: str) -> AsyncIterator[Seat]:
-        async with super().seat(run) as seat:
-            if not seat.is_warm and self._warm:
+    async def lease(self, run: str) -> AsyncIterator[RunInterpreter]:
+        async with super().lease(run) as interpreter:
+            if interpreter.served is None and self._warm:
                 _, other = self._warm.popitem()
-                seat.session, seat.served, seat.answer = other.session, other.served, other.answer
+                interpreter.session, interpreter._served = other.session, other._served
                 other.session = None
-            yield seat
+            yield interpreter
 
 
-class KeepsWhatIsWarm(Keeping):
+class KeepsWhatIsWarm(WarmPool):
     """Takes every interpreter of a run for the right one."""
 
     async def has_place_for(self, call: CodeCall) -> bool:
         return call.run in self.warm or await super().has_place_for(call)
 
 
-class RunsOnWhatIsWarm(Running):
+class RunsOnWhatIsWarm(CodeRunner):
     """Runs the next block in the interpreter that it has, whatever variables the block is to go on from."""
 
-    async def _turn(self, seat: Seat, call: CodeCall) -> Outcome:
-        if seat.is_warm and isinstance(seat.answer, CodeFinished):
-            seat.answer = replace(seat.answer, snapshot=call.snapshot)
-        return await super()._turn(seat, call)
+    async def _turn(self, interpreter: RunInterpreter, call: CodeCall, position: Position) -> Turn:
+        served = interpreter.served
+        if served is not None and isinstance(served.answer, CodeFinished):
+            answer = replace(served.answer, snapshot=call.snapshot)
+            interpreter._served = dataclasses.replace(served, answer=answer)
+        return await super()._turn(interpreter, call, position)
 
 
-class StoresOnce(Running):
+class StoresOnce(CodeRunner):
     """Takes the variables that it has stored for a run for those of all its blocks."""
 
-    async def _stored(self, seat: Seat, snapshot: bytes | None) -> str | None:
-        if snapshot is not None and seat.kept is not None:
-            seat.kept = snapshot, seat.kept[1]
-        return await super()._stored(seat, snapshot)
+    async def _stored(self, call: CodeCall, snapshot: bytes | None, before: bytes | None) -> str | None:
+        return await super()._stored(call, snapshot, before if before is None else snapshot)
 
 
-class SaysItAgain(Running):
+class SaysItAgain(CodeRunner):
     """Answers with what it said last, if that was about the same block."""
 
     async def answer(self, call: CodeCall) -> Answer | None:
-        async with self.keeping.seat(call.run) as seat:
-            if seat.is_warm and seat.served and seat.answer and seat.served.block == call.block:
-                return seat.answer
+        async with self.warm_pool.lease(call.run) as interpreter:
+            if interpreter.served is not None and interpreter.served.position.block == call.block:
+                return interpreter.served.answer
         return await super().answer(call)
 
 

@@ -27,7 +27,7 @@ class Places:
 
 
 class SimWarm:
-    """cadre_sandbox.keeping.Ear of one process, and its word to the others."""
+    """cadre_sandbox.serving.warm_pool.HandoverListener of one process, and its word to the others."""
 
     def __init__(self, world: World, wire: Wire, take: Take) -> None:
         self._world, self._wire, self._take = world, wire, take

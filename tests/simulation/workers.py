@@ -20,8 +20,8 @@ from cadre_memory.tools.memories import Memories
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.serving.answer import Teller
 from cadre_sandbox.serving.code_calls import Serving
-from cadre_sandbox.serving.run_block import Running
-from cadre_sandbox.serving.warm_pool import Keeping
+from cadre_sandbox.serving.run_block import CodeRunner
+from cadre_sandbox.serving.warm_pool import WarmPool
 from cadre_tools.executor import Executor
 from cadre_tools.in_hand import InHand
 from simulation.adapters import SimBlobs, SimBus, SimClock, SimEffects, SimJournal, SimMarks
@@ -53,8 +53,8 @@ class Parts(NamedTuple):
     journal: type[SimJournal] = SimJournal
     effects: type[SimEffects] = SimEffects
     bus: type[SimBus] = SimBus
-    keeping: type[Keeping] = Keeping
-    running: type[Running] = Running
+    warm_pool: type[WarmPool] = WarmPool
+    running: type[CodeRunner] = CodeRunner
     serving: type[Serving] = Serving
     memories: type[SimMemories] = SimMemories
 
@@ -146,8 +146,8 @@ def start_sandbox(world: World, process: Process) -> Live:
     ports, scenario, parts = Connection(world, process), world.scenario, world.parts
     sandbox = cast(Sandbox, SimSandbox(world, process))
     warm = SimWarm(world, ports.wire, lambda delivery: take(delivery))
-    keeping = parts.keeping(sandbox, scenario.sessions, scenario.idle_seconds, warm)
-    running = parts.running(keeping, ports.blobs, Teller(ports.blobs, process.name, "ns"), ports.clock)
+    warm_pool = parts.warm_pool(sandbox, scenario.sessions, scenario.idle_seconds, warm)
+    running = parts.running(warm_pool, ports.blobs, Teller(ports.blobs, process.name, "ns"), ports.clock)
     serving = parts.serving(running, ports.bus, ports.marks, POOL)
 
     async def handle(delivery: Delivery) -> None:
@@ -165,7 +165,7 @@ def start_sandbox(world: World, process: Process) -> Live:
             return False
         return queues[world.topology.shard(delivery.address.tree)].adopt(delivery, serving.handle)
 
-    return Live(process, queues, keeping.interrupt, keeping.close)
+    return Live(process, queues, warm_pool.interrupt, warm_pool.close)
 
 
 class Worker:

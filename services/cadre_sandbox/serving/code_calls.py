@@ -17,7 +17,7 @@ from cadre.protocol.messages import CodeCall, ErrorInfo
 from cadre.spec.agent import NAME
 from cadre_sandbox.serving.position import Answer
 from cadre_sandbox.serving.request import check
-from cadre_sandbox.serving.run_block import Running
+from cadre_sandbox.serving.run_block import CodeRunner
 
 log = logging.getLogger("cadre.sandbox")
 
@@ -31,7 +31,7 @@ SENDER = "sandbox"
 class Serving:
     """Handles the deliveries of a pool."""
 
-    def __init__(self, running: Running, bus: Bus, marks: Marks, pool: str) -> None:
+    def __init__(self, running: CodeRunner, bus: Bus, marks: Marks, pool: str) -> None:
         self._running = running
         self._bus = bus
         self._pool = pool
@@ -52,7 +52,7 @@ class Serving:
         except (RetryableError, TerminalError) as error:
             log.debug("%s is left to the process that was delivered it: %s", delivery.subject, error)
             return False
-        return await self._running.keeping.has_place_for(call)
+        return await self._running.warm_pool.has_place_for(call)
 
     async def _serve(self, job: Job[CodeCall], offer: Offer | None) -> bool:
         call = await job.message()
@@ -69,7 +69,7 @@ class Serving:
         """A run's first code is for anybody; what comes again may have killed whoever was handed it before."""
         begun = call.done > 0 or call.snapshot is not None
         first = delivery.deliveries == 1 and not delivery.retried
-        return begun and first and not await self._running.keeping.has_place_for(call)
+        return begun and first and not await self._running.warm_pool.has_place_for(call)
 
     async def _refuse(self, job: Job[CodeCall], error: TerminalError) -> None:
         """Tells the run that its code is given up, as far as the message says whom to tell."""

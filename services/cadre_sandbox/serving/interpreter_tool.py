@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Any
 
@@ -19,7 +18,7 @@ from cadre.spec.agent import BASE_IMPORTS, INTERPRETER_TOOL
 from cadre_sandbox.interpreters.contract import Failed, Finished, Lost, Request, SandboxError
 from cadre_sandbox.serving.answer import explain
 from cadre_sandbox.serving.blob_values import to_json
-from cadre_sandbox.serving.warm_pool import Keeping, Seat
+from cadre_sandbox.serving.warm_pool import RunInterpreter, WarmPool
 from cadre_sandbox.wire.values import MARKS
 
 log = logging.getLogger("cadre.sandbox")
@@ -59,8 +58,8 @@ def imports_of(modules: str) -> list[str]:
 class InterpreterTool:
     """Handles the calls of the tool."""
 
-    def __init__(self, keeping: Keeping, bus: Bus, blobs: Blobs, marks: Marks, clock: Clock) -> None:
-        self._keeping = keeping
+    def __init__(self, warm_pool: WarmPool, bus: Bus, blobs: Blobs, marks: Marks, clock: Clock) -> None:
+        self._warm_pool = warm_pool
         self._blobs = blobs
         self._clock = clock
         self._calls = CallWorker(self._serve, bus=bus, blobs=blobs, marks=marks, clock=clock, log=log)
@@ -79,25 +78,20 @@ class InterpreterTool:
         code = call.arguments.get("code")
         if not isinstance(code, str):
             raise UnreadableMessage("a call without code")
-        async with self._keeping.seat(call.id) as seat:
-            if self._keeping.is_over(call.id):
+        async with self._warm_pool.lease(call.id) as interpreter:
+            if self._warm_pool.is_over(call.id):
                 return None
-            seat.work = work = asyncio.create_task(self._run(seat, call, code), name=f"code of {call.id}")
             try:
-                await asyncio.wait({work})
+                return await interpreter.work(self._run(interpreter, call, code))
             finally:
-                seat.work = None
-                work.cancel()
-                await asyncio.gather(work, return_exceptions=True)
-                await seat.close()
-            return None if work.cancelled() else work.result()
+                await interpreter.close()
 
-    async def _run(self, seat: Seat, call: ToolCall, code: str) -> dict[str, Any]:
+    async def _run(self, interpreter: RunInterpreter, call: ToolCall, code: str) -> dict[str, Any]:
         request = Request(code=code, authorized_imports=self._imports, final_answer=False, seed=call.id)
         outcome: object = None
         for _ in range(_TRIES):
             try:
-                session = await seat.fresh()
+                session = await interpreter.start()
             except SandboxError as error:
                 raise RetryableError(f"code cannot be run here: {error}") from error
             outcome = await session.execute(request)

@@ -1,8 +1,10 @@
-"""Where a warm interpreter stands, and whether a CodeCall asks for just what comes next there."""
+"""Where a warm interpreter is, and whether a CodeCall asks for just what comes next there."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 from msgspec.structs import replace
 
@@ -14,20 +16,62 @@ from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded
 Answer = CodeYielded | CodeFinished
 
 
-def mark_of(call: CodeCall) -> str:
-    """The same for all calls that ask for the same, however much of the past they carry themselves."""
-    place, _ = shortened(call.block, Place(call.before, call.earlier, call.exchanges))
-    return hashlib.sha256(encode([call.block, call.code, call.snapshot, *place])).hexdigest()
+class Position(NamedTuple):
+    """A point in the code of a run: a block, and how many exchanges it has behind it.
+
+    Block and number do not say which history the exchanges are. Two replicas may both have run the block, and the run
+    took the other one's answer, with other clock readings; or a power cut has set the run back (docs/nats.md), and it
+    went another way under the same ids. An interpreter of the one history must not go on with the other. So the
+    history is part of the position. Its digest costs the same however long the block is: calls carry the exchanges
+    since the last stored piece only, and the reference to that piece is a digest itself.
+    """
+
+    block: str
+    exchange: int
+    history: str
+    """Digest of the code, of the reference to the variables, and of all exchanges."""
+
+    @classmethod
+    def of(cls, call: CodeCall) -> Self:
+        """The point that the call goes on from; the same however much of the history the call carries itself."""
+        history, _ = shortened(call.block, Place(call.before, call.earlier, call.exchanges))
+        digest = hashlib.sha256(encode([call.block, call.code, call.snapshot, *history])).hexdigest()
+        return cls(call.block, call.done, digest)
 
 
-def resumes(call: CodeCall, served: CodeCall, answer: Answer) -> bool:
-    """The block waits in the interpreter for exactly these replies."""
-    if not isinstance(answer, CodeYielded) or call.block != served.block or call.done != served.done + 1:
-        return False
-    made = CodeExchange(calls=answer.calls, replies=call.exchanges[-1].replies, clock=answer.clock)
-    return mark_of(call) == mark_of(replace(served, exchanges=[*served.exchanges, made]))
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The call that an interpreter answered last, which says where the interpreter is."""
 
+    call: CodeCall
+    position: Position
+    answer: Answer
+    notes: tuple[str, ...] = ()
+    """For the model, once the block in work has ended: what is wrong with the values that it was given."""
 
-def follows(call: CodeCall, answer: Answer) -> bool:
-    """The interpreter is between blocks, and has the variables that the call asks for."""
-    return isinstance(answer, CodeFinished) and call.snapshot == answer.snapshot
+    passed: frozenset[Position] = frozenset()
+    """Where the interpreter was before in the same block."""
+
+    def knows(self, position: Position) -> bool:
+        """Whether the call at this position has been answered by the interpreter."""
+        return position == self.position or position in self.passed
+
+    def resumes(self, call: CodeCall, position: Position) -> bool:
+        """Whether the block waits in the interpreter for exactly the replies of the call, which is at `position`."""
+        answer = self.answer
+        if not isinstance(answer, CodeYielded):
+            return False
+        if (position.block, position.exchange) != (self.position.block, self.position.exchange + 1):
+            return False
+        replies = call.exchanges[-1].replies
+        exchange = CodeExchange(calls=answer.calls, replies=replies, clock=answer.clock)
+        return position == Position.of(replace(self.call, exchanges=[*self.call.exchanges, exchange]))
+
+    def follows(self, call: CodeCall) -> bool:
+        """Whether the interpreter is between blocks, and has the variables that the call asks for."""
+        return isinstance(self.answer, CodeFinished) and call.snapshot == self.answer.snapshot
+
+    def leads_to(self, call: CodeCall) -> bool:
+        """Whether the interpreter has answered the call, or can go on with it from where it is."""
+        position = Position.of(call)
+        return self.knows(position) or self.resumes(call, position) or self.follows(call)

@@ -2,37 +2,47 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cadre.delivery.retry import retry
 from cadre.errors import BlobMissing, RetryableError
 from cadre.ports import Blobs, Clock
 from cadre.protocol.messages import CodeCall, ErrorInfo
-from cadre_sandbox.interpreters.contract import Failed, Lost, Outcome, SandboxError, Yielded
+from cadre_sandbox.interpreters.contract import Failed, Finished, Lost, Outcome, SandboxError, Yielded
 from cadre_sandbox.serving.answer import Teller
-from cadre_sandbox.serving.position import Answer, follows, mark_of, resumes
+from cadre_sandbox.serving.position import Answer, Position, Served
 from cadre_sandbox.serving.request import request_of, results_of
-from cadre_sandbox.serving.warm_pool import Keeping, Seat
+from cadre_sandbox.serving.warm_pool import RunInterpreter, WarmPool
 
 log = logging.getLogger("cadre.sandbox")
 
-GONE = "No variable of earlier code is left: define again what you need."
+VARIABLES_GONE = "No variable of earlier code is left: define again what you need."
 
 Count = Literal["warm", "fresh", "again", "handed_over"]
 
-LOST = 3
+MAX_LOSSES = 3
 """Interpreters that may be lost in one block: what code can make look like an accident is not one for ever."""
 
 
-class Running:
+class Turn(NamedTuple):
+    """One turn of the code, to its end or its next calls."""
+
+    outcome: Outcome
+    notes: tuple[str, ...]
+    """For the model, once the block has ended: what is wrong with the values that it was given."""
+
+    before: bytes | None
+    """The variables that the block began with: what `CodeCall.snapshot` refers to."""
+
+
+class CodeRunner:
     """What this process does for all runs of its pool."""
 
-    def __init__(self, keeping: Keeping, blobs: Blobs, teller: Teller, clock: Clock) -> None:
-        self.keeping = keeping
+    def __init__(self, warm_pool: WarmPool, blobs: Blobs, teller: Teller, clock: Clock) -> None:
+        self.warm_pool = warm_pool
         self.blobs = blobs
         self.teller = teller
         self.clock = clock
@@ -47,118 +57,119 @@ class Running:
 
     async def answer(self, call: CodeCall) -> Answer | None:
         """None when nobody waits for it. Raises RetryableError, TerminalError."""
-        async with self.keeping.seat(call.run) as seat:
-            if self.keeping.is_over(call.run):
+        async with self.warm_pool.lease(call.run) as interpreter:
+            if self.warm_pool.is_over(call.run):
                 return None
-            mark = mark_of(call) if seat.is_warm else ""
-            if mark and mark == seat.mark:
+            position, served = Position.of(call), interpreter.served
+            if served is not None and served.position == position:
                 log.info("block %s has its answer: said again", call.block)
-                return seat.answer
-            if mark in seat.passed:
+                return served.answer
+            if served is not None and served.knows(position):
                 log.info("block %s has gone on since: call %s is dropped", call.block, call.id)
                 return None
             if call.deadline is not None and self.clock.now() >= call.deadline:
                 text = "the code was not run: its time had passed before"
                 return self.teller.refused(call, ErrorInfo("DeadlineExceeded", text), self.clock.now())
-            return await self._interruptibly(seat, call)
+            answer = await interpreter.work(self._serve(interpreter, call, position))
+            if answer is None:
+                log.info("run %s is over: its code was stopped", call.run)
+            return answer
 
-    async def _interruptibly(self, seat: Seat, call: CodeCall) -> Answer | None:
-        seat.work = work = asyncio.create_task(self._work(seat, call), name=f"code of {call.run}")
+    async def _serve(self, interpreter: RunInterpreter, call: CodeCall, position: Position) -> Answer:
+        served = interpreter.served
         try:
-            await asyncio.wait({work})
-        except asyncio.CancelledError:
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
-            raise
-        finally:
-            seat.work = None
-        if work.cancelled():
-            log.info("run %s is over: its code was stopped", call.run)
-            return None
-        return work.result()
-
-    async def _work(self, seat: Seat, call: CodeCall) -> Answer:
-        try:
-            answer = await self._whole(seat, call)
+            answer, notes = await self._despite_losses(interpreter, call, position)
         except BaseException:
-            # Where the interpreter stands is not known any more.
-            await seat.close()
+            # Where the interpreter is, is not known any more.
+            await interpreter.close()
             raise
-        await seat.stands(call, answer)
+        passed = frozenset[Position]()
+        if interpreter.served is not None and served is not None and served.call.block == call.block:
+            passed = served.passed | {served.position}
+        await interpreter.answered(Served(call, position, answer, notes, passed))
         return answer
 
-    async def _whole(self, seat: Seat, call: CodeCall) -> Answer:
+    async def _despite_losses(
+        self, interpreter: RunInterpreter, call: CodeCall, position: Position
+    ) -> tuple[Answer, tuple[str, ...]]:
+        """The answer and the notes of the block. Runs the code anew when its interpreter was lost."""
         reason = ""
-        for lost in range(LOST):
-            outcome = await self._turn(seat, call)
+        for loss in range(1, MAX_LOSSES + 1):
+            turn = await self._turn(interpreter, call, position)
+            outcome = turn.outcome
             if not isinstance(outcome, Lost):
-                return await self._told(seat, call, outcome)
+                answer = await self._answer(call, outcome, turn)
+                if not _goes_on(outcome):
+                    await interpreter.close()
+                return answer, turn.notes
             reason = outcome.reason
-            log.warning("block %s, loss %d of %d: %s", call.block, lost + 1, LOST, reason)
-            await seat.close()
+            log.warning("block %s, loss %d of %d: %s", call.block, loss, MAX_LOSSES, reason)
+            await interpreter.close()
         text = (
-            f"Code execution stopped: its interpreter was lost {LOST} times ({reason})."
+            f"Code execution stopped: its interpreter was lost {MAX_LOSSES} times ({reason})."
             " The variables are as they were before this code. Use less memory, or do less in one block."
         )
-        return self.teller.refused(call, ErrorInfo("AgentExecutionError", text), self.clock.now())
+        return self.teller.refused(call, ErrorInfo("AgentExecutionError", text), self.clock.now()), ()
 
-    async def _turn(self, seat: Seat, call: CodeCall) -> Outcome:
-        session, served, answer = seat.session, seat.served, seat.answer
-        if seat.is_warm and session and served and answer:
-            if resumes(call, served, answer):
+    async def _turn(self, interpreter: RunInterpreter, call: CodeCall, position: Position) -> Turn:
+        session, served = interpreter.session, interpreter.served
+        if session is not None and served is not None:
+            before = session.snapshot
+            if served.resumes(call, position):
                 self.count("warm")
                 replies = call.exchanges[-1].replies
                 results = await retry(lambda: results_of(replies, self.blobs), self.clock.sleep)
-                return await session.resume(results)
-            if follows(call, answer):
+                return Turn(await session.resume(results), served.notes, before)
+            if served.follows(call):
                 self.count("again" if call.done else "warm")
-                request, seat.notes = await retry(
-                    lambda: request_of(call, None, self.blobs), self.clock.sleep
-                )
-                return await session.execute(request)
+                request, notes = await retry(lambda: request_of(call, None, self.blobs), self.clock.sleep)
+                return Turn(await session.execute(request), tuple(notes), before)
         self.count("again" if call.done or call.snapshot else "fresh")
-        return await self._anew(seat, call)
+        return await self._start_anew(interpreter, call)
 
-    async def _anew(self, seat: Seat, call: CodeCall) -> Outcome:
+    async def _start_anew(self, interpreter: RunInterpreter, call: CodeCall) -> Turn:
         snapshot, ref = None, call.snapshot
         if ref is not None:
             try:
                 snapshot = await retry(lambda: self.blobs.get(ref), self.clock.sleep)
             except BlobMissing as error:
-                return self.teller.unrestored(str(error))
+                return Turn(self.teller.unrestored(str(error)), (), None)
         request, notes = await retry(lambda: request_of(call, snapshot, self.blobs), self.clock.sleep)
         try:
-            session = await seat.fresh()
+            session = await interpreter.start()
         except SandboxError as error:
             self.trouble = str(error)
             raise RetryableError(f"code cannot be run here: {error}") from error
         self.trouble = None
-        if snapshot is not None and ref is not None:
-            seat.kept = snapshot, ref
-        seat.notes = notes
-        return await session.execute(request)
+        return Turn(await session.execute(request), tuple(notes), snapshot)
 
-    async def _told(self, seat: Seat, call: CodeCall, outcome: Outcome) -> Answer:
-        assert not isinstance(outcome, Lost)
+    async def _answer(self, call: CodeCall, outcome: Yielded | Finished | Failed, turn: Turn) -> Answer:
         if isinstance(outcome, Yielded):
             yielded = outcome
             return await retry(lambda: self.teller.yielded(call, yielded, self.clock.now()), self.clock.sleep)
-        ended = replace(outcome, notes=(*seat.notes, *outcome.notes))
+        ended = replace(outcome, notes=(*turn.notes, *outcome.notes))
         if isinstance(ended, Failed) and ended.error == "SnapshotUnreadable":
             # The next block would fail in the same way, and so on.
-            ended = replace(ended, snapshot=None, notes=(*ended.notes, GONE))
-        snapshot = await self._stored(seat, ended.snapshot)
-        answer = await retry(
+            ended = replace(ended, snapshot=None, notes=(*ended.notes, VARIABLES_GONE))
+        snapshot = await self._stored(call, ended.snapshot, turn.before)
+        return await retry(
             lambda: self.teller.finished(call, ended, snapshot, self.clock.now()), self.clock.sleep
         )
-        if answer.is_final_answer or not ended.alive:
-            await seat.close()
-        return answer
 
-    async def _stored(self, seat: Seat, snapshot: bytes | None) -> str | None:
+    async def _stored(self, call: CodeCall, snapshot: bytes | None, before: bytes | None) -> str | None:
+        """The reference to the variables after a block that began with those of `before`."""
         if snapshot is None:
             return None
-        if seat.kept is None or seat.kept[0] != snapshot:
-            ref = await retry(lambda: self.blobs.put(snapshot), self.clock.sleep)
-            seat.kept = snapshot, ref
-        return seat.kept[1]
+        if snapshot == before:
+            return call.snapshot
+        return await retry(lambda: self.blobs.put(snapshot), self.clock.sleep)
+
+
+def _goes_on(outcome: Yielded | Finished | Failed) -> bool:
+    """Whether the interpreter is needed for what comes after the outcome, and fit for it."""
+    match outcome:
+        case Yielded():
+            return True
+        case Finished(is_final_answer=True):
+            return False
+    return outcome.alive

@@ -7,102 +7,106 @@ import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from cadre.protocol.messages import CodeCall
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.interpreters.session import Session
 from cadre_sandbox.serving.ended import Ended, is_below
-from cadre_sandbox.serving.position import Answer, follows, mark_of, resumes
+from cadre_sandbox.serving.position import Served
 
 log = logging.getLogger("cadre.sandbox")
 
-
-class Ear(Protocol):
-    """Hears what other processes are delivered for the runs of this one."""
-
-    async def listen(self, run: str) -> None: ...
-
-    async def forget(self, run: str) -> None: ...
+T = TypeVar("T")
 
 
-class Seat:
-    """A run's place in this process: its interpreter if it has one, and where that stands."""
+class HandoverListener(Protocol):
+    """Hears what other processes are delivered for runs whose interpreters are in this one."""
 
-    def __init__(self, run: str, keeping: Keeping) -> None:
+    async def listen(self, run: str) -> None:
+        """Others hand over what comes for the run from now on."""
+
+    async def forget(self, run: str) -> None:
+        """Others hand over nothing for the run any more."""
+
+
+class RunInterpreter:
+    """A run's interpreter in this process, if it has one, and where that is."""
+
+    def __init__(self, run: str, pool: WarmPool) -> None:
         self.run = run
-        self._keeping = keeping
         self.session: Session | None = None
-        self.served: CodeCall | None = None
-        """What the interpreter was asked last, and what came of it."""
-        self.answer: Answer | None = None
-        self.mark = ""
-        self.passed: set[str] = set()
-        """Marks of what it was asked in this block, and before that."""
-        self.notes: list[str] = []
-        """For the model, once the block in work has ended: what is wrong with what it was given."""
-        self.kept: tuple[bytes, str] | None = None
-        """The variables as they were stored last, and the reference to them."""
-        self.work: asyncio.Task[Any] | None = None
-        """Cancelled when the run is over."""
+        self._served: Served | None = None
         self.since = 0.0
+        """When it was left warm, by the clock of the event loop."""
+
+        self._pool = pool
+        self._work: asyncio.Task[Any] | None = None
 
     @property
-    def is_warm(self) -> bool:
-        return self.session is not None and self.session.alive and self.answer is not None
+    def served(self) -> Served | None:
+        """What it answered last, which says where it is; None when there is no living interpreter."""
+        return self._served if self.session is not None and self.session.alive else None
 
-    async def fresh(self) -> Session:
+    async def start(self) -> Session:
         """A new interpreter in the place of the former one. Raises SandboxError."""
         await self.close()
-        self.session = await self._keeping.open()
+        self.session = await self._pool.open()
         return self.session
 
-    def fits(self, call: CodeCall) -> bool:
-        """Whether the call is known here, or goes on just where the interpreter stands."""
-        if not self.is_warm or self.served is None or self.answer is None:
-            return False
-        mark = mark_of(call)
-        known = mark == self.mark or mark in self.passed
-        return known or resumes(call, self.served, self.answer) or follows(call, self.answer)
-
-    async def stands(self, served: CodeCall, answer: Answer) -> None:
-        if self.served is not None and self.served.block == served.block:
-            self.passed.add(self.mark)
-        else:
-            self.passed.clear()
-        self.served, self.answer, self.mark = served, answer, mark_of(served)
-        if self.is_warm:
+    async def answered(self, served: Served) -> None:
+        """Note the call that was answered, and let others hand over what comes next for the run."""
+        self._served = served
+        if self.served is not None:
             # Before the answer is sent: what the run says to it must find its way back.
-            await self._keeping.ear.listen(self.run)
+            await self._pool.listener.listen(self.run)
+
+    async def work(self, doing: Coroutine[Any, Any, T]) -> T | None:
+        """Do this for the run; None when the run was over before it was done."""
+        self._work = work = asyncio.create_task(doing, name=f"code of {self.run}")
+        try:
+            await asyncio.wait({work})
+        except asyncio.CancelledError:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            raise
+        finally:
+            self._work = None
+        return None if work.cancelled() else work.result()
+
+    def interrupt(self) -> None:
+        """Stop what is being done for the run."""
+        if self._work is not None:
+            self._work.cancel()
 
     async def close(self) -> None:
-        session, self.session = self.session, None
-        self.served = self.answer = self.kept = None
-        self.mark = ""
-        self.passed.clear()
-        self.notes = []
+        """End the interpreter, if there is one."""
+        session, self.session, self._served = self.session, None, None
         if session is not None:
-            self._keeping.closed()
-            await self._keeping.ear.forget(self.run)
+            self._pool.closed()
+            await self._pool.listener.forget(self.run)
             await session.close()
 
 
-class Keeping:
-    """
+class WarmPool:
+    """Interpreters at work, and those that wait for their runs.
+
     Args:
         most: interpreters at once, at work or kept; at least as many as runs are worked for at once.
         idle_seconds: how long one is kept for a run that does not come back.
-        ear: is told which runs have one.
+        listener: is told which runs have one.
     """
 
-    def __init__(self, sandbox: Sandbox, most: int, idle_seconds: float, ear: Ear | None = None) -> None:
+    def __init__(
+        self, sandbox: Sandbox, most: int, idle_seconds: float, listener: HandoverListener | None = None
+    ) -> None:
         self._sandbox = sandbox
-        self.ear: Ear = ear or _Deaf()
+        self.listener: HandoverListener = listener or _NoHandover()
         self._most = most
         self._idle = idle_seconds
-        self._warm: OrderedDict[str, Seat] = OrderedDict()
+        self._warm: OrderedDict[str, RunInterpreter] = OrderedDict()
         """By run; the one that was left longest ago comes first."""
-        self._taken: dict[str, Seat] = {}
+        self._leased: dict[str, RunInterpreter] = {}
         self._locks: dict[str, _Lock] = {}
         self._open = 0
         self._ended = Ended()
@@ -120,41 +124,44 @@ class Keeping:
         return list(self._warm)
 
     async def has_place_for(self, call: CodeCall) -> bool:
-        """Whether the call is best served here: its interpreter is warm, or its run is being worked for. One that
-        stands elsewhere is closed: the run has gone on without it."""
+        """Whether the call is best served here: its run is being worked for, or its interpreter is warm.
+
+        An interpreter that cannot go on with the call is closed: the run has gone on without it."""
         if call.run in self._locks:
             return True
-        seat = self._warm.get(call.run)
-        if seat is None or seat.fits(call):
-            return seat is not None
+        warm = self._warm.get(call.run)
+        if warm is None:
+            return False
+        if warm.served is not None and warm.served.leads_to(call):
+            return True
         await self._warm.pop(call.run).close()
         return False
 
     @asynccontextmanager
-    async def seat(self, run: str) -> AsyncIterator[Seat]:
-        """The run's seat, for one task at a time. What is warm when it is left is kept."""
+    async def lease(self, run: str) -> AsyncIterator[RunInterpreter]:
+        """The run's interpreter, for one task at a time; it is kept when it is warm at the end."""
         lock = self._locks.setdefault(run, _Lock())
         lock.users += 1
         try:
             async with lock.lock:
-                seat = self._warm.pop(run) if run in self._warm else Seat(run, self)
-                self._taken[run] = seat
+                interpreter = self._warm.pop(run) if run in self._warm else RunInterpreter(run, self)
+                self._leased[run] = interpreter
                 try:
-                    yield seat
+                    yield interpreter
                 finally:
-                    del self._taken[run]
-                    await self._left(seat)
+                    del self._leased[run]
+                    await self._take_back(interpreter)
         finally:
             lock.users -= 1
             if not lock.users:
                 del self._locks[run]
 
-    async def _left(self, seat: Seat) -> None:
-        if not seat.is_warm or self.is_over(seat.run):
-            await seat.close()
+    async def _take_back(self, interpreter: RunInterpreter) -> None:
+        if interpreter.served is None or self.is_over(interpreter.run):
+            await interpreter.close()
             return
-        seat.since = asyncio.get_running_loop().time()
-        self._warm[seat.run] = seat
+        interpreter.since = asyncio.get_running_loop().time()
+        self._warm[interpreter.run] = interpreter
         self._set_timer()
 
     async def open(self) -> Session:
@@ -176,9 +183,9 @@ class Keeping:
     def interrupt(self, ended: str) -> None:
         """Ends all that is done or kept for the run, and for those below it."""
         self._ended.add(ended)
-        for run, seat in self._taken.items():
-            if is_below(run, ended) and seat.work is not None:
-                seat.work.cancel()
+        for run, interpreter in self._leased.items():
+            if is_below(run, ended):
+                interpreter.interrupt()
         for run in [run for run in self._warm if is_below(run, ended)]:
             self._soon(self._warm.pop(run).close())
 
@@ -195,7 +202,7 @@ class Keeping:
     def _expire(self) -> None:
         self._timer = None
         now = asyncio.get_running_loop().time()
-        for run in [run for run, seat in self._warm.items() if seat.since + self._idle <= now]:
+        for run in [run for run, warm in self._warm.items() if warm.since + self._idle <= now]:
             log.debug("the interpreter of %s was not used for %g s", run, self._idle)
             self._soon(self._warm.pop(run).close())
         self._set_timer()
@@ -221,8 +228,8 @@ class _Lock:
         self.users = 0
 
 
-class _Deaf:
-    """Where there are no others to hear."""
+class _NoHandover:
+    """Listens to nobody, where there is one process only."""
 
     async def listen(self, run: str) -> None: ...
 
