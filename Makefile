@@ -9,7 +9,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-memory up test lint check bench chaos simulate compat observe observe-test manifests compose-test docs protocol wheel lock clean
+.PHONY: help run run-memory up test lint check bench chaos simulate mutate compat observe observe-test manifests compose-test docs protocol wheel lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -44,6 +44,10 @@ chaos: .venv/.ready-dev ## Kill, pause and restart a team at work; SECONDS=n (60
 
 simulate: .venv/.ready-dev ## Play simulated teams through crashes and lost messages; SEEDS=n (20000), or SEED=n alone with its trace
 	@PYTHONPATH=tests $(BIN)/python -m simulation.main $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+mutate: .venv/.ready-dev ## Plant small bugs in the core and see whether tests notice; COUNT=n (60), SEED=n, ONLY=module, JOBS=n (3)
+	@PYTHONPATH=tests $(BIN)/python -m mutation.main --jobs $(JOBS) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 COMPAT := build/compat-venv
 

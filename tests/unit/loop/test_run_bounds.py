@@ -75,6 +75,17 @@ def test_children_and_calls_get_the_deadline() -> None:
     assert [one.deadline for one in sent if isinstance(one, Task | ToolCall)] == [500.0, 500.0]
 
 
+@pytest.mark.parametrize(("of_run", "of_call"), [(500.0, 130.0), (120.0, 120.0), (None, 130.0)])
+def test_a_call_is_due_at_the_earlier_of_its_own_timeout_and_the_runs_deadline(
+    of_run: float | None, of_call: float
+) -> None:
+    course = Course(spec(timeouts={"add": 30})).begin(deadline=of_run)
+    course.say(call("add", a=1, b=1))
+    (sent,) = (debt.message for debt in course.owed() if isinstance(debt, Send))
+    assert isinstance(sent, ToolCall)
+    assert sent.deadline == of_call
+
+
 def test_a_task_that_comes_too_late_does_not_begin() -> None:
     course = Course()
     events = course.arrive(task(deadline=99.0))

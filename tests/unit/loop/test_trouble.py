@@ -50,6 +50,13 @@ def test_rate_limits_take_no_retry_but_end_with_the_patience() -> None:
     assert "RunFinished" in kinds(course.fail(retry_after=20.0, rate_limited=True))
 
 
+def test_after_many_rate_limits_the_retries_are_all_left() -> None:
+    course = Course(spec(model=ModelSpec(retries=1))).begin()
+    waits(course, 10, retry_after=1.0, status=429, rate_limited=True)
+    waits(course, 1, status=503)
+    assert "RunFinished" in kinds(course.fail(status=503))
+
+
 def test_a_wait_longer_than_the_patience_ends_the_run_at_once() -> None:
     course = Course(spec(model=ModelSpec(patience=100.0))).begin()
     assert "RunFinished" in kinds(course.fail(retry_after=101.0, rate_limited=True))

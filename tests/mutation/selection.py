@@ -1,0 +1,127 @@
+"""Which mutations are planted, and which tests may notice one: by a seeded draw and by the import graph."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from itertools import zip_longest
+from pathlib import Path
+
+import grimp
+
+from mutation.sites import Module, Site
+
+ALWAYS = (
+    "*:_for_call:min-max:*",  # the deadline of a call: the earlier of its own and its run's
+    "*:_defer:always:*",  # a rate limit is no failure
+)
+"""Mutations that no test noticed once, whatever their modules are called today; they are always planted."""
+
+MOST_FILES = 40
+"""So many test files are asked about one mutation, at most."""
+
+Planted = tuple[Module, Site]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a project keeps what is mutated and what tests it."""
+
+    root: Path
+    sources: tuple[str, ...]
+    """Folders whose packages are on the import path."""
+    tests: str
+    """The folder of the tests, on the import path too."""
+    test_packages: tuple[str, ...]
+    """Packages in it that the import graph needs to know."""
+    unit: str
+    """The package in it whose tests are run."""
+
+
+class Imports:
+    """The import graph of a project with its tests."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        folders = [layout.root / folder for folder in layout.sources]
+        packages = [child.parent.name for folder in folders for child in sorted(folder.glob("*/__init__.py"))]
+        path = [*map(str, folders), str(layout.root / layout.tests)]
+        before, sys.path = sys.path, [*path, *sys.path]
+        try:
+            self._graph = grimp.build_graph(*packages, *layout.test_packages, cache_dir=None)
+        finally:
+            sys.path = before
+
+    def modules_below(self, packages: Iterable[str]) -> list[str]:
+        """The modules of these packages, and the modules that are named themselves."""
+        wanted = tuple(packages)
+        return sorted(
+            name for name in self._graph.modules if any(f"{name}.".startswith(f"{one}.") for one in wanted)
+        )
+
+    def file_of(self, module: str) -> Path:
+        """The source file; a package's is its `__init__`."""
+        inner = Path(*module.split("."))
+        for folder in (*self._layout.sources, self._layout.tests):
+            for end in (inner.with_suffix(".py"), inner / "__init__.py"):
+                if (file := self._layout.root / folder / end).exists():
+                    return file
+        raise FileNotFoundError(module)
+
+    def importers(self, module: str) -> dict[str, int]:
+        """All that import the module, directly or through others, with the length of the shortest chain."""
+        distance, waiting = {module: 0}, deque([module])
+        while waiting:
+            near = waiting.popleft()
+            for further in self._graph.find_modules_that_directly_import(near):
+                if further not in distance:
+                    distance[further] = distance[near] + 1
+                    waiting.append(further)
+        return distance
+
+    def tests_of(self, module: str, seconds: dict[str, float] | None = None) -> list[str]:
+        """Unit test files that may notice a bug in the module, not too many: the nearest first, then the quickest.
+
+        `seconds` is what each of the files takes. The files are relative to the project's root.
+        """
+        near = [
+            (distance, self.file_of(name).relative_to(self._layout.root).as_posix())
+            for name, distance in self.importers(module).items()
+            if name.startswith(f"{self._layout.unit}.") and name.rpartition(".")[2].startswith("test_")
+        ]
+        return [
+            file for _, file in sorted(near, key=lambda it: (it[0], (seconds or {}).get(it[1], 0.0), it[1]))
+        ]
+
+
+def draw(modules: Iterable[Module], count: int, seed: int) -> list[Planted]:
+    """That many mutations, spread over the modules and, in each, over the operators; 0 are all.
+
+    What is drawn from a module depends on the seed and the module alone.
+    """
+    hands = [_shuffled(module, seed) for module in modules]
+    always = [it for hand in hands for it in hand if is_always_planted(it[0].id_of(it[1]))]
+    random.Random(seed).shuffle(hands)
+    dealt = [it for turn in zip_longest(*hands) for it in turn if it is not None]
+    drawn = list({it[0].id_of(it[1]): it for it in [*always, *dealt]}.values())
+    return drawn[: max(count, len(always))] if count else drawn
+
+
+def is_always_planted(id: str) -> bool:
+    return any(fnmatch(id, pattern) for pattern in ALWAYS)
+
+
+def _shuffled(module: Module, seed: int) -> list[Planted]:
+    chance = random.Random(f"{seed}:{module.name}")
+    by_operator = defaultdict[str, list[Planted]](list)
+    for site in module.sites:
+        by_operator[site.operator].append((module, site))
+    stacks = [by_operator[operator] for operator in sorted(by_operator)]
+    chance.shuffle(stacks)
+    for stack in stacks:
+        chance.shuffle(stack)
+    return [it for turn in zip_longest(*stacks) for it in turn if it is not None]
