@@ -14,11 +14,11 @@ from cadre.errors import BusUnavailable
 from cadre.service.frame import Platform
 from cadre.telemetry.metrics.meters import Sample
 from cadre_gateway import metrics
-from cadre_gateway.index.run_list import Index
+from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.retention.janitor import Janitor
-from cadre_gateway.retention.ledger import Ledger
+from cadre_gateway.retention.tree_records import TreeRecords
 from cadre_gateway.runs.live_feeds import LiveFeeds
-from cadre_gateway.snapshot import Keeper
+from cadre_gateway.snapshot import IndexSnapshots
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -35,10 +35,10 @@ class GatewayService:
 
     app: FastAPI
     platform: Platform
-    index: Index
-    ledger: Ledger
+    index: RunIndex
+    trees: TreeRecords
     janitor: Janitor
-    keeper: Keeper
+    snapshots: IndexSnapshots
     tail: Tail
     feeds: LiveFeeds
     tracer_provider: TracerProvider | None
@@ -49,7 +49,7 @@ class GatewayService:
     def start(self) -> None:
         """Begins the work that goes on beside all requests."""
         self._tasks = [
-            asyncio.create_task(self._save_now_and_then(), name="keeper"),
+            asyncio.create_task(self._save_now_and_then(), name="snapshots"),
             asyncio.create_task(self._remove_what_is_due(), name="janitor"),
         ]
         for task in self._tasks:
@@ -78,7 +78,7 @@ class GatewayService:
         self.feeds.drain()
         for task in self._tasks:
             task.cancel()
-        if self.keeper.changed:
+        if self.snapshots.changed:
             try:
                 async with asyncio.timeout(max(grace, 1.0)):
                     await self._save()
@@ -92,14 +92,14 @@ class GatewayService:
 
     async def _save_now_and_then(self) -> None:
         while True:
-            await self.keeper.wait_until_due()
+            await self.snapshots.wait_until_due()
             try:
                 await self._save()
             except BusUnavailable as error:
                 log.warning("list of runs not saved: %s", error)
 
     async def _save(self) -> None:
-        await self.keeper.save(self.index, self.ledger, self.tail.positions)
+        await self.snapshots.save(self.index, self.trees, self.tail.positions)
 
     async def _remove_what_is_due(self) -> None:
         # Not before it is known what there is: a tree that was not read yet may name the same blobs.

@@ -11,16 +11,16 @@ from cadre.adapters.nats.metrics import dead_letter_samples, lag_samples
 from cadre.protocol.topology import Topology
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
-from cadre_gateway.index.run_list import Index
+from cadre_gateway.index.run_index import RunIndex
 
 
-async def samples(nc: Client, topology: Topology, index: Index) -> list[Sample]:
+async def samples(nc: Client, topology: Topology, index: RunIndex) -> list[Sample]:
     """All samples of a gateway as they are now. Raises BusUnavailable."""
     lags, dead = await asyncio.gather(lag_samples(nc, topology), dead_letter_samples(nc, topology))
     return [*of_runs(index, time.time()), *lags, *dead]
 
 
-def of_runs(index: Index, now: float) -> list[Sample]:
+def of_runs(index: RunIndex, now: float) -> list[Sample]:
     """Samples of the runs that have not ended, and of the calls that wait for a person."""
     runs = Counter((run.agent, run.state, run.waiting_for or "") for run in index.open_runs())
     # Newest first: the last one has waited longest.

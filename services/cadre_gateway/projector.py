@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from cadre.adapters.nats.tail import Read
 from cadre.protocol.messages import Erased, Fate
-from cadre_gateway.index.run_list import Index
+from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.retention.janitor import Janitor
-from cadre_gateway.retention.ledger import Ledger, Verdict
-from cadre_gateway.snapshot import Keeper
+from cadre_gateway.retention.tree_records import EntryStatus, TreeRecords
+from cadre_gateway.snapshot import IndexSnapshots
 
 
 class Projector:
@@ -17,40 +17,40 @@ class Projector:
 
     def __init__(
         self,
-        index: Index,
-        ledger: Ledger,
+        index: RunIndex,
+        trees: TreeRecords,
         janitor: Janitor,
-        keeper: Keeper,
+        snapshots: IndexSnapshots,
         on_erased: Callable[[str], None],
     ) -> None:
         self._index = index
-        self._ledger = ledger
+        self._trees = trees
         self._janitor = janitor
-        self._keeper = keeper
+        self._snapshots = snapshots
         self._on_erased = on_erased
 
     def on_entry(self, read: Read) -> None:
         """Takes in an entry or a workspace file, also one that cannot be read."""
         if read.is_file:
-            if self._ledger.take_file(read.seq, read.tree, read.refs, read.at) is Verdict.GHOST:
+            if self._trees.add_file(read.seq, read.tree, read.refs, read.at) is EntryStatus.LATE:
                 self._janitor.wake()
         elif read.stored is None:
-            self._ledger.take_unreadable(read.seq, read.tree, read.refs)
+            self._trees.add_unreadable(read.seq, read.tree, read.refs)
         else:
             seq, entry, _ = read.stored
-            verdict = self._ledger.take(seq, entry, read.refs, read.at)
-            if verdict is Verdict.PART:
+            status = self._trees.add_entry(seq, entry, read.refs, read.at)
+            if status is EntryStatus.CURRENT:
                 self._index.apply(seq, entry)
-            if verdict is Verdict.GHOST or self._ledger.is_next(entry.tree):
+            if status is EntryStatus.LATE or self._trees.is_first_ended(entry.tree):
                 self._janitor.wake()
-        self._keeper.note()
+        self._snapshots.note_change()
 
     def on_fate(self, seq: int, fate: Fate) -> None:
         """Takes in that a tree was erased or imported, by the record at `seq`."""
         if isinstance(fate, Erased):
-            self._janitor.learn(seq, fate)
-            if self._ledger.is_erased(fate.tree):  # and not begun anew since
+            self._janitor.note_erasure(seq, fate)
+            if self._trees.is_erased(fate.tree):  # and not begun anew since
                 self._on_erased(fate.tree)
         else:
-            self._ledger.imported(fate.tree)
-        self._keeper.note()
+            self._trees.lift_erasure(fate.tree)
+        self._snapshots.note_change()

@@ -1,4 +1,4 @@
-"""Keeps a compacted copy of the index in the object store, so that a restart does not replay all journals."""
+"""Saves the list of runs and the records of trees to the object store: a restart need not replay all journals."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from cadre.adapters.nats.objects.snapshots import NatsImages
 from cadre.errors import BusUnavailable
 from cadre.protocol.messages import SCHEMA_VERSION
 from cadre.protocol.topology import Topology
-from cadre_gateway.index.run_list import Index, Tree
-from cadre_gateway.retention.ledger import Books, Ledger
+from cadre_gateway.index.run_index import RunIndex, TreeSummary
+from cadre_gateway.retention.tree_records import SavedRecords, TreeRecords
 
 log = logging.getLogger("cadre.gateway")
 
 _VERSION = 3
-_EVERY_ENTRIES = 1_000
-_EVERY_SECONDS = 30.0
-_PAUSE = 1.0
-_SHARE = 20
-"""Saving may take one part in this many of the time."""
+_SAVE_EVERY_ENTRIES = 1_000
+_SAVE_EVERY_SECONDS = 30.0
+_MIN_PAUSE_SECONDS = 1.0
+_PAUSE_FACTOR = 20
+"""Between two saves lies at least so many times what the last one took."""
 
-_USABLE = REMEMBERED - 24 * 3600
-"""Seconds: what was erased since an older copy was saved may not be on record any more."""
+_MAX_AGE_SECONDS = REMEMBERED - 24 * 3600
+"""What was erased since an older copy was saved may not be on record any more."""
 
 
-class Image(msgspec.Struct, kw_only=True):
+class SavedIndex(msgspec.Struct, kw_only=True, rename={"records": "books"}):
+    """The snapshot as it is saved."""
+
     v: int = _VERSION
     schema: int = SCHEMA_VERSION
     """An older gateway leaves out what it cannot read: after an upgrade the journals are read anew."""
@@ -40,19 +42,21 @@ class Image(msgspec.Struct, kw_only=True):
     positions: list[int]
     """Sequence of the last entry of each shard that the trees account for."""
     saved_at: float
-    trees: list[Tree]
-    books: Books
+    trees: list[TreeSummary]
+    records: SavedRecords
 
 
-class Loaded(NamedTuple):
-    runs: Index
-    ledger: Ledger
+class LoadedIndex(NamedTuple):
+    """What a snapshot held."""
+
+    runs: RunIndex
+    trees: TreeRecords
     positions: list[int]
-    """Where to read on."""
+    """The sequence in each shard behind which to read on."""
 
 
-class Keeper:
-    """Loads index and ledger once, and saves them now and then."""
+class IndexSnapshots:
+    """Loads the list and the records once, and saves them now and then."""
 
     def __init__(
         self,
@@ -60,7 +64,7 @@ class Keeper:
         topology: Topology,
         streams: list[str],
         *,
-        every_seconds: float = _EVERY_SECONDS,
+        every_seconds: float = _SAVE_EVERY_SECONDS,
     ) -> None:
         self._images = images
         self._name = f"index-{topology.prefix}"
@@ -71,18 +75,18 @@ class Keeper:
         self._took = 0.0
         self._due = asyncio.Event()
 
-    async def load(self) -> Loaded:
-        """What was saved last; empty when there is nothing to trust."""
+    async def load(self) -> LoadedIndex:
+        """What was saved last; an empty list and no records when there is nothing to trust."""
         try:
             data = await self._images.load(self._name)
             if data is not None:
-                image = msgspec.json.decode(zlib.decompress(data), type=Image)
-                known = (image.v, image.schema) == (_VERSION, SCHEMA_VERSION)
-                young = time.time() - image.saved_at < _USABLE
-                if known and young and image.streams == self._streams:
-                    index = Index(image.trees)
-                    log.info("list of %d runs loaded, saved at %s", len(index), image.positions)
-                    return Loaded(index, Ledger(image.books), image.positions)
+                saved = msgspec.json.decode(zlib.decompress(data), type=SavedIndex)
+                known = (saved.v, saved.schema) == (_VERSION, SCHEMA_VERSION)
+                young = time.time() - saved.saved_at < _MAX_AGE_SECONDS
+                if known and young and saved.streams == self._streams:
+                    index = RunIndex(saved.trees)
+                    log.info("list of %d runs loaded, saved at %s", len(index), saved.positions)
+                    return LoadedIndex(index, TreeRecords(saved.records), saved.positions)
                 log.info(
                     "the saved list of runs is of other streams or another version:"
                     " reading the journals from their start"
@@ -91,36 +95,36 @@ class Keeper:
             log.warning(
                 "the saved list of runs is unusable (%s): reading the journals from their start", error
             )
-        return Loaded(Index(), Ledger(), [0] * len(self._streams))
+        return LoadedIndex(RunIndex(), TreeRecords(), [0] * len(self._streams))
 
-    def note(self) -> None:
-        """One more entry was applied."""
+    def note_change(self) -> None:
+        """Takes note that one more entry was applied."""
         self._entries += 1
-        if self._entries == 1 or self._entries >= _EVERY_ENTRIES:
+        if self._entries == 1 or self._entries >= _SAVE_EVERY_ENTRIES:
             self._due.set()
 
-    def hurry(self) -> None:
-        """What was saved is not to stay longer than need be."""
-        self._entries += _EVERY_ENTRIES
+    def save_soon(self) -> None:
+        """Has the next save come as soon as may be: what was saved is out of date."""
+        self._entries += _SAVE_EVERY_ENTRIES
         self._due.set()
 
-    async def save(self, index: Index, ledger: Ledger, positions: list[int]) -> None:
-        """Raises BusUnavailable."""
+    async def save(self, index: RunIndex, trees: TreeRecords, positions: list[int]) -> None:
+        """Saves list and records, which account for the shards up to `positions`. Raises BusUnavailable."""
         began = self._saved_at = time.monotonic()
-        counted, self._entries = self._entries, 0
-        image = Image(
+        count, self._entries = self._entries, 0
+        saved = SavedIndex(
             streams=self._streams,
             positions=positions,
             saved_at=time.time(),
             trees=index.trees(),
-            books=ledger.books(),
+            records=trees.to_saved(),
         )
-        data = msgspec.json.encode(image)
+        data = msgspec.json.encode(saved)
         packed = await asyncio.to_thread(zlib.compress, data, 1)
         try:
             await self._images.save(self._name, packed)
         except BusUnavailable:
-            self._entries += counted
+            self._entries += count
             raise
         finally:
             self._took = time.monotonic() - began
@@ -128,13 +132,14 @@ class Keeper:
 
     @property
     def changed(self) -> bool:
+        """Whether anything was applied since the last save."""
         return self._entries > 0
 
     async def wait_until_due(self) -> None:
         """Returns some time after the last save when something changed, at once after 1,000 entries, but never
         so often that saving takes more than its share of the time."""
-        await asyncio.sleep(max(_PAUSE, self._took * _SHARE))
-        while self._entries < _EVERY_ENTRIES:
+        await asyncio.sleep(max(_MIN_PAUSE_SECONDS, self._took * _PAUSE_FACTOR))
+        while self._entries < _SAVE_EVERY_ENTRIES:
             left = self._saved_at + self._every - time.monotonic()
             if left <= 0 and self._entries:
                 return

@@ -25,10 +25,10 @@ from cadre.service.frame import Platform
 from cadre.settings import TracingSettings, read_tracing_settings
 from cadre_gateway.capacity import Capacity
 from cadre_gateway.gateway import GatewayService
-from cadre_gateway.index.run_list import Index
+from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.projector import Projector
 from cadre_gateway.retention.janitor import Janitor
-from cadre_gateway.retention.ledger import Ledger
+from cadre_gateway.retention.tree_records import TreeRecords
 from cadre_gateway.routes import (
     app,
     approvals,
@@ -55,9 +55,9 @@ from cadre_gateway.runs.run_end import RunEnd
 from cadre_gateway.runs.sessions import Sessions
 from cadre_gateway.runs.submit import Submitter
 from cadre_gateway.runs.workspaces import Workspaces
-from cadre_gateway.snapshot import Keeper
-from cadre_gateway.transfer.export import Exporter
-from cadre_gateway.transfer.import_run import Importer
+from cadre_gateway.snapshot import IndexSnapshots
+from cadre_gateway.transfer.export import RunExporter
+from cadre_gateway.transfer.import_run import RunImporter
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -72,34 +72,34 @@ async def start(platform: Platform) -> GatewayService:
     nc, topology, blobs = platform.nc, platform.topology, platform.blobs
     tracing_settings = read_tracing_settings()
     streams = await retry(lambda: identities(nc, topology), pauses=EVERY_SECOND, log=log)
-    keeper = Keeper(NatsImages(nc, topology), topology, streams)
-    index, ledger, positions = await keeper.load()
+    snapshots = IndexSnapshots(NatsImages(nc, topology), topology, streams)
+    index, trees, positions = await snapshots.load()
     erasure = NatsErasure(nc, topology, blobs)
     janitor = Janitor(
-        ledger,
+        trees,
         index,
         erasure,
         SystemClock(),
         keep=platform.settings.keep_days * _DAY_SECONDS,
-        changed=keeper.hurry,
+        changed=snapshots.save_soon,
         read_on=lambda: tail.read_on(),
     )
-    projector = Projector(index, ledger, janitor, keeper, on_erased=lambda tree: feeds.close_tree(tree))
+    projector = Projector(index, trees, janitor, snapshots, on_erased=lambda tree: feeds.close_tree(tree))
     tail = Tail(nc, topology, blobs, projector.on_entry, projector.on_fate)
     feeds = LiveFeeds(tail)
     provider = _tracer_provider(platform, tracing_settings) if tracing_settings.endpoint else None
     gateway = GatewayService(
         app=app.build(
-            _routers(platform, index, ledger, janitor, erasure, tail, feeds, tracing_settings),
+            _routers(platform, index, trees, janitor, erasure, tail, feeds, tracing_settings),
             feeds,
             nc,
             provider,
         ),
         platform=platform,
         index=index,
-        ledger=ledger,
+        trees=trees,
         janitor=janitor,
-        keeper=keeper,
+        snapshots=snapshots,
         tail=tail,
         feeds=feeds,
         tracer_provider=provider,
@@ -111,8 +111,8 @@ async def start(platform: Platform) -> GatewayService:
 
 def _routers(  # noqa: PLR0913 - what all routes share
     platform: Platform,
-    index: Index,
-    ledger: Ledger,
+    index: RunIndex,
+    trees: TreeRecords,
     janitor: Janitor,
     erasure: NatsErasure,
     tail: Tail,
@@ -126,12 +126,12 @@ def _routers(  # noqa: PLR0913 - what all routes share
     file_index = NatsFileIndex(nc, topology)
     raw = NatsArchive(nc, topology, blobs, history)
     capacity = Capacity(NatsRoom(nc, topology, platform.settings.max_bytes))
-    lookup = RunLookup(index, ledger, history)
+    lookup = RunLookup(index, trees, history)
     run_end = RunEnd(lookup, feeds, bus)
     workspaces = Workspaces(file_index, blobs, platform.settings.file_bytes)
     carrier = FileCarrier(file_index, history, erasure)
-    admission = Admission(index, ledger, registry, capacity)
-    sessions = Sessions(NatsSessions(nc, topology), ledger, journal, history)
+    admission = Admission(index, trees, registry, capacity)
+    sessions = Sessions(NatsSessions(nc, topology), trees, journal, history)
     held_calls = HeldCalls(journal, history)
     streams = EventStreams(lookup, feeds, partial(watch_deltas, nc, topology))
     return [
@@ -146,8 +146,8 @@ def _routers(  # noqa: PLR0913 - what all routes share
         time_travel.router(lookup, Forker(lookup, admission, carrier, bus)),
         archive.router(
             Eraser(lookup, run_end, tail, registry, janitor),
-            Exporter(lookup, raw, file_index, blobs),
-            Importer(index, ledger, capacity, tail, history, erasure, raw, file_index, blobs),
+            RunExporter(lookup, raw, file_index, blobs),
+            RunImporter(index, trees, capacity, tail, history, erasure, raw, file_index, blobs),
         ),
         files.router(lookup, workspaces),
         memory.router(NatsMemory(nc, topology)),

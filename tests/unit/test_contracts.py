@@ -29,7 +29,7 @@ VIOLATIONS = {
     ],
     "services": [("services/cadre_agent/main.py", "import cadre_tools.host")],
     "library": [
-        ("shared/cadre/runtime/run_cache.py", "import cadre_gateway.index.run_list"),
+        ("shared/cadre/runtime/run_cache.py", "import cadre_gateway.index.run_index"),
         ("shared/cadre/service/frame.py", "import fastapi"),
     ],
     "jail": [

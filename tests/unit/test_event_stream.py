@@ -11,8 +11,8 @@ from cadre.journal.events import Entry, RunAccepted, StepFinished
 from cadre.ports import Stored
 from cadre.protocol.messages import Task
 from cadre.spec.agent import AgentSpec
-from cadre_gateway.index.run_list import Index
-from cadre_gateway.retention.ledger import Ledger
+from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.retention.tree_records import TreeRecords
 from cadre_gateway.runs.event_stream import EventStreams
 from cadre_gateway.runs.live_feeds import LiveFeeds
 from cadre_gateway.runs.lookup import RunLookup
@@ -62,18 +62,18 @@ class Tail:
             await asyncio.sleep(0.01)
 
 
-def streams(index: Index, tail: Tail, *seqs: int) -> EventStreams:
+def streams(index: RunIndex, tail: Tail, *seqs: int) -> EventStreams:
     """Event streams over what the journals hold of the run, without deltas."""
 
     async def no_deltas(*_: object) -> Callable[[], None]:
         return lambda: None
 
-    lookup = RunLookup(index, Ledger(), History(*seqs))  # type: ignore[arg-type]
+    lookup = RunLookup(index, TreeRecords(), History(*seqs))  # type: ignore[arg-type]
     return EventStreams(lookup, LiveFeeds(tail), no_deltas, ping_seconds=0.3)  # type: ignore[arg-type]
 
 
 async def test_a_gateway_that_stops_halfway_leaves_no_gap() -> None:
-    index = Index()
+    index = RunIndex()
     index.apply(1, stored(1).entry)
     tail = Tail()
     source = streams(index, tail, 1, 2, 3)
@@ -90,7 +90,7 @@ async def test_a_gateway_that_stops_halfway_leaves_no_gap() -> None:
 
 
 async def test_a_quiet_run_beside_a_busy_one_is_pinged() -> None:
-    index = Index()
+    index = RunIndex()
     for seq, run in enumerate(("t", "t_1_0", "t_1_1"), start=1):
         index.apply(seq, stored(1, run)._replace(seq=seq).entry)
     tail = Tail()

@@ -16,9 +16,9 @@ from cadre.errors import BusUnavailable, Fenced
 from cadre.journal import events as ev
 from cadre.protocol.messages import Erased, Fate, Task
 from cadre.spec.agent import AgentSpec
-from cadre_gateway.index.run_list import Index
+from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.retention.janitor import Janitor
-from cadre_gateway.retention.ledger import Ledger, Verdict
+from cadre_gateway.retention.tree_records import EntryStatus, TreeRecords
 
 DAY = 86400.0
 SPEC = AgentSpec(name="boss", description="Leads.")
@@ -130,14 +130,14 @@ class House:
     """A janitor, and what he looks after."""
 
     def __init__(self, time: Time, streams: Streams, keep: float) -> None:
-        self.ledger, self.index = Ledger(), Index()
+        self.trees, self.index = TreeRecords(), RunIndex()
         self.streams = streams
         self.time = time
         self.changes = 0
         self.lagging: list[Callable[[], object]] = []
         """What is in the streams, and will be read when somebody waits for that."""
         self.janitor = Janitor(
-            self.ledger, self.index, streams, time, keep=keep, changed=self._changed, read_on=self._read_on
+            self.trees, self.index, streams, time, keep=keep, changed=self._changed, read_on=self._read_on
         )
         self._seq = 0
 
@@ -148,18 +148,18 @@ class House:
         while self.lagging:
             self.lagging.pop(0)()
 
-    def read(self, run: str, *events: ev.AnyEvent, n: int = 1, refs: set[str] | None = None) -> Verdict:
+    def read(self, run: str, *events: ev.AnyEvent, n: int = 1, refs: set[str] | None = None) -> EntryStatus:
         """As the tail hands it on."""
         self._seq += 1
         tree = run.partition("_")[0]
         entry = ev.Entry(
             tree=tree, run=run, agent="boss", n=n, cause="c", at=self.time.now(), events=list(events)
         )
-        verdict = self.ledger.take(self._seq, entry, refs or set(), self.time.now())
-        if verdict is Verdict.PART:
+        status = self.trees.add_entry(self._seq, entry, refs or set(), self.time.now())
+        if status is EntryStatus.CURRENT:
             self.index.apply(self._seq, entry)
         self.janitor.wake()
-        return verdict
+        return status
 
     def ended(self, run: str, refs: set[str] | None = None) -> None:
         task = Task(id=f"{run}:task", tree=run, run=run, at=self.time.now(), agent="boss", task="x")
@@ -194,7 +194,7 @@ async def test_a_run_goes_when_its_time_is_over_and_not_before(house: House) -> 
         assert house.index.get("a", "a") is None
         assert house.streams.purged == [(30 * DAY, "a")]
         assert isinstance(house.streams.fates["a"][1], Erased)
-        assert house.ledger.holding("a") is None
+        assert house.trees.get("a") is None
 
 
 async def test_he_sleeps_until_something_is_due(house: House) -> None:
@@ -253,14 +253,14 @@ async def test_two_gateways_record_one_erasure() -> None:
             one.ended("a")
         await time.until(2 * DAY)
     assert streams.seq == 101
-    assert all(one.ledger.is_erased("a") and not one.ledger.erasing for one in houses)
+    assert all(one.trees.is_erased("a") and not one.trees.pending_erasures for one in houses)
 
 
 async def test_what_another_began_is_ended(house: House) -> None:
     house.streams.names["a"] = {BLOB}
     house.streams.blobs[BLOB] = -2 * YOUNG
     async with at_work(house):
-        house.janitor.learn(7, Erased(id="a:erased", tree="a", run="a", at=0.0))
+        house.janitor.note_erasure(7, Erased(id="a:erased", tree="a", run="a", at=0.0))
         await house.time.until(5.0)
         assert house.streams.purged == [], "whoever wrote the record is at it"
         await house.time.until(10.0)
@@ -282,16 +282,16 @@ async def test_a_blob_goes_unless_somebody_else_names_it(
         if named:
             house.read("b", ev.CancelRequested(), refs={BLOB})
         await house.time.until(31 * DAY)
-        assert house.ledger.is_erased("a")
+        assert house.trees.is_erased("a")
         assert (BLOB in house.streams.blobs) is stays
 
 
 async def test_a_blob_stays_whose_new_name_was_not_read_yet(house: House) -> None:
     house.streams.blobs[BLOB] = 0.0
     house.ended("a", {BLOB})
-    house.lagging.append(lambda: house.ledger.take_file(50, "b", {BLOB}, at=0.0))
+    house.lagging.append(lambda: house.trees.add_file(50, "b", {BLOB}, at=0.0))
     await house.janitor.erase("a")
-    assert house.ledger.is_erased("a")
+    assert house.trees.is_erased("a")
     assert BLOB in house.streams.blobs
 
 
@@ -301,11 +301,11 @@ async def test_a_young_blob_goes_an_hour_later(house: House) -> None:
         await house.time.until(30 * DAY - 60)
         house.streams.blobs[BLOB] = house.time.now()
         await house.time.until(30 * DAY + 60)
-        assert house.ledger.is_erased("a")
+        assert house.trees.is_erased("a")
         assert BLOB in house.streams.blobs
         await house.time.until(30 * DAY + YOUNG + 60)
         assert house.streams.blobs == {}
-        assert house.ledger.left == {}
+        assert house.trees.postponed_blobs == {}
 
 
 async def test_what_is_erased_on_demand_goes_with_its_young_blobs(house: House) -> None:
@@ -316,16 +316,16 @@ async def test_what_is_erased_on_demand_goes_with_its_young_blobs(house: House) 
     assert house.index.get("a", "a") is None
 
 
-async def test_ghosts_are_laid_unless_a_task_waits(house: House) -> None:
+async def test_what_came_late_is_removed_unless_a_task_waits(house: House) -> None:
     ignored = ev.RecordIgnored(kind="ToolResult", reason="the run has not begun")
     house.streams.tasks = {"b"}
     house.streams.names = {"a": set(), "b": set()}
     async with at_work(house):
-        assert house.read("a", ignored) is Verdict.GHOST
-        assert house.read("b", ignored) is Verdict.GHOST
+        assert house.read("a", ignored) is EntryStatus.LATE
+        assert house.read("b", ignored) is EntryStatus.LATE
         await house.time.until(10.0)
     assert [tree for _, tree in house.streams.purged] == ["a"]
-    assert house.ledger.ghosts == {}
+    assert house.trees.late_trees == {}
     assert house.index.roots()[0] == []
 
 
@@ -334,7 +334,7 @@ async def test_files_of_a_run_that_never_began_go_after_an_hour(house: House) ->
     async with at_work(house):
         for tree in ("left", "waits"):
             streams.names[tree] = {BLOB} if tree == "left" else set()
-            house.ledger.take_file(1, tree, streams.names[tree], at=0.0)
+            house.trees.add_file(1, tree, streams.names[tree], at=0.0)
         streams.blobs[BLOB] = -YOUNG
         streams.tasks.add("waits")
         house.janitor.wake()
@@ -343,4 +343,4 @@ async def test_files_of_a_run_that_never_began_go_after_an_hour(house: House) ->
         await house.time.until(4000.0)
     assert [tree for _, tree in streams.purged] == ["left"]
     assert streams.blobs == {}
-    assert house.ledger.unbegun == {}
+    assert house.trees.unstarted_trees == {}

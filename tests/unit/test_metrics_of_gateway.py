@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from cadre.telemetry.metrics import names
-from cadre_gateway.index.run_list import Index
+from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.metrics import of_runs
 from unit.loop.build import ANSWER, Course, call, spec
 
 HELD = spec(approvals={"add": "always"})
 
 
-def index_of(*courses: Course) -> Index:
-    index = Index()
+def index_of(*courses: Course) -> RunIndex:
+    index = RunIndex()
     entries = [entry for course in courses for entry in course.journal()]
     for seq, entry in enumerate(entries, 1):
         index.apply(seq, entry)
     return index
 
 
-def values(index: Index, now: float) -> dict[str, list[tuple[float, dict[str, str]]]]:
+def values(index: RunIndex, now: float) -> dict[str, list[tuple[float, dict[str, str]]]]:
     found: dict[str, list[tuple[float, dict[str, str]]]] = {}
     for sample in of_runs(index, now):
         assert set(sample.attributes) <= set(sample.metric.attributes)

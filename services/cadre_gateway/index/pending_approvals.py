@@ -11,10 +11,10 @@ import msgspec
 from cadre.journal.events import ApprovalDecided, ApprovalRequested, Entry, RunFinished
 from cadre.journal.run import Run
 
-MOST_BYTES = 2048
-"""Of a call's arguments as JSON that the list keeps."""
+MAX_ARGUMENTS_BYTES = 2048
+"""The list keeps so much of a call's arguments as JSON."""
 
-_MOST_CHARS = 200
+_MAX_VALUE_CHARS = 200
 
 
 class PendingCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class PendingCall(msgspec.Struct, frozen=True, kw_only=True):
     """When it counts as turned down; None: it waits for ever."""
 
 
-class Queue:
+class PendingCalls:
     """The pending calls of all trees by age."""
 
     def __init__(self, calls: Iterable[PendingCall] = ()) -> None:
@@ -43,23 +43,26 @@ class Queue:
         self._order = sorted((call.requested_at, call.call) for call in self._calls.values())
 
     def add(self, call: PendingCall) -> None:
+        """Puts a call into its place by age."""
         self._calls[call.call] = call
         insort(self._order, (call.requested_at, call.call))
 
     def drop(self, call: PendingCall) -> None:
-        """A call that is not in the queue may be dropped too."""
+        """Removes a call, if it is there."""
         if self._calls.pop(call.call, None) is not None:
             del self._order[bisect_left(self._order, (call.requested_at, call.call))]
 
     def newest_first(self, before: tuple[float, str] | None = None) -> Iterator[PendingCall]:
-        """Those behind the place `before` (time of the request, call), which need not be pending any more."""
+        """The calls behind the position `before` (time of the request, call), which need not be pending any more."""
         end = len(self._order) if before is None else bisect_left(self._order, before)
         for _, call in reversed(self._order[:end]):
             yield self._calls[call]
 
 
-def changes(entry: Entry, pending: dict[str, PendingCall]) -> tuple[list[PendingCall], list[PendingCall]]:
-    """What an entry adds to the pending calls of its run, and what it takes from them."""
+def pending_changes(
+    entry: Entry, pending: dict[str, PendingCall]
+) -> tuple[list[PendingCall], list[PendingCall]]:
+    """The calls that an entry adds to the pending ones of its run, and those that it settles."""
     added: dict[str, PendingCall] = {}
     gone: dict[str, PendingCall] = {}
     for event in entry.events:
@@ -76,7 +79,7 @@ def changes(entry: Entry, pending: dict[str, PendingCall]) -> tuple[list[Pending
     return list(added.values()), list(gone.values())
 
 
-def of_run(run: Run, entry: Entry) -> list[PendingCall]:
+def pending_in(run: Run, entry: Entry) -> list[PendingCall]:
     """The calls that wait according to the state that an entry carries."""
     return [
         _bounded(
@@ -116,13 +119,13 @@ def _of_event(event: ApprovalRequested, entry: Entry) -> PendingCall:
 
 
 def _bounded(call: PendingCall) -> PendingCall:
-    if len(msgspec.json.encode(call.arguments)) <= MOST_BYTES:
+    if len(msgspec.json.encode(call.arguments)) <= MAX_ARGUMENTS_BYTES:
         return call
     kept: dict[str, Any] = {}
-    left = MOST_BYTES
+    left = MAX_ARGUMENTS_BYTES
     for name, value in call.arguments.items():
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        shown = value if len(text) <= _MOST_CHARS else text[: _MOST_CHARS - 1] + "…"
+        shown = value if len(text) <= _MAX_VALUE_CHARS else text[: _MAX_VALUE_CHARS - 1] + "…"
         left -= len(msgspec.json.encode({name: shown}))
         if left < 0:
             break

@@ -8,11 +8,11 @@ from fastapi.responses import Response, StreamingResponse
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
 from cadre_gateway.runs.erase import Eraser, Gone
-from cadre_gateway.transfer.export import Exporter
-from cadre_gateway.transfer.import_run import Importer
+from cadre_gateway.transfer.export import RunExporter
+from cadre_gateway.transfer.import_run import RunImporter
 
 
-def router(eraser: Eraser, exporter: Exporter, importer: Importer) -> APIRouter:
+def router(eraser: Eraser, exporter: RunExporter, importer: RunImporter) -> APIRouter:
     """The routes of whole runs."""
     routes = APIRouter(prefix="/v1/runs", tags=["runs"])
 

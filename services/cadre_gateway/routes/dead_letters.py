@@ -11,6 +11,7 @@ from cadre.adapters.nats.dead_letters import DeadLetter, NatsDeadLetters
 from cadre.ports import Blobs, Journal
 from cadre_gateway.requests.deadline import answer_deadline
 from cadre_gateway.requests.last_event_id import MAX_SEQ
+from cadre_gateway.requests.paging import page_of
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
@@ -46,9 +47,10 @@ def router(dead: NatsDeadLetters, journal: Journal, blobs: Blobs) -> APIRouter:
         before: Annotated[int | None, Query(ge=1, le=MAX_SEQ)] = None,
     ) -> Response:
         async with answer_deadline():
-            found = await dead.newest(limit + 1, before)
-        more = found[limit - 1].id if len(found) > limit else None
-        return json_answer(DeadLetterList([summary_of(letter) for letter in found[:limit]], more))
+            found, last = page_of(await dead.newest(limit + 1, before), limit)
+        return json_answer(
+            DeadLetterList([summary_of(letter) for letter in found], last.id if last else None)
+        )
 
     @routes.get("/{letter}", summary="One dead letter", responses=openapi.answers(DeadLetterDetail))
     async def get_letter(letter: Letter) -> Response:

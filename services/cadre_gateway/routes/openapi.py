@@ -11,7 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from cadre.protocol.memory import Found, Listed, Receipt, SearchRequest
 from cadre.protocol.messages import Delta
 from cadre.tools.workspace import FileEntry
-from cadre_gateway.index.run_list import RunSummary, State
+from cadre_gateway.index.run_summary import RunSummary, State
 from cadre_gateway.requests.body import CancelBody, RulingBody, Submission
 from cadre_gateway.runs.approvals import Approval
 from cadre_gateway.runs.dead_letters import DeadLetterDetail, DeadLetterDone, DeadLetterList

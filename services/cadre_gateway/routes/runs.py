@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
 
-from cadre_gateway.index.run_list import State
+from cadre_gateway.index.run_summary import State
 from cadre_gateway.requests import body, problems
 from cadre_gateway.requests.deadline import answer_deadline
 from cadre_gateway.requests.last_event_id import MAX_SEQ, resume_position

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre_gateway.capacity import Capacity
-from cadre_gateway.index.run_list import Index, RunSummary
+from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.run_summary import RunSummary
 from cadre_gateway.requests.problems import Problem, invalid
-from cadre_gateway.retention.ledger import Ledger
+from cadre_gateway.retention.tree_records import TreeRecords
 from cadre_gateway.runs.directory import live_agents
 
 _MAX_KEY_CHARS = 255
@@ -20,9 +21,11 @@ _MAX_KEY_CHARS = 255
 class Admission:
     """Checks that an agent is alive, that the run is new, and that there is room for it."""
 
-    def __init__(self, index: Index, ledger: Ledger, registry: NatsRegistry, capacity: Capacity) -> None:
+    def __init__(
+        self, index: RunIndex, trees: TreeRecords, registry: NatsRegistry, capacity: Capacity
+    ) -> None:
         self._index = index
-        self._ledger = ledger
+        self._trees = trees
         self._registry = registry
         self._capacity = capacity
 
@@ -35,7 +38,7 @@ class Admission:
         run = new_run_id() if key is None else run_id_of(agent, key)
         known = self._index.get(run, run)
         if known is None:
-            if self._ledger.is_erased(run):
+            if self._trees.is_erased(run):
                 raise Problem(
                     410,
                     "run-erased",

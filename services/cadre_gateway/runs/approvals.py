@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -14,7 +13,9 @@ from cadre.engine.calls.call_check import MEMBER_SCHEMA
 from cadre.kinds.tool_calling.arguments import with_values
 from cadre.protocol.topology import is_within
 from cadre_gateway.index.pending_approvals import PendingCall
-from cadre_gateway.index.run_list import Index, short
+from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.run_summary import shortened
+from cadre_gateway.requests.paging import page_of
 from cadre_gateway.requests.problems import Problem, invalid
 from cadre_gateway.runs.held_calls import HeldCalls, Ruled, schema_in
 
@@ -62,16 +63,15 @@ class ApprovalFilter(NamedTuple):
 class Approvals:
     """Shows calls that wait for a person."""
 
-    index: Index
+    index: RunIndex
     registry: NatsRegistry
     held_calls: HeldCalls
 
     async def page(self, wanted: ApprovalFilter, limit: int, before: str | None) -> ApprovalPage:
         """Pending calls, newest first. Raises a 422 problem for a `before` that is not the `next` of a page."""
         calls = self.index.pending(_position(before) if before is not None else None)
-        found = list(islice(filter(wanted.matches, calls), limit + 1))
-        shown = await self._with_schemas(found[:limit])
-        last = found[limit - 1] if len(found) > limit else None
+        found, last = page_of(filter(wanted.matches, calls), limit)
+        shown = await self._with_schemas(found)
         return ApprovalPage(shown, f"{last.requested_at!r},{last.call}" if last is not None else None)
 
     async def find(self, call: str) -> Approval:
@@ -91,7 +91,7 @@ class Approvals:
             reason=request.reason,
             requested_at=entry.at,
             expires=request.expires,
-            task=short(held.run.task.task) if held.run.task else "",
+            task=shortened(held.run.task.task) if held.run.task else "",
             schema=schema_in(held.run, request.name, request.kind),
             state="decided" if ruled else undecided,
             decision=ruled,

@@ -12,7 +12,8 @@ from cadre.journal.events import DelegateFinished, Entry
 from cadre.journal.run import Run, Step
 from cadre.loop.fold import fold
 from cadre.protocol.messages import Budget, ErrorInfo, Fork, Usage
-from cadre_gateway.index.run_list import Index, RunSummary, State
+from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.run_summary import RunSummary, State
 from cadre_gateway.runs.lookup import RunLookup, checked_tree_of, index_of
 
 
@@ -79,7 +80,7 @@ async def run_result(lookup: RunLookup, run: str, full: bool) -> RunResult:
 
 
 def _detail_of(
-    summary: RunSummary, index: Index, states: dict[str, tuple[Run, Usage]], full: bool
+    summary: RunSummary, index: RunIndex, states: dict[str, tuple[Run, Usage]], full: bool
 ) -> RunDetail:
     state, own = states.get(summary.id, (None, Usage()))
     fields = {name: getattr(summary, name) for name in RunSummary.__struct_fields__}

@@ -16,7 +16,7 @@ from cadre.errors import RetryableError
 from cadre.ports import Stored
 from cadre.protocol.messages import Delta
 from cadre.protocol.topology import is_within, tree_of
-from cadre_gateway.index.run_list import State
+from cadre_gateway.index.run_summary import State
 from cadre_gateway.requests.feed import Feed
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.runs.live_feeds import LiveFeeds

@@ -16,7 +16,7 @@ from cadre.loop.fork import ForkError, prefix_of
 from cadre.ports import Stored
 from cadre.protocol.messages import Fork, Origin, Task
 from cadre.protocol.topology import task_id, tree_of
-from cadre_gateway.index.run_list import RunSummary, of_task
+from cadre_gateway.index.run_summary import RunSummary, summary_of_task
 from cadre_gateway.requests.body import BudgetBody, Count, Deadline
 from cadre_gateway.requests.problems import Problem, invalid
 from cadre_gateway.requests.trace_link import trace_of
@@ -75,7 +75,7 @@ class Forker:
         task = _task(past.run, new, wanted, trace_of(traceparent))
         later = await self.carrier.carry(await self._files_at(past, wanted.at), new)
         await self.bus.send(task, SENDER)
-        return Forked(of_task(task), later)
+        return Forked(summary_of_task(task), later)
 
     async def _past(self, run: str) -> _Past:
         tree = tree_of(run)

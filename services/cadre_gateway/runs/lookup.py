@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from cadre.adapters.nats.history import History
 from cadre.ports import Stored
 from cadre.protocol.topology import tree_of
-from cadre_gateway.index.run_list import Index, RunSummary, of_task
+from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.run_summary import RunSummary, summary_of_task
 from cadre_gateway.requests.problems import unknown_run
-from cadre_gateway.retention.ledger import Ledger
+from cadre_gateway.retention.tree_records import TreeRecords
 
 _RUN_ID = re.compile(r"[A-Za-z0-9-][A-Za-z0-9_-]{0,511}")
 
@@ -20,8 +21,8 @@ _RUN_ID = re.compile(r"[A-Za-z0-9-][A-Za-z0-9_-]{0,511}")
 class RunLookup:
     """Reads what is known of runs, also of those that are too old for the list."""
 
-    index: Index
-    ledger: Ledger
+    index: RunIndex
+    trees: TreeRecords
     history: History
 
     async def find(self, run: str) -> RunSummary:
@@ -30,7 +31,7 @@ class RunLookup:
         known = self.index.get(tree, run)
         if known is not None:
             return known
-        if tree in self.ledger.erasing:
+        if tree in self.trees.pending_erasures:
             raise unknown_run(run)
         found = index_of(await self.history.read_tree(tree)).get(tree, run)
         if found is not None:
@@ -38,7 +39,7 @@ class RunLookup:
         task = await self.history.task(tree, run)
         if task is None:
             raise unknown_run(run)
-        return of_task(task)
+        return summary_of_task(task)
 
     async def runs_of_tree(self, tree: str, *, from_journals: bool = False) -> list[RunSummary]:
         """All runs of a tree; only its root when no agent has taken that up yet, [] when there is no such tree.
@@ -51,14 +52,14 @@ class RunLookup:
         if known is not None:
             return list(known.runs.values())
         task = await self.history.task(tree, tree)
-        return [of_task(task)] if task is not None else []
+        return [summary_of_task(task)] if task is not None else []
 
     async def entries_of_tree(self, tree: str) -> list[Stored]:
         """All entries, at least those that the list accounts for: a replica of the stream may lag behind it.
 
         Raises BusUnavailable.
         """
-        if tree in self.ledger.erasing:
+        if tree in self.trees.pending_erasures:
             return []
         known = self.index.tree(tree)
         first, last = (known.first, known.last) if known else (0, 0)
@@ -72,9 +73,9 @@ def checked_tree_of(run: str) -> str:
     return tree_of(run)
 
 
-def index_of(stored: Sequence[Stored]) -> Index:
+def index_of(stored: Sequence[Stored]) -> RunIndex:
     """A list of just these entries' runs."""
-    index = Index(capacity=len(stored) + 1)
+    index = RunIndex(capacity=len(stored) + 1)
     for one in stored:
         index.apply(one.seq, one.entry)
     return index

@@ -10,7 +10,7 @@ from cadre.adapters.nats.bus import NatsBus
 from cadre.journal.events import Entry, RunFinished
 from cadre.ports import Stored
 from cadre.protocol.messages import Cancel, RunState
-from cadre_gateway.index.run_list import RunSummary
+from cadre_gateway.index.run_summary import RunSummary
 from cadre_gateway.requests.feed import Feed
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.runs import SENDER

@@ -12,7 +12,7 @@ from cadre.loop.fold import fold
 from cadre.ports import Journal
 from cadre.protocol.topology import tree_of
 from cadre_gateway.requests.problems import Problem
-from cadre_gateway.retention.ledger import Ledger
+from cadre_gateway.retention.tree_records import TreeRecords
 from cadre_gateway.runs.carry_files import WorkspaceSource
 
 _MAX_TRIES = 5
@@ -26,7 +26,7 @@ class Sessions:
     """Decides which run a session's next one goes on from."""
 
     turns: NatsSessions
-    ledger: Ledger
+    trees: TreeRecords
     journal: Journal
     history: History
 
@@ -52,7 +52,7 @@ class Sessions:
 
     def files_of(self, run: str | None) -> WorkspaceSource | None:
         """The workspace that goes on with the memory of `run`; None when there is none (any more)."""
-        return None if run is None or self.ledger.is_erased(run) else WorkspaceSource(run)
+        return None if run is None or self.trees.is_erased(run) else WorkspaceSource(run)
 
     async def _last_run(self, turn: Turn, session: str, reset: bool) -> str | None:
         """The last run of the session that was ever started. A turn without one counts as never taken, and after
@@ -61,7 +61,7 @@ class Sessions:
             if run is None:
                 continue
             tree = tree_of(run)
-            if self.ledger.is_erased(tree):
+            if self.trees.is_erased(tree):
                 return None
             stored = await self.journal.read(tree, run)
             if stored:

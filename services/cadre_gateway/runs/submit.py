@@ -10,7 +10,7 @@ from cadre.ports import Blobs
 from cadre.protocol.files import decode_data_url, is_blob_ref
 from cadre.protocol.messages import Origin, Task
 from cadre.protocol.topology import task_id
-from cadre_gateway.index.run_list import RunSummary, of_task
+from cadre_gateway.index.run_summary import RunSummary, summary_of_task
 from cadre_gateway.requests.body import Submission
 from cadre_gateway.requests.problems import invalid
 from cadre_gateway.requests.trace_link import trace_of
@@ -65,7 +65,7 @@ class Submitter:
             trace=trace_of(traceparent),
         )
         await self.bus.send(task, SENDER)
-        return of_task(task)
+        return summary_of_task(task)
 
     async def _image(self, number: int, ref: str) -> str:
         if ref.startswith("https:") or is_blob_ref(ref):

@@ -48,7 +48,7 @@ class _Extent(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Exporter:
+class RunExporter:
     """Writes runs to files."""
 
     lookup: RunLookup

@@ -26,9 +26,9 @@ from cadre.errors import Fenced
 from cadre.ports import Blobs
 from cadre.protocol.messages import Erased, Imported
 from cadre_gateway.capacity import Capacity
-from cadre_gateway.index.run_list import Index
+from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.requests.problems import Problem
-from cadre_gateway.retention.ledger import Ledger
+from cadre_gateway.retention.tree_records import TreeRecords
 from cadre_gateway.transfer import run_file
 from cadre_gateway.transfer.check import Manifest, check
 from cadre_gateway.transfer.run_file import BadRunFile, EntryLine, Header, Line
@@ -51,11 +51,11 @@ class Arrived(msgspec.Struct):
 
 
 @dataclass(frozen=True)
-class Importer:
+class RunImporter:
     """Imports runs."""
 
-    index: Index
-    ledger: Ledger
+    index: RunIndex
+    trees: TreeRecords
     capacity: Capacity
     tail: Tail
     history: History
@@ -77,7 +77,7 @@ class Importer:
 
     async def _import(self, file: Path, manifest: Manifest) -> Arrived:
         tree = manifest.header.tree
-        if tree in self.ledger.erasing:
+        if tree in self.trees.pending_erasures:
             raise Problem(409, "run-exists", f"run {tree} is being erased here: import it again in a moment")
         present = await self._entries_here(tree)
         await self._check_free(file, manifest, present)

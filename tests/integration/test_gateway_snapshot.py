@@ -19,9 +19,9 @@ from cadre.protocol.messages import Erased, Task
 from cadre.protocol.topology import Topology, task_id
 from cadre.settings import Settings
 from cadre.spec.agent import AgentSpec
-from cadre_gateway.index.run_list import Index
-from cadre_gateway.retention.ledger import Ledger
-from cadre_gateway.snapshot import Keeper
+from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.retention.tree_records import TreeRecords
+from cadre_gateway.snapshot import IndexSnapshots
 
 
 class Store(NamedTuple):
@@ -29,8 +29,8 @@ class Store(NamedTuple):
     topology: Topology
     streams: list[str]
 
-    def keeper(self, every_seconds: float = 3600.0) -> Keeper:
-        return Keeper(self.images, self.topology, self.streams, every_seconds=every_seconds)
+    def snapshots(self, every_seconds: float = 3600.0) -> IndexSnapshots:
+        return IndexSnapshots(self.images, self.topology, self.streams, every_seconds=every_seconds)
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ async def store(settings: Settings) -> AsyncIterator[Store]:
     await nc.close()
 
 
-def filled(runs: int) -> Index:
-    index = Index()
+def filled(runs: int) -> RunIndex:
+    index = RunIndex()
     for number in range(runs):
         run = f"r{number}"
         task = Task(id=task_id(run), tree=run, run=run, at=1.0, agent="boss", task="Do it.")
@@ -54,56 +54,56 @@ def filled(runs: int) -> Index:
 
 async def test_what_was_saved_is_loaded(store: Store) -> None:
     index = filled(3000)
-    await store.keeper().save(index, Ledger(), [2000, 1000])
-    loaded, _, positions = await store.keeper().load()
+    await store.snapshots().save(index, TreeRecords(), [2000, 1000])
+    loaded, _, positions = await store.snapshots().load()
     assert positions == [2000, 1000]
     assert msgspec.json.encode(loaded.trees()) == msgspec.json.encode(index.trees())
 
 
 async def test_a_copy_that_is_absent_or_of_other_streams_is_not_used(store: Store) -> None:
-    nothing = await store.keeper().load()
-    assert (len(nothing.runs), len(nothing.ledger), nothing.positions) == (0, 0, [0, 0])
-    await store.keeper().save(filled(1), Ledger(), [1, 0])
+    nothing = await store.snapshots().load()
+    assert (len(nothing.runs), len(nothing.trees), nothing.positions) == (0, 0, [0, 0])
+    await store.snapshots().save(filled(1), TreeRecords(), [1, 0])
     recreated = store._replace(streams=[*store.streams[:1], "2001-01-01T00:00:00Z"])
-    index, _, positions = await recreated.keeper().load()
+    index, _, positions = await recreated.snapshots().load()
     assert (len(index), positions) == (0, [0, 0])
 
 
 async def test_the_ledger_is_saved_with_the_list(store: Store) -> None:
-    ledger = Ledger()
-    ledger.take_unreadable(5, "a", ["blob:" + "a" * 64])
-    ledger.erased(7, Erased(id="b:erased", tree="b", run="b", at=1.0), 9.0)
-    await store.keeper().save(filled(1), ledger, [7, 0])
-    loaded = (await store.keeper().load()).ledger
-    assert msgspec.json.encode(loaded.books()) == msgspec.json.encode(ledger.books())
+    trees = TreeRecords()
+    trees.add_unreadable(5, "a", ["blob:" + "a" * 64])
+    trees.erase(7, Erased(id="b:erased", tree="b", run="b", at=1.0), 9.0)
+    await store.snapshots().save(filled(1), trees, [7, 0])
+    loaded = (await store.snapshots().load()).trees
+    assert msgspec.json.encode(loaded.to_saved()) == msgspec.json.encode(trees.to_saved())
 
 
 async def test_a_copy_from_before_what_is_on_record_is_not_used(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was erased meanwhile would stay in the list."""
-    await store.keeper().save(filled(3), Ledger(), [3, 0])
-    assert len((await store.keeper().load()).runs) == 3
+    await store.snapshots().save(filled(3), TreeRecords(), [3, 0])
+    assert len((await store.snapshots().load()).runs) == 3
     later = time.time() + 6.5 * 24 * 3600
     monkeypatch.setattr("cadre_gateway.snapshot.time.time", lambda: later)
-    assert len((await store.keeper().load()).runs) == 0
+    assert len((await store.snapshots().load()).runs) == 0
 
 
 async def test_one_entry_is_due_after_a_while_and_a_thousand_are_at_once(store: Store) -> None:
-    soon = store.keeper(every_seconds=0.1)
+    soon = store.snapshots(every_seconds=0.1)
     waiting = asyncio.create_task(soon.wait_until_due())
     done, _ = await asyncio.wait({waiting}, timeout=2)
     assert not done, "nothing has changed"
-    soon.note()
+    soon.note_change()
     await asyncio.wait_for(waiting, 60)
-    await soon.save(filled(1), Ledger(), [1, 0])
+    await soon.save(filled(1), TreeRecords(), [1, 0])
     assert not soon.changed
 
-    late = store.keeper()
+    late = store.snapshots()
     waiting = asyncio.create_task(late.wait_until_due())
     for _ in range(999):
-        late.note()
+        late.note_change()
     done, _ = await asyncio.wait({waiting}, timeout=2)
     assert not done, "too few, too early"
-    late.note()
+    late.note_change()
     await asyncio.wait_for(waiting, 60)

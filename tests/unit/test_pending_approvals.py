@@ -12,8 +12,8 @@ from cadre.loop.fold import fold
 from cadre.protocol.messages import ReplyTo, Task
 from cadre.protocol.topology import call_id, task_id
 from cadre.spec.agent import AgentSpec
-from cadre_gateway.index.pending_approvals import MOST_BYTES
-from cadre_gateway.index.run_list import Index, Tree
+from cadre_gateway.index.pending_approvals import MAX_ARGUMENTS_BYTES
+from cadre_gateway.index.run_index import RunIndex, TreeSummary
 from cadre_gateway.requests.body import parse, ruling, submission
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.runs.fork import ForkBody
@@ -67,14 +67,14 @@ STORY = [
 """A member waits for two words at once."""
 
 
-def told(entries: list[ev.Entry]) -> Index:
-    index = Index()
+def told(entries: list[ev.Entry]) -> RunIndex:
+    index = RunIndex()
     for seq, one in enumerate(entries, start=1):
         index.apply(seq, one)
     return index
 
 
-def seen(index: Index, run: str) -> tuple[str, str | None, int]:
+def seen(index: RunIndex, run: str) -> tuple[str, str | None, int]:
     summary = index.get(ROOT, run)
     assert summary is not None
     return summary.state, summary.waiting_for, summary.approvals
@@ -125,8 +125,8 @@ def test_a_late_record_changes_nothing() -> None:
 
 
 def test_the_saved_index_knows_what_waits() -> None:
-    trees = msgspec.json.decode(msgspec.json.encode(told(STORY).trees()), type=list[Tree])
-    index = Index(trees)
+    trees = msgspec.json.decode(msgspec.json.encode(told(STORY).trees()), type=list[TreeSummary])
+    index = RunIndex(trees)
     assert [call.call for call in index.pending()] == [OTHER, HELD]
     index.apply(5, entry(CHILD, 3, 14.0, decided(OTHER), decided(HELD)))
     assert seen(index, ROOT) == ("running", None, 0)
@@ -142,7 +142,7 @@ def test_a_journal_that_begins_with_a_snapshot_tells_what_waits() -> None:
 
 
 def test_a_tree_that_is_too_old_for_the_list_takes_its_calls_along() -> None:
-    index = Index(capacity=2)
+    index = RunIndex(capacity=2)
     for seq, one in enumerate(STORY, start=1):
         index.apply(seq, one)
     for seq, run in enumerate(("b1", "b2"), start=9):
@@ -156,12 +156,12 @@ def test_long_arguments_are_cut_in_the_list() -> None:
     (call,) = index.pending()
     assert call.cut
     assert call.arguments["amount"] == 500
-    assert len(msgspec.json.encode(call.arguments)) < MOST_BYTES
+    assert len(msgspec.json.encode(call.arguments)) < MAX_ARGUMENTS_BYTES
     many = {f"a{n}": n for n in range(10_000)}
     index.apply(9, entry(CHILD, 3, 14.0, requested(OTHER, **many)))
     (call, _) = index.pending()
     assert call.cut
-    assert len(msgspec.json.encode(call.arguments)) < 2 * MOST_BYTES
+    assert len(msgspec.json.encode(call.arguments)) < 2 * MAX_ARGUMENTS_BYTES
 
 
 # --- what is posted

@@ -16,7 +16,8 @@ from cadre.loop.fold import fold
 from cadre.protocol.messages import ErrorInfo, ReplyTo, Task, Usage
 from cadre.protocol.topology import call_id, task_id
 from cadre.spec.agent import AgentSpec
-from cadre_gateway.index.run_list import TASK_CHARS, Index, Tree
+from cadre_gateway.index.run_index import RunIndex, TreeSummary
+from cadre_gateway.index.run_summary import MAX_TASK_CHARS
 
 SPEC = AgentSpec(name="boss", description="Leads.")
 
@@ -73,7 +74,7 @@ def story(run: str) -> list[ev.Entry]:
 
 
 def test_a_run_is_followed_to_its_end() -> None:
-    index = Index()
+    index = RunIndex()
     seen = []
     for seq, one in enumerate(story("a1"), start=1):
         index.apply(seq, one)
@@ -95,7 +96,7 @@ def test_a_run_is_followed_to_its_end() -> None:
 
 def test_the_summary_agrees_with_the_fold_at_every_entry() -> None:
     entries = story("a1")
-    index = Index()
+    index = RunIndex()
     for seq, one in enumerate(entries, start=1):
         index.apply(seq, one)
         summary, run = index.get("a1", "a1"), fold(entries[:seq], "a1", "a1")
@@ -106,7 +107,7 @@ def test_the_summary_agrees_with_the_fold_at_every_entry() -> None:
 
 def test_an_ignored_record_wakes_no_waiting_run_and_revives_no_ended_one() -> None:
     ignored = ev.RecordIgnored(kind="timer", reason="late")
-    index = Index()
+    index = RunIndex()
     for seq, one in enumerate(story("a1")[:2], start=1):
         index.apply(seq, one)
     index.apply(3, entry("a1", 3, 12.0, ignored))
@@ -120,7 +121,7 @@ def test_an_ignored_record_wakes_no_waiting_run_and_revives_no_ended_one() -> No
 
 
 def test_children_hang_below_their_parent_in_the_order_of_their_start() -> None:
-    index = Index()
+    index = RunIndex()
     child, other = call_id("a1", 1, 0), call_id("a1", 1, 1)
     grandchild = call_id(child, 1, 0)
     index.apply(1, entry("a1", 1, 1.0, accepted("a1")))
@@ -136,16 +137,16 @@ def test_children_hang_below_their_parent_in_the_order_of_their_start() -> None:
 
 
 def test_a_long_task_is_shortened() -> None:
-    index = Index()
+    index = RunIndex()
     index.apply(1, entry("a1", 1, 1.0, accepted("a1", task="x" * 1000)))
     summary = index.get("a1", "a1")
     assert summary is not None
-    assert len(summary.task) == TASK_CHARS
+    assert len(summary.task) == MAX_TASK_CHARS
 
 
 def test_a_journal_whose_beginning_expired_is_taken_up_at_its_snapshot() -> None:
     state: Run = fold(story("a1")[:4], "a1", "a1")
-    index = Index()
+    index = RunIndex()
     index.apply(70, entry("a1", 5, 14.0, answered(2, 5), snapshot=state))
     summary = index.get("a1", "a1")
     assert summary is not None
@@ -157,7 +158,7 @@ def test_a_journal_whose_beginning_expired_is_taken_up_at_its_snapshot() -> None
 
 
 def test_the_oldest_trees_make_room() -> None:
-    index = Index(capacity=10)
+    index = RunIndex(capacity=10)
     for number in range(30):
         name = f"r{number:02}"
         index.apply(2 * number + 1, entry(name, 1, float(number), accepted(name)))
@@ -169,7 +170,7 @@ def test_the_oldest_trees_make_room() -> None:
 
 
 def test_runs_that_have_not_ended_stay_longest() -> None:
-    index = Index(capacity=3)
+    index = RunIndex(capacity=3)
     for seq, name in enumerate(["old", "ended", "new", "newest"], start=1):
         over = [ev.RunFinished(state="success")] if name == "ended" else []
         index.apply(seq, entry(name, 1, float(seq), accepted(name), *over))
@@ -186,7 +187,7 @@ def test_a_tree_can_be_dropped() -> None:
 
 
 def test_what_came_late_for_nobody_is_not_shown() -> None:
-    index = Index()
+    index = RunIndex()
     late = ev.RecordIgnored(kind="ToolResult", reason="the run has not begun")
     index.apply(1, entry("a1", 1, 1.0, late))
     assert (len(index), index.roots()[0]) == (0, [])
@@ -197,7 +198,7 @@ def test_what_came_late_for_nobody_is_not_shown() -> None:
 
 
 def test_a_page_behind_a_tree_that_was_dropped_is_where_it_was() -> None:
-    index = Index()
+    index = RunIndex()
     for seq, name in enumerate("abcd", start=1):
         index.apply(seq, entry(name, 1, float(seq), accepted(name)))
     _, before = index.roots(limit=2)
@@ -210,7 +211,7 @@ def test_a_page_behind_a_tree_that_was_dropped_is_where_it_was() -> None:
 
 def test_an_unknown_page_is_refused() -> None:
     with pytest.raises(KeyError):
-        Index().roots(before="nobody")
+        RunIndex().roots(before="nobody")
 
 
 # --- many runs, interleaved in any order
@@ -230,8 +231,8 @@ def interleavings(draw: st.DrawFn) -> list[ev.Entry]:
     return [next(iterators[name]) for name in turns]
 
 
-def filled(entries: list[ev.Entry]) -> Index:
-    index = Index()
+def filled(entries: list[ev.Entry]) -> RunIndex:
+    index = RunIndex()
     for seq, one in enumerate(entries, start=1):
         index.apply(seq, one)
     return index
@@ -251,7 +252,7 @@ def test_taking_entries_in_twice_changes_nothing(entries: list[ev.Entry], data: 
 def test_going_on_from_a_saved_copy_gives_the_same_list(entries: list[ev.Entry], data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(entries)))
     copy = msgspec.json.encode(filled(entries[:cut]).trees())
-    index = Index(msgspec.json.decode(copy, type=list[Tree]))
+    index = RunIndex(msgspec.json.decode(copy, type=list[TreeSummary]))
     for seq, one in list(enumerate(entries, start=1))[cut:]:
         index.apply(seq, one)
     assert msgspec.json.encode(index.trees()) == msgspec.json.encode(filled(entries).trees())

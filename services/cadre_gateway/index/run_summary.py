@@ -1,0 +1,126 @@
+"""What the list shows of a run: pure, computed from its entries one by one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cadre.journal.events import (
+    AnyEvent,
+    DelegateFinished,
+    Entry,
+    ModelAnswered,
+    ModelCalled,
+    ModelDeferred,
+    RecordIgnored,
+    RunAccepted,
+    RunFinished,
+    StepFinished,
+)
+from cadre.journal.run import Phase, Run
+from cadre.protocol.messages import ErrorInfo, Task, Usage
+
+State = Literal["running", "waiting", "success", "max_steps_error", "error", "cancelled"]
+"""`waiting`: for a person, or for the time that the model endpoint asked for."""
+
+WaitingFor = Literal["approval", "model"]
+
+MAX_TASK_CHARS = 200
+
+
+class RunSummary(msgspec.Struct, kw_only=True):
+    """One run as the list shows it. Times are Unix seconds."""
+
+    id: str
+    tree: str
+    parent: str | None = None
+    agent: str = ""
+    task: str = ""
+    state: State = "running"
+    waiting_for: WaitingFor | None = None
+    """What a waiting run itself waits for."""
+    approvals: int = 0
+    """Calls of the run and of all runs below it that wait for a person."""
+    step: int = 0
+    started_at: float = 0.0
+    ended_at: float | None = None
+    usage: Usage = Usage()
+    session: str | None = None
+    error: ErrorInfo | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has ended."""
+        return self.ended_at is not None
+
+
+def starts_no_run(entry: Entry) -> bool:
+    """Whether a journal that begins so has no run: something came late, for a run that was never here."""
+    return entry.snapshot is None and all(isinstance(event, RecordIgnored) for event in entry.events)
+
+
+def summary_of_task(task: Task) -> RunSummary:
+    """The summary of a run that no agent has taken up yet."""
+    return RunSummary(
+        id=task.run,
+        tree=task.tree,
+        parent=task.reply_to.run if task.reply_to else None,
+        agent=task.agent,
+        task=shortened(task.task),
+        started_at=task.at,
+        session=task.session,
+    )
+
+
+def first_summary(entry: Entry) -> RunSummary:
+    """The summary of a run before the events of its first known entry."""
+    if entry.snapshot is not None:
+        return _of_snapshot(entry.snapshot, entry)
+    return RunSummary(
+        id=entry.run, tree=entry.tree, parent=entry.parent, agent=entry.agent, started_at=entry.at
+    )
+
+
+def _of_snapshot(run: Run, entry: Entry) -> RunSummary:
+    """The summary from an entry's snapshot, for a journal whose beginning has expired."""
+    summary = RunSummary(
+        id=run.id, tree=run.tree, parent=entry.parent, agent=run.agent, step=run.step, usage=run.usage
+    )
+    summary.started_at = run.started_at or entry.at
+    summary.state = "waiting" if run.phase is Phase.WAITING else "running"
+    if run.task is not None:
+        summary.task, summary.session = shortened(run.task.task), run.task.session
+    if run.result is not None:
+        summary.state, summary.error, summary.ended_at = run.result.state, run.result.error, run.result.at
+    return summary
+
+
+def apply_event(summary: RunSummary, event: AnyEvent, at: float) -> None:
+    """Changes the summary by an event of an entry that was written at `at` (Unix seconds)."""
+    if summary.finished or isinstance(event, RecordIgnored):
+        return
+    summary.state = "running"
+    match event:
+        case RunAccepted(task=task):
+            summary.task, summary.session, summary.started_at = shortened(task.task), task.session, at
+        case ModelCalled(purpose="act", step=step):
+            summary.step = step
+        case ModelDeferred():
+            summary.state = "waiting"
+        case ModelAnswered(usage=usage):
+            summary.usage = summary.usage + usage + Usage(model_calls=1)
+        case DelegateFinished(usage=usage):
+            summary.usage = summary.usage + usage
+        case StepFinished():
+            summary.usage = summary.usage + Usage(steps=1)
+        case RunFinished():
+            summary.state, summary.error, summary.ended_at = event.state, event.error, at
+            summary.step, summary.usage = event.steps, event.usage
+        case _:
+            pass
+
+
+def shortened(text: str) -> str:
+    """At most MAX_TASK_CHARS of a task."""
+    return text if len(text) <= MAX_TASK_CHARS else text[: MAX_TASK_CHARS - 1] + "…"
