@@ -9,7 +9,7 @@ import pytest
 
 from cadre.delivery.sender_check import impersonation, wrong_subject
 from cadre.deploy.nats_server_file import server_file
-from cadre.deploy.nats_users import Permissions, asks_leader, permissions, provisions, queues, team_roles
+from cadre.deploy.nats_users import Permissions, asks_leader, consumers, permissions, provisions, team_roles
 from cadre.protocol.messages import (
     CodeFinished,
     Decision,
@@ -128,7 +128,7 @@ def test_who_may_read_any_message_is_who_asks_the_leader() -> None:
 
 
 def test_everybody_pulls_and_acks_what_lies_waiting_for_them_and_nothing_else() -> None:
-    owned = {user: {queue.consumer for queue in queues(role, TOPOLOGY)} for user, role in ROLES.items()}
+    owned = {user: {consumer.name for consumer in consumers(role, TOPOLOGY)} for user, role in ROLES.items()}
     for user in {*ROLES} - {"operator", "gateway"}:
         for consumer in set().union(*owned.values()):
             is_own = consumer in owned[user]

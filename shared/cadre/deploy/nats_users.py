@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from cadre.protocol.memory import ANSWERS, MEMORY_TOOLS
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Subject, Topology
 from cadre.spec.agent import INTERPRETER_TOOL
 
 Kind = Literal["operator", "gateway", "agent", "tools", "sandbox", "memory", "tracer"]
@@ -40,17 +40,14 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.kind}-{self.name}" if self.name else self.kind
 
 
-class Queue(NamedTuple):
+class DurableConsumer(NamedTuple):
     """A durable consumer that a service needs on every shard."""
 
-    consumer: str
-    filter: str
-    """With the shard's number as `{shard}`."""
+    name: str
+    filters: list[str]
+    """The subject that it is for on each shard."""
     endless: bool = False
-    """Its messages are delivered until somebody acks them: none is ever a dead letter."""
-
-    def on(self, shard: int) -> str:
-        return self.filter.format(shard=shard)
+    """It has no delivery limit: none of its messages is ever a dead letter."""
 
 
 class Permissions(NamedTuple):
@@ -106,23 +103,25 @@ def interpreter(pool: str) -> str:
     return INTERPRETER_TOOL if pool == "default" else f"{INTERPRETER_TOOL}_{pool}"[:64]
 
 
-def queues(role: Role, topology: Topology) -> list[Queue]:
-    """What lies waiting for the role."""
-    prefix = topology.prefix
+def consumers(role: Role, topology: Topology) -> list[DurableConsumer]:
+    """The queues of the role."""
+
+    def queue(name: str, template: str, *, endless: bool = False, **tokens: str) -> DurableConsumer:
+        filters = [topology.below(template, shard=shard, **tokens) for shard in range(topology.shards)]
+        return DurableConsumer(name, filters, endless)
+
+    calls = [queue(topology.tool_consumer(tool), Subject.CALL, tool=tool) for tool in tools_of(role)]
     match role.kind:
         case "agent":
-            return [Queue(topology.agent_consumer(role.name), f"{prefix}.in.{{shard}}.{role.name}.>")]
-        case "tools" | "memory":
-            fates = Queue(topology.fates_consumer("memory"), f"{prefix}.run.{{shard}}._fate.>")
-            own = [_calls(topology, tool) for tool in tools_of(role)]
-            return [*own, fates] if role.kind == "memory" else own
+            return [queue(topology.agent_consumer(role.name), Subject.INBOX, agent=role.name)]
+        case "memory":
+            return [*calls, queue(topology.fates_consumer("memory"), Subject.FATE)]
         case "sandbox":
-            code = Queue(topology.code_consumer(role.name), f"{prefix}.code.{{shard}}.{role.name}.>")
-            return [code, *(_calls(topology, tool) for tool in tools_of(role))]
+            return [queue(topology.code_consumer(role.name), Subject.CODE, pool=role.name), *calls]
         case "tracer":
-            return [Queue(topology.tracer_consumer(), f"{prefix}.run.{{shard}}.>", endless=True)]
+            return [queue(topology.tracer_consumer(), Subject.JOURNAL, endless=True)]
         case _:
-            return []
+            return calls
 
 
 def tools_of(role: Role) -> tuple[str, ...]:
@@ -141,37 +140,36 @@ def permissions(role: Role, topology: Topology) -> Permissions:
     publish += bus.presences(role)
     subscribe = [f"{inbox_of(role.user)}.>", f"$KV.{topology.registry_bucket}.>"]
     never: list[str] = []
-    prefix = topology.prefix
     match role.kind:
         case "agent":
             publish += [*bus.journal_reads(), *bus.blobs(), *bus.marks(), *bus.as_agent(role.name)]
             subscribe += [topology.interrupts]
-            never += [f"{prefix}.run.*._fate.>"]
+            never += [topology.below(Subject.FATE)]
         case "tools":
             publish += [*bus.answers(role), *bus.blobs(), *bus.marks(), *bus.effects(), *bus.files()]
             peers = [topology.executor(tool, "*") for tool in role.tools]
             publish += [*peers, *bus.replies_among_replicas(role)]
             subscribe += [topology.interrupts, *peers]
         case "sandbox":
-            warm = f"{prefix}.warm.{role.name}.>"
-            publish += [*bus.answers(role), *bus.blobs(), *bus.marks(), f"{prefix}.in.*.*.{SANDBOX_SENDER}.>"]
-            publish += [warm, *bus.replies_among_replicas(role)]
+            warm = topology.below(Subject.WARM, pool=role.name)
+            publish += [*bus.answers(role), *bus.blobs(), *bus.marks()]
+            publish += [
+                topology.below(Subject.INBOX, sender=SANDBOX_SENDER),
+                warm,
+                *bus.replies_among_replicas(role),
+            ]
             subscribe += [topology.interrupts, warm]
         case "memory":
             # People ask through the gateway, each time for an answer in this corner of its inboxes.
             to_people = f"{inbox_of(GATEWAY_SENDER)}.*.{ANSWERS}.*"
             publish += [*bus.answers(role), *bus.blobs(), *bus.marks(), to_people]
-            subscribe += [f"{prefix}.memory.*"]
+            subscribe += [topology.subject(Subject.MEMORY)]
         case "tracer":
             publish += [*bus.journal_reads(), *bus.blob_reads()]
         case "gateway":
             publish += [*bus.journal_reads(), *bus.blobs(), *bus.as_gateway()]
-            subscribe += [f"{prefix}.delta.>"]
+            subscribe += [topology.below(Subject.DELTA)]
     return Permissions(publish, subscribe, never)
-
-
-def _calls(topology: Topology, tool: str) -> Queue:
-    return Queue(topology.tool_consumer(tool), f"{topology.prefix}.call.{{shard}}.{tool}.>")
 
 
 class _Bus:
@@ -179,7 +177,6 @@ class _Bus:
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
-        self._prefix = topology.prefix
         self._shards = [topology.stream(shard) for shard in range(topology.shards)]
         self._blob_bucket = topology.blob_bucket
         self._object = f"OBJ_{topology.blob_bucket}"
@@ -196,7 +193,7 @@ class _Bus:
 
     def pulls(self, role: Role) -> list[str]:
         """The role's own queues, on every shard: no other consumer has their names."""
-        names = [queue.consumer for queue in queues(role, self._topology)]
+        names = [consumer.name for consumer in consumers(role, self._topology)]
         return [
             f"{what}.{name}{rest}"
             for name in names
@@ -209,10 +206,11 @@ class _Bus:
 
     def presences(self, role: Role) -> list[str]:
         """Its own signs of life."""
-        keys = [f"tool.{tool}.*" for tool in tools_of(role)]
+        topology = self._topology
+        keys = [topology.presence_key("tool", tool, "*") for tool in tools_of(role)]
         if role.kind in ("agent", "sandbox"):
-            keys.append(f"{role.kind}.{role.name}.*")
-        return [f"$KV.{self._topology.registry_bucket}.{key}" for key in keys]
+            keys.append(topology.presence_key(role.kind, role.name, "*"))
+        return [f"$KV.{topology.registry_bucket}.{key}" for key in keys]
 
     def journal_reads(self) -> list[str]:
         """Whole shards: neither form can be narrowed to a subject."""
@@ -228,17 +226,17 @@ class _Bus:
 
     def marks(self) -> list[str]:
         """What is held against messages that kill their workers."""
-        return self._kept(f"{self._prefix}.effect.*.*._trial.*")
+        return self._kept(Subject.TRIAL)
 
     def effects(self) -> list[str]:
-        return self._kept(f"{self._prefix}.effect.*.*.*")
+        return self._kept(Subject.EFFECT)
 
     def files(self) -> list[str]:
-        return self._kept(f"{self._prefix}.effect.*.*._file.*")
+        return self._kept(Subject.FILE)
 
     def answers(self, role: Role) -> list[str]:
         """To any run, and in the name of these tools only."""
-        return [f"{self._prefix}.in.*.*.{tool}.>" for tool in tools_of(role)]
+        return [self._topology.below(Subject.INBOX, sender=tool) for tool in tools_of(role)]
 
     @staticmethod
     def replies_among_replicas(role: Role) -> list[str]:
@@ -247,22 +245,21 @@ class _Bus:
         return [f"{inbox_of(role.user)}.>"]
 
     def as_agent(self, name: str) -> list[str]:
-        prefix = self._prefix
+        topology = self._topology
         return [
-            f"{prefix}.run.*.>",
-            f"{prefix}.in.*.*.{name}.>",
-            f"{prefix}.call.*.*.{name}.>",
-            f"{prefix}.code.*.*.*.*",
-            f"{prefix}.timer.*.*.*.>",
-            f"{prefix}.effect.*.*.*",
-            f"{prefix}.delta.*.*",
-            self._topology.interrupts,
+            topology.below(Subject.JOURNAL, shard="*"),
+            topology.below(Subject.INBOX, sender=name),
+            topology.below(Subject.CALL, sender=name),
+            topology.subject(Subject.CODE),
+            topology.below(Subject.TIMER, run="*"),
+            topology.subject(Subject.EFFECT),
+            topology.subject(Subject.DELTA),
+            topology.interrupts,
         ]
 
     def as_gateway(self) -> list[str]:
         """It starts, imports and erases runs, and reads everything; it makes and removes no stream."""
-        prefix, sessions, dead = self._prefix, self._topology.sessions_bucket, self._topology.dead_stream
-        kinds = ("run", "in", "call", "code", "effect", "timer")
+        topology, sessions, dead = self._topology, self._topology.sessions_bucket, self._topology.dead_stream
         readers = [
             f"$JS.API.CONSUMER.{what}.{shard}.*"
             for what in ("CREATE", "DELETE", "MSG.NEXT")
@@ -271,9 +268,9 @@ class _Bus:
         removals = [f"$JS.API.STREAM.MSG.DELETE.{stream}" for stream in (*self._shards, dead)]
         purges = [*self._shards, f"KV_{sessions}", self._object]
         return [
-            *(f"{prefix}.{kind}.>" for kind in kinds),
-            f"{prefix}.memory.*",
-            self._topology.interrupts,
+            *map(topology.below, Subject.STORED),
+            topology.subject(Subject.MEMORY),
+            topology.interrupts,
             *readers,
             *removals,
             *(f"$JS.API.CONSUMER.LIST.{shard}" for shard in self._shards),
@@ -283,6 +280,7 @@ class _Bus:
             f"$KV.{sessions}.>",
         ]
 
-    def _kept(self, subject: str) -> list[str]:
+    def _kept(self, template: str) -> list[str]:
         """To write to these subjects, and to read the last message of each."""
+        subject = self._topology.subject(template)
         return [subject, *(f"$JS.API.DIRECT.GET.{shard}.{subject}" for shard in self._shards)]

@@ -1,4 +1,4 @@
-"""Every subject, stream, consumer, bucket and derived id: the one file that knows the topology."""
+"""Every subject, stream, consumer, bucket and derived id: the one module that knows the topology."""
 
 from __future__ import annotations
 
@@ -7,6 +7,34 @@ from typing import NamedTuple
 from zlib import crc32
 
 DEFAULT_PREFIX = "cadre"
+
+
+class Subject:
+    """Every subject behind the prefix: words stand for themselves, names in braces for what varies."""
+
+    JOURNAL = "run.{shard}.{tree}.{run}"
+    FATE = "run.{shard}._fate.{tree}"
+    """Says that a tree was erased or imported, among the journals of its shard: no tree is named so."""
+    INBOX = "in.{shard}.{agent}.{sender}.{tree}.{run}"
+    CALL = "call.{shard}.{tool}.{sender}.{tree}.{call}"
+    CODE = "code.{shard}.{pool}.{tree}.{run}"
+    EFFECT = "effect.{shard}.{tree}.{call}"
+    TRIAL = "effect.{shard}.{tree}._trial.{seq}"
+    """Holds what is held against the message at a sequence, beside the effects of its tree."""
+    FILE = "effect.{shard}.{tree}._file.{digest}"
+    """Says what a path of the tree's workspace holds, beside the effects of the tree."""
+    TIMER = "timer.{shard}.{tree}.{run}.{name}"
+    STORED = (JOURNAL, INBOX, CALL, CODE, EFFECT, TIMER)
+    """What the stream of a shard holds, and with it what lies beside the journals and the effects."""
+
+    DELTA = "delta.{tree}.{run}"
+    INTERRUPT = "interrupt.{tree}"
+    MEMORY = "memory.{verb}"
+    """Where people's requests to the memory service go, answered over core NATS."""
+    WARM = "warm.{pool}.{tree}.{run}"
+    """Where the sandbox that keeps the run's interpreter is found, if one does."""
+    EXECUTOR = "executor.{tool}.{instance}"
+    """Where an executor of the tool is asked whether it is at work on a call."""
 
 
 class Address(NamedTuple):
@@ -21,6 +49,11 @@ class Address(NamedTuple):
     tree: str
     leaf: str
     """The call for a `call`, else the run."""
+
+
+class _Tokens(dict[str, str | int]):
+    def __missing__(self, name: str) -> str:
+        return "*"
 
 
 class Topology:
@@ -43,9 +76,8 @@ class Topology:
         return self.stream(self.shard(tree))
 
     def stream_subjects(self, shard: int) -> list[str]:
-        return [
-            f"{self.prefix}.{kind}.{shard}.>" for kind in ("run", "in", "call", "code", "effect", "timer")
-        ]
+        """What the stream of the shard takes in."""
+        return [self.below(template, shard=shard) for template in Subject.STORED]
 
     @property
     def dead_stream(self) -> str:
@@ -77,18 +109,34 @@ class Topology:
     def shard(self, tree: str) -> int:
         return crc32(tree.encode()) % self.shards
 
+    def subject(self, template: str, **tokens: str | int) -> str:
+        """Returns the subject that a template becomes with these tokens: `*` for those that are not given, the shard
+        of the tree where that is."""
+        if "tree" in tokens and "shard" not in tokens:
+            tokens["shard"] = self.shard(str(tokens["tree"]))
+        return f"{self.prefix}.{template.format_map(_Tokens(tokens))}"
+
+    def below(self, template: str, **tokens: str | int) -> str:
+        """Returns the filter of all subjects that begin as the template does, up to its last word or given token."""
+        parts = template.split(".")
+        while parts[-1].startswith("{") and parts[-1][1:-1] not in tokens:
+            parts.pop()
+        return f"{self.subject('.'.join(parts), **tokens)}.>"
+
     def journal(self, tree: str, run: str) -> str:
-        return f"{self.prefix}.run.{self.shard(tree)}.{tree}.{run}"
+        return self.subject(Subject.JOURNAL, tree=tree, run=run)
 
     def journals_of_tree(self, tree: str) -> str:
-        return f"{self.prefix}.run.{self.shard(tree)}.{tree}.>"
+        return self.below(Subject.JOURNAL, tree=tree)
 
     def journals_of_shard(self, shard: int) -> str:
-        return f"{self.prefix}.run.{shard}.>"
+        return self.below(Subject.JOURNAL, shard=shard)
 
     def fate(self, tree: str) -> str:
-        """Says that a tree was erased or imported, among the journals of its shard: no tree is named so."""
-        return f"{self.prefix}.run.{self.shard(tree)}._fate.{tree}"
+        return self.subject(Subject.FATE, tree=tree)
+
+    def fates_filter(self, shard: int) -> str:
+        return self.below(Subject.FATE, shard=shard)
 
     @staticmethod
     def is_fate(subject: str) -> bool:
@@ -96,67 +144,51 @@ class Topology:
 
     def subjects_of_tree(self, tree: str) -> list[str]:
         """Filters that together find every message of a tree; its journals come last."""
-        shard = self.shard(tree)
-        return [
-            f"{self.prefix}.in.{shard}.*.*.{tree}.>",
-            f"{self.prefix}.call.{shard}.*.*.{tree}.>",
-            f"{self.prefix}.code.{shard}.*.{tree}.>",
-            f"{self.prefix}.effect.{shard}.{tree}.>",
-            f"{self.prefix}.timer.{shard}.{tree}.>",
-            self.journals_of_tree(tree),
-        ]
+        return [self.below(template, tree=tree) for template in (*Subject.STORED[1:], Subject.JOURNAL)]
 
     def inbox(self, agent: str, sender: str, tree: str, run: str) -> str:
-        return f"{self.prefix}.in.{self.shard(tree)}.{agent}.{sender}.{tree}.{run}"
+        return self.subject(Subject.INBOX, agent=agent, sender=sender, tree=tree, run=run)
 
     def inbox_of_run(self, tree: str, run: str) -> str:
         """Everything that was sent to a run, by whomever, to whichever agent it belongs."""
-        return f"{self.prefix}.in.{self.shard(tree)}.*.*.{tree}.{run}"
+        return self.subject(Subject.INBOX, tree=tree, run=run)
 
     def inbox_filter(self, shard: int, agent: str) -> str:
-        return f"{self.prefix}.in.{shard}.{agent}.>"
+        return self.below(Subject.INBOX, shard=shard, agent=agent)
 
     def call(self, tool: str, sender: str, tree: str, call: str) -> str:
-        return f"{self.prefix}.call.{self.shard(tree)}.{tool}.{sender}.{tree}.{call}"
+        return self.subject(Subject.CALL, tool=tool, sender=sender, tree=tree, call=call)
 
     def call_filter(self, shard: int, tool: str) -> str:
-        return f"{self.prefix}.call.{shard}.{tool}.>"
+        return self.below(Subject.CALL, shard=shard, tool=tool)
 
     def code(self, pool: str, tree: str, run: str) -> str:
-        return f"{self.prefix}.code.{self.shard(tree)}.{pool}.{tree}.{run}"
-
-    def warm(self, pool: str, tree: str, run: str) -> str:
-        """Where the sandbox that keeps the run's interpreter is found, if one does."""
-        return f"{self.prefix}.warm.{pool}.{tree}.{run}"
+        return self.subject(Subject.CODE, pool=pool, tree=tree, run=run)
 
     def code_filter(self, shard: int, pool: str) -> str:
-        return f"{self.prefix}.code.{shard}.{pool}.>"
+        return self.below(Subject.CODE, shard=shard, pool=pool)
+
+    def warm(self, pool: str, tree: str, run: str) -> str:
+        return self.subject(Subject.WARM, pool=pool, tree=tree, run=run)
 
     def executor(self, tool: str, instance: str) -> str:
-        """Where an executor of the tool is asked whether it is at work on a call."""
-        return f"{self.prefix}.executor.{tool}.{instance}"
-
-    @staticmethod
-    def code_consumer(pool: str) -> str:
-        return f"code-{pool}"
+        return self.subject(Subject.EXECUTOR, tool=tool, instance=instance)
 
     def effect(self, tree: str, call: str) -> str:
-        return f"{self.prefix}.effect.{self.shard(tree)}.{tree}.{call}"
+        return self.subject(Subject.EFFECT, tree=tree, call=call)
 
     def trial(self, tree: str, seq: int) -> str:
-        """Holds what is held against the message at `seq`, beside the effects of its tree."""
-        return f"{self.prefix}.effect.{self.shard(tree)}.{tree}._trial.{seq}"
+        return self.subject(Subject.TRIAL, tree=tree, seq=seq)
 
     def file(self, tree: str, path: str) -> str:
-        """Says what a path of the tree's workspace holds, beside the effects of the tree."""
         digest = blake2b(path.encode(), digest_size=16).hexdigest()
-        return f"{self.prefix}.effect.{self.shard(tree)}.{tree}._file.{digest}"
+        return self.subject(Subject.FILE, tree=tree, digest=digest)
 
     def files_of_tree(self, tree: str) -> str:
-        return f"{self.prefix}.effect.{self.shard(tree)}.{tree}._file.*"
+        return self.subject(Subject.FILE, tree=tree)
 
     def files_of_shard(self, shard: int) -> str:
-        return f"{self.prefix}.effect.{shard}.*._file.*"
+        return self.subject(Subject.FILE, shard=shard)
 
     @staticmethod
     def tree_of_file(subject: str) -> str | None:
@@ -165,28 +197,23 @@ class Topology:
         return parts[-3] if len(parts) > 3 and parts[-2] == "_file" else None
 
     def timer(self, tree: str, run: str, name: str) -> str:
-        return f"{self.prefix}.timer.{self.shard(tree)}.{tree}.{run}.{name}"
+        return self.subject(Subject.TIMER, tree=tree, run=run, name=name)
 
     def delta(self, tree: str, run: str) -> str:
-        return f"{self.prefix}.delta.{tree}.{run}"
+        return self.subject(Subject.DELTA, tree=tree, run=run)
 
     def deltas_of_tree(self, tree: str) -> str:
-        return f"{self.prefix}.delta.{tree}.*"
+        return self.subject(Subject.DELTA, tree=tree)
 
     def interrupt(self, tree: str) -> str:
-        return f"{self.prefix}.interrupt.{tree}"
+        return self.subject(Subject.INTERRUPT, tree=tree)
 
     @property
     def interrupts(self) -> str:
-        return f"{self.prefix}.interrupt.*"
+        return self.subject(Subject.INTERRUPT)
 
     def memory(self, verb: str) -> str:
-        """Where people's requests to the memory service go, answered over core NATS."""
-        return f"{self.prefix}.memory.{verb}"
-
-    def fates_filter(self, shard: int) -> str:
-        """What is recorded of whole trees: that they were erased or imported."""
-        return f"{self.prefix}.run.{shard}._fate.>"
+        return self.subject(Subject.MEMORY, verb=verb)
 
     # --- consumers and registry keys
 
@@ -195,17 +222,21 @@ class Topology:
         return f"agent-{agent}"
 
     @staticmethod
+    def code_consumer(pool: str) -> str:
+        return f"code-{pool}"
+
+    @staticmethod
     def tool_consumer(tool: str) -> str:
         return f"tool-{tool}"
 
     @staticmethod
     def tracer_consumer() -> str:
-        """Of the journals themselves: its name is none that an agent, a tool or a pool could have."""
+        """The consumer of the journals themselves: no agent, tool or pool could have its name."""
         return "tracer"
 
     @staticmethod
     def fates_consumer(service: str) -> str:
-        """Of a service that keeps something of trees elsewhere and must hear of their end."""
+        """The consumer of a service that keeps something of trees elsewhere and must hear of their end."""
         return f"fates-{service}"
 
     @staticmethod

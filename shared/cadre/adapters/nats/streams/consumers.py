@@ -13,7 +13,7 @@ from cadre.adapters.nats.connection.keys import may_provision, user_of
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.retry import EVERY_SECOND, retry
-from cadre.deploy.nats_users import Role, queues
+from cadre.deploy.nats_users import Role, consumers
 from cadre.errors import BusUnavailable, SetupError
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
@@ -101,12 +101,12 @@ async def provision_roles(settings: Settings, roles: Iterable[Role]) -> Topology
                 f"{user_of(nc)} may not make streams: name the operator's key in CADRE_NATS_CREDENTIALS"
             )
         topology = await retry(lambda: provision(nc, settings), pauses=EVERY_SECOND)
-        for queue in (queue for role in roles for queue in queues(role, topology)):
-            most = ENDLESS if queue.endless else MAX_DELIVER
+        for consumer in (consumer for role in roles for consumer in consumers(role, topology)):
+            most = ENDLESS if consumer.endless else MAX_DELIVER
             for shard in range(topology.shards):
-                stream, subjects = topology.stream(shard), queue.on(shard)
+                stream, subjects = topology.stream(shard), consumer.filters[shard]
                 await retry(
-                    partial(ensure_consumer, nc, stream, queue.consumer, subjects, most_deliveries=most),
+                    partial(ensure_consumer, nc, stream, consumer.name, subjects, most_deliveries=most),
                     pauses=EVERY_SECOND,
                 )
         return topology
