@@ -15,7 +15,7 @@ from cadre.ports import Blobs, FileIndex
 from cadre.protocol.messages import ErrorInfo, ToolCall
 from cadre.protocol.topology import parent_of
 from cadre.recent import Recent
-from cadre.telemetry.tracing.ambient import below
+from cadre.telemetry.tracing.current_context import below
 from cadre.telemetry.tracing.ids import traceparent_of
 from cadre.tool import InvalidArguments, ToolContext
 from cadre.tools.files import File

@@ -11,7 +11,7 @@ from opentelemetry.sdk.resources import Resource
 from cadre.adapters.otel.otlp_spans import readable
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.otlp_json import resource_of
-from cadre.telemetry.tracing.whole import trace_of
+from cadre.telemetry.tracing.tree_trace import trace_of
 from chaos.evidence import Evidence
 from chaos.sound import sound_evidence
 from chaos.traces import summary, violations

@@ -24,7 +24,7 @@ from cadre.settings import Settings
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.ids import root_span, trace_id
 from cadre.telemetry.tracing.projection import Projection
-from cadre.telemetry.tracing.whole import trace_of
+from cadre.telemetry.tracing.tree_trace import trace_of
 from harness.otlp_receiver import OtlpReceiver, Span
 from harness.stack import Service, eventually
 from harness.trace_verdict import differing, duplicates

@@ -8,7 +8,7 @@ from cadre.ports import Stored
 from cadre.protocol.topology import is_within, tree_of
 from cadre.telemetry.tracing.ids import trace_id
 from cadre.telemetry.tracing.spans import SpanRecord
-from cadre.telemetry.tracing.whole import in_order, trace_of
+from cadre.telemetry.tracing.tree_trace import in_order, trace_of
 
 
 class TraceSpan(SpanRecord, frozen=True, kw_only=True):

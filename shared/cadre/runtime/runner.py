@@ -31,7 +31,7 @@ from cadre.runtime.payments import Payments
 from cadre.runtime.run_cache import Held, RunCache, read_run
 from cadre.spec.agent import AgentSpec
 from cadre.spec.prices import Prices
-from cadre.telemetry.metrics.journaled import figures_of
+from cadre.telemetry.metrics.journal_metrics import figures_of
 from cadre.telemetry.metrics.meters import Meters
 from cadre.telemetry.metrics.names import AGENT, FENCE_LOSSES
 

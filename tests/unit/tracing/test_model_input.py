@@ -17,7 +17,7 @@ from cadre.telemetry.tracing.chat_messages import LONGEST_PART, history, instruc
 from cadre.telemetry.tracing.content import MOST_CHARS
 from cadre.telemetry.tracing.projection import Projection
 from cadre.telemetry.tracing.spans import SpanRecord
-from cadre.telemetry.tracing.whole import trace_of
+from cadre.telemetry.tracing.tree_trace import trace_of
 from unit.loop.build import ANSWER, Course, call, report, result, spec
 from unit.loop.test_code import SAID, asks, coder, ended, yielded
 

@@ -7,7 +7,7 @@ from cadre.journal.run import Memory
 from cadre.protocol.messages import Usage
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.spans import SpanRecord
-from cadre.telemetry.tracing.whole import trace_of
+from cadre.telemetry.tracing.tree_trace import trace_of
 from unit.loop.build import SPEC, task
 
 DONE = ev.RunFinished(state="success", output="42", steps=1)

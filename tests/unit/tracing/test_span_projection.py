@@ -15,7 +15,7 @@ from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, trace_id
 from cadre.telemetry.tracing.projection import Projection
 from cadre.telemetry.tracing.spans import Link, SpanRecord
-from cadre.telemetry.tracing.whole import trace_of
+from cadre.telemetry.tracing.tree_trace import trace_of
 from journals import kept
 from unit.loop.build import ANSWER, Course, call, cancel, report, result, spec
 from unit.loop.test_code import BLOCK, SAID, asks, coder, ended, yielded

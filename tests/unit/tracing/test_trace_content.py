@@ -9,7 +9,7 @@ from cadre.protocol.code import CodeRequest
 from cadre.protocol.messages import Decision, ErrorInfo, Usage
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import MOST_CHARS
-from cadre.telemetry.tracing.whole import trace_of
+from cadre.telemetry.tracing.tree_trace import trace_of
 from unit.loop.build import Course, call, report, result, spec
 from unit.loop.test_code import coder, ended, yielded
 

@@ -18,7 +18,7 @@ from cadre.telemetry.tracing.ids import (
     traceparent_of_run,
 )
 from cadre.telemetry.tracing.spans import link_to
-from cadre.telemetry.tracing.whole import trace_of
+from cadre.telemetry.tracing.tree_trace import trace_of
 from unit.loop.build import Course, call, report, result
 
 

@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from cadre.telemetry.tracing.otlp_json import otlp_json
 from cadre.telemetry.tracing.page import duration, page
-from cadre.telemetry.tracing.whole import in_order, trace_of
+from cadre.telemetry.tracing.tree_trace import in_order, trace_of
 from harness.otlp_receiver import decode
 from unit.loop.build import Course, call, result
 from unit.tracing.test_span_projection import simple

@@ -7,7 +7,7 @@ from cadre.protocol.messages import ErrorInfo
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import Content
 from cadre.telemetry.tracing.ids import block_span, call_span, span_id
-from cadre.telemetry.tracing.opened import Fault, Opened, OpenSpans
+from cadre.telemetry.tracing.open_spans import Fault, Opened, OpenSpans
 from cadre.telemetry.tracing.spans import Moment, Value, link_to, nanoseconds
 
 PYTHON = "python"

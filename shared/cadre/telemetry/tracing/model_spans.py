@@ -11,7 +11,7 @@ from cadre.spec.agent import ModelSpec
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import Content
 from cadre.telemetry.tracing.ids import agent_span, span_id, trace_id
-from cadre.telemetry.tracing.opened import Fault, Opened, OpenSpans
+from cadre.telemetry.tracing.open_spans import Fault, Opened, OpenSpans
 from cadre.telemetry.tracing.spans import Link, Value
 
 PROVIDER = "openai"

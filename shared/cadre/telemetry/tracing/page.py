@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.spans import SpanRecord
-from cadre.telemetry.tracing.whole import Placed, in_order
+from cadre.telemetry.tracing.tree_trace import Placed, in_order
 
 _COLOURS = {
     "AGENT": "#6c5ce7",

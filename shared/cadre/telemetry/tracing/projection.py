@@ -17,7 +17,7 @@ from cadre.telemetry.tracing.content import Content
 from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, span_id, trace_id
 from cadre.telemetry.tracing.model_input import ModelInput
 from cadre.telemetry.tracing.model_spans import ModelSpans
-from cadre.telemetry.tracing.opened import Fault, Opened, OpenSpans
+from cadre.telemetry.tracing.open_spans import Fault, Opened, OpenSpans
 from cadre.telemetry.tracing.spans import Link, Moment, SpanRecord, Status, Value, link_to, nanoseconds
 
 _ROOT, _AGENT, _STEP = "root", "agent", "step"

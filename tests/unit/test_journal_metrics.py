@@ -14,7 +14,7 @@ from cadre.ports import Appended, ModelReply
 from cadre.protocol.messages import Usage
 from cadre.spec.agent import ModelSpec
 from cadre.telemetry.metrics import names
-from cadre.telemetry.metrics.journaled import PROVIDER
+from cadre.telemetry.metrics.journal_metrics import PROVIDER
 from cadre.telemetry.metrics.meters import Figures, Meters
 from cadre.telemetry.metrics.names import Metric
 from cadre.telemetry.tracing import model_spans

@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from cadre.adapters.otel.current_span import current_traceparent, link_current
-from cadre.telemetry.tracing.ambient import below
+from cadre.telemetry.tracing.current_context import below
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
