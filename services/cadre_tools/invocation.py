@@ -15,7 +15,7 @@ from cadre.ports import Blobs, FileIndex
 from cadre.protocol.messages import ErrorInfo, ToolCall
 from cadre.protocol.topology import parent_of
 from cadre.recent import Recent
-from cadre.telemetry.tracing.current_context import below
+from cadre.telemetry.tracing.current_context import context_below
 from cadre.telemetry.tracing.ids import traceparent_of
 from cadre.tool import InvalidArguments, ToolContext
 from cadre.tools.files import File
@@ -119,7 +119,7 @@ class _Invocation:
         self._task = asyncio.create_task(
             tool.call(call.arguments, self._context),
             name=f"call {call.id}",
-            context=below(self._context.traceparent),
+            context=context_below(self._context.traceparent),
         )
 
     def interrupt(self) -> None:

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cadre.delivery.output_limit import cut
-from cadre.protocol.json_depth import MOST_LEVELS, levels
+from cadre.protocol.json_depth import MAX_LEVELS, nesting
 from cadre.tools.files import File
 from cadre.tools.foreign_files import file_of
 
 MAX_ERROR = 8 * 1024
 
-_TOO_DEEP = f"what it returned is nested too deeply: at most {MOST_LEVELS} levels"
+_TOO_DEEP = f"what it returned is nested too deeply: at most {MAX_LEVELS} levels"
 
 _BYTES = (bytes, bytearray, memoryview)
 
@@ -61,7 +61,7 @@ def to_json(output: Any) -> Told:
         told = Told(msgspec.json.decode(msgspec.json.encode(placed(plain))), found)
     except (TypeError, UnicodeEncodeError, RecursionError):
         told = Told(_in_words(output), [])
-    if levels(told.value) > MOST_LEVELS:
+    if nesting(told.value) > MAX_LEVELS:
         raise ValueError(_TOO_DEEP)
     return told
 

@@ -11,7 +11,7 @@ import pytest
 from cadre.errors import SettingError
 from cadre.protocol.topology import Topology
 from cadre.settings import read_settings
-from cadre.telemetry.logs import HANDLED, JsonLines
+from cadre.telemetry.logs import HANDLED_SUBJECT, JsonLines
 from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, trace_id
 
 TOPOLOGY = Topology(2)
@@ -19,12 +19,12 @@ LINES = JsonLines("agent boss", "boss-1")
 
 
 def line(message: str, *arguments: object, about: str | None = None, exc: Any = None) -> dict[str, Any]:
-    token = HANDLED.set(about)
+    token = HANDLED_SUBJECT.set(about)
     try:
         record = logging.LogRecord("cadre.agent", logging.WARNING, __file__, 1, message, arguments, exc)
         text = LINES.format(record)
     finally:
-        HANDLED.reset(token)
+        HANDLED_SUBJECT.reset(token)
     assert "\n" not in text
     found: dict[str, Any] = json.loads(text)
     return found

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cadre.adapters.otel.otel_metrics import OtelForm
-from cadre.telemetry.metrics.meters import MOST_SERIES, MOST_WAITING, Meters, Named, Sample
+from cadre.telemetry.metrics.meters import MAX_PENDING, MAX_SERIES, Meters, Sample, SeriesKey
 from cadre.telemetry.metrics.names import (
     AGENT,
     COST,
@@ -85,18 +85,18 @@ def test_a_histogram_adds_up_as_prometheus_wants_it() -> None:
 def test_series_have_an_end() -> None:
     """Whatever gives an attribute too many values, the process stays small and nothing is lost from the sum."""
     meters = Meters()
-    for n in range(MOST_SERIES + 50):
+    for n in range(MAX_SERIES + 50):
         meters.record(COST, 1, {"gen_ai.agent.name": str(n)})
-    assert len(list(meters)) == MOST_SERIES + 1
+    assert len(list(meters)) == MAX_SERIES + 1
     (rest,) = [series for series in meters if series.attributes == {"otel.metric.overflow": "true"}]
     assert rest.sum == 50
 
 
-def of_agent(agent: str) -> list[Named]:
+def of_agent(agent: str) -> list[SeriesKey]:
     return [(STEPS, {AGENT: agent}), (COST, {AGENT: agent})]
 
 
-@pytest.mark.parametrize("count", [1, MOST_WAITING, MOST_WAITING + 1])
+@pytest.mark.parametrize("count", [1, MAX_PENDING, MAX_PENDING + 1])
 def test_whoever_reads_misses_nothing(count: int) -> None:
     meters = Meters()
     meters.record(COST, 10, {AGENT: "a"})
@@ -111,11 +111,11 @@ def test_whoever_reads_misses_nothing(count: int) -> None:
 
 def test_series_by_labels_have_an_end_too() -> None:
     meters = Meters()
-    for n in range(MOST_SERIES):
+    for n in range(MAX_SERIES):
         meters.record_all([(of_agent, (str(n),), (1, 1))])
     # Two metrics: each has a series for the rest.
-    assert len(list(meters)) == MOST_SERIES + 2
-    assert sum(series.sum for series in meters) == 2 * MOST_SERIES
+    assert len(list(meters)) == MAX_SERIES + 2
+    assert sum(series.sum for series in meters) == 2 * MAX_SERIES
 
 
 def test_what_is_off_is_not_counted() -> None:
@@ -131,5 +131,5 @@ def test_a_metric_is_on_the_page(metric: Metric) -> None:
     (row,) = [line for line in page.splitlines() if line.startswith(f"| `{metric.name}` |")]
     _, _, prometheus, kind, about, attributes, _ = row.split("|")
     assert (prometheus.strip(), about.strip()) == (f"`{prometheus_name(metric)}`", metric.about)
-    assert kind.strip() == metric.kind.removeprefix("seen ")
+    assert kind.strip() == metric.kind.removeprefix("observable ")
     assert attributes.strip() == ", ".join(f"`{name}`" for name in metric.attributes)

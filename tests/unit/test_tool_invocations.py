@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cadre.delivery.fair_slots import Slots
-from cadre.protocol.json_depth import MOST_LEVELS
+from cadre.protocol.json_depth import MAX_LEVELS
 from cadre.protocol.messages import ErrorInfo, ToolCall
 from cadre.tool import InvalidArguments, ToolContext, tool
 from cadre.tools.loading import AnyTool
@@ -131,7 +131,7 @@ async def test_a_tool_at_work_beyond_its_time_keeps_its_slot(is_async: bool) -> 
     await asyncio.wait_for(next_one, PATIENCE)
 
 
-@pytest.mark.parametrize("levels", [MOST_LEVELS + 1, 970, 5000])
+@pytest.mark.parametrize("levels", [MAX_LEVELS + 1, 970, 5000])
 async def test_a_result_nested_too_deeply_is_refused_in_clear_words(levels: int) -> None:
     @tool
     async def nest() -> Any:

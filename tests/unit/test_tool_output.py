@@ -10,7 +10,7 @@ import pytest
 
 from cadre.delivery.output_limit import MAX_OUTPUT, cut_to_read, oversized
 from cadre.engine.context.observation import clip
-from cadre.protocol.json_depth import MOST_LEVELS, levels
+from cadre.protocol.json_depth import MAX_LEVELS, nesting
 from cadre.tools.files import File
 from cadre_tools.output import to_json, too_large
 
@@ -137,9 +137,9 @@ def test_files_over_the_limit_are_refused() -> None:
 
 def test_what_is_nested_may_be_so_deep_and_no_deeper() -> None:
     deep: Any = ()
-    for level in range(1, MOST_LEVELS):
+    for level in range(1, MAX_LEVELS):
         deep = [deep] if level % 2 else {"in": deep}
-    assert levels(to_json(deep).value) == MOST_LEVELS
+    assert nesting(to_json(deep).value) == MAX_LEVELS
     with pytest.raises(ValueError, match="nested too deeply: at most 200 levels"):
         to_json((deep,))
 

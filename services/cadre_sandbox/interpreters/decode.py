@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cadre.protocol.json_depth import MOST_LEVELS, levels
+from cadre.protocol.json_depth import MAX_LEVELS, nesting
 from cadre_sandbox.interpreters.contract import Call, Failed, Finished, Limits, Tier, Used, Yielded
 from cadre_sandbox.wire.frames import BrokenFrame, Frame
 from cadre_sandbox.wire.values import MOST_CALLS, encodable, unpack
@@ -122,8 +122,8 @@ def _value(packed: object, blobs: list[bytes]) -> Any:
         value = unpack(packed, blobs)
     except (ValueError, RecursionError) as error:
         raise BrokenFrame(f"no value: {error}") from None
-    if levels(value) > MOST_LEVELS:
-        raise BrokenFrame(f"a value of more than {MOST_LEVELS} levels")
+    if nesting(value) > MAX_LEVELS:
+        raise BrokenFrame(f"a value of more than {MAX_LEVELS} levels")
     return value
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-MOST_LEVELS = 200
+MAX_LEVELS = 200
 """Of lists and objects in each other, in what a model or a tool brings. JSON readers end at about a thousand."""
 
 
-def levels(value: Any) -> int:
+def nesting(value: Any) -> int:
     """How many lists and objects are in each other; 0 for a plain value."""
     count, layer = 0, [value]
     while layer := [one for one in layer if isinstance(one, list | dict)]:

@@ -34,7 +34,7 @@ from cadre.protocol.topology import Topology
 from cadre.service.health import AsgiApp, send_problem, with_health
 from cadre.service.metrics import Measuring
 from cadre.settings import MetricsSettings, Settings, read_metrics_settings
-from cadre.telemetry.logs import set_up
+from cadre.telemetry.logs import configure_logging
 from cadre.telemetry.metrics.meters import Meters, Sample
 
 log = logging.getLogger("cadre.service")
@@ -126,7 +126,7 @@ Start = Callable[[Platform], Awaitable[Part]]
 
 def run(name: str, settings: Settings, start: Start) -> int:
     """Runs a service until it is told to stop; returns the exit status."""
-    set_up(name, settings.instance_name(), settings.log_level, settings.log_format)
+    configure_logging(name, settings.instance_name(), settings.log_level, settings.log_format)
     try:
         metrics = read_metrics_settings()
         listener = _listen(settings)

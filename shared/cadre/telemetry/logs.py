@@ -1,4 +1,4 @@
-"""What a process writes of itself: lines for people, or JSON with the run and the trace that a line is about."""
+"""The log of a process: lines for people, or JSON with the run and the trace that a line is about."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from typing import Any
 from cadre.protocol.topology import tree_of
 from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, trace_id
 
-TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+TEXT_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
-HANDLED: ContextVar[str | None] = ContextVar("handled", default=None)
+HANDLED_SUBJECT: ContextVar[str | None] = ContextVar("handled", default=None)
 """The subject of the record that the current task handles."""
 
 _CALLS = ("call", "effect")
 
 
-def set_up(service: str, instance: str, level: str, form: str) -> None:
-    """Everything that is logged goes to stderr, in the form `text` or `json`."""
+def configure_logging(service: str, instance: str, level: str, form: str) -> None:
+    """Sends everything that is logged to stderr, in the form `text` or `json`."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines(service, instance) if form == "json" else logging.Formatter(TEXT))
+    handler.setFormatter(JsonLines(service, instance) if form == "json" else logging.Formatter(TEXT_FORMAT))
     logging.basicConfig(level=level, handlers=[handler])
-    # It tells each request's address, with whatever key or password is part of that.
+    # It logs the address of each request, and with it any key or password in there.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 
 class JsonLines(logging.Formatter):
-    """One object per line."""
+    """Formats each log record as one JSON object on one line."""
 
     def __init__(self, service: str, instance: str) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
             **self._service,
-            **_place(HANDLED.get()),
+            **_trace_fields(HANDLED_SUBJECT.get()),
         }
         if record.exc_info and record.exc_info[0] is not None:
             kind, error, trace = record.exc_info
@@ -56,8 +56,8 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
-def _place(subject: str | None) -> dict[str, str]:
-    """The run or call that a record is about, and where that is in its trace."""
+def _trace_fields(subject: str | None) -> dict[str, str]:
+    """The fields that name the run or call of a message subject, and its span in the trace."""
     if subject is None:
         return {}
     # <prefix>.<kind>.<shard>.….<tree>.<run or call>

@@ -11,7 +11,7 @@ import msgspec
 
 from cadre.protocol.messages import FileInfo
 
-MARK = "$file"
+FILE_KEY = "$file"
 """`{"$file": {"ref": "blob:<sha256>", "media_type": …, "name": …, "size": …}}` is a file within a value."""
 
 UNKNOWN = "application/octet-stream"
@@ -87,7 +87,7 @@ class File:
         return file
 
     def to_json(self) -> dict[str, Any]:
-        return {MARK: msgspec.to_builtins(self.info)}
+        return {FILE_KEY: msgspec.to_builtins(self.info)}
 
     @property
     def name(self) -> str:
@@ -184,6 +184,6 @@ def file_output_schema(hint: type[Any]) -> dict[str, Any]:
     return {
         "type": "object",
         "description": "A file. Pass this value on, whole, to tools that take one.",
-        "properties": {MARK: inner},
-        "required": [MARK],
+        "properties": {FILE_KEY: inner},
+        "required": [FILE_KEY],
     }

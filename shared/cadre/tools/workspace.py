@@ -10,7 +10,7 @@ import msgspec
 from cadre.errors import TerminalError
 from cadre.tools.files import File
 
-LONGEST_PATH = 512
+MAX_PATH_CHARS = 512
 
 
 class WorkspaceError(TerminalError):
@@ -84,6 +84,6 @@ def normal_path(path: str) -> str:
     normal = posixpath.normpath("/" + path).lstrip("/")
     if not normal:
         raise WrongPath(f"path {path!r} names no file: write one like report.md or data/table.csv")
-    if len(normal) > LONGEST_PATH:
-        raise WrongPath(f"a path has at most {LONGEST_PATH} characters, this one {len(normal)}")
+    if len(normal) > MAX_PATH_CHARS:
+        raise WrongPath(f"a path has at most {MAX_PATH_CHARS} characters, this one {len(normal)}")
     return normal

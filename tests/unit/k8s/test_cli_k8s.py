@@ -145,6 +145,6 @@ def test_an_overlay_builds_and_has_no_fault(overlay: str, tmp_path: Path) -> Non
 def test_the_help_imports_nothing_of_it() -> None:
     code = (
         "import sys, cadre.cli.main as m; m.group(['--help'], standalone_mode=False);"
-        " assert 'cadre.k8s' not in sys.modules"
+        " assert 'cadre.deploy.k8s' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

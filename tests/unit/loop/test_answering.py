@@ -16,7 +16,7 @@ from cadre.journal.run import ActionStep, Phase
 from cadre.loop.owed import Send, owed
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.cards import AgentCard, ToolCard
-from cadre.protocol.json_depth import MOST_LEVELS
+from cadre.protocol.json_depth import MAX_LEVELS
 from cadre.protocol.messages import ErrorInfo, Record, Task, ToolCall, Usage
 from cadre.spec.agent import AgentSpec, Limits
 from unit.loop.build import ADD, ANSWER, KID, OFFER, SPEC, Course, call, kinds, only, report, result, spec
@@ -184,7 +184,7 @@ def test_a_variable_in_place_of_a_members_arguments_is_its_value() -> None:
 
 def test_arguments_that_no_journal_could_be_read_with_are_refused() -> None:
     deep: Any = 1
-    for _ in range(MOST_LEVELS + 1):
+    for _ in range(MAX_LEVELS + 1):
         deep = [deep]
     assert "nested too deeply" in refusal(call("add", a=deep, b=1)).message
     bottomless = ev.RequestedCall("add", '{"a":' + "[" * 500 + "]" * 500 + ',"b":1}')

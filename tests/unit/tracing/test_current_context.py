@@ -1,4 +1,4 @@
-"""Code of others runs below the span of its call, if it has brought OpenTelemetry along."""
+"""Code of others runs context_below the span of its call, if it has brought OpenTelemetry along."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from cadre.adapters.otel.current_span import current_traceparent, link_current
-from cadre.telemetry.tracing.current_context import below
+from cadre.telemetry.tracing.current_context import context_below
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -25,11 +25,11 @@ def test_spans_of_a_tool_are_children_of_its_call() -> None:
         with provider.get_tracer("tool").start_as_current_span("its own"):
             pass
 
-    below(PARENT).run(work)
+    context_below(PARENT).run(work)
     (span,) = exporter.get_finished_spans()
     assert span.parent is not None
     assert f"{span.parent.trace_id:032x}-{span.parent.span_id:016x}" == PARENT[3:-3]
-    assert not trace.get_current_span().get_span_context().is_valid, "and nobody else is below it"
+    assert not trace.get_current_span().get_span_context().is_valid, "and nobody else is context_below it"
 
 
 def test_a_recorded_request_is_the_parent_that_a_run_is_linked_to() -> None:
@@ -44,8 +44,8 @@ def test_a_recorded_request_is_the_parent_that_a_run_is_linked_to() -> None:
 
 def test_nothing_is_loaded_for_tools_that_do_not_ask() -> None:
     code = (
-        "import sys\nfrom cadre.tracing.ambient import below\n"
-        f"below({PARENT!r}).run(lambda: None)\nprint('opentelemetry' in sys.modules)"
+        "import sys\nfrom cadre.telemetry.tracing.current_context import context_below\n"
+        f"context_below({PARENT!r}).run(lambda: None)\nprint('opentelemetry' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

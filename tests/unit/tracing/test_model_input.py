@@ -13,8 +13,8 @@ from cadre.loop.owed import CallModel
 from cadre.prompting.prompts import prompts_for
 from cadre.spec.agent import AgentSpec, Limits, ModelSpec
 from cadre.telemetry.tracing import names
-from cadre.telemetry.tracing.chat_messages import LONGEST_PART, history, instructions
-from cadre.telemetry.tracing.content import MOST_CHARS
+from cadre.telemetry.tracing.chat_messages import MAX_PART_CHARS, history, instructions
+from cadre.telemetry.tracing.content import MAX_CHARS
 from cadre.telemetry.tracing.projection import Projection
 from cadre.telemetry.tracing.spans import SpanRecord
 from cadre.telemetry.tracing.tree_trace import trace_of
@@ -179,8 +179,8 @@ def user(text: str) -> ChatMessage:
 
 def test_of_a_long_conversation_its_beginning_and_its_end_are_told() -> None:
     messages = [user(f"number {n}: {'x' * 500}") for n in range(1000)]
-    text = history(messages, MOST_CHARS)
-    assert MOST_CHARS - 1000 < len(text) <= MOST_CHARS
+    text = history(messages, MAX_CHARS)
+    assert MAX_CHARS - 1000 < len(text) <= MAX_CHARS
     first, note, *latest = msgspec.json.decode(text)
     assert first["parts"][0]["content"].startswith("number 0:")
     assert [m["parts"][0]["content"].split(":")[0] for m in latest] == [
@@ -196,8 +196,8 @@ def test_long_texts_are_cut_and_say_so(character: str) -> None:
         function = {"name": "add", "arguments": msgspec.json.encode({"it": character * 9_000}).decode()}
         said["tool_calls"].append({"id": f"c{n}", "function": function})
     heard: ChatMessage = {"role": "tool", "tool_call_id": "c0", "content": character * 30_000}
-    text = history([user(character * 30_000), said, heard], MOST_CHARS)
-    assert len(text) <= MOST_CHARS
+    text = history([user(character * 30_000), said, heard], MAX_CHARS)
+    assert len(text) <= MAX_CHARS
     asked, answered, observed = msgspec.json.decode(text)
     for part in (
         asked["parts"][0]["content"],
@@ -205,15 +205,15 @@ def test_long_texts_are_cut_and_say_so(character: str) -> None:
         observed["parts"][0]["response"],
     ):
         assert part.endswith(" characters left out]")
-        assert len(msgspec.json.encode(part).decode()) <= LONGEST_PART + 2
+        assert len(msgspec.json.encode(part).decode()) <= MAX_PART_CHARS + 2
     assert "parts left out here" in answered["parts"][-1]["content"]
-    first = instructions({"role": "system", "content": character * 30_000}, MOST_CHARS)
-    assert len(first) <= MOST_CHARS
+    first = instructions({"role": "system", "content": character * 30_000}, MAX_CHARS)
+    assert len(first) <= MAX_CHARS
     assert msgspec.json.decode(first)[0]["content"].endswith(" characters left out]")
 
 
 def test_what_fits_is_whole() -> None:
     messages = [user("x" * 4_000), user("y" * 4_000), user("z" * 4_000)]
-    assert [m["parts"][0]["content"] for m in msgspec.json.decode(history(messages, MOST_CHARS))] == [
+    assert [m["parts"][0]["content"] for m in msgspec.json.decode(history(messages, MAX_CHARS))] == [
         m["content"] for m in messages
     ]

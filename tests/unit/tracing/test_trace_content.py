@@ -8,7 +8,7 @@ import pytest
 from cadre.protocol.code import CodeRequest
 from cadre.protocol.messages import Decision, ErrorInfo, Usage
 from cadre.telemetry.tracing import names
-from cadre.telemetry.tracing.content import MOST_CHARS
+from cadre.telemetry.tracing.content import MAX_CHARS
 from cadre.telemetry.tracing.tree_trace import trace_of
 from unit.loop.build import Course, call, report, result, spec
 from unit.loop.test_code import coder, ended, yielded
@@ -66,8 +66,8 @@ def test_it_is_there_for_those_who_ask(course: Course) -> None:
 
 
 def test_long_content_is_cut() -> None:
-    course = Course().begin("x" * (2 * MOST_CHARS))
-    course.say(call("final_answer", answer="y" * (2 * MOST_CHARS)))
+    course = Course().begin("x" * (2 * MAX_CHARS))
+    course.say(call("final_answer", answer="y" * (2 * MAX_CHARS)))
     spans = trace_of(course.journal(), now=0.0, content=True)
     sizes = [len(str(value)) for span in spans for value in span.attributes.values()]
-    assert max(sizes) == MOST_CHARS
+    assert max(sizes) == MAX_CHARS

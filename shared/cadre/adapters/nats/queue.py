@@ -19,7 +19,7 @@ from cadre.delivery.fair_slots import Slots
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import RetryableError, SetupError
 from cadre.protocol.topology import Address, Topology
-from cadre.telemetry.logs import HANDLED
+from cadre.telemetry.logs import HANDLED_SUBJECT
 
 log = logging.getLogger("cadre.queue")
 
@@ -257,7 +257,7 @@ class Queue:
 
     async def _work(self, delivery: Delivery, handler: Handler) -> None:
         try:
-            HANDLED.set(delivery.subject)
+            HANDLED_SUBJECT.set(delivery.subject)
             self.redelivered += delivery.deliveries > 1
             async with self._slots.turn(delivery.address.tree):
                 delivery.begun = True

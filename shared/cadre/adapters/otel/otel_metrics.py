@@ -73,7 +73,7 @@ def _metric(metric: Metric, points: list[Any]) -> otel.Metric:
     match metric.kind:
         case "histogram":
             data = otel.Histogram(points, _CUMULATIVE)
-        case "seen gauge":
+        case "observable gauge":
             data = otel.Gauge(points)
         case _:
             data = otel.Sum(points, _CUMULATIVE, is_monotonic=True)

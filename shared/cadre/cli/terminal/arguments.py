@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cadre.protocol.json_depth import levels
+from cadre.protocol.json_depth import nesting
 
 _MOST_LEVELS = 800
 """Of lists and objects in each other; a gateway reads little more."""
@@ -58,7 +58,7 @@ def _parsed(what: str, text: str) -> Any:
     """Raises ValueError for what is not JSON, UsageError for JSON that cannot be sent."""
     try:
         value = json.loads(text, parse_constant=_no_constant, parse_float=_number)
-        nested = levels(value)
+        nested = nesting(value)
     except OverflowError as error:
         raise click.UsageError(f"{what}: {error}") from error
     except RecursionError:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from cadre.journal.events import RequestedCall
-from cadre.protocol.json_depth import MOST_LEVELS, levels
+from cadre.protocol.json_depth import MAX_LEVELS, nesting
 from cadre.protocol.messages import ErrorInfo
 
 STOP_SEQUENCES = ["Observation:", "Calling tools:"]
@@ -44,9 +44,9 @@ def read_arguments(call: RequestedCall) -> dict[str, Any]:
         return {}
     if not isinstance(arguments, dict):
         raise ReadingError(f"The arguments of {call.name!r} must be a JSON object, not {_kind(arguments)}")
-    if levels(arguments) > MOST_LEVELS:
+    if nesting(arguments) > MAX_LEVELS:
         raise ReadingError(
-            f"The arguments of {call.name!r} are nested too deeply: give at most {MOST_LEVELS} levels of lists and"
+            f"The arguments of {call.name!r} are nested too deeply: give at most {MAX_LEVELS} levels of lists and"
             " objects in each other"
         )
     return arguments

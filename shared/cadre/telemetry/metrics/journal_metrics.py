@@ -1,6 +1,6 @@
-"""What one entry of a journal adds to the figures. Pure: taken from the state before it, recorded once it is kept.
+"""The figures that one journal entry adds to the metrics. Pure: computed from the state before the entry.
 
-An entry is written once however often its record is delivered, so nothing here is counted twice.
+An entry is written once, however often its record is delivered, so nothing is counted twice.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelFailed, ModelLost
 from cadre.journal.run import ActionStep, PlanningStep, Run
 from cadre.telemetry.metrics import names
-from cadre.telemetry.metrics.meters import Figures, Named
+from cadre.telemetry.metrics.meters import Figures, SeriesKey
 from cadre.telemetry.tracing.names import CHAT, EXECUTE_TOOL, INVOKE_AGENT
 
 PROVIDER = "openai"
-"""As spans have it: for the way in which every endpoint is asked."""
+"""The provider in spans as well: every endpoint is called by OpenAI's API."""
 
 CODE_TOOL = "python"
 TIMED_OUT = "timeout"
@@ -116,7 +116,7 @@ def _model_of(run: Run) -> str:
 # --- the series of it
 
 
-def _call(agent: str, model: str, purpose: str) -> list[Named]:
+def _call(agent: str, model: str, purpose: str) -> list[SeriesKey]:
     asked = _asked(agent, model)
     return [
         (names.OPERATION_DURATION, {**asked, names.PURPOSE: purpose}),
@@ -125,7 +125,7 @@ def _call(agent: str, model: str, purpose: str) -> list[Named]:
     ]
 
 
-def _failed_call(agent: str, model: str, purpose: str, fault: str) -> list[Named]:
+def _failed_call(agent: str, model: str, purpose: str, fault: str) -> list[SeriesKey]:
     about = {**_asked(agent, model), names.PURPOSE: purpose, names.ERROR_TYPE: fault}
     return [(names.OPERATION_DURATION, about)]
 
@@ -139,30 +139,30 @@ def _asked(agent: str, model: str) -> dict[str, str]:
     }
 
 
-def _cost(agent: str, model: str) -> list[Named]:
+def _cost(agent: str, model: str) -> list[SeriesKey]:
     return [(names.COST, {names.AGENT: agent, names.MODEL: model})]
 
 
-def _lost(agent: str) -> list[Named]:
+def _lost(agent: str) -> list[SeriesKey]:
     return [(names.ATTEMPTS_LOST, {names.AGENT: agent})]
 
 
-def _tool(agent: str, tool: str, fault: str) -> list[Named]:
+def _tool(agent: str, tool: str, fault: str) -> list[SeriesKey]:
     about = {names.OPERATION: EXECUTE_TOOL, names.TOOL: tool, names.AGENT: agent}
     if fault:
         about[names.ERROR_TYPE] = fault
     return [(names.TOOL_DURATION, about)]
 
 
-def _approval(agent: str, verdict: str) -> list[Named]:
+def _approval(agent: str, verdict: str) -> list[SeriesKey]:
     return [(names.APPROVAL_WAIT, {names.AGENT: agent, names.DECISION: verdict})]
 
 
-def _step(agent: str) -> list[Named]:
+def _step(agent: str) -> list[SeriesKey]:
     return [(names.STEPS, {names.AGENT: agent})]
 
 
-def _run(agent: str, state: str) -> list[Named]:
+def _run(agent: str, state: str) -> list[SeriesKey]:
     about = {names.OPERATION: INVOKE_AGENT, names.AGENT: agent}
     failed = {} if state == "success" else {names.ERROR_TYPE: state}
     return [

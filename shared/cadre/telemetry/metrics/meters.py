@@ -1,7 +1,7 @@
-"""What a process counts, added up as it happens: reading it, in whatever form, is somebody else's matter.
+"""The sums and histograms of one process. They are added up here and exported elsewhere.
 
-OpenTelemetry's own instruments take many times as long, which a step would feel. So would it the attributes of all that
-it adds, worked out each time: a journal's figures name them by a few labels, and find their series by these.
+OpenTelemetry's own instruments take many times as long, which would slow every step down. So would computing the
+attributes of each value anew: the figures of a journal entry carry a few labels, by which their series are found.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from cadre.telemetry.metrics.names import Metric
 
 NONE: Mapping[str, str] = {}
 
-MOST_SERIES = 4000
-"""Of one process. Who has more gets one for all of the rest, marked as the conventions have it."""
+MAX_SERIES = 4000
+"""Series of one process. All further ones are added up in one, marked as the conventions prescribe."""
 
-MOST_WAITING = 64
-"""Figures that are added up in one go: after a single step, little of this is left in the processor's cache."""
+MAX_PENDING = 64
+"""Figures that are added up in one batch: one at a time, each would find the processor's cache cold."""
 
 OVERFLOW: Mapping[str, str] = {"otel.metric.overflow": "true"}
 
 
 class Sample(NamedTuple):
-    """A figure as it is at this moment."""
+    """The value of an observable metric at this moment."""
 
     metric: Metric
     value: float
     attributes: Mapping[str, str] = NONE
 
 
-Named = tuple[Metric, Mapping[str, str]]
-"""A series by what it measures and its attributes."""
+SeriesKey = tuple[Metric, Mapping[str, str]]
+"""A metric and a set of attributes, which together name a series."""
 
-SeriesOf = Callable[..., list[Named]]
+SeriesKeys = Callable[..., list[SeriesKey]]
 
-Figures = tuple[SeriesOf, tuple[str, ...], tuple[float, ...]]
-"""Values to be added, one for each series that the function names for these labels: the same ones for the same labels.
-No NamedTuple: making one takes several times as long."""
+Figures = tuple[SeriesKeys, tuple[str, ...], tuple[float, ...]]
+"""A function, labels, and values: one value for each series that the function returns for the labels, which must be the
+same ones each time. This is no NamedTuple, because making one takes several times as long."""
 
 
 class Series:
@@ -52,7 +52,7 @@ class Series:
         self.attributes = dict(attributes)
         self.bounds = metric.bounds if metric.kind == "histogram" else None
         self.buckets = [0] * (len(metric.bounds) + 1)
-        """Of a histogram: how many values each holds, the last one those above all bounds."""
+        """The number of values in each bucket of a histogram; the last bucket is for those above all bounds."""
         self.count = 0
         self.sum = 0.0
         self.least = float("inf")
@@ -70,47 +70,47 @@ class Series:
 
 
 class Meters:
-    """One per process, for its event loop alone."""
+    """All series of one process. Not thread-safe: for its event loop alone."""
 
     def __init__(self, *, on: bool = True) -> None:
         self.on = on
-        """Whether it is worth working out what to record."""
+        """Whether metrics are counted; if not, callers need not compute what to record."""
         self.since = time.time_ns()
         self._series: dict[tuple[str, frozenset[tuple[str, str]]], Series] = {}
-        self._found: dict[tuple[SeriesOf, tuple[str, ...]], list[Series]] = {}
-        self._waiting: list[Figures] = []
+        self._by_labels: dict[tuple[SeriesKeys, tuple[str, ...]], list[Series]] = {}
+        self._pending: list[Figures] = []
 
     def __iter__(self) -> Iterator[Series]:
-        self._add_up()
+        self._flush()
         return iter(self._series.values())
 
     def record(self, metric: Metric, value: float, attributes: Mapping[str, str] = NONE) -> None:
         if self.on:
-            self._of(metric, attributes).add(value)
+            self._series_of(metric, attributes).add(value)
 
     def record_all(self, figures: list[Figures]) -> None:
         if not self.on:
             return
-        self._waiting += figures
-        if len(self._waiting) >= MOST_WAITING:
-            self._add_up()
+        self._pending += figures
+        if len(self._pending) >= MAX_PENDING:
+            self._flush()
 
-    def _add_up(self) -> None:
-        waiting, self._waiting = self._waiting, []
+    def _flush(self) -> None:
+        waiting, self._pending = self._pending, []
         for series_of, labels, values in waiting:
-            found = self._found.get((series_of, labels))
+            found = self._by_labels.get((series_of, labels))
             if found is None:
-                found = [self._of(*named) for named in series_of(*labels)]
-                if len(self._found) < MOST_SERIES:
-                    self._found[series_of, labels] = found
+                found = [self._series_of(*named) for named in series_of(*labels)]
+                if len(self._by_labels) < MAX_SERIES:
+                    self._by_labels[series_of, labels] = found
             for series, value in zip(found, values, strict=True):
                 series.add(value)
 
-    def _of(self, metric: Metric, attributes: Mapping[str, str]) -> Series:
+    def _series_of(self, metric: Metric, attributes: Mapping[str, str]) -> Series:
         series = self._series.get(_key(metric, attributes))
         if series is not None:
             return series
-        if len(self._series) >= MOST_SERIES:
+        if len(self._series) >= MAX_SERIES:
             attributes = OVERFLOW
         return self._series.setdefault(_key(metric, attributes), Series(metric, attributes))
 

@@ -1,7 +1,7 @@
 """Every metric of Cadre, with its unit and attributes: those of OpenTelemetry's GenAI conventions, and our own.
 
-The GenAI conventions are still in development and will move: these names are written here and nowhere else. No
-attribute is ever the id of a run, a session or a call: each new value would be a time series for ever.
+The GenAI conventions are still in development and will change: these names are written here and nowhere else. No
+attribute may be the id of a run, a session or a call, because each new value makes a time series for ever.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-Kind = Literal["histogram", "counter", "seen counter", "seen gauge"]
-"""Recorded as it happens (the first two), or read off when somebody asks."""
+Kind = Literal["histogram", "counter", "observable counter", "observable gauge"]
+"""The first two are recorded as things happen; the observable ones are read when metrics are collected."""
 
 # --- attributes
 
@@ -40,7 +40,7 @@ class Metric(NamedTuple):
     about: str
     attributes: tuple[str, ...] = ()
     bounds: tuple[float, ...] = ()
-    """Of a histogram's buckets."""
+    """Upper bounds of a histogram's buckets."""
 
 
 # The conventions' own bounds.
@@ -137,14 +137,14 @@ APPROVAL_WAIT = Metric(
 
 IN_FLIGHT = Metric(
     "cadre.records.in_flight",
-    "seen gauge",
+    "observable gauge",
     "{record}",
     "Records that this process is handling.",
     (QUEUE_KIND, QUEUE_NAME),
 )
 REDELIVERIES = Metric(
     "cadre.records.redelivered",
-    "seen counter",
+    "observable counter",
     "{record}",
     "Records that this process got and some process had got before.",
     (QUEUE_KIND, QUEUE_NAME),
@@ -154,36 +154,36 @@ REDELIVERIES = Metric(
 
 QUEUE_LAG = Metric(
     "cadre.queue.lag",
-    "seen gauge",
+    "observable gauge",
     "{record}",
     "Records that wait in a queue or are handed out and not acknowledged.",
     (QUEUE_KIND, QUEUE_NAME, SHARD),
 )
 RUNS = Metric(
     "cadre.runs",
-    "seen gauge",
+    "observable gauge",
     "{run}",
     "Runs that have not ended; `waiting` runs wait for a person or for their model endpoint.",
     (AGENT, STATE, WAITING_FOR),
 )
-APPROVALS = Metric("cadre.approvals.waiting", "seen gauge", "{call}", "Calls that wait for a person.")
+APPROVALS = Metric("cadre.approvals.waiting", "observable gauge", "{call}", "Calls that wait for a person.")
 APPROVALS_OLDEST = Metric(
-    "cadre.approvals.oldest.age", "seen gauge", "s", "How long the oldest of them has waited."
+    "cadre.approvals.oldest.age", "observable gauge", "s", "How long the oldest of them has waited."
 )
-DEAD_LETTERS = Metric("cadre.dead_letters", "seen gauge", "{message}", "Messages that were given up.")
+DEAD_LETTERS = Metric("cadre.dead_letters", "observable gauge", "{message}", "Messages that were given up.")
 
 # --- of the other services
 
 SANDBOX_SESSIONS = Metric(
     "cadre.sandbox.sessions",
-    "seen gauge",
+    "observable gauge",
     "{interpreter}",
     "Interpreters that are at work (`busy`) or wait for their run to come back (`warm`).",
     (SESSION_STATE,),
 )
 SANDBOX_CALLS = Metric(
     "cadre.sandbox.calls",
-    "seen counter",
+    "observable counter",
     "{call}",
     "Blocks of code and their continuations, by what they met: a `warm` interpreter, a `fresh` one, …",
     (HOW,),
@@ -198,16 +198,19 @@ MEMORY_DURATION = Metric(
 )
 TRACER_SPANS = Metric(
     "cadre.tracer.spans",
-    "seen counter",
+    "observable counter",
     "{span}",
     "Spans that the receiver has taken, or refused for good.",
     (OUTCOME,),
 )
 TRACER_FAILING = Metric(
-    "cadre.tracer.failing", "seen gauge", "1", "1 while the receiver of traces does not take them."
+    "cadre.tracer.failing", "observable gauge", "1", "1 while the receiver of traces does not take them."
 )
 EXPORT_FAILURES = Metric(
-    "cadre.metrics.export.failures", "seen counter", "{export}", "Exports of metrics that did not arrive."
+    "cadre.metrics.export.failures",
+    "observable counter",
+    "{export}",
+    "Exports of metrics that did not arrive.",
 )
 
 METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
@@ -217,13 +220,14 @@ _UNITS = {"s": "seconds", "1": ""}
 
 
 def prometheus_name(metric: Metric) -> str:
-    """Of the family: a histogram's series have `_bucket`, `_sum`, `_count` behind it."""
+    """The name of the metric family; a histogram's series append `_bucket`, `_sum` and `_count`."""
     unit = "" if metric.unit.startswith("{") else _UNITS[metric.unit]
     base = "_".join(part for part in (_plain(metric.name), unit) if part)
     return f"{base}_total" if metric.kind.endswith("counter") else base
 
 
 def prometheus_label(attribute: str) -> str:
+    """The name of the label for an attribute."""
     return _plain(attribute)
 
 

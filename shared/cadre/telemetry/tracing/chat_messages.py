@@ -1,4 +1,4 @@
-"""Messages of a chat completion in the form of the conventions: as much of them as an attribute holds, as JSON."""
+"""Chat messages in the JSON of the GenAI conventions, as many as fit into one attribute."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ import msgspec
 
 from cadre.engine.chat import ChatMessage
 
-LONGEST_PART = 4_096
+MAX_PART_CHARS = 4_096
 """Characters of the longest text within a message, as JSON."""
 
-_LONGEST_MESSAGE = 6_144
-_MARK = 128
-"""Characters that the note on what is missing takes at most."""
+_MAX_MESSAGE_CHARS = 6_144
+_NOTE_CHARS = 128
+"""Reserved for the note that says what was left out."""
 
 
 def instructions(message: ChatMessage, most: int) -> str:
-    return _json([_text(message["content"], most - _MARK)])
+    """The system prompt, cut to `most` characters."""
+    return _json([_text(message["content"], most - _NOTE_CHARS)])
 
 
 def history(messages: list[ChatMessage], most: int) -> str:
-    """The first message and the latest ones, as many as `most` characters hold, and a note in the place of others.
+    """The first message and the latest ones that fit into `most` characters, with a note in place of the others.
 
-    However long a conversation is, no more of it is looked at than that.
+    Takes time for these alone, however long the conversation is.
     """
     first, rest = _message(messages[0]), messages[1:]
-    room = most - len(first) - _MARK
+    room = most - len(first) - _NOTE_CHARS
     latest: list[str] = []
     for message in reversed(rest):
         told = _message(message)
@@ -42,7 +43,7 @@ def history(messages: list[ChatMessage], most: int) -> str:
 
 def _message(message: ChatMessage) -> str:
     parts = list(_parts(message))
-    room, kept = _LONGEST_MESSAGE, 0
+    room, kept = _MAX_MESSAGE_CHARS, 0
     for part in parts:
         room -= len(_json(part))
         if room < 0:
@@ -64,11 +65,11 @@ def _parts(message: ChatMessage) -> Iterator[dict[str, Any]]:
     for call in message.get("tool_calls", ()):
         function = call["function"]
         text = function["arguments"]
-        arguments = msgspec.json.decode(text) if len(text) <= LONGEST_PART else _fitting(text)
+        arguments = msgspec.json.decode(text) if len(text) <= MAX_PART_CHARS else _fitting(text)
         yield {"type": "tool_call", "id": call["id"], "name": function["name"], "arguments": arguments}
 
 
-def _text(text: str, most: int = LONGEST_PART) -> dict[str, Any]:
+def _text(text: str, most: int = MAX_PART_CHARS) -> dict[str, Any]:
     return {"type": "text", "content": _fitting(text, most)}
 
 
@@ -80,11 +81,11 @@ def _note(missing: int, what: str) -> dict[str, Any]:
     return {"type": "text", "content": f"[… {missing} {what}{'s' * (missing > 1)} left out here …]"}
 
 
-def _fitting(text: str, most: int = LONGEST_PART) -> str:
-    """The beginning of a text that would take more than `most` characters of JSON, and how much is missing."""
+def _fitting(text: str, most: int = MAX_PART_CHARS) -> str:
+    """The text; if it takes more than `most` characters of JSON, its beginning and a note on what is missing."""
     if len(text) <= most and len(_json(text)) <= most:
         return text
-    kept = room = most - _MARK
+    kept = room = most - _NOTE_CHARS
     while len(_json(text[:kept])) > room:
         kept = kept * 3 // 4  # what JSON has to escape takes more than one character
     return f"{text[:kept]}… [{len(text) - kept} characters left out]"

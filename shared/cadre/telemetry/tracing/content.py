@@ -1,4 +1,4 @@
-"""What people, models and tools wrote, as attributes: only for those who asked for it, and never more than so much."""
+"""What people, models and tools wrote, as span attributes: only when content is switched on, and bounded."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.chat_messages import history, instructions
 from cadre.telemetry.tracing.spans import Value
 
-MOST_CHARS = 16_384
-"""Of one attribute: a batch of longer ones would not fit what receivers take."""
+MAX_CHARS = 16_384
+"""Characters of one attribute: receivers would refuse a batch of longer ones."""
 
 
 class Content:
-    """Attributes with content, or none at all when it is off."""
+    """Makes attributes with content, or none at all when it is off."""
 
     def __init__(self, *, on: bool) -> None:
         self.on = on
 
     def of(self, **values: Any) -> dict[str, Value]:
-        """`name=value` by the names of `cadre.tracing.names`; a value that is no text is written as JSON."""
+        """The values by the names of `cadre.telemetry.tracing.names`; a value that is no text is written as JSON."""
         if not self.on:
             return {}
         return {getattr(names, name): _text(value) for name, value in values.items() if value is not None}
 
-    def asked(self, messages: list[ChatMessage]) -> dict[str, Value]:
-        """What a model read, in the form of the conventions. What it is told first, by the agent's prompts, has an
-        attribute of its own: it is long, and the same in every call."""
+    def input_messages(self, messages: list[ChatMessage]) -> dict[str, Value]:
+        """The messages that a model read, in the form of the conventions. The system prompt has an attribute of its
+        own, because it is long and the same in every call."""
         found: dict[str, Value] = {}
         if messages and messages[0]["role"] == "system":
-            found[names.SYSTEM_INSTRUCTIONS] = instructions(messages[0], MOST_CHARS)
+            found[names.SYSTEM_INSTRUCTIONS] = instructions(messages[0], MAX_CHARS)
             messages = messages[1:]
-        return found | ({names.INPUT_MESSAGES: history(messages, MOST_CHARS)} if messages else {})
+        return found | ({names.INPUT_MESSAGES: history(messages, MAX_CHARS)} if messages else {})
 
-    def answered(self, content: str, calls: list[RequestedCall]) -> dict[str, Value]:
-        """What a model said, in the form of the conventions."""
+    def output_messages(self, content: str, calls: list[RequestedCall]) -> dict[str, Value]:
+        """The text and the calls that a model answered, in the form of the conventions."""
         if not self.on:
             return {}
         parts: list[dict[str, Any]] = [{"type": "text", "content": content}] if content else []
@@ -49,4 +49,4 @@ class Content:
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value, order="deterministic").decode()
-    return text if len(text) <= MOST_CHARS else text[: MOST_CHARS - 1] + "…"
+    return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"

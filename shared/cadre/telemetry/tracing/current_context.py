@@ -1,4 +1,4 @@
-"""The span that code of others runs below: known to OpenTelemetry wherever that code has brought it along."""
+"""Runs foreign code below a span of ours, so that spans which that code makes join the run's trace."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import contextvars
 import sys
 
 
-def below(traceparent: str) -> contextvars.Context:
+def context_below(traceparent: str) -> contextvars.Context:
     """A copy of the current context in which the span of a W3C traceparent is the current one.
 
-    Where nobody has imported OpenTelemetry there is nobody to ask for the span, and no reason to load it.
+    Does not load OpenTelemetry: where it is not imported, no code asks for the current span.
     """
     context = contextvars.copy_context()
     if "opentelemetry" in sys.modules:

@@ -1,4 +1,4 @@
-"""Ids of traces and spans, derived from runs and places in them: whoever computes one gets the same."""
+"""Ids of traces and spans, derived from ids of runs and calls: every process computes the same ones."""
 
 from __future__ import annotations
 
@@ -11,47 +11,49 @@ from cadre.protocol.topology import tree_of
 
 @functools.lru_cache(maxsize=4096)
 def trace_id(tree: str) -> str:
-    """32 hex digits. Never the run's own id: what that is made of would break sampling by ratio."""
+    """The trace of a tree, 32 hex digits. A hash, because sampling by ratio needs ids that are evenly spread."""
     return hashlib.sha256(b"trace\0" + tree.encode()).hexdigest()[:32]
 
 
 def span_id(run: str, *path: object) -> str:
-    """16 hex digits."""
+    """The span at a place within a run, 16 hex digits."""
     return hashlib.sha256("\0".join(["span", run, *map(str, path)]).encode()).hexdigest()[:16]
 
 
 def root_span(tree: str) -> str:
+    """The span of a whole tree."""
     return span_id(tree, "root")
 
 
 def agent_span(run: str) -> str:
+    """The span of one agent's run."""
     return span_id(run, "agent")
 
 
 def call_span(call: str) -> str:
-    """Of a call, as its run sees it; the call of a team member is named as the child run."""
+    """The span of a call on the caller's side; the call of a team member has the id of the child run."""
     return span_id(call, "call")
 
 
 def block_span(block: str) -> str:
-    """Of a block of code."""
+    """The span of a block of code."""
     return span_id(block, "block")
 
 
 def traceparent(tree: str, span: str) -> str:
-    """W3C, always sampled: runs are few and dear."""
+    """The W3C traceparent of a span, always sampled: runs are few and expensive."""
     return f"00-{trace_id(tree)}-{span}-01"
 
 
 def traceparent_of_run(run: str) -> str:
-    """Of the span that stands for the whole run."""
+    """The traceparent of the span that stands for the whole run."""
     tree = tree_of(run)
     return traceparent(tree, root_span(tree) if run == tree else agent_span(run))
 
 
 def traceparent_of(message: Addressed) -> str:
-    """Of the span that a message is sent from. It is in the journal's trace whatever becomes of the sender, so
-    that whoever receives the message may hang spans of its own below it."""
+    """The traceparent of the span that a message is sent from. The journal exports that span even if the sender
+    dies, so a receiver may use it as the parent of its own spans."""
     match message:
         case ToolCall():
             span = call_span(message.id)

@@ -1,4 +1,4 @@
-"""What a model read: the request of each of a run's model calls, rendered once more from its journal."""
+"""The messages that a model read in each call, rendered once more from the journal."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from cadre.prompting.prompts import Prompts, kind_for
 
 
 class ModelInput:
-    """One run's state beside its spans, in memory as long as the run goes on."""
+    """The state of one run beside its spans, kept in memory until the run ends."""
 
     def __init__(self, tree: str, run: str) -> None:
         self._run: Run | None = Run(id=run, tree=tree)
         self._transcript: Transcript | None = None
 
     def enter(self, entry: Entry) -> None:
-        """Before the entry's events. Where entries are missing nothing is known up to the next snapshot."""
+        """Begins an entry, before its events. After missing entries nothing is known until the next snapshot."""
         if self._run is None or entry.n != self._run.entries + 1:
             self._transcript = None
-            # The entry is not ours to change, and folding changes the state.
+            # A copy: folding changes the state, and the entry belongs to the caller.
             self._run = copy.deepcopy(entry.snapshot)
         if self._run is not None:
             self._run.entries = entry.n
@@ -34,9 +34,9 @@ class ModelInput:
             apply(self._run, event, entry.n, entry.at)
 
     def messages(self, purpose: Purpose) -> list[ChatMessage]:
-        """Those of the model call that has just begun, blobs as references; [] when they cannot be told.
+        """The messages of the model call that has just begun, with references for blobs; empty when unknown.
 
-        An agent with a prompt file of its own has it on its machine alone.
+        They are unknown for an agent with a prompt file of its own, which lies on that agent's machine alone.
         """
         run = self._run
         if run is None or run.spec is None or run.spec.prompts is not None:

@@ -1,4 +1,4 @@
-"""The spans of a run's model calls: plans, each attempt with its tokens or its loss, the waits between attempts."""
+"""The spans of a run's model calls: plans, attempts with their tokens, and the waits between attempts."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from cadre.telemetry.tracing.open_spans import Fault, Opened, OpenSpans
 from cadre.telemetry.tracing.spans import Link, Value
 
 PROVIDER = "openai"
-"""Every endpoint is asked in OpenAI's way; whose it is a journal does not tell."""
+"""Every endpoint is called by OpenAI's API; a journal does not say whose endpoint it is."""
 
 _CHAT, _PLAN, _WAIT = "chat", "plan", "wait"
 
 
 class ModelSpans:
-    """At most one model call of a run is in flight."""
+    """Follows the model calls of one run, of which at most one is in flight."""
 
     def __init__(self, run: str, spans: OpenSpans, content: Content) -> None:
         self._run = run
@@ -29,17 +29,17 @@ class ModelSpans:
         self._content = content
         self._parent = ""
         self._before: str | None = None
-        """Span of the attempt before."""
+        """The span of the attempt before."""
         self._made: Counter[tuple[str, int, int]] = Counter()
-        """How often the calls of the step in work were begun."""
+        """How often each call of the step in work was begun."""
         self.spec: ModelSpec | None = None
 
     def called(
         self, event: ev.ModelCalled, agent: str, parent: str, now: int, read: list[ChatMessage]
     ) -> None:
-        """`read` is what the model reads, where that is told at all."""
+        """Begins the span of an attempt; `read` are the messages that the model reads, if content is on."""
         self._spans.end(_WAIT, now)
-        # No word of the attempt before: its worker died, and this one has taken over.
+        # An attempt that is still open has lost its worker: this one has taken over.
         self._spans.end(_CHAT, now, Fault(names.WORKER_LOST))
         span = self._span(event)
         if event.purpose == "plan":
@@ -49,7 +49,7 @@ class ModelSpans:
         chat = Opened(span, parent, _name(model), now, agent, "CLIENT")
         chat.attributes = {**self._asked(model), names.AGENT: agent}
         chat.attributes |= {names.PURPOSE: event.purpose, names.ATTEMPT: event.attempt, names.KIND: "LLM"}
-        chat.attributes |= self._content.asked(read)
+        chat.attributes |= self._content.input_messages(read)
         if event.attempt > 1 and self._before is not None:
             chat.links.append(Link(trace_id(tree_of(self._run)), self._before))
         self._before = span
@@ -79,7 +79,7 @@ class ModelSpans:
         self._spans.end(_CHAT, now, Fault("context_overflow", event.reason))
 
     def _span(self, event: ev.ModelCalled) -> str:
-        """Of the call; when its like is made again (summaries make room one by one) another one each time."""
+        """The id of the call's span. Calls for several summaries within one step get different ones."""
         place = (event.purpose, event.step, event.attempt)
         if self._made and next(iter(self._made))[1] != event.step:
             self._made.clear()
@@ -115,7 +115,7 @@ class ModelSpans:
             names.LLM_PROMPT_TOKENS: usage.input_tokens,
             names.LLM_COMPLETION_TOKENS: usage.output_tokens,
             names.LLM_TOTAL_TOKENS: usage.tokens,
-            **self._content.answered(event.content, event.calls),
+            **self._content.output_messages(event.content, event.calls),
         }
         if model:
             found[names.REQUEST_MODEL] = found[names.LLM_MODEL] = model

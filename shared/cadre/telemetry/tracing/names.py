@@ -1,12 +1,12 @@
-"""Every name that a span of Cadre can bear: OpenTelemetry's GenAI conventions, a thin OpenInference mirror, our own.
+"""Every name in Cadre's spans: OpenTelemetry's GenAI conventions, a few of OpenInference's, and our own.
 
-The GenAI conventions are still in development and will move: they are written here and nowhere else.
+The GenAI conventions are still in development and will change: they are written here and nowhere else.
 """
 
 from __future__ import annotations
 
 SCOPE = "cadre"
-"""Of the instrumentation."""
+"""Name of the instrumentation scope."""
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
 
@@ -26,7 +26,7 @@ UPSERT_MEMORY = "upsert_memory"
 DELETE_MEMORY = "delete_memory"
 
 MEMORY_TOOLS = {"recall": SEARCH_MEMORY, "remember": UPSERT_MEMORY, "forget_memory": DELETE_MEMORY}
-"""Tools of the memory service, and the operation that a call of each is."""
+"""The operation of each tool of the memory service."""
 
 # --- GenAI
 
@@ -45,7 +45,7 @@ INPUT_TOKENS = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
 ALL_INPUT_TOKENS = "gen_ai.aggregated_usage.input_tokens"
 ALL_OUTPUT_TOKENS = "gen_ai.aggregated_usage.output_tokens"
-"""Of a run with all runs below it: `gen_ai.usage.…` there would be counted twice by whoever adds up."""
+"""Tokens of a run with all runs below it; under `gen_ai.usage.…` they would be counted twice by who adds them up."""
 TOOL = "gen_ai.tool.name"
 TOOL_CALL = "gen_ai.tool.call.id"
 TOOL_TYPE = "gen_ai.tool.type"
@@ -108,4 +108,4 @@ CANCEL_EVENT = "app.cancel_requested"
 FINAL_ANSWER_EVENT = "app.final_answer"
 
 WORKER_LOST = "worker_lost"
-"""ERROR_TYPE of a model call whose worker died: the next attempt has taken its place."""
+"""The ERROR_TYPE of a model call whose worker died; the next attempt has taken its place."""

@@ -1,4 +1,4 @@
-"""Spans that have begun and not ended: kept by the place that each has in its run until the journal tells its end."""
+"""Spans that have begun and not ended, each under a key of its run until the journal says that it ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cadre.telemetry.tracing.spans import Link, Moment, SpanKind, SpanRecord, St
 
 
 class Fault(NamedTuple):
-    """Why a span is an error. The message may quote what somebody wrote: it is shown with the content only."""
+    """Why a span is an error. The message may quote users or models, so it is exported with the content only."""
 
     type: str
     message: str = ""
@@ -73,11 +73,11 @@ class OpenSpans:
             self.add(span, at, fault, status)
 
     def add(self, span: Opened, at: int, fault: Fault | None = None, status: Status = "UNSET") -> None:
-        """A span that has ended, without having been kept here."""
+        """Records a span that begins and ends at once, without a key."""
         self._ended.append(self._record(span, at, fault, status))
 
     def take(self) -> list[SpanRecord]:
-        """What has ended since the last time."""
+        """Returns the spans that have ended since the last call."""
         ended, self._ended = self._ended, []
         return ended
 

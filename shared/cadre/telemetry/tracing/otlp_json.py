@@ -1,4 +1,4 @@
-"""Spans as OTLP in JSON: a file that any backend of OpenTelemetry can take in."""
+"""Spans as OTLP in JSON: a file that any OpenTelemetry backend can import."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _SAMPLED = 1
 
 
 def otlp_json(spans: Iterable[SpanRecord]) -> dict[str, Any]:
-    """An ExportTraceServiceRequest in the JSON of the protocol (ids in hex, times as text); open spans are left
-    out, as an exporter would have it."""
+    """An ExportTraceServiceRequest in the JSON of the protocol: ids in hex, times as text. Open spans are left out,
+    as an exporter does."""
     by_resource: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for span in spans:
         if not span.open:
@@ -33,7 +33,7 @@ def otlp_json(spans: Iterable[SpanRecord]) -> dict[str, Any]:
 
 
 def resource_of(service: str, instance: str) -> dict[str, Value]:
-    """What a span says of the process that did its work."""
+    """Attributes of the resource: the service, and which of its replicas did the work of a span."""
     found: dict[str, Value] = {names.SERVICE: service, names.SERVICE_NAMESPACE: names.SCOPE}
     return found | ({names.SERVICE_INSTANCE: instance} if instance else {})
 

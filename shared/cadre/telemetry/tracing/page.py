@@ -1,4 +1,4 @@
-"""A trace as one HTML page that needs nothing else: no script, no style sheet, no picture from anywhere."""
+"""A trace as one self-contained HTML page, without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ summary { cursor: pointer; list-style-position: outside; }
 
 
 def page(spans: Sequence[SpanRecord], title: str) -> str:
-    """The whole document. Everything in it that somebody wrote is escaped."""
+    """The HTML document. All text from spans is escaped."""
     begin = min((span.start for span in spans), default=0)
     length = max(max((span.end for span in spans), default=0) - begin, 1)
     rows = "\n".join(_row(placed, begin, length) for placed in in_order(spans))
@@ -49,7 +49,7 @@ def page(spans: Sequence[SpanRecord], title: str) -> str:
 
 
 def duration(nanoseconds: int) -> str:
-    """In few characters: 40 ms, 1.24 s, 3 min 05 s, 2 h 10 min."""
+    """A duration for people: 40 ms, 1.24 s, 3 min 05 s, 2 h 10 min."""
     seconds = nanoseconds / 1e9
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
@@ -62,7 +62,7 @@ def duration(nanoseconds: int) -> str:
 
 
 def tokens(span: SpanRecord) -> str:
-    """Of a model call in and out; nothing for any other span."""
+    """The input and output tokens of a model call; empty for any other span."""
     given = span.attributes.get(names.INPUT_TOKENS)
     return "" if given is None else f"{given} + {span.attributes.get(names.OUTPUT_TOKENS, 0)}"
 

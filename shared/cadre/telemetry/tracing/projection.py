@@ -1,8 +1,7 @@
-"""Folds the entries of a run's journal into its spans: each once, complete, with the entry that tells its end.
+"""Folds the entries of a run's journal into spans. Each span comes out once, complete, with the entry that ends it.
 
-Nothing but the entries decides what a span is, so it comes out byte for byte the same however often it is made,
-by whichever process. Parents are ids that follow from the run and the place in it: parallel branches cannot take
-each other's.
+Spans depend on the entries alone, so every process makes them byte for byte the same, however often. The id of a parent
+follows from the run and the place in it, so parallel branches cannot mix up theirs.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _ROOT, _AGENT, _STEP = "root", "agent", "step"
 
 
 class Projection:
-    """One run, as far as its entries have been applied."""
+    """The spans of one run, as far as its entries have been applied."""
 
     def __init__(self, tree: str, run: str, *, content: bool = False) -> None:
         self.tree, self.run = tree, run
@@ -39,11 +38,11 @@ class Projection:
         self._calls = Calls(run, self._spans, self._content)
 
     def apply(self, entry: ev.Entry) -> list[SpanRecord]:
-        """The spans that end with the entry; none of an entry that was applied before."""
+        """Returns the spans that end with the entry; none if the entry was applied before."""
         if entry.n <= self.entries:
             return []
         if self._agent == "" and entry.snapshot is not None and entry.snapshot.task is not None:
-            # Its first entries are gone: what the snapshot tells is better than nothing.
+            # Its first entries are gone: the snapshot has at least the task and the spec.
             self._now, self._agent = nanoseconds(entry.snapshot.started_at), entry.agent
             self._begin(entry.snapshot.task, entry.snapshot.spec)
         self.entries = entry.n
@@ -85,11 +84,11 @@ class Projection:
             case ev.RunFinished():
                 self._finish(event)
             case _:
-                # Of an event that is no span's matter nothing comes.
+                # Events that belong to no span are ignored there.
                 self._calls.take(event, self._agent, self._parent(), now)
 
     def _parent(self) -> str:
-        """What a span of this moment hangs below: the step in work, or the run."""
+        """The parent of a span that begins now: the step in work, or the run."""
         step = self._spans.get(_STEP)
         return step.span if step is not None else agent_span(self.run)
 
@@ -137,7 +136,7 @@ class Projection:
         self._spans.begin(_STEP, step)
 
     def _finish(self, event: ev.RunFinished) -> None:
-        """Ends all that is open: what was at work ends with the run, whatever becomes of it elsewhere."""
+        """Ends all open spans: work that goes on elsewhere is no longer part of the run."""
         self._input = None
         outer = (_STEP, _AGENT, _ROOT)
         error = event.error
@@ -145,7 +144,7 @@ class Projection:
         for key in self._spans.places():
             if key not in outer:
                 self._spans.end(key, self._now, why)
-        # A run that has given its answer has failed in nothing; whoever ran out of steps has an answer as well.
+        # A run that gave an answer has not failed, even if it had run out of steps.
         fault = why if event.state in ("error", "cancelled") else None
         status: Status = "OK" if event.state == "success" else "UNSET"
         self._spans.end(_STEP, self._now, fault)
@@ -162,7 +161,7 @@ class Projection:
 
 
 def _whose(task: Task) -> dict[str, Value]:
-    """Session and person, where they are known."""
+    """Attributes with the session and the user, where they are known."""
     origin = task.origin
     session = task.session or (origin.session if origin is not None else None)
     found: dict[str, Value] = {}
@@ -174,7 +173,7 @@ def _whose(task: Task) -> dict[str, Value]:
 
 
 def _earlier(task: Task) -> list[Link]:
-    """To the runs that this one goes on from."""
+    """Links to the runs that this one continues or forks."""
     before = [task.continues, task.forks.run if task.forks is not None else None]
     return [Link(trace_id(tree_of(run)), agent_span(run)) for run in before if run]
 

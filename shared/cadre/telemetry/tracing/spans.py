@@ -1,4 +1,4 @@
-"""A finished span as data, complete and in one order: what a trace is made of before any exporter sees it."""
+"""Spans as data, before they are exported in any form."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _TRACEPARENT = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[
 
 
 class Link(msgspec.Struct, frozen=True):
-    """To a span of any trace, in hex."""
+    """A link to a span of any trace; both ids in hex."""
 
     trace: str
     span: str
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """Something that happened within a span."""
+    """A span event: something that happened within a span."""
 
     name: str
     at: int
@@ -31,7 +31,7 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 class SpanRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Ids are hex, times Unix nanoseconds."""
+    """One span. Ids are in hex, times in Unix nanoseconds."""
 
     trace: str
     span: str
@@ -45,22 +45,22 @@ class SpanRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     moments: list[Moment] = []
     status: Status = "UNSET"
     message: str = ""
-    """Why, of an ERROR."""
+    """The reason of an ERROR."""
     service: str
     """The agent, tool or sandbox that did the work."""
     instance: str = ""
-    """Which replica of it, where that is known."""
+    """The replica of that service, where it is known."""
     run: str
     open: bool = False
-    """Not finished: shown by our own views, and never exported."""
+    """The span has not ended: it is shown by our own views and never exported."""
 
 
 def nanoseconds(at: float) -> int:
-    """Of Unix seconds as a journal has them: a float of today tells microseconds apart, no less."""
+    """Unix seconds, as a journal has them, in nanoseconds; a float of today is precise to microseconds only."""
     return round(at * 1e6) * 1000
 
 
 def link_to(traceparent: str | None) -> list[Link]:
-    """A link to the span that a W3C traceparent names; [] when it names none."""
+    """The link to the span of a W3C traceparent in a list; empty when there is no valid one."""
     found = _TRACEPARENT.fullmatch(traceparent or "")
     return [Link(found[1], found[2])] if found else []

@@ -1,4 +1,4 @@
-"""The trace of a whole tree of runs from its journals, and its spans in the order in which a person reads them."""
+"""The trace of a whole tree of runs from its journals, and its spans in reading order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cadre.telemetry.tracing.spans import SpanRecord
 
 
 def trace_of(entries: Iterable[Entry], *, now: float, content: bool = False) -> list[SpanRecord]:
-    """The spans of all runs whose entries these are, those that are still open at `now` (Unix seconds) included."""
+    """The spans of all runs whose entries are given, including those still open at `now` (Unix seconds)."""
     runs: dict[str, Projection] = {}
     spans: list[SpanRecord] = []
     for entry in entries:
@@ -25,14 +25,14 @@ def trace_of(entries: Iterable[Entry], *, now: float, content: bool = False) -> 
 
 
 class Placed(NamedTuple):
-    """A span and how deep it lies."""
+    """A span and its depth in the tree."""
 
     depth: int
     span: SpanRecord
 
 
 def in_order(spans: Iterable[SpanRecord]) -> Iterator[Placed]:
-    """Parents before their children, siblings by their time; a span whose parent is not there stands for itself."""
+    """Yields parents before their children, and siblings by time; a span without its parent counts as a root."""
     known = {span.span: span for span in spans}
     below: dict[str | None, list[SpanRecord]] = {}
     for span in known.values():
