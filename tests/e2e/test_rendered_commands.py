@@ -20,12 +20,12 @@ import yaml
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.streams import jetstream
 from cadre.deploy.k8s.manifest import Manifest
-from cadre.deploy.k8s.rendering import render
+from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values
 from cadre.local import nats_files
 from cadre.local.roles import roles_of
+from cadre.local.team_components import pieces_of
 from cadre.local.team_file import read_team
-from cadre.local.team_pieces import pieces_of
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from harness.command import Commands

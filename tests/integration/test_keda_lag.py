@@ -14,8 +14,8 @@ import pytest
 from cadre.adapters.nats.connection.connect import Client, connect
 from cadre.adapters.nats.queue import Delivery, Queue
 from cadre.adapters.nats.streams.consumers import provision_team
-from cadre.deploy.k8s.pieces import Piece
-from cadre.deploy.k8s.scaling import scaled_object
+from cadre.deploy.k8s.components import Piece
+from cadre.deploy.k8s.scaled_object import scaled_object
 from cadre.deploy.k8s.values import Scale, read_values
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings

@@ -12,8 +12,8 @@ import pytest
 from cadre.cli.doctor import memory
 from cadre.deploy.k8s.values import Values
 from cadre.local.processes import Stack
+from cadre.local.team_components import pieces_of
 from cadre.local.team_file import read_team
-from cadre.local.team_pieces import pieces_of
 from unit.played_gateway import cadre, playing
 
 AGENT = """\

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cadre.cli.terminal.arguments import json_object, key_values
-from cadre.cli.terminal.decide import PATH, call_id, decide, login_name, print_decision
+from cadre.cli.terminal.decision import PATH, call_id, decide, login_name, print_decision
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.table import brief, call_text, seconds, table
 from cadre.client.gateway import Gateway

@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from cadre.deploy.k8s.lint.linting import lint
-from cadre.deploy.k8s.rendering import render
+from cadre.deploy.k8s.lint.rules import lint
+from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values, setting
 from cadre.errors import SpecError
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.local.manifest_files import as_one, read_manifests, write_folder
+from cadre.local.team_components import VALUES_FILE, pieces_of
 from cadre.local.team_file import read_team
-from cadre.local.team_pieces import VALUES_FILE, pieces_of
 from cadre.spec.yaml_file import read_yaml
 
 

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 import yaml
 
 from cadre.deploy.k8s.manifest import Manifest
-from cadre.deploy.k8s.writing import MARK, as_yaml, kustomization
+from cadre.deploy.k8s.yaml_output import MARK, as_yaml, kustomization
 from cadre.errors import SpecError
 from cadre.local.exit_codes import CommandFailed, ExitCode
 

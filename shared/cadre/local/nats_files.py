@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from cadre.adapters.nats.connection.keys import Key, new_key, read_key, text_of
-from cadre.deploy.k8s.pieces import object_name
+from cadre.deploy.k8s.components import object_name
 from cadre.deploy.nats_server_file import server_file
 from cadre.deploy.nats_users import Role
 from cadre.errors import SettingError

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from cadre.deploy.k8s.manifest import Manifest
-from cadre.deploy.k8s.rendering import render
+from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values
+from cadre.local.team_components import pieces_of
 from cadre.local.team_file import read_team
-from cadre.local.team_pieces import pieces_of
 
 ROOT = Path(__file__).parents[3]
 TEAM = ROOT / "teams" / "apollo"

@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from cadre.cli.main import group
-from cadre.deploy.k8s.lint.linting import lint
+from cadre.deploy.k8s.lint.rules import lint
 from unit.k8s.shipped import GIVEN, ROOT, TEAM, pick
 
 DEPLOY = ROOT / "deploy" / "k8s"

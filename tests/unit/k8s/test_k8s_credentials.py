@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cadre.deploy.k8s.lint.linting import lint
+from cadre.deploy.k8s.lint.rules import lint
 from cadre.deploy.k8s.manifest import Manifest
 from cadre.deploy.k8s.values import setting
 from cadre.local import nats_files

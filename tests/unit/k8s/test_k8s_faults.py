@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cadre.deploy.k8s.lint.linting import lint
+from cadre.deploy.k8s.lint.rules import lint
 from cadre.deploy.k8s.manifest import Manifest
 from unit.k8s.shipped import GIVEN, main_of, pick, pod_of, rendered
 

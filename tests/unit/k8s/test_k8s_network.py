@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from cadre.deploy.k8s.manifest import Manifest
-from cadre.deploy.k8s.reach import End, may_connect
+from unit.k8s.reach import End, may_connect
 from unit.k8s.shipped import ROOT, pick, rendered
 
 NATS = End({"app.kubernetes.io/name": "nats"}, "cadre", "10.244.0.10")

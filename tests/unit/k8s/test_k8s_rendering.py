@@ -8,15 +8,15 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from cadre.deploy.k8s.lint.linting import lint
-from cadre.deploy.k8s.merging import merged
-from cadre.deploy.k8s.pieces import object_name
-from cadre.deploy.k8s.rendering import render
+from cadre.deploy.k8s.components import object_name
+from cadre.deploy.k8s.lint.rules import lint
+from cadre.deploy.k8s.overlay import merged
+from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values, setting
-from cadre.deploy.k8s.writing import as_yaml
+from cadre.deploy.k8s.yaml_output import as_yaml
 from cadre.errors import SpecError
+from cadre.local.team_components import pieces_of
 from cadre.local.team_file import read_team
-from cadre.local.team_pieces import pieces_of
 from cadre.spec.agent_file import read_agent
 from unit.k8s.shipped import GIVEN, TEAM, env_of, main_of, pick, pod_of, rendered
 

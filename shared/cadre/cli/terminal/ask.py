@@ -13,7 +13,7 @@ import click
 import httpx2
 
 from cadre.cli.terminal.arguments import json_object
-from cadre.cli.terminal.decide import PATH, login_name
+from cadre.cli.terminal.decision import PATH, login_name
 from cadre.cli.terminal.screen import Screen
 from cadre.cli.terminal.table import brief, call_text
 from cadre.client.gateway import body, reaching

@@ -7,8 +7,8 @@ from base64 import b64encode
 from hashlib import sha256
 from typing import Any
 
+from cadre.deploy.k8s.components import Files
 from cadre.deploy.k8s.manifest import Manifest, manifest
-from cadre.deploy.k8s.pieces import Files
 from cadre.errors import SpecError
 
 MOST = 1_000_000

@@ -12,7 +12,7 @@ import msgspec
 
 from cadre.deploy.k8s.defaults import WORKLOADS
 from cadre.deploy.k8s.labels import NAME
-from cadre.deploy.k8s.merging import merged
+from cadre.deploy.k8s.overlay import merged
 from cadre.errors import SpecError
 from cadre.spec.yaml_file import refused_key
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from cadre.deploy.k8s.components import Piece
 from cadre.deploy.k8s.config_maps import config_map, digest
 from cadre.deploy.k8s.labels import INTERNET, labels, selector
 from cadre.deploy.k8s.manifest import Manifest, manifest
-from cadre.deploy.k8s.pieces import Piece
-from cadre.deploy.k8s.pods import pod_spec
-from cadre.deploy.k8s.scaling import scaled_object
+from cadre.deploy.k8s.pod_spec import pod_spec
+from cadre.deploy.k8s.scaled_object import scaled_object
 from cadre.deploy.k8s.values import Scale, Values, Workload
 from cadre.errors import SpecError
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from cadre.deploy.k8s.components import Piece
 from cadre.deploy.k8s.labels import labels
 from cadre.deploy.k8s.manifest import Manifest, manifest
-from cadre.deploy.k8s.pieces import Piece
 from cadre.deploy.k8s.values import Scale, Values
 from cadre.protocol.topology import Topology
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from cadre.deploy.k8s.components import Piece
 from cadre.deploy.k8s.config_maps import items
 from cadre.deploy.k8s.labels import selector
-from cadre.deploy.k8s.merging import merged
-from cadre.deploy.k8s.pieces import Piece
+from cadre.deploy.k8s.overlay import merged
 from cadre.deploy.k8s.values import Values, Workload
 from cadre.errors import SpecError
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from cadre.deploy.k8s.components import Piece
 from cadre.deploy.k8s.labels import CADRE, INTERNET, labels, of_role
 from cadre.deploy.k8s.manifest import Manifest, manifest
-from cadre.deploy.k8s.pieces import Piece
-from cadre.deploy.k8s.pods import PORT
+from cadre.deploy.k8s.pod_spec import PORT
 from cadre.deploy.k8s.values import Peer, Values, is_address, port_of
 
 _NAMESPACE = "kubernetes.io/metadata.name"

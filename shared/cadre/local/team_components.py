@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from cadre.deploy.k8s.pieces import Files, Piece, object_name
+from cadre.deploy.k8s.components import Files, Piece, object_name
 from cadre.deploy.k8s.values import Values
 from cadre.errors import SetupError, SpecError
 from cadre.local.team_file import Team

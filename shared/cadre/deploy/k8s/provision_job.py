@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import sha256
 
+from cadre.deploy.k8s.components import Piece
 from cadre.deploy.k8s.labels import labels
 from cadre.deploy.k8s.manifest import Manifest, manifest
-from cadre.deploy.k8s.merging import merged
-from cadre.deploy.k8s.pieces import Piece
-from cadre.deploy.k8s.pods import plain_pod_spec
+from cadre.deploy.k8s.overlay import merged
+from cadre.deploy.k8s.pod_spec import plain_pod_spec
 from cadre.deploy.k8s.values import Values
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cadre.deploy.k8s.components import Piece, names
 from cadre.deploy.k8s.config_maps import config_map
 from cadre.deploy.k8s.labels import labels
 from cadre.deploy.k8s.manifest import Manifest, manifest
-from cadre.deploy.k8s.pieces import Piece, names
-from cadre.deploy.k8s.policies import network_policies
-from cadre.deploy.k8s.provisioning import provision_job
+from cadre.deploy.k8s.network_policies import network_policies
+from cadre.deploy.k8s.provision_job import provision_job
 from cadre.deploy.k8s.values import Values, check_names
 from cadre.deploy.k8s.workloads import workload_manifests
 from cadre.errors import SpecError
