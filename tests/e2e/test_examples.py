@@ -115,8 +115,8 @@ async def test_following_from_a_program(stack: Stack, cadre: Commands) -> None:
 
 def test_a_script_finds_the_cadre_up_of_its_folder(stack: Stack, tmp_path: Path) -> None:
     data = tmp_path / ".cadre"
-    with local_stack.owned(data):
-        local_stack.write(data, local_stack.Running(gateway="", nats=stack.nats.url, pids={}))
+    with local_stack.locked(data):
+        local_stack.write_state(data, local_stack.StackState(gateway="", nats=stack.nats.url, pids={}))
         script = subprocess.Popen(
             [sys.executable, str(AGENT / "agent.py")],
             env={key: value for key, value in stack.environment.items() if key != "CADRE_NATS_URL"},

@@ -24,7 +24,7 @@ from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values
 from cadre.local import nats_files
 from cadre.local.roles import roles_of
-from cadre.local.team_components import pieces_of
+from cadre.local.team_components import components_of
 from cadre.local.team_file import read_team
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
@@ -49,14 +49,14 @@ def manifests(tmp_path_factory: pytest.TempPathFactory) -> list[Manifest]:
             "telemetry": {"url": nobody},
         }
     )
-    files = render(pieces_of(read_team(TEAM), values), values)
+    files = render(components_of(read_team(TEAM), values), values)
     rendered = [manifest for found in files.values() for manifest in found]
     return [*rendered, *secrets(tmp_path_factory.mktemp("auth"))]
 
 
 def secrets(folder: Path) -> list[Manifest]:
     """As `cadre auth init --secrets` prints them."""
-    nats_files.make(folder, roles_of(read_team(TEAM), memory=True), Topology(2))
+    nats_files.update_users(folder, roles_of(read_team(TEAM), memory=True), Topology(2))
     return list(yaml.safe_load_all(nats_files.secrets(folder, "cadre")))
 
 

@@ -36,7 +36,7 @@ class Secured:
 
     def __init__(self, folder: Path) -> None:
         self.auth = folder / "auth"
-        nats_files.make(self.auth, ROLES, TOPOLOGY)
+        nats_files.update_users(self.auth, ROLES, TOPOLOGY)
         self.server = NatsServer(folder, more=f'include "auth/{nats_files.SERVER_FILE}"\n')
 
     def settings(self, user: str, **more: object) -> Settings:
@@ -45,7 +45,7 @@ class Secured:
 
     def rotate(self, user: str) -> None:
         """A new key, which the server is told of."""
-        nats_files.make(self.auth, ROLES, TOPOLOGY, rotate=[user])
+        nats_files.update_users(self.auth, ROLES, TOPOLOGY, rotate=[user])
         self.server.process.send_signal(signal.SIGHUP)
 
     @asynccontextmanager

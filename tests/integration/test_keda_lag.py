@@ -14,7 +14,7 @@ import pytest
 from cadre.adapters.nats.connection.connect import Client, connect
 from cadre.adapters.nats.queue import Delivery, Queue
 from cadre.adapters.nats.streams.consumers import provision_team
-from cadre.deploy.k8s.components import Piece
+from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.scaled_object import scaled_object
 from cadre.deploy.k8s.values import Scale, read_values
 from cadre.protocol.topology import Topology
@@ -24,7 +24,7 @@ from harness.nats_server import NatsServer, free_port
 WITHIN = 30.0
 VALUES = read_values({"nats": {"shards": 2}})
 TOPOLOGY = Topology(2)
-AGENT = Piece("agent", "digger", ["agent"], [TOPOLOGY.agent_consumer("digger")], ["--agent", "digger"])
+AGENT = Component("agent", "digger", ["agent"], [TOPOLOGY.agent_consumer("digger")], ["--agent", "digger"])
 TREES = {TOPOLOGY.shard(tree): tree for tree in ("a", "b", "c", "d")}
 """One of each shard."""
 

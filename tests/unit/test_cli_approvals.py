@@ -10,7 +10,7 @@ from rich.console import Console
 
 from cadre.cli.terminal import tree_lines
 from cadre.cli.terminal.arguments import json_object, key_values
-from cadre.cli.terminal.ask import ruling_of
+from cadre.cli.terminal.ask import decision_of
 from cadre.cli.terminal.duration import Duration
 from cadre.cli.terminal.outcome import exit_code
 from cadre.cli.terminal.run_text import state
@@ -74,13 +74,13 @@ def test_what_is_no_object(text: str) -> None:
     ],
 )
 def test_a_typed_decision(line: str, ruling: dict[str, Any] | None) -> None:
-    assert ruling_of(line) == ruling
+    assert decision_of(line) == ruling
 
 
 @pytest.mark.parametrize("line", ["", "yes", "c", "c 5", "c {", "approved"])
 def test_a_line_that_decides_nothing(line: str) -> None:
     with pytest.raises(click.UsageError):
-        ruling_of(line)
+        decision_of(line)
 
 
 def test_a_call_on_one_line() -> None:
@@ -126,7 +126,7 @@ def lines(*events: tuple[str, dict[str, Any]]) -> list[str]:
     tree, told = RunTree(), []
     for name, content in events:
         tree = apply(tree, name, content)
-        line = tree_lines.line(tree, name, content)
+        line = tree_lines.event_line(tree, name, content)
         told.append(line.partition(" ")[2] if line else "")
     return told
 

@@ -15,8 +15,8 @@ import pytest
 
 from cadre.local import local_stack
 from cadre.local.exit_codes import CommandFailed
-from cadre.local.nats_server import configure, take_port
-from cadre.local.supervise import TRIES, Child, Service, until_ready
+from cadre.local.nats_server import free_port, write_config
+from cadre.local.supervise import MAX_QUICK_DEATHS, ManagedProcess, ProcessSpec, until_ready
 
 FOREVER = "import time; print('up', flush=True); time.sleep(3600)"
 
@@ -32,10 +32,10 @@ class Watched:
         async def ready() -> str | None:
             return lack
 
-        service = Service(
+        service = ProcessSpec(
             "thing", [sys.executable, "-c", code], dict(os.environ), ready, folder / "thing.log"
         )
-        self.child = Child(service, self._on_line, self._on_start)
+        self.child = ManagedProcess(service, self._on_line, self._on_start)
 
     def _on_line(self, name: str, line: str) -> None:
         self.lines.append(line)
@@ -75,10 +75,11 @@ async def test_a_killed_child_is_started_again(tmp_path: Path) -> None:
 async def test_a_child_that_always_dies_at_once_is_given_up(tmp_path: Path) -> None:
     watched = Watched(tmp_path, "import sys; sys.exit('the port is taken')")
     with pytest.raises(
-        CommandFailed, match=rf"thing died {TRIES} times in a row \(exit code 1\): the port is taken"
+        CommandFailed,
+        match=rf"thing died {MAX_QUICK_DEATHS} times in a row \(exit code 1\): the port is taken",
     ):
         await watched.child.keep_alive()
-    assert watched.starts == TRIES
+    assert watched.starts == MAX_QUICK_DEATHS
 
 
 async def test_a_child_that_cannot_start_as_configured_is_given_up_at_its_second_try(tmp_path: Path) -> None:
@@ -112,11 +113,11 @@ def test_no_child_outlives_a_killed_supervisor(tmp_path: Path) -> None:
     code = f"""
 import asyncio, os, sys
 from pathlib import Path
-from cadre.local.supervise import Child, Service
+from cadre.local.supervise import ManagedProcess, ProcessSpec
 async def ready(): return None
 argv = [sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(3600)"]
-service = Service("thing", argv, dict(os.environ), ready, Path({str(tmp_path)!r}) / "thing.log")
-asyncio.run(Child(service, lambda name, line: print(line, flush=True), lambda: None).keep_alive())
+service = ProcessSpec("thing", argv, dict(os.environ), ready, Path({str(tmp_path)!r}) / "thing.log")
+asyncio.run(ManagedProcess(service, lambda name, line: print(line, flush=True), lambda: None).keep_alive())
 """
     supervisor = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert supervisor.stdout is not None
@@ -153,18 +154,18 @@ def _exists(pid: int) -> bool:
 
 
 def test_a_data_folder_has_one_owner(tmp_path: Path) -> None:
-    running = local_stack.Running(gateway="http://g", nats="nats://n", pids={"nats": 1})
-    with local_stack.owned(tmp_path):
-        local_stack.write(tmp_path, running)
-        assert local_stack.read(tmp_path) == running
-        with pytest.raises(CommandFailed, match="another `cadre up` is using"), local_stack.owned(tmp_path):
+    running = local_stack.StackState(gateway="http://g", nats="nats://n", pids={"nats": 1})
+    with local_stack.locked(tmp_path):
+        local_stack.write_state(tmp_path, running)
+        assert local_stack.read_state(tmp_path) == running
+        with pytest.raises(CommandFailed, match="another `cadre up` is using"), local_stack.locked(tmp_path):
             pass
-    assert local_stack.read(tmp_path) is None
+    assert local_stack.read_state(tmp_path) is None
 
 
 def test_the_file_of_a_stack_that_was_killed_is_not_believed(tmp_path: Path) -> None:
-    local_stack.write(tmp_path, local_stack.Running(gateway="http://g", nats="nats://n", pids={}))
-    assert local_stack.read(tmp_path) is None
+    local_stack.write_state(tmp_path, local_stack.StackState(gateway="http://g", nats="nats://n", pids={}))
+    assert local_stack.read_state(tmp_path) is None
 
 
 def test_a_port_in_use_is_named_with_its_option() -> None:
@@ -173,7 +174,7 @@ def test_a_port_in_use_is_named_with_its_option() -> None:
         with pytest.raises(
             CommandFailed, match=rf"^port {port} for the gateway .* choose another with --port"
         ):
-            take_port(port, "the gateway", "--port")
+            free_port(port, "the gateway", "--port")
 
 
 def checked(server: Sequence[str]) -> str:
@@ -181,7 +182,7 @@ def checked(server: Sequence[str]) -> str:
 
 
 def test_the_configuration_is_one_that_nats_server_accepts(tmp_path: Path) -> None:
-    from cadre.local.nats_server import executable
+    from cadre.local.nats_server import server_binary
 
-    configure(tmp_path / "nats.conf", tmp_path / 'with "quotes"', 4222, "always")
-    assert "is valid" in checked([str(executable()), "-c", str(tmp_path / "nats.conf"), "-t"])
+    write_config(tmp_path / "nats.conf", tmp_path / 'with "quotes"', 4222, "always")
+    assert "is valid" in checked([str(server_binary()), "-c", str(tmp_path / "nats.conf"), "-t"])

@@ -193,7 +193,7 @@ def test_long_histories_are_cut_to_the_latest_calls() -> None:
 def test_control_characters_of_a_model_do_not_reach_the_terminal() -> None:
     tree = fold(accepted(ROOT, 990, "look \x1b[2J\x07 here"))
     assert "\x1b" not in drawn(tree)
-    line = tree_lines.line(tree, *accepted(ROOT, 990, "look \x1b[2J here"))
+    line = tree_lines.event_line(tree, *accepted(ROOT, 990, "look \x1b[2J here"))
     assert line is not None
     assert "\x1b" not in line
 
@@ -201,7 +201,9 @@ def test_control_characters_of_a_model_do_not_reach_the_terminal() -> None:
 def test_lines_are_indented_by_depth_and_leave_out_what_says_nothing() -> None:
     events = [*DELEGATED, ("run.finished", data(CHILD, 995, state="success", output="x"))]
     tree = fold(*events)
-    lines = [line for name, content in events if (line := tree_lines.line(tree, name, content)) is not None]
+    lines = [
+        line for name, content in events if (line := tree_lines.event_line(tree, name, content)) is not None
+    ]
     assert [line.partition(" ")[2] for line in lines] == [
         "manager: begins: find out",
         "manager: step 1: asks the model",

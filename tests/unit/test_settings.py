@@ -36,27 +36,27 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / ".cadre"
 
 
-RUNNING = local_stack.Running(gateway="http://127.0.0.1:1", nats="nats://127.0.0.1:2", pids={})
+RUNNING = local_stack.StackState(gateway="http://127.0.0.1:1", nats="nats://127.0.0.1:2", pids={})
 
 
 def test_a_service_belongs_to_the_cadre_up_of_its_folder(folder: Path) -> None:
-    with local_stack.owned(folder):
-        local_stack.write(folder, RUNNING)
+    with local_stack.locked(folder):
+        local_stack.write_state(folder, RUNNING)
         local_stack.find_nats()
         assert read_settings().nats_url == RUNNING.nats
 
 
 def test_unless_it_is_told_otherwise(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CADRE_NATS_URL", "nats://127.0.0.1:3")
-    with local_stack.owned(folder):
-        local_stack.write(folder, RUNNING)
+    with local_stack.locked(folder):
+        local_stack.write_state(folder, RUNNING)
         local_stack.find_nats()
     assert read_settings().nats_url == "nats://127.0.0.1:3"
 
 
 def test_a_cadre_up_that_was_killed_has_nobody(folder: Path) -> None:
-    with local_stack.owned(folder):
-        local_stack.write(folder, RUNNING)
+    with local_stack.locked(folder):
+        local_stack.write_state(folder, RUNNING)
         left_behind = (folder / "up.json").read_bytes()
     (folder / "up.json").write_bytes(left_behind)
     local_stack.find_nats()

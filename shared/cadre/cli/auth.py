@@ -58,7 +58,7 @@ def init(folder: Path | None, **options: Any) -> None:
     known = nats_files.known_roles(folder, apart=apart)
     roles = _roles(options, known=bool(known))
     rotated = (users or [role.user for role in known]) if rotate else []
-    made = nats_files.make(
+    changes = nats_files.update_users(
         folder,
         roles,
         Topology(settings.shards, settings.prefix),
@@ -66,7 +66,7 @@ def init(folder: Path | None, **options: Any) -> None:
         remove=users if remove else [],
         apart=apart,
     )
-    for what, names in (("new", made.new), ("kept", made.kept), ("gone", made.gone)):
+    for what, names in (("new", changes.new), ("kept", changes.kept), ("gone", changes.removed)):
         if names:
             click.echo(f"{what:5}{', '.join(names)}", err=True)
     click.echo(

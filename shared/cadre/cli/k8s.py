@@ -14,7 +14,7 @@ from cadre.deploy.k8s.values import read_values, setting
 from cadre.errors import SpecError
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.local.manifest_files import as_one, read_manifests, write_folder
-from cadre.local.team_components import VALUES_FILE, pieces_of
+from cadre.local.team_components import VALUES_FILE, components_of
 from cadre.local.team_file import read_team
 from cadre.spec.yaml_file import read_yaml
 
@@ -47,7 +47,7 @@ def render_command(
     own = found.folder / VALUES_FILE
     layers = [_layer(file) for file in ([own] if own.is_file() else []) + list(files)]
     values = read_values(*layers, *map(setting, settings))
-    manifests = render(pieces_of(found, values), values, only)
+    manifests = render(components_of(found, values), values, only)
     if output is None:
         click.echo(as_one(manifests), nl=False)
     else:

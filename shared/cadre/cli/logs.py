@@ -26,7 +26,7 @@ _LOOK_AGAIN = 0.3
 @click.option("--data", type=click.Path(path_type=Path), help="Data folder of `cadre up`.  [default: .cadre]")
 def command(service: str | None, following: bool, lines: int, data: Path | None) -> None:
     """Show the log of SERVICE, or of all services."""
-    files = _files(local_stack.logs_of(data or local_stack.default_data()), service)
+    files = _files(local_stack.logs_folder(data or local_stack.default_data()), service)
     width = max(len(name) for name in files)
     opened: dict[str, TextIO] = {}
     for name, file in files.items():

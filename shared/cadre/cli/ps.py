@@ -35,8 +35,8 @@ def command(output: str) -> None:
 
 def _as_service(sandbox: dict[str, Any]) -> dict[str, Any]:
     many, python = sandbox["sessions"], sandbox["python"]
-    said = f"Runs agents' code: Python {python}, tier {sandbox['tier']}, {many} interpreters at once"
-    return {**sandbox, "name": sandbox["pool"], "description": said}
+    description = f"Runs agents' code: Python {python}, tier {sandbox['tier']}, {many} interpreters at once"
+    return {**sandbox, "name": sandbox["pool"], "description": description}
 
 
 def _row(service: dict[str, Any], lacks: str) -> list[str]:

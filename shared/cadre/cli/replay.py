@@ -67,14 +67,14 @@ def _of_file(file: Path, run_only: bool) -> dict[str, Any]:
     try:
         with gzip.open(file) as stream:
             for number, text in enumerate(stream):
-                told = msgspec.json.decode(text, type=_Line)
-                if number == 0 and told.format != "cadre-run":
+                record = msgspec.json.decode(text, type=_Line)
+                if number == 0 and record.format != "cadre-run":
                     raise CommandFailed(f"{file} was not written by `cadre runs export`", ExitCode.USAGE)
-                tree, last = tree or told.tree, told.line
-                if told.line == "entry":
-                    entry: Entry = decode(bytes(told.entry), Entry)
+                tree, last = tree or record.tree, record.line
+                if record.line == "entry":
+                    entry: Entry = decode(bytes(record.entry), Entry)
                     if not run_only or entry.run == tree:
-                        journals.setdefault(entry.run, []).append(Journaled(told.seq, entry))
+                        journals.setdefault(entry.run, []).append(Journaled(record.seq, entry))
     except (OSError, EOFError, zlib.error, msgspec.DecodeError, UnreadableMessage) as error:
         raise CommandFailed(f"{file} cannot be read: {error}", ExitCode.USAGE) from error
     if last != "end":
@@ -91,8 +91,8 @@ def _account(found: dict[str, Any]) -> Iterator[str]:
         yield f"{unknown['run']} entry {unknown['n']}: not decided anew: {unknown['reason']}"
     if found["omitted"]:
         yield f"… and {found['omitted']} more divergences"
-    told = len(found["divergences"]) + found["omitted"]
-    verdict = _many(told, "divergence") if told else "no divergence"
+    count = len(found["divergences"]) + found["omitted"]
+    verdict = _many(count, "divergence") if count else "no divergence"
     yield (
         f"{_many(found['runs'], 'run')}, {_many(found['entries'], 'entry', 'entries')}:"
         f" {found['decided']} decided anew, {_many(found['snapshots'], 'snapshot')} compared: {verdict}"

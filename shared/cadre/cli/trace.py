@@ -44,14 +44,14 @@ def command(run: str, output: str) -> int:
         found = gateway.get(path, format="otlp" if output == "otlp" else None)
     if output == "tree":
         console = Console(highlight=False)
-        for drawing in drawings(found["spans"]):
+        for drawing in span_trees(found["spans"]):
             console.print(drawing)
     else:
         print_json(found)
     return ExitCode.OK
 
 
-def drawings(spans: list[dict[str, Any]]) -> list[Drawing]:
+def span_trees(spans: list[dict[str, Any]]) -> list[Drawing]:
     """A tree for each span that has no other above it; `spans` come parents first, with their depth."""
     roots: list[Drawing] = []
     above: list[Drawing] = []
@@ -74,8 +74,8 @@ def _head(span: dict[str, Any]) -> Text:
     text = Text(brief(span["name"], 80), style=style, no_wrap=True, overflow="ellipsis")
     facts = [seconds((span["end"] - span["start"]) / 1e9) + (" so far" if is_open else "")]
     if names.INPUT_TOKENS in attributes:
-        given, made = attributes[names.INPUT_TOKENS], attributes.get(names.OUTPUT_TOKENS, 0)
-        facts.append(f"{number(given)} + {number(made)} tokens")
+        tokens_in, tokens_out = attributes[names.INPUT_TOKENS], attributes.get(names.OUTPUT_TOKENS, 0)
+        facts.append(f"{number(tokens_in)} + {number(tokens_out)} tokens")
     elif names.ALL_INPUT_TOKENS in attributes:
         facts.append(
             f"{number(attributes[names.ALL_INPUT_TOKENS] + attributes[names.ALL_OUTPUT_TOKENS])} tokens"

@@ -15,10 +15,10 @@ import click
 
 import cadre.cli
 from cadre.cli.terminal import demo
-from cadre.cli.terminal.service_log import Printer
+from cadre.cli.terminal.service_log import LogPrinter
 from cadre.local import local_stack
 from cadre.local.exit_codes import CommandFailed, ExitCode
-from cadre.local.nats_server import take_port
+from cadre.local.nats_server import free_port
 from cadre.local.processes import Stack, advice
 from cadre.local.team_file import TEAM_FILE, Team, read_team
 from cadre.local.users import StackUsers
@@ -63,8 +63,8 @@ def command(team: Path | None, shipped: bool, runs_demo: bool, timeout: float, *
 
 def _serve(team: Team | None, data: Path | None, port: int | None, nats_port: int, secure: bool) -> int:
     folder = data or local_stack.default_data()
-    with local_stack.owned(folder):
-        stack = _stack(folder, team, GATEWAY_PORT if port is None else port, nats_port, Printer())
+    with local_stack.locked(folder):
+        stack = _stack(folder, team, GATEWAY_PORT if port is None else port, nats_port, LogPrinter())
         stack.users = StackUsers(stack.data) if secure else None
         return asyncio.run(_supervised(stack, _until_stopped(stack), ExitCode.OK))
 
@@ -74,17 +74,17 @@ def _demonstrate(
 ) -> int:
     """Runs the demo on a data folder of its own, which is kept when the demo fails."""
     folder = data or Path(tempfile.mkdtemp(prefix="cadre-"))
-    with local_stack.owned(folder):
+    with local_stack.locked(folder):
         stack = _stack(folder, team, port or 0, nats_port, lambda name, line: None)
         stack.users = StackUsers(stack.data) if secure else None
         code = ExitCode.FAILED
         try:
             code = ExitCode(
-                asyncio.run(_supervised(stack, demo.play(stack, team, timeout), ExitCode.DETACHED))
+                asyncio.run(_supervised(stack, demo.run_demo(stack, team, timeout), ExitCode.DETACHED))
             )
         finally:
             if code is not ExitCode.OK:
-                click.echo(f"cadre: the services' logs are in {local_stack.logs_of(folder)}", err=True)
+                click.echo(f"cadre: the services' logs are in {local_stack.logs_folder(folder)}", err=True)
     if code is ExitCode.OK and data is None:
         shutil.rmtree(folder)
     return code
@@ -94,8 +94,8 @@ def _stack(data: Path, team: Team | None, port: int, nats_port: int, on_line: An
     return Stack(
         data=data.resolve(),
         team=team,
-        gateway_port=take_port(port, "the gateway", "--port"),
-        nats_port=take_port(nats_port, "NATS", "--nats-port"),
+        gateway_port=free_port(port, "the gateway", "--port"),
+        nats_port=free_port(nats_port, "NATS", "--nats-port"),
         on_line=on_line,
     )
 

@@ -12,10 +12,10 @@ import httpx2
 from cadre.client.gateway import body
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
-_SILENCE = 45.0
+_SILENCE_SECONDS = 45.0
 """Seconds without a byte (the gateway pings every 15) after which the connection counts as lost."""
 
-_MAX_EVENT = 64 * 1024 * 1024
+_MAX_EVENT_BYTES = 64 * 1024 * 1024
 
 
 class Event(NamedTuple):
@@ -48,14 +48,14 @@ class Resumption:
         return fresh
 
 
-class Patience:
+class Backoff:
     """Waits longer and longer for a gateway that is away, `seconds` in all since it was heard last."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self.heard()
+        self.reset()
 
-    def heard(self) -> None:
+    def reset(self) -> None:
         self._pause, self._waited = 0.25, 0.0
 
     async def wait(self) -> bool:
@@ -78,26 +78,26 @@ async def follow(
     """
     resumption = Resumption()
     resumption.last_id = after
-    waiting = Patience(patience)
+    backoff = Backoff(patience)
     while True:
         try:
             async for event in _read(client, run, resumption):
-                waiting.heard()
+                backoff.reset()
                 if event is None:
                     continue
                 yield event
                 if event.name == "end":
                     return
-            trouble = "it closed the stream"
+            problem = "it closed the stream"
         except httpx2.TransportError as error:
-            trouble = type(error).__name__
+            problem = type(error).__name__
         except CommandFailed as failure:
             if failure.code is not ExitCode.UNREACHABLE:
                 raise
-            trouble = failure.message
-        if not await waiting.wait():
+            problem = failure.message
+        if not await backoff.wait():
             raise CommandFailed(
-                f"lost the gateway ({trouble}); the run goes on: `cadre show {run} --follow` looks again",
+                f"lost the gateway ({problem}); the run goes on: `cadre show {run} --follow` looks again",
                 ExitCode.UNREACHABLE,
             )
 
@@ -105,9 +105,9 @@ async def follow(
 async def _read(client: httpx2.AsyncClient, run: str, resumption: Resumption) -> AsyncIterator[Event | None]:
     """None for a frame that tells nothing new: the gateway is there."""
     headers = {"Last-Event-ID": resumption.last_id} if resumption.last_id else {}
-    timeout = httpx2.Timeout(_SILENCE, connect=5)
+    timeout = httpx2.Timeout(_SILENCE_SECONDS, connect=5)
     path = f"/v1/runs/{run}/events"
-    async with client.sse(path, headers=headers, timeout=timeout, max_event_size=_MAX_EVENT) as source:
+    async with client.sse(path, headers=headers, timeout=timeout, max_event_size=_MAX_EVENT_BYTES) as source:
         if not source.response.is_success:
             await source.response.aread()
             body(source.response)

@@ -11,17 +11,17 @@ from collections.abc import AsyncGenerator
 
 import httpx2
 
-from cadre.client.events import Event, Patience
+from cadre.client.events import Backoff, Event
 from cadre.client.events import follow as events_of
-from cadre.client.gateway import body, connect, gateway_url, reaching
+from cadre.client.gateway import body, connect, connection_errors, gateway_url
 from cadre.errors import CadreError
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
 __all__ = ["Event", "FollowingFailed", "follow", "new_runs"]
 
-_PAGE = 200
+_PAGE_SIZE = 200
 
-_LATE = 300.0
+_LATE_SECONDS = 300.0
 """Seconds by which a run may come into the list behind others that began later: clocks of agents differ."""
 
 
@@ -57,40 +57,42 @@ async def new_runs(
     known: dict[str, float] | None = None
     """Runs that were there before or have been told of, and when they began, as far back as is looked again."""
     since: float | None = None
-    waiting = Patience(patience)
+    backoff = Backoff(patience)
     try:
         async with connect(gateway or gateway_url()) as client:
             while True:
                 try:
-                    listed = await _begun(client, agent, since)
+                    listed = await _started_runs(client, agent, since)
                 except CommandFailed as failure:
-                    if failure.code is not ExitCode.UNREACHABLE or not await waiting.wait():
+                    if failure.code is not ExitCode.UNREACHABLE or not await backoff.wait():
                         raise
                     continue
-                waiting.heard()
+                backoff.reset()
                 before = listed if known is None else known
                 for identity in reversed([run for run in listed if run not in before]):
                     yield identity
                 known = {**before, **listed}
                 if known:
-                    since = max(known.values()) - _LATE
+                    since = max(known.values()) - _LATE_SECONDS
                     known = {run: at for run, at in known.items() if at >= since}
                 await asyncio.sleep(every)
     except CommandFailed as failure:
         raise FollowingFailed(failure.message) from failure
 
 
-async def _begun(client: httpx2.AsyncClient, agent: str | None, since: float | None) -> dict[str, float]:
+async def _started_runs(
+    client: httpx2.AsyncClient, agent: str | None, since: float | None
+) -> dict[str, float]:
     """The runs that began at or after `since`, newest first, and when; without it, those around the newest."""
     found: dict[str, float] = {}
-    asked = {"limit": str(_PAGE)} if agent is None else {"limit": str(_PAGE), "agent": agent}
+    asked = {"limit": str(_PAGE_SIZE)} if agent is None else {"limit": str(_PAGE_SIZE), "agent": agent}
     while True:
-        with reaching(str(client.base_url)):
+        with connection_errors(str(client.base_url)):
             page = body(await client.get("/v1/runs", params=asked))
         began = {str(run["id"]): float(run["started_at"]) for run in page["runs"]}
         found |= began
         if since is None and began:
-            since = max(began.values()) - _LATE
+            since = max(began.values()) - _LATE_SECONDS
         if page["next"] is None or since is None or min(began.values(), default=since) < since:
             return {run: at for run, at in found.items() if since is None or at >= since}
         asked["before"] = str(page["next"])

@@ -26,19 +26,19 @@ _CODES = {
 }
 
 LAST = "@last"
-_PAGES, _PAGE = 20, 200
+_MAX_PAGES, _PAGE_SIZE = 20, 200
 
 WHOLE_ID = re.compile(r"[0-9a-f]{32}(_[0-9_]+)?")
 """Of a root run as gateways make them, of a run below one, or of a call."""
 
-_PATIENCE = httpx2.Timeout(600, connect=5)
+_LONG_TIMEOUT = httpx2.Timeout(600, connect=5)
 """For what may take the gateway long: the end of a whole tree, a large file."""
 
 
 def gateway_url(data: Path | None = None) -> str:
     """`CADRE_GATEWAY_URL`, else the gateway of the `cadre up` of this folder, else the default address."""
     given = gateway_url_given()
-    if given is None and (running := local_stack.read(data or local_stack.default_data())) is not None:
+    if given is None and (running := local_stack.read_state(data or local_stack.default_data())) is not None:
         given = running.gateway
     return (given or read_settings().gateway_url).rstrip("/")
 
@@ -48,7 +48,7 @@ def client_options(url: str) -> dict[str, Any]:
 
     Raises CommandFailed for a URL that is none.
     """
-    with reaching(url):
+    with connection_errors(url):
         local = httpx2.URL(url).host in ("127.0.0.1", "localhost", "::1")
     return {"base_url": url, "trust_env": not local, "timeout": httpx2.Timeout(30, connect=5)}
 
@@ -59,7 +59,7 @@ def connect(url: str) -> httpx2.AsyncClient:
 
 
 @contextlib.contextmanager
-def reaching(url: str) -> Iterator[None]:
+def connection_errors(url: str) -> Iterator[None]:
     """Turns the errors of a connection into one line that says what to do."""
     try:
         yield
@@ -88,7 +88,7 @@ def body(response: httpx2.Response) -> dict[str, Any]:
     raise CommandFailed(str(detail), _CODES.get(response.status_code, ExitCode.FAILED))
 
 
-def _given(params: dict[str, Any]) -> dict[str, Any]:
+def _without_none(params: dict[str, Any]) -> dict[str, Any]:
     """Without those that were not given; an empty one was, and the gateway says what it thinks of it."""
     return {key: value for key, value in params.items() if value is not None}
 
@@ -100,7 +100,7 @@ class Gateway:
         self.url = url or gateway_url()
 
     def __enter__(self) -> Gateway:
-        with reaching(self.url):
+        with connection_errors(self.url):
             self._client = httpx2.Client(**client_options(self.url))
         return self
 
@@ -109,16 +109,16 @@ class Gateway:
 
     def get(self, path: str, **params: Any) -> dict[str, Any]:
         """Raises CommandFailed: NOT_FOUND, UNREACHABLE, or what else the gateway refused."""
-        with reaching(self.url):
-            return body(self._client.get(path, params=_given(params)))
+        with connection_errors(self.url):
+            return body(self._client.get(path, params=_without_none(params)))
 
     def post(self, path: str, content: dict[str, Any]) -> dict[str, Any]:
-        with reaching(self.url):
+        with connection_errors(self.url):
             return body(self._client.post(path, json=content))
 
     def delete(self, path: str, **params: Any) -> dict[str, Any]:
-        with reaching(self.url):
-            return body(self._client.delete(path, params=_given(params), timeout=_PATIENCE))
+        with connection_errors(self.url):
+            return body(self._client.delete(path, params=_without_none(params), timeout=_LONG_TIMEOUT))
 
     def download(self, path: str, target: BinaryIO) -> bool:
         """Writes the body of an answer to `target`; whether it has any.
@@ -127,7 +127,7 @@ class Gateway:
         """
         begun = False
         try:
-            with reaching(self.url), self._client.stream("GET", path) as response:
+            with connection_errors(self.url), self._client.stream("GET", path) as response:
                 if not response.is_success:
                     response.read()
                     body(response)
@@ -145,14 +145,14 @@ class Gateway:
     def upload(self, path: str, source: BinaryIO) -> dict[str, Any]:
         """Sends all of `source`, however long the answer takes."""
         headers = {"Content-Type": "application/gzip"}
-        with reaching(self.url):
-            return body(self._client.post(path, content=source, headers=headers, timeout=_PATIENCE))
+        with connection_errors(self.url):
+            return body(self._client.post(path, content=source, headers=headers, timeout=_LONG_TIMEOUT))
 
     def put(self, path: str, source: BinaryIO, media_type: str) -> dict[str, Any]:
         """Sends all of `source` as a file."""
         headers = {"Content-Type": media_type}
-        with reaching(self.url):
-            return body(self._client.put(path, content=source, headers=headers, timeout=_PATIENCE))
+        with connection_errors(self.url):
+            return body(self._client.put(path, content=source, headers=headers, timeout=_LONG_TIMEOUT))
 
     def run_id(self, reference: str) -> str:
         """The id that `@last`, a unique beginning of an id, or an id stands for.
@@ -175,8 +175,8 @@ class Gateway:
         # The root of a call is a run, the call is none.
         if self._is_run(reference) or (mark and self._is_run(root)):
             return reference
-        found = [] if WHOLE_ID.fullmatch(root) else list(self._beginning_with(root))
-        return self._only(root, found) + mark + rest
+        found = [] if WHOLE_ID.fullmatch(root) else list(self._ids_beginning_with(root))
+        return self._unique(root, found) + mark + rest
 
     def _is_run(self, identity: str) -> bool:
         try:
@@ -187,21 +187,21 @@ class Gateway:
             return False
         return True
 
-    def _beginning_with(self, root: str) -> Iterator[str]:
+    def _ids_beginning_with(self, root: str) -> Iterator[str]:
         before = None
-        for _ in range(_PAGES):
-            page = self.get("/v1/runs", limit=_PAGE, before=before)
+        for _ in range(_MAX_PAGES):
+            page = self.get("/v1/runs", limit=_PAGE_SIZE, before=before)
             yield from (str(run["id"]) for run in page["runs"] if str(run["id"]).startswith(root))
             before = page.get("next")
             if before is None:
                 return
         raise CommandFailed(
-            f"only the newest {_PAGES * _PAGE:,} runs were looked through for {root!r}: write the whole id",
+            f"only the newest {_MAX_PAGES * _PAGE_SIZE:,} runs were looked through for {root!r}: write the whole id",
             ExitCode.USAGE,
         )
 
     @staticmethod
-    def _only(root: str, found: list[str]) -> str:
+    def _unique(root: str, found: list[str]) -> str:
         if not found:
             raise CommandFailed(
                 f"no run's id is or begins with {root!r}: `cadre runs` lists them", ExitCode.NOT_FOUND

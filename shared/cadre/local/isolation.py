@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 
-_WITHIN = 60.0
+_TIMEOUT_SECONDS = 60.0
 
 
-async def reached() -> tuple[str, str]:
+async def isolation_tier() -> tuple[str, str]:
     """The tier of isolation and "", or "" and why there is none."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "cadre_sandbox", "--check"),
@@ -16,15 +16,15 @@ async def reached() -> tuple[str, str]:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        async with asyncio.timeout(_WITHIN):
-            said, complaint = await process.communicate()
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
+            output, errors = await process.communicate()
     except TimeoutError:
-        return "", f"no answer within {_WITHIN:g} s"
+        return "", f"no answer within {_TIMEOUT_SECONDS:g} s"
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
     if process.returncode == 0:
-        return said.decode().strip(), ""
-    lines = complaint.decode(errors="replace").strip().splitlines() or ["no reason given"]
+        return output.decode().strip(), ""
+    lines = errors.decode(errors="replace").strip().splitlines() or ["no reason given"]
     return "", lines[-1].removeprefix("cadre: ")

@@ -13,7 +13,7 @@ from cadre.local.exit_codes import CommandFailed
 from cadre.settings import prefer_nats
 
 
-class Running(msgspec.Struct, frozen=True, kw_only=True):
+class StackState(msgspec.Struct, frozen=True, kw_only=True):
     """The content of `up.json`."""
 
     gateway: str
@@ -27,14 +27,14 @@ def default_data() -> Path:
     return Path(".cadre")
 
 
-def logs_of(data: Path) -> Path:
+def logs_folder(data: Path) -> Path:
     return data / "logs"
 
 
-def read(data: Path) -> Running | None:
+def read_state(data: Path) -> StackState | None:
     """The stack that runs on this data folder; None when none does."""
     try:
-        running = msgspec.json.decode((data / "up.json").read_bytes(), type=Running)
+        running = msgspec.json.decode((data / "up.json").read_bytes(), type=StackState)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:
@@ -45,11 +45,11 @@ def read(data: Path) -> Running | None:
 
 def find_nats() -> None:
     """A service that is started beside a `cadre up` belongs to it, unless told otherwise."""
-    if (running := read(default_data())) is not None:
+    if (running := read_state(default_data())) is not None:
         prefer_nats(running.nats)
 
 
-def write(data: Path, running: Running) -> None:
+def write_state(data: Path, running: StackState) -> None:
     """Replaces `up.json` in one move, so that no reader sees half of it."""
     fresh = data / "up.json.new"
     fresh.write_bytes(msgspec.json.format(msgspec.json.encode(running)) + b"\n")
@@ -57,13 +57,13 @@ def write(data: Path, running: Running) -> None:
 
 
 @contextlib.contextmanager
-def owned(data: Path) -> Iterator[None]:
+def locked(data: Path) -> Iterator[None]:
     """Holds the data folder for this process; the kernel lets go of it however the process ends.
 
     Raises CommandFailed when another `cadre up` holds it or when it cannot be written.
     """
     try:
-        logs_of(data).mkdir(parents=True, exist_ok=True)
+        logs_folder(data).mkdir(parents=True, exist_ok=True)
         lock = (data / "up.lock").open("a+")
     except OSError as error:
         raise CommandFailed(

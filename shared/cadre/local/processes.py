@@ -13,9 +13,9 @@ import httpx2
 import msgspec
 
 from cadre.local import local_stack, nats_server
-from cadre.local.isolation import reached
-from cadre.local.roles import tools_names
-from cadre.local.supervise import Child, Service, until_ready
+from cadre.local.isolation import isolation_tier
+from cadre.local.roles import tool_service_names
+from cadre.local.supervise import ManagedProcess, ProcessSpec, until_ready
 from cadre.local.team_file import Team
 from cadre.local.users import StackUsers
 from cadre.settings import (
@@ -38,7 +38,7 @@ _START_SECONDS = 60.0
 _KILL_SECONDS = 5.0
 """How long after its drain time a process is killed."""
 
-LOG_LIMIT = 20 * 1024 * 1024
+MAX_LOG_BYTES = 20 * 1024 * 1024
 """Bytes of a log file above which the next start begins a new one."""
 
 
@@ -51,9 +51,9 @@ class Stack:
     gateway_port: int
     nats_port: int
     on_line: Callable[[str, str], None]
-    _groups: list[list[Child]] = field(default_factory=list)
+    _groups: list[list[ManagedProcess]] = field(default_factory=list)
     """Each leans on those before it: NATS, the scripted model if any, the tracer if any, the services."""
-    _lives: dict[asyncio.Task[None], Child] = field(default_factory=dict)
+    _running: dict[asyncio.Task[None], ManagedProcess] = field(default_factory=dict)
     _started: bool = False
     users: StackUsers | None = None
     """Each service is one of them; None: anybody may do anything."""
@@ -73,7 +73,7 @@ class Stack:
         isolated = asyncio.create_task(self._leave_out_isolated())
         try:
             if self.users is not None:
-                await asyncio.to_thread(self.users.make, self.team)
+                await asyncio.to_thread(self.users.create_keys, self.team)
             await self._launch([self._nats()])
             if self.users is not None:
                 await self.users.provision(self.nats)
@@ -90,7 +90,7 @@ class Stack:
         """Leaves out the agents that can do nothing on a machine without isolation, if any others are left then."""
         if self.team is None or not self.team.pools:
             return
-        tier, why = await reached()
+        tier, why = await isolation_tier()
         others = {name: file for name, file in self.team.agents.items() if name not in self.team.isolated}
         asked = self.team.demo.agent if self.team.demo is not None else next(iter(others), None)
         if not tier and asked in others:
@@ -103,8 +103,8 @@ class Stack:
         """Awaits the work; raises the CommandFailed of a service that cannot be kept alive meanwhile."""
         task = asyncio.create_task(work)
         try:
-            await asyncio.wait([task, *self._lives], return_when=asyncio.FIRST_COMPLETED)
-            for life in self._lives:
+            await asyncio.wait([task, *self._running], return_when=asyncio.FIRST_COMPLETED)
+            for life in self._running:
                 if life.done():
                     life.result()
             return await task
@@ -120,30 +120,32 @@ class Stack:
             await self._end(group, self.drain + _KILL_SECONDS)
 
     def kill(self) -> None:
-        for child in self._lives.values():
+        for child in self._running.values():
             child.kill()
 
     # --- life
 
-    async def _launch(self, *groups: Sequence[Service]) -> None:
+    async def _launch(self, *groups: Sequence[ProcessSpec]) -> None:
         """Starts them all at once; they end group by group, the last one first."""
-        begun = [[Child(service, self.on_line, self._restarted) for service in group] for group in groups]
+        begun = [
+            [ManagedProcess(service, self.on_line, self._restarted) for service in group] for group in groups
+        ]
         self._groups += begun
         children = [child for group in begun for child in group]
         for child in children:
-            self._lives[asyncio.create_task(child.keep_alive())] = child
+            self._running[asyncio.create_task(child.keep_alive())] = child
         await self.alive_during(until_ready(children, _START_SECONDS))
 
-    async def _end(self, children: Sequence[Child], within: float) -> None:
-        lives = [life for life, child in self._lives.items() if child in children]
+    async def _end(self, children: Sequence[ManagedProcess], within: float) -> None:
+        lives = [life for life, child in self._running.items() if child in children]
         if not lives:
             return
         for child in children:
             child.stop()
         _, slow = await asyncio.wait(lives, timeout=within)
         for life in slow:
-            self.on_line(self._lives[life].service.name, "did not end within its drain time: killed")
-            self._lives[life].kill()
+            self.on_line(self._running[life].service.name, "did not end within its drain time: killed")
+            self._running[life].kill()
         await asyncio.gather(*lives, return_exceptions=True)
 
     def _restarted(self) -> None:
@@ -151,41 +153,41 @@ class Stack:
             self._write_state()
 
     def _write_state(self) -> None:
-        pids = {child.service.name: child.pid for child in self._lives.values() if child.pid is not None}
-        running = local_stack.Running(gateway=self.gateway, nats=self.nats, pids=pids, sync=self.sync)
-        local_stack.write(self.data, running)
+        pids = {child.service.name: child.pid for child in self._running.values() if child.pid is not None}
+        running = local_stack.StackState(gateway=self.gateway, nats=self.nats, pids=pids, sync=self.sync)
+        local_stack.write_state(self.data, running)
 
     # --- which processes
 
-    def _nats(self) -> Service:
-        server = nats_server.executable()
+    def _nats(self) -> ProcessSpec:
+        server = nats_server.server_binary()
         config = self.data / "nats.conf"
         users = self.users.server_file if self.users is not None else None
-        nats_server.configure(config, self.data / "nats", self.nats_port, self.sync, users)
+        nats_server.write_config(config, self.data / "nats", self.nats_port, self.sync, users)
 
         async def ready() -> str | None:
-            info = await nats_server.greeting("127.0.0.1", self.nats_port)
+            info = await nats_server.server_info("127.0.0.1", self.nats_port)
             return None if info is not None and info.get("jetstream") else "does not answer"
 
         return self._service("nats", [str(server), "-c", str(config)], {}, ready)
 
-    def _scripted_model(self) -> Service:
+    def _scripted_model(self) -> ProcessSpec:
         assert self.team is not None
-        port = nats_server.take_port(0, "the scripted model", "CADRE_MODEL_URL")
+        port = nats_server.free_port(0, "the scripted model", "CADRE_MODEL_URL")
         self.model = f"http://127.0.0.1:{port}/v1"
         argv = ["--script", str(self.team.script), "--port", str(port)]
         return self._python("model", "cadre_scripted_model", argv, "", port)
 
-    def _tracer(self) -> list[Service]:
+    def _tracer(self) -> list[ProcessSpec]:
         """None where nobody takes traces."""
         wanted = bool(read_tracing_settings().endpoint)
         return [self._python("tracer", "cadre_tracer", [], "tracer")] if wanted else []
 
-    def _services(self) -> list[Service]:
+    def _services(self) -> list[ProcessSpec]:
         services = [self._python("gateway", "cadre_gateway", [], "gateway", self.gateway_port)]
         if self.team is None:
             return services
-        for entry, role in zip(self.team.tools, tools_names(self.team.tools), strict=True):
+        for entry, role in zip(self.team.tools, tool_service_names(self.team.tools), strict=True):
             name = Path(entry.partition(":")[0]).stem if "/" in entry else entry
             name = self._unused(name, services)
             services.append(self._python(name, "cadre_tools", [entry], f"tools-{role}"))
@@ -202,30 +204,30 @@ class Stack:
         return services
 
     @staticmethod
-    def _unused(name: str, services: Sequence[Service]) -> str:
+    def _unused(name: str, services: Sequence[ProcessSpec]) -> str:
         """The name, with a number when another process has it: it names a log file."""
         taken = {"nats", "model", "tracer", *(service.name for service in services)}
         return next(n for n in (name, *(f"{name}-{i}" for i in range(2, 1000))) if n not in taken)
 
     def _python(
         self, name: str, module: str, argv: Sequence[str], user: str, port: int | None = None
-    ) -> Service:
-        port = port or nats_server.take_port(0, name, "nothing")
+    ) -> ProcessSpec:
+        port = port or nats_server.free_port(0, name, "nothing")
         environment = {"CADRE_PORT": str(port), "PYTHONUNBUFFERED": "1", **self._as_user(user)}
-        return self._service(name, [sys.executable, "-m", module, *argv], environment, _Readyz(port))
+        return self._service(name, [sys.executable, "-m", module, *argv], environment, _ReadinessProbe(port))
 
     def _as_user(self, user: str) -> dict[str, str]:
         return self.users.environment(user) if self.users is not None and user else {}
 
-    def _memory(self, name: str) -> Service:
-        port = nats_server.take_port(0, name, "nothing")
+    def _memory(self, name: str) -> ProcessSpec:
+        port = nats_server.free_port(0, name, "nothing")
         environment = {
             "CADRE_PORT": str(port),
             "CADRE_MEMORY_DIRECTORY": str(self.data / "memory"),
             "PYTHONUNBUFFERED": "1",
             **self._as_user("memory"),
         }
-        return self._service(name, [sys.executable, "-m", "cadre_memory"], environment, _Readyz(port))
+        return self._service(name, [sys.executable, "-m", "cadre_memory"], environment, _ReadinessProbe(port))
 
     def _service(
         self,
@@ -233,9 +235,9 @@ class Stack:
         argv: Sequence[str],
         environment: dict[str, str],
         ready: Callable[[], Awaitable[str | None]],
-    ) -> Service:
-        log = local_stack.logs_of(self.data) / f"{name}.log"
-        if log.exists() and log.stat().st_size > LOG_LIMIT:
+    ) -> ProcessSpec:
+        log = local_stack.logs_folder(self.data) / f"{name}.log"
+        if log.exists() and log.stat().st_size > MAX_LOG_BYTES:
             log.replace(log.with_suffix(".log.1"))
         shared = {
             "CADRE_NATS_URL": self.nats,
@@ -249,10 +251,10 @@ class Stack:
                 "CADRE_MODEL": "scripted",
                 "CADRE_MODEL_KEY": "scripted",
             }
-        return Service(name, argv, child_environment(**shared, **environment), ready, log)
+        return ProcessSpec(name, argv, child_environment(**shared, **environment), ready, log)
 
 
-class _Readyz:
+class _ReadinessProbe:
     """Asks a service whether it is ready."""
 
     def __init__(self, port: int) -> None:
@@ -267,12 +269,12 @@ class _Readyz:
         if answer.is_success:
             return None
         try:
-            said = answer.json()
+            answer_body = answer.json()
         except ValueError:
-            said = None
+            answer_body = None
         return (
-            str(said.get("missing") or said.get("status"))
-            if isinstance(said, dict)
+            str(answer_body.get("missing") or answer_body.get("status"))
+            if isinstance(answer_body, dict)
             else str(answer.status_code)
         )
 

@@ -15,12 +15,12 @@ def roles_of(team: Team, *, memory: bool | None = None) -> list[Role]:
     """Raises SetupError when a module of tools cannot be loaded."""
     tools = [
         (name, tuple(tool.name for tool in load_tools(entry)))
-        for entry, name in zip(team.tools, tools_names(team.tools), strict=True)
+        for entry, name in zip(team.tools, tool_service_names(team.tools), strict=True)
     ]
     return team_roles(team.agents, tools, team.pools, memory=team.needs_memory if memory is None else memory)
 
 
-def tools_names(entries: Iterable[str]) -> list[str]:
+def tool_service_names(entries: Iterable[str]) -> list[str]:
     """What the services of these modules are called, in their order."""
     taken: list[str] = []
     for entry in entries:

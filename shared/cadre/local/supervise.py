@@ -16,18 +16,18 @@ from pathlib import Path
 from cadre.local import die_with_parent
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
-AT_ONCE = 5.0
+QUICK_DEATH_SECONDS = 5.0
 """Seconds: a process that dies sooner has died at once."""
 
-TRIES = 5
+MAX_QUICK_DEATHS = 5
 """How often in a row a process may die at once before it is given up."""
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
-_LAST_OUTPUT = 1.0
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.2, 10.0
+_LAST_OUTPUT_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Service:
+class ProcessSpec:
     """A process to be kept alive."""
 
     name: str
@@ -39,10 +39,10 @@ class Service:
 
 
 @dataclass
-class Child:
+class ManagedProcess:
     """A service and its process of the moment."""
 
-    service: Service
+    service: ProcessSpec
     on_line: Callable[[str, str], None]
     """Told (name, line) of everything the process writes."""
     on_start: Callable[[], None]
@@ -60,26 +60,26 @@ class Child:
         deaths = refusals = 0
         while not self._stopping.is_set():
             began = time.monotonic()
-            code = await self._live()
+            code = await self._run_once()
             if self._stopping.is_set():
                 return
             refusals = refusals + 1 if code == ExitCode.USAGE else 0
             if refusals > 1:
                 # A file or a setting is wrong. A port may be taken for a moment, hence the second try.
-                raise CommandFailed(f"{self.service.name}: {self._last_words()}", ExitCode.USAGE)
-            deaths = deaths + 1 if time.monotonic() - began < AT_ONCE else 1
+                raise CommandFailed(f"{self.service.name}: {self._last_line()}", ExitCode.USAGE)
+            deaths = deaths + 1 if time.monotonic() - began < QUICK_DEATH_SECONDS else 1
             how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-            if deaths >= TRIES:
+            if deaths >= MAX_QUICK_DEATHS:
                 raise CommandFailed(
-                    f"{self.service.name} died {deaths} times in a row ({how}): {self._last_words()}"
+                    f"{self.service.name} died {deaths} times in a row ({how}): {self._last_line()}"
                 )
-            pause = min(_FIRST_PAUSE * 2 ** (deaths - 1), _LONGEST_PAUSE)
+            pause = min(_FIRST_PAUSE_SECONDS * 2 ** (deaths - 1), _MAX_PAUSE_SECONDS)
             what = "ended" if code == 0 else "died"
             self.on_line(self.service.name, f"{what} ({how}); starting it again in {pause:g} s")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)
 
-    async def _live(self) -> int:
+    async def _run_once(self) -> int:
         """One life of the process: from its start to its exit code."""
         self._process = process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", str(die_with_parent.__file__), str(os.getpid())),
@@ -95,7 +95,7 @@ class Child:
         self.on_start()
         if self._stopping.is_set():
             self.stop()
-        telling = asyncio.create_task(self._tell_output(process))
+        copying = asyncio.create_task(self._copy_output(process))
         try:
             return await process.wait()
         finally:
@@ -103,10 +103,10 @@ class Child:
             if process.returncode is None:
                 self.kill()
             # A process of its own that it left behind may hold the pipe open.
-            await asyncio.wait([telling], timeout=_LAST_OUTPUT)
-            telling.cancel()
+            await asyncio.wait([copying], timeout=_LAST_OUTPUT_SECONDS)
+            copying.cancel()
 
-    async def _tell_output(self, process: asyncio.subprocess.Process) -> None:
+    async def _copy_output(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
         rest = b""
         with self.service.log.open("ab") as log:
@@ -115,17 +115,17 @@ class Child:
                 log.flush()
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
-                    self._tell(line)
+                    self._emit(line)
             if rest:
-                self._tell(rest)
+                self._emit(rest)
 
-    def _tell(self, line: bytes) -> None:
+    def _emit(self, line: bytes) -> None:
         text = line.decode(errors="replace").rstrip()
         if text:
             self.tail.append(text)
             self.on_line(self.service.name, text)
 
-    def _last_words(self) -> str:
+    def _last_line(self) -> str:
         if not self.tail:
             return "it wrote nothing"
         return f"{self.tail[-1].removeprefix('cadre: ')} (all in {self.service.log})"
@@ -145,7 +145,7 @@ class Child:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
 
-async def until_ready(children: Sequence[Child], within: float) -> None:
+async def until_ready(children: Sequence[ManagedProcess], within: float) -> None:
     """Waits until all are ready. Raises CommandFailed naming those that are not after `within` seconds."""
     lacks: dict[str, str | None] = {}
     try:

@@ -1,4 +1,4 @@
-"""A team as the pieces that a cluster runs: its files are read here, and its tools' names looked up."""
+"""A team as the components that a cluster runs: its files are read here, and its tools' names looked up."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from cadre.deploy.k8s.components import Files, Piece, object_name
+from cadre.deploy.k8s.components import Component, Files, object_name
 from cadre.deploy.k8s.values import Values
 from cadre.errors import SetupError, SpecError
 from cadre.local.team_file import Team
@@ -22,28 +22,30 @@ _TEAM_FOLDER = "/etc/cadre/team"
 _LEFT_OUT = (".pyc", ".pyo")
 
 
-def pieces_of(team: Team, values: Values) -> list[Piece]:
+def components_of(team: Team, values: Values) -> list[Component]:
     """The gateway, sandboxes and memory first, then tools and agents. Raises SetupError."""
     agents = {name: read_agent(file) for name, file in team.agents.items()}
-    pieces = [Piece("gateway", "", ["gateway"])]
+    components = [Component("gateway", "", ["gateway"])]
     for pool in sorted({*team.pools, *values.pools}):
         consumers = [Topology.code_consumer(pool)]
-        pieces.append(Piece("sandbox", pool, ["sandbox", "--pool", pool], consumers, ["--pool", pool]))
+        components.append(
+            Component("sandbox", pool, ["sandbox", "--pool", pool], consumers, ["--pool", pool])
+        )
     if team.needs_memory if values.memory is None else values.memory:
-        pieces.append(Piece("memory", "", ["memory"], provides=["--service", "memory"]))
+        components.append(Component("memory", "", ["memory"], provides=["--service", "memory"]))
     if values.telemetry.url:
-        pieces.append(Piece("tracer", "", ["tracer"], provides=["--service", "tracer"]))
-    pieces += _tools(team, values)
-    pieces += [_agent(spec, team.agents[name]) for name, spec in agents.items()]
-    return pieces
+        components.append(Component("tracer", "", ["tracer"], provides=["--service", "tracer"]))
+    components += _tools(team, values)
+    components += [_agent(spec, team.agents[name]) for name, spec in agents.items()]
+    return components
 
 
-def _agent(spec: AgentSpec, file: Path) -> Piece:
+def _agent(spec: AgentSpec, file: Path) -> Component:
     prompts = [] if spec.prompts is None else [Path(spec.prompts)]
     paths = [file.resolve(), *prompts]
     root = Path(os.path.commonpath([path.parent for path in paths]))
     contents = {path.relative_to(root).as_posix(): _read(path) for path in paths}
-    return Piece(
+    return Component(
         "agent",
         spec.name,
         ["agent", f"{_AGENT_FOLDER}/{next(iter(contents))}"],
@@ -55,7 +57,7 @@ def _agent(spec: AgentSpec, file: Path) -> Piece:
     )
 
 
-def _tools(team: Team, values: Values) -> Iterator[Piece]:
+def _tools(team: Team, values: Values) -> Iterator[Component]:
     files = None if values.files else Files(object_name("team", team.name), _TEAM_FOLDER, _files_of(team))
     taken: set[str] = set()
     for entry in team.tools:
@@ -65,7 +67,7 @@ def _tools(team: Team, values: Values) -> Iterator[Piece]:
         name = next(n for n in (stem, *(f"{stem}-{i}" for i in range(2, 1000))) if n not in taken)
         taken.add(name)
         offered = values.workload(f"tools/{name}").tools or _offered(entry, name)
-        yield Piece(
+        yield Component(
             "tools",
             name,
             ["tools", _inside(team, entry, values.files or _TEAM_FOLDER) if is_file else entry],

@@ -24,11 +24,11 @@ class StackUsers:
         self._folder = data / "auth"
         self.server_file = self._folder / nats_files.SERVER_FILE
 
-    def make(self, team: Team | None) -> None:
+    def create_keys(self, team: Team | None) -> None:
         """A key for each service of the team that has none yet. Raises SetupError, CommandFailed."""
         roles = team_roles([], [], [], memory=False) if team is None else roles_of(team)
         settings = read_settings()
-        nats_files.make(self._folder, roles, Topology(settings.shards, settings.prefix))
+        nats_files.update_users(self._folder, roles, Topology(settings.shards, settings.prefix))
 
     async def provision(self, nats: str) -> None:
         """What services may not make for themselves, for all who have a key. Raises what `provision_roles` does."""

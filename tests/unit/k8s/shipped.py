@@ -10,7 +10,7 @@ from typing import Any
 from cadre.deploy.k8s.manifest import Manifest
 from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values
-from cadre.local.team_components import pieces_of
+from cadre.local.team_components import components_of
 from cadre.local.team_file import read_team
 
 ROOT = Path(__file__).parents[3]
@@ -32,7 +32,7 @@ def _rendered(only: str | None) -> dict[str, list[Manifest]]:
 
 def _render(*layers: dict[str, Any], only: str | None = None) -> dict[str, list[Manifest]]:
     values = read_values(ALL, *layers)
-    return render(pieces_of(read_team(TEAM), values), values, only)
+    return render(components_of(read_team(TEAM), values), values, only)
 
 
 def pick(manifests: list[Manifest], called: str) -> Manifest:

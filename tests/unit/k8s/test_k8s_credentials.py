@@ -24,7 +24,7 @@ from unit.k8s.shipped import ROOT, TEAM, env_of, main_of, pick, pod_of, rendered
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Manifest]:
     """The Secrets of the shipped team, by name."""
     folder = tmp_path_factory.mktemp("auth")
-    nats_files.make(folder, roles_of(read_team(TEAM), memory=True), Topology(4))
+    nats_files.update_users(folder, roles_of(read_team(TEAM), memory=True), Topology(4))
     found = yaml.safe_load_all(nats_files.secrets(folder, "cadre"))
     return {secret["metadata"]["name"]: secret for secret in found}
 

@@ -15,7 +15,7 @@ from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values, setting
 from cadre.deploy.k8s.yaml_output import as_yaml
 from cadre.errors import SpecError
-from cadre.local.team_components import pieces_of
+from cadre.local.team_components import components_of
 from cadre.local.team_file import read_team
 from cadre.spec.agent_file import read_agent
 from unit.k8s.shipped import GIVEN, TEAM, env_of, main_of, pick, pod_of, rendered
@@ -91,7 +91,7 @@ def test_an_agents_file_comes_as_it_is_and_only_its_change_rolls_it(tmp_path: Pa
 
     def hashes(team: Path) -> dict[str, str]:
         values = read_values()
-        found = [m for ms in render(pieces_of(read_team(team), values), values).values() for m in ms]
+        found = [m for ms in render(components_of(read_team(team), values), values).values() for m in ms]
         return {
             m["metadata"]["name"]: m["spec"]["template"]["metadata"]["annotations"]["cadre.dev/spec-hash"]
             for m in found
@@ -258,7 +258,7 @@ def small_team(folder: Path, tool: str = "", **agent: str) -> Path:
 def test_a_prompt_file_travels_with_its_agent(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text("system: {}\n")
     team = small_team(tmp_path / "team", prompts="../own.yaml")
-    piece = next(p for p in pieces_of(read_team(team), read_values()) if p.key == "agent/a")
+    piece = next(p for p in components_of(read_team(team), read_values()) if p.key == "agent/a")
     assert piece.files is not None
     assert sorted(piece.files.contents) == ["own.yaml", "team/a.yaml"]
     assert piece.arguments == ["agent", "/etc/cadre/team/a.yaml"]
@@ -267,9 +267,9 @@ def test_a_prompt_file_travels_with_its_agent(tmp_path: Path) -> None:
 def test_tools_that_cannot_be_imported_here_are_named_in_the_values(tmp_path: Path) -> None:
     team = small_team(tmp_path / "team", tool="import a_library_of_the_image_only\n")
     with pytest.raises(SpecError, match=r"tools/tools: \{tools"):
-        pieces_of(read_team(team), read_values())
+        components_of(read_team(team), read_values())
     values = read_values({"workloads": {"tools/tools": {"tools": ["dig"]}}})
-    piece = next(p for p in pieces_of(read_team(team), values) if p.key == "tools/tools")
+    piece = next(p for p in components_of(read_team(team), values) if p.key == "tools/tools")
     assert piece.consumers == ["tool-dig"]
 
 
@@ -281,9 +281,9 @@ def test_a_folder_too_large_for_a_config_map_says_what_to_do(tmp_path: Path) -> 
     (team / "data.bin").write_bytes(bytes(range(256)) * 5000)
     values = read_values()
     with pytest.raises(SpecError, match="--set files="):
-        render(pieces_of(read_team(team), values), values)
+        render(components_of(read_team(team), values), values)
     values = read_values(setting("files=/teams/small"))
-    manifests = [m for ms in render(pieces_of(read_team(team), values), values).values() for m in ms]
+    manifests = [m for ms in render(components_of(read_team(team), values), values).values() for m in ms]
     assert main_of(manifests, "Deployment/tools-tools")["args"] == ["tools", "/teams/small/tools.py"]
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from cadre.cli.terminal.file_values import told
+from cadre.cli.terminal.file_values import describe_files
 
 
 def as_text(output: Any) -> str:
     """Text as it stands, anything else as JSON; files in it in words, with the commands that download them below."""
-    value, downloads = told(output)
+    value, downloads = describe_files(output)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
     return "\n".join([text, *downloads])
 

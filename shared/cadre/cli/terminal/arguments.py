@@ -10,7 +10,7 @@ import click
 
 from cadre.protocol.json_depth import nesting
 
-_MOST_LEVELS = 800
+_MAX_LEVELS = 800
 """Of lists and objects in each other; a gateway reads little more."""
 
 
@@ -62,9 +62,9 @@ def _parsed(what: str, text: str) -> Any:
     except OverflowError as error:
         raise click.UsageError(f"{what}: {error}") from error
     except RecursionError:
-        nested = _MOST_LEVELS + 1
-    if nested > _MOST_LEVELS:
-        raise click.UsageError(f"{what} is nested too deeply: write at most {_MOST_LEVELS} levels")
+        nested = _MAX_LEVELS + 1
+    if nested > _MAX_LEVELS:
+        raise click.UsageError(f"{what} is nested too deeply: write at most {_MAX_LEVELS} levels")
     return value
 
 

@@ -16,17 +16,17 @@ from cadre.cli.terminal.arguments import json_object
 from cadre.cli.terminal.decision import PATH, login_name
 from cadre.cli.terminal.screen import Screen
 from cadre.cli.terminal.table import brief, call_text
-from cadre.client.gateway import body, reaching
+from cadre.client.gateway import body, connection_errors
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
-_SETTLE = 0.3
+_SETTLE_SECONDS = 0.3
 """Seconds before a question: of what is told of the past, the answer follows at once."""
 
 _CHOICES = "[a]pprove, [r]eject WHY, [c]orrect JSON, [l]ater? "
 
 
-class Lines:
-    """Lines of standard input, read by a thread that may be left behind in its read."""
+class InputLines:
+    """The lines of standard input, read by a thread that may be left behind in its read."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -41,7 +41,7 @@ class Lines:
         self.ended = line is None
         return line
 
-    def forget(self) -> None:
+    def discard_typed(self) -> None:
         """What was typed before a question is no answer to it."""
         while self._from_terminal and not self._queue.empty():
             self._queue.get_nowait()
@@ -77,7 +77,7 @@ class Asker:
         """The question has its answer, which is on its way."""
 
     async def __aenter__(self) -> Asker:
-        self._lines = Lines()
+        self._lines = InputLines()
         self._task = asyncio.create_task(self._ask_all(), name="asker")
         return self
 
@@ -107,7 +107,7 @@ class Asker:
     async def _ask_all(self) -> None:
         while True:
             await self._news.wait()
-            await asyncio.sleep(_SETTLE)
+            await asyncio.sleep(_SETTLE_SECONDS)
             if not self._waiting:
                 self._news.clear()
                 continue
@@ -126,7 +126,7 @@ class Asker:
                 return
 
     async def _ask(self, call: str, event: dict[str, Any]) -> None:
-        self._lines.forget()
+        self._lines.discard_typed()
         why = brief(event.get("reason", ""), 100)
         click.echo(
             f"{event['agent']} wants {call_text(event['name'], event.get('arguments'), 300)}  ({why})",
@@ -139,7 +139,7 @@ class Asker:
                 click.echo("", err=True)
                 return
             try:
-                content = ruling_of(line)
+                content = decision_of(line)
                 if content is None:
                     click.echo(f"it waits on: cadre approve {call}", err=True)
                 else:
@@ -154,12 +154,12 @@ class Asker:
 
     async def _send(self, call: str, content: dict[str, Any]) -> None:
         self._answered = True
-        with reaching(str(self._client.base_url)):
+        with connection_errors(str(self._client.base_url)):
             answer = body(await self._client.post(f"{PATH}/{call}", json={**content, "by": login_name()}))
         click.echo(f"{answer['verdict']} by {answer['by']}", err=True)
 
 
-def ruling_of(line: str) -> dict[str, Any] | None:
+def decision_of(line: str) -> dict[str, Any] | None:
     """The decision that a typed line is; None when the call is to wait on. Raises UsageError."""
     word, _, rest = line.strip().partition(" ")
     rest = rest.strip()
@@ -176,6 +176,6 @@ def ruling_of(line: str) -> dict[str, Any] | None:
             raise click.UsageError("type a, r and why, c and the arguments as JSON, or l")
 
 
-def asks(wanted: bool | None) -> bool:
+def should_ask(wanted: bool | None) -> bool:
     """Whether to ask: as the user says, else on a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty() if wanted is None else wanted

@@ -23,7 +23,7 @@ from cadre.settings import child_environment
 _CHECK_SECONDS = 60.0
 
 
-async def play(stack: Stack, team: Team, timeout: float) -> int:
+async def run_demo(stack: Stack, team: Team, timeout: float) -> int:
     """Starts the stack, runs the demo task, prints the answer; returns whether it passed as exit code.
 
     Raises CommandFailed: TIMEOUT, or what kept the stack from starting.

@@ -6,32 +6,32 @@ import re
 import shlex
 from typing import Any
 
-_OF_CODE = {"image": "image/png", "table": "text/csv", "array": "application/x-npy"}
+_MEDIA_TYPES = {"image": "image/png", "table": "text/csv", "array": "application/x-npy"}
 _REF = re.compile(r"blob:[0-9a-f]{64}")
 
 
-def told(value: Any) -> tuple[Any, list[str]]:
-    """The value with a few words in the place of each file in it, and the commands that download them."""
+def describe_files(value: Any) -> tuple[Any, list[str]]:
+    """The value with each file in it replaced by a few words, and the commands that download these files."""
     commands: list[str] = []
 
-    def words(part: Any) -> Any:
+    def described(part: Any) -> Any:
         if isinstance(part, list):
-            return [words(item) for item in part]
+            return [described(item) for item in part]
         if not isinstance(part, dict):
             return part
         match part:
             case {"$file": {"ref": str(ref), **about}} if len(part) == 1 and _REF.fullmatch(ref):
                 name = str(about.get("name") or "")
-                commands.append(_command(ref, name))
+                commands.append(_download_command(ref, name))
                 size = about.get("size")
                 of_size = f", {size_text(size)}" if isinstance(size, int) else ""
                 return f"{name or 'file'} ({about.get('media_type') or 'unknown type'}{of_size})"
             case {"$given": [str(form), str(ref)]} if len(part) == 1 and _REF.fullmatch(ref):
-                commands.append(_command(ref, ""))
-                return f"{form} ({_OF_CODE.get(form, 'bytes')})"
-        return {key: words(item) for key, item in part.items()}
+                commands.append(_download_command(ref, ""))
+                return f"{form} ({_MEDIA_TYPES.get(form, 'bytes')})"
+        return {key: described(item) for key, item in part.items()}
 
-    return words(value), list(dict.fromkeys(commands))
+    return described(value), list(dict.fromkeys(commands))
 
 
 def size_text(size: int) -> str:
@@ -42,6 +42,6 @@ def size_text(size: int) -> str:
     return f"{size} B"
 
 
-def _command(ref: str, name: str) -> str:
+def _download_command(ref: str, name: str) -> str:
     target = shlex.quote(name.rpartition("/")[2]) if name and name.isprintable() else "FILE"
     return f"cadre files {ref} -o {target}"

@@ -10,13 +10,13 @@ import click
 import httpx2
 
 from cadre.cli.terminal.answer import as_text, print_text
-from cadre.cli.terminal.ask import Asker, asks
+from cadre.cli.terminal.ask import Asker, should_ask
 from cadre.cli.terminal.options import print_json
 from cadre.cli.terminal.outcome import exit_code
 from cadre.cli.terminal.run_tree import error_text
 from cadre.cli.terminal.screen import screen
 from cadre.cli.terminal.watch import Detached, watch
-from cadre.client.gateway import body, connect, gateway_url, reaching
+from cadre.client.gateway import body, connect, connection_errors, gateway_url
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
 RUNS = "/v1/runs"
@@ -37,7 +37,7 @@ async def launch(request: dict[str, Any], options: dict[str, Any], path: str = R
             print_json({"id": run}) if output == "json" else click.echo(run)
             return ExitCode.OK
         shown = screen()
-        asker = Asker(client, shown) if asks(options["ask"]) else None
+        asker = Asker(client, shown) if should_ask(options["ask"]) else None
         try:
             result = await watch(client, run, shown, options["timeout"], asker=asker)
         except Detached:
@@ -45,7 +45,7 @@ async def launch(request: dict[str, Any], options: dict[str, Any], path: str = R
             return ExitCode.DETACHED
         except CommandFailed as failure:
             if failure.code is ExitCode.TIMEOUT and output == "json":
-                with reaching(url):
+                with connection_errors(url):
                     print_json(body(await client.get(f"{RUNS}/{run}")))
             raise
     return print_outcome(result, output)
@@ -54,7 +54,7 @@ async def launch(request: dict[str, Any], options: dict[str, Any], path: str = R
 async def post_run(client: httpx2.AsyncClient, url: str, request: dict[str, Any], path: str = RUNS) -> str:
     """Posts the run and returns its id; what was lost or could not be answered is asked again under the same key."""
     headers = {"Idempotency-Key": uuid.uuid4().hex}
-    with reaching(url):
+    with connection_errors(url):
         for tries, pause in enumerate(_PAUSES_SECONDS):
             try:
                 return accepted_run(body(await client.post(path, json=request, headers=headers)))

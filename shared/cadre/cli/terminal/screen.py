@@ -45,7 +45,7 @@ class LineScreen:
         return None
 
     def show(self, tree: RunTree, name: str, data: dict[str, Any]) -> None:
-        line = tree_lines.line(tree, name, data)
+        line = tree_lines.event_line(tree, name, data)
         if line is not None:
             print(line, file=sys.stderr, flush=True)
 

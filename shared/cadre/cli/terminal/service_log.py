@@ -9,18 +9,18 @@ import click
 
 _COLOURS = ["cyan", "green", "yellow", "blue", "magenta", "bright_cyan", "bright_green", "bright_blue"]
 _NATS_NAME = "nats"
-_NATS_TROUBLE = re.compile(r"\[(WRN|ERR|FTL)\]|^died|^did not")
+_NATS_PROBLEM = re.compile(r"\[(WRN|ERR|FTL)\]|^died|^did not")
 """The rest of what nats-server says is kept in its log file alone."""
 
 
-class Printer:
+class LogPrinter:
     """Prints each line behind its service's name, in the service's colour on a terminal."""
 
     def __init__(self) -> None:
         self._width = 8
 
     def __call__(self, name: str, line: str) -> None:
-        if name == _NATS_NAME and not _NATS_TROUBLE.search(line):
+        if name == _NATS_NAME and not _NATS_PROBLEM.search(line):
             return
         self._width = max(self._width, len(name))
         prefix = click.style(f"{name:<{self._width}} |", fg=colour(name))

@@ -40,10 +40,10 @@ def call_text(name: str, arguments: Any, limit: int = 100) -> str:
     """A call on one line: refund(amount=500, note="broken")."""
     if not isinstance(arguments, dict):
         return brief(f"{name}({arguments})", limit)
-    told = ", ".join(
+    pairs = ", ".join(
         f"{key}={json.dumps(value, ensure_ascii=False, default=str)}" for key, value in arguments.items()
     )
-    return brief(f"{name}({told})", limit)
+    return brief(f"{name}({pairs})", limit)
 
 
 def number(count: int) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 from cadre.cli.terminal.run_tree import RunNode, RunTree, error_text, lacks, verdict
 from cadre.cli.terminal.table import brief, call_text, number, seconds
 
-_WIDE = 110
+_MAX_CHARACTERS = 110
 
 
-def line(tree: RunTree, name: str, data: dict[str, Any]) -> str | None:
+def event_line(tree: RunTree, name: str, data: dict[str, Any]) -> str | None:
     """The line that tells of this event; None when it is not worth one. `tree` is that after the event."""
     node = tree.nodes.get(data.get("run", ""))
     if node is None:
@@ -29,7 +29,7 @@ def line(tree: RunTree, name: str, data: dict[str, Any]) -> str | None:
 
 def _begins(tree: RunTree, node: RunNode) -> str:
     """With its task, unless the line of whoever delegated it has told it."""
-    return "begins" if node.parent in tree.nodes else f"begins: {brief(node.task, _WIDE)}"
+    return "begins" if node.parent in tree.nodes else f"begins: {brief(node.task, _MAX_CHARACTERS)}"
 
 
 def _text(node: RunNode, name: str, event: dict[str, Any]) -> str | None:
@@ -43,19 +43,19 @@ def _text(node: RunNode, name: str, event: dict[str, Any]) -> str | None:
                 "" if event.get("purpose") == "act" else f" ({event.get('purpose')})"
             )
         case "model.deferred":
-            return f"waits for the model: {brief(event.get('reason', ''), 2 * _WIDE)}"
+            return f"waits for the model: {brief(event.get('reason', ''), 2 * _MAX_CHARACTERS)}"
         case "approval.requested":
-            wanted = call_text(event.get("name", ""), event.get("arguments") or {}, _WIDE)
-            why = brief(event.get("reason", ""), _WIDE)
+            wanted = call_text(event.get("name", ""), event.get("arguments") or {}, _MAX_CHARACTERS)
+            why = brief(event.get("reason", ""), _MAX_CHARACTERS)
             return f"waits for approval: {wanted} ({why}): cadre approve {event.get('call')}"
         case "approval.decided":
-            return f"{_name_of(node, event)}: {brief(verdict(event), _WIDE)}{_instead(event)}"
+            return f"{_name_of(node, event)}: {brief(verdict(event), _MAX_CHARACTERS)}{_instead(event)}"
         case "call.timed_out":
             return f"{_name_of(node, event)}: no answer within {event.get('seconds', 0):g} s"
         case "tool.called":
-            return f"calls {event.get('tool')} {brief(event.get('arguments') or {}, _WIDE)}"
+            return f"calls {event.get('tool')} {brief(event.get('arguments') or {}, _MAX_CHARACTERS)}"
         case "delegate.started":
-            return f"asks {event.get('member')}: {brief(event.get('task', ''), _WIDE)}"
+            return f"asks {event.get('member')}: {brief(event.get('task', ''), _MAX_CHARACTERS)}"
         case "tool.answered":
             return f"{event.get('tool')} {_outcome(event)} ({seconds(event.get('seconds') or 0)})"
         case "delegate.finished":
@@ -64,13 +64,13 @@ def _text(node: RunNode, name: str, event: dict[str, Any]) -> str | None:
             return f"{event.get('name')} {_outcome(event)}"
         case "answer.proposed":
             checks = event.get("checks") or {}
-            return f"has an answer, checked by {brief(', '.join(dict.fromkeys(checks.values())), _WIDE)}"
+            return f"has an answer, checked by {brief(', '.join(dict.fromkeys(checks.values())), _MAX_CHARACTERS)}"
         case "answer.checked" if event.get("problem"):
-            return f"answer turned down by {event.get('check')}: {brief(event['problem'], _WIDE)}"
+            return f"answer turned down by {event.get('check')}: {brief(event['problem'], _MAX_CHARACTERS)}"
         case "step.finished" if event.get("error"):
-            return f"step {event.get('step')} failed: {brief(error_text(event['error']), _WIDE)}"
+            return f"step {event.get('step')} failed: {brief(error_text(event['error']), _MAX_CHARACTERS)}"
         case "cancel.requested":
-            return f"is being cancelled: {brief(event.get('reason') or 'no reason given', _WIDE)}"
+            return f"is being cancelled: {brief(event.get('reason') or 'no reason given', _MAX_CHARACTERS)}"
         case "run.finished":
             return _ending(event)
         case _:
@@ -84,16 +84,16 @@ def _name_of(node: RunNode, event: dict[str, Any]) -> str:
 def _instead(event: dict[str, Any]) -> str:
     if event.get("verdict") != "corrected":
         return ""
-    changed = call_text(event.get("name") or "with", event.get("arguments") or {}, _WIDE)
+    changed = call_text(event.get("name") or "with", event.get("arguments") or {}, _MAX_CHARACTERS)
     return f", now {changed}"
 
 
 def _outcome(event: dict[str, Any]) -> str:
     if event.get("error"):
-        return f"failed: {brief(error_text(event['error']), _WIDE)}"
-    return f"-> {brief(event.get('output'), _WIDE)}"
+        return f"failed: {brief(error_text(event['error']), _MAX_CHARACTERS)}"
+    return f"-> {brief(event.get('output'), _MAX_CHARACTERS)}"
 
 
 def _ending(event: dict[str, Any]) -> str:
     error = error_text(event.get("error"))
-    return f"ends: {event.get('state')}" + (f", {brief(error, _WIDE)}" if error else "")
+    return f"ends: {event.get('state')}" + (f", {brief(error, _MAX_CHARACTERS)}" if error else "")

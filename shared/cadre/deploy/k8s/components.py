@@ -1,4 +1,4 @@
-"""What a team consists of, as far as a cluster is concerned: one piece per kind of process."""
+"""What a team consists of, as far as a cluster is concerned: one component per kind of process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zlib import crc32
 
 Role = Literal["agent", "tools", "gateway", "sandbox", "memory", "tracer", "provision"]
 
-_LONGEST = 52
+_MAX_NAME_CHARACTERS = 52
 """Of a name: 63 less what Kubernetes hangs on the names of pods and of Jobs."""
 
 
@@ -23,7 +23,7 @@ class Files(NamedTuple):
     """By path relative to the folder."""
 
 
-class Piece(NamedTuple):
+class Component(NamedTuple):
     """One service of the team."""
 
     role: Role
@@ -55,10 +55,10 @@ def object_name(*parts: str) -> str:
     """A DNS label; one that had to be changed to be one ends in a checksum, so that no two are the same."""
     wanted = "-".join(part for part in parts if part)
     name = re.sub(r"[^a-z0-9]+", "-", wanted.lower()).strip("-")
-    if name == wanted and len(name) <= _LONGEST:
+    if name == wanted and len(name) <= _MAX_NAME_CHARACTERS:
         return name
-    return f"{name[: _LONGEST - 9].rstrip('-')}-{crc32(wanted.encode()):08x}"
+    return f"{name[: _MAX_NAME_CHARACTERS - 9].rstrip('-')}-{crc32(wanted.encode()):08x}"
 
 
-def names(pieces: Sequence[Piece]) -> list[str]:
-    return [piece.key for piece in pieces]
+def names(components: Sequence[Component]) -> list[str]:
+    return [component.key for component in components]

@@ -11,14 +11,14 @@ from cadre.deploy.k8s.components import Files
 from cadre.deploy.k8s.manifest import Manifest, manifest
 from cadre.errors import SpecError
 
-MOST = 1_000_000
+MAX_BYTES = 1_000_000
 """Bytes; a ConfigMap holds 1 MiB, its keys included."""
 
 
 def config_map(files: Files, metadata: dict[str, Any]) -> Manifest:
     """Raises SpecError for more than a ConfigMap holds."""
     size = sum(len(content) for content in files.contents.values())
-    if size > MOST:
+    if size > MAX_BYTES:
         raise SpecError(
             f"{files.name}: {size} bytes of files are more than a ConfigMap holds: put the folder into the image"
             " and say where by --set files=/teams/NAME"

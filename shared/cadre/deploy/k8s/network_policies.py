@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cadre.deploy.k8s.components import Piece
+from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.labels import CADRE, INTERNET, labels, of_role
 from cadre.deploy.k8s.manifest import Manifest, manifest
 from cadre.deploy.k8s.pod_spec import PORT
@@ -28,8 +28,8 @@ _NAME_SERVER = {
 }
 
 
-def network_policies(pieces: Sequence[Piece], values: Values) -> list[Manifest]:
-    roles = {piece.role for piece in pieces}
+def network_policies(components: Sequence[Component], values: Values) -> list[Manifest]:
+    roles = {component.role for component in components}
     found = [
         _policy(values, "cadre-default-deny", CADRE, ["Ingress", "Egress"]),
         _policy(values, "cadre-bus", CADRE, ["Egress"], egress=_bus(values)),
@@ -44,8 +44,8 @@ def network_policies(pieces: Sequence[Piece], values: Values) -> list[Manifest]:
         scraper = {"namespaceSelector": {"matchLabels": {_NAMESPACE: values.telemetry.scraper}}}
         rule = {"from": [scraper], "ports": _tcp(PORT)}
         found.append(_policy(values, "cadre-scraper", CADRE, ["Ingress"], ingress=[rule]))
-    if any(values.workload(piece.key).internet for piece in pieces):
-        ports = sorted({443, *_model_ports(pieces, values)})
+    if any(values.workload(component.key).internet for component in components):
+        ports = sorted({443, *_model_ports(components, values)})
         rule = {"to": _ANYWHERE, "ports": _tcp(*ports)}
         found.append(
             _policy(values, "cadre-internet", {INTERNET: "true", **CADRE}, ["Egress"], egress=[rule])
@@ -69,8 +69,8 @@ def _bus(values: Values) -> list[dict[str, Any]]:
     return [bus] if is_address(values.nats.url) else [_NAME_SERVER, bus]
 
 
-def _model_ports(pieces: Sequence[Piece], values: Values) -> set[int]:
-    urls = [values.model.url, *(url for piece in pieces for url in piece.model_urls)]
+def _model_ports(components: Sequence[Component], values: Values) -> set[int]:
+    urls = [values.model.url, *(url for component in components for url in component.model_urls)]
     return {port_of(url) for url in urls if url}
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from cadre.deploy.k8s.components import Piece
+from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.config_maps import items
 from cadre.deploy.k8s.labels import selector
 from cadre.deploy.k8s.overlay import merged
 from cadre.deploy.k8s.values import Values, Workload
 from cadre.errors import SpecError
 
-CLOSING = 10
+CLOSING_SECONDS = 10
 """Seconds that a service may take beyond its drain time."""
 
 PORT = 8080
@@ -33,7 +33,7 @@ _CONFINED = {
 }
 
 
-def pod_spec(piece: Piece, values: Values, workload: Workload) -> dict[str, Any]:
+def pod_spec(component: Component, values: Values, workload: Workload) -> dict[str, Any]:
     """Of a service that runs until it is told to stop. Raises SpecError."""
     served: dict[str, Any] = {
         "ports": [{"name": "http", "containerPort": PORT}],
@@ -47,20 +47,20 @@ def pod_spec(piece: Piece, values: Values, workload: Workload) -> dict[str, Any]
         wait = ["python", "-c", f"import time; time.sleep({workload.linger})"]
         served["lifecycle"] = {"preStop": {"exec": {"command": wait}}}
     spec = {
-        "terminationGracePeriodSeconds": workload.linger + workload.drain + CLOSING,
-        **plain_pod_spec(piece, values, workload, served),
+        "terminationGracePeriodSeconds": workload.linger + workload.drain + CLOSING_SECONDS,
+        **plain_pod_spec(component, values, workload, served),
     }
     over: dict[str, Any] = merged(spec, workload.pod)
     return over
 
 
 def plain_pod_spec(
-    piece: Piece, values: Values, workload: Workload, more: dict[str, Any] | None = None
+    component: Component, values: Values, workload: Workload, more: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Without what only a service that stays has: ports, probes, a time to drain."""
-    volumes, mounts = _volumes(piece, values)
+    volumes, mounts = _volumes(component, values)
     return {
-        "serviceAccountName": f"cadre-{piece.role}",
+        "serviceAccountName": f"cadre-{component.role}",
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": {
@@ -73,15 +73,15 @@ def plain_pod_spec(
                 "maxSkew": 1,
                 "topologyKey": "kubernetes.io/hostname",
                 "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": selector(piece.id)},
+                "labelSelector": {"matchLabels": selector(component.id)},
             }
         ],
         "containers": [
             {
                 "name": "main",
                 "image": values.image,
-                "args": piece.arguments,
-                "env": _environment(piece, values, workload),
+                "args": component.arguments,
+                "env": _environment(component, values, workload),
                 **(more or {}),
                 "securityContext": _CONFINED,
                 "volumeMounts": mounts,
@@ -91,7 +91,7 @@ def plain_pod_spec(
     }
 
 
-def _environment(piece: Piece, values: Values, workload: Workload) -> list[dict[str, Any]]:
+def _environment(component: Component, values: Values, workload: Workload) -> list[dict[str, Any]]:
     plain = {
         "CADRE_NATS_URL": values.nats.url,
         "CADRE_PREFIX": values.nats.prefix,
@@ -100,29 +100,31 @@ def _environment(piece: Piece, values: Values, workload: Workload) -> list[dict[
     }
     if values.nats.credentials:
         plain["CADRE_NATS_CREDENTIALS"] = f"{CREDENTIALS}/{CREDENTIALS_FILE}"
-    if piece.role != "provision":
+    if component.role != "provision":
         drain = str(workload.drain)
         plain |= {"CADRE_HOST": "0.0.0.0", "CADRE_PORT": str(PORT), "CADRE_DRAIN_SECONDS": drain}
         plain["CADRE_LOG_FORMAT"] = "json"
     secrets: dict[str, str] = {}
-    if piece.role == "agent":
-        plain |= _given(CADRE_MODEL_URL=values.model.url, CADRE_MODEL=values.model.name)
-        secrets |= {variable: f"{values.model.secret}/{variable}" for variable in piece.key_variables}
-    if piece.role == "memory":
+    if component.role == "agent":
+        plain |= _non_empty(CADRE_MODEL_URL=values.model.url, CADRE_MODEL=values.model.name)
+        secrets |= {variable: f"{values.model.secret}/{variable}" for variable in component.key_variables}
+    if component.role == "memory":
         plain |= {"QDRANT_URL": values.qdrant.url}
-        secrets |= _given(QDRANT_API_KEY=values.qdrant.secret and f"{values.qdrant.secret}/QDRANT_API_KEY")
-    if values.telemetry.url and piece.role not in ("sandbox", "provision"):
-        plain |= {"OTEL_EXPORTER_OTLP_ENDPOINT": values.telemetry.url, "OTEL_SERVICE_NAME": piece.id}
+        secrets |= _non_empty(
+            QDRANT_API_KEY=values.qdrant.secret and f"{values.qdrant.secret}/QDRANT_API_KEY"
+        )
+    if values.telemetry.url and component.role not in ("sandbox", "provision"):
+        plain |= {"OTEL_EXPORTER_OTLP_ENDPOINT": values.telemetry.url, "OTEL_SERVICE_NAME": component.id}
     plain |= workload.env
     secrets |= workload.secrets
     return [
         *({"name": name, "value": value} for name, value in plain.items() if name not in secrets),
         {"name": "CADRE_INSTANCE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-        *(_from_secret(piece.key, name, reference) for name, reference in secrets.items()),
+        *(_from_secret(component.key, name, reference) for name, reference in secrets.items()),
     ]
 
 
-def _given(**variables: str) -> dict[str, str]:
+def _non_empty(**variables: str) -> dict[str, str]:
     return {name: value for name, value in variables.items() if value}
 
 
@@ -133,16 +135,16 @@ def _from_secret(workload: str, variable: str, reference: str) -> dict[str, Any]
     return {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
 
 
-def _volumes(piece: Piece, values: Values) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _volumes(component: Component, values: Values) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     volumes: list[dict[str, Any]] = [{"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}]
     mounts: list[dict[str, Any]] = [{"name": "tmp", "mountPath": "/tmp"}]
-    if piece.files is not None:
+    if component.files is not None:
         volumes.append(
-            {"name": "files", "configMap": {"name": piece.files.name, "items": items(piece.files)}}
+            {"name": "files", "configMap": {"name": component.files.name, "items": items(component.files)}}
         )
-        mounts.append({"name": "files", "mountPath": piece.files.folder, "readOnly": True})
+        mounts.append({"name": "files", "mountPath": component.files.folder, "readOnly": True})
     if values.nats.credentials:
-        name = values.nats.credentials.format(role=piece.role, workload=piece.id)
+        name = values.nats.credentials.format(role=component.role, workload=component.id)
         volumes.append({"name": "nats", "secret": {"secretName": name, "defaultMode": 0o440}})
         mounts.append({"name": "nats", "mountPath": CREDENTIALS, "readOnly": True})
     return volumes, mounts

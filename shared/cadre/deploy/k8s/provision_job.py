@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import sha256
 
-from cadre.deploy.k8s.components import Piece
+from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.labels import labels
 from cadre.deploy.k8s.manifest import Manifest, manifest
 from cadre.deploy.k8s.overlay import merged
@@ -13,16 +13,16 @@ from cadre.deploy.k8s.pod_spec import plain_pod_spec
 from cadre.deploy.k8s.values import Values
 
 
-def provision_job(pieces: Sequence[Piece], values: Values) -> Manifest:
+def provision_job(components: Sequence[Component], values: Values) -> Manifest:
     """A Job cannot be changed: its name follows from what it does and with which image."""
-    options = [option for piece in pieces for option in piece.provides]
+    options = [option for component in components for option in component.provides]
     bus = values.nats
     whole = "\0".join([values.image, bus.url, str(bus.shards), bus.credentials, *options])
     name = f"cadre-provision-{sha256(whole.encode()).hexdigest()[:8]}"
-    piece = Piece("provision", "", ["provision", *options])
-    workload = values.workload(piece.key)
-    marks = labels("cadre-provision", piece.role)
-    pod = {"restartPolicy": "OnFailure", **plain_pod_spec(piece, values, workload)}
+    component = Component("provision", "", ["provision", *options])
+    workload = values.workload(component.key)
+    marks = labels("cadre-provision", component.role)
+    pod = {"restartPolicy": "OnFailure", **plain_pod_spec(component, values, workload)}
     del pod["topologySpreadConstraints"]
     return manifest(
         "batch/v1",

@@ -1,10 +1,10 @@
-"""A team's pieces as manifests, by the file that each belongs to."""
+"""A team's components as manifests, by the file that each belongs to."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cadre.deploy.k8s.components import Piece, names
+from cadre.deploy.k8s.components import Component, names
 from cadre.deploy.k8s.config_maps import config_map
 from cadre.deploy.k8s.labels import labels
 from cadre.deploy.k8s.manifest import Manifest, manifest
@@ -18,44 +18,49 @@ SHARED = "cadre"
 """File of what belongs to no single service."""
 
 
-def render(pieces: Sequence[Piece], values: Values, only: str | None = None) -> dict[str, list[Manifest]]:
-    """Manifests by file, without its suffix. `only` is the key of one piece: what is shared is left out then.
+def render(
+    components: Sequence[Component], values: Values, only: str | None = None
+) -> dict[str, list[Manifest]]:
+    """Manifests by file, without its suffix. `only` is the key of one component: what is shared is left out then.
 
-    Raises SpecError for values that fit no manifest, and names no piece has.
+    Raises SpecError for values that fit no manifest, and names no component has.
     """
-    check_names(values, [*names(pieces), "provision"])
+    check_names(values, [*names(components), "provision"])
     if only is None:
         return {
-            SHARED: _shared(pieces, values),
-            **{piece.id: workload_manifests(piece, values) for piece in pieces},
+            SHARED: _shared(components, values),
+            **{component.id: workload_manifests(component, values) for component in components},
         }
-    chosen = [piece for piece in pieces if piece.key == only]
+    chosen = [component for component in components if component.key == only]
     if not chosen:
-        raise SpecError(f"there is no {only!r} in this team; there are: {', '.join(names(pieces))}")
-    return {piece.id: [*_provision(chosen, values), *workload_manifests(piece, values)] for piece in chosen}
+        raise SpecError(f"there is no {only!r} in this team; there are: {', '.join(names(components))}")
+    return {
+        component.id: [*_provision(chosen, values), *workload_manifests(component, values)]
+        for component in chosen
+    }
 
 
-def _shared(pieces: Sequence[Piece], values: Values) -> list[Manifest]:
-    roles = sorted({*(piece.role for piece in pieces), "provision"})
+def _shared(components: Sequence[Component], values: Values) -> list[Manifest]:
+    roles = sorted({*(component.role for component in components), "provision"})
     accounts = [
         manifest(
             "v1", "ServiceAccount", _metadata(values, f"cadre-{role}"), automountServiceAccountToken=False
         )
         for role in roles
     ]
-    own = {piece.id for piece in pieces}
-    shared = {p.files.name: p.files for p in pieces if p.files is not None and p.files.name not in own}
+    own = {component.id for component in components}
+    shared = {p.files.name: p.files for p in components if p.files is not None and p.files.name not in own}
     return [
         _namespace(values),
         *accounts,
-        *network_policies(pieces, values),
+        *network_policies(components, values),
         *(config_map(files, _metadata(values, name)) for name, files in shared.items()),
-        *_provision(pieces, values),
+        *_provision(components, values),
     ]
 
 
-def _provision(pieces: Sequence[Piece], values: Values) -> list[Manifest]:
-    return [provision_job(pieces, values)] if any(piece.provides for piece in pieces) else []
+def _provision(components: Sequence[Component], values: Values) -> list[Manifest]:
+    return [provision_job(components, values)] if any(component.provides for component in components) else []
 
 
 def _namespace(values: Values) -> Manifest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cadre.deploy.k8s.components import Piece
+from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.labels import labels
 from cadre.deploy.k8s.manifest import Manifest, manifest
 from cadre.deploy.k8s.values import Scale, Values
@@ -17,7 +17,7 @@ _ONE_A_MINUTE = {
 }
 
 
-def scaled_object(piece: Piece, values: Values, scale: Scale) -> Manifest:
+def scaled_object(component: Component, values: Values, scale: Scale) -> Manifest:
     """The lag of a consumer is what waits for it and what is at work: a busy service is not scaled away.
 
     There is one trigger per consumer and shard, and the largest answer counts; so a shard's share of `lag` is what
@@ -27,15 +27,15 @@ def scaled_object(piece: Piece, values: Values, scale: Scale) -> Manifest:
     share = max(1, -(-scale.lag // topology.shards))
     triggers = [
         {"type": "nats-jetstream", "metadata": _metadata(values, topology.stream(shard), consumer, share)}
-        for consumer in piece.consumers
+        for consumer in component.consumers
         for shard in range(topology.shards)
     ]
     return manifest(
         "keda.sh/v1alpha1",
         "ScaledObject",
-        {"name": piece.id, "namespace": values.namespace, "labels": labels(piece.id, piece.role)},
+        {"name": component.id, "namespace": values.namespace, "labels": labels(component.id, component.role)},
         spec={
-            "scaleTargetRef": {"name": piece.id},
+            "scaleTargetRef": {"name": component.id},
             "pollingInterval": 10,
             "cooldownPeriod": 300,
             "minReplicaCount": scale.min,

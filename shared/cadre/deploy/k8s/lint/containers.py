@@ -22,9 +22,9 @@ _IMAGE = re.compile(
 )
 _PORT_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?")
 _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
-_PULLS = ("Always", "IfNotPresent", "Never")
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
-_STAYING = ("Deployment", "StatefulSet", "DaemonSet")
+_LONG_RUNNING = ("Deployment", "StatefulSet", "DaemonSet")
 
 
 def problems(objects: Objects) -> Iterator[str]:
@@ -33,9 +33,9 @@ def problems(objects: Objects) -> Iterator[str]:
         yield from (f"{pod.where}: {n} containers are named {name!r}" for name, n in names.items() if n > 1)
         for container in pod.containers:
             where = f"{pod.where}: container {container.get('name')}"
-            for problem in _of(container):
+            for problem in _container(container):
                 yield f"{where}: {problem}"
-        if kind_of(pod.owner) in _STAYING:
+        if kind_of(pod.owner) in _LONG_RUNNING:
             for container in mappings(pod.spec, "containers"):
                 for probe in _PROBES[1:]:
                     if "ports" in container and probe not in container:
@@ -43,15 +43,15 @@ def problems(objects: Objects) -> Iterator[str]:
         yield from _sizes(pod)
 
 
-def _of(container: dict[str, Any]) -> Iterator[str]:
+def _container(container: dict[str, Any]) -> Iterator[str]:
     image = str(container.get("image", ""))
     if not _IMAGE.fullmatch(image):
         yield f"image {image!r} is no name of an image"
-    if container.get("imagePullPolicy", "Always") not in _PULLS:
-        yield f"imagePullPolicy must be one of {', '.join(_PULLS)}"
+    if container.get("imagePullPolicy", "Always") not in _PULL_POLICIES:
+        yield f"imagePullPolicy must be one of {', '.join(_PULL_POLICIES)}"
     yield from _ports(container)
-    yield from _twice("variable", [v.get("name") for v in mappings(container, "env")])
-    yield from _twice("mount at", [m.get("mountPath") for m in mappings(container, "volumeMounts")])
+    yield from _duplicates("variable", [v.get("name") for v in mappings(container, "env")])
+    yield from _duplicates("mount at", [m.get("mountPath") for m in mappings(container, "volumeMounts")])
     for variable in mappings(container, "env"):
         if not _VARIABLE.fullmatch(str(variable.get("name", ""))):
             yield f"{variable.get('name')!r} is no name of a variable"
@@ -64,7 +64,7 @@ def _ports(container: dict[str, Any]) -> Iterator[str]:
     ports = mappings(container, "ports")
     names = {port["name"] for port in ports if "name" in port}
     numbers = {port.get("containerPort") for port in ports}
-    yield from _twice("port", [port.get("containerPort") for port in ports])
+    yield from _duplicates("port", [port.get("containerPort") for port in ports])
     for name in names:
         if not _PORT_NAME.fullmatch(str(name)):
             yield f"{name!r} is no name of a port: at most 15 small letters, digits and '-'"
@@ -108,5 +108,5 @@ def _amount(text: object) -> Decimal | None:
     return Decimal(found[1]) * _FACTORS[found[2]] if found else None
 
 
-def _twice(what: str, names: list[Any]) -> Iterator[str]:
+def _duplicates(what: str, names: list[Any]) -> Iterator[str]:
     yield from (f"{what} {name} is there {n} times" for name, n in Counter(map(str, names)).items() if n > 1)

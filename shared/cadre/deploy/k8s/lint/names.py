@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from cadre.deploy.k8s.lint.objects import Objects, called, kind_of, mapping, name_of, namespace_of
+from cadre.deploy.k8s.lint.objects import Objects, key_of, kind_of, mapping, name_of, namespace_of
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -16,7 +16,7 @@ _LABEL_KEY = re.compile(
 )
 _DATA_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
-_OF_PODS = ("Deployment", "StatefulSet", "DaemonSet", "Job", "Service", "Namespace")
+_LABEL_NAMED = ("Deployment", "StatefulSet", "DaemonSet", "Job", "Service", "Namespace")
 """Whose names become labels or host names: without dots, 63 characters at most."""
 
 
@@ -26,8 +26,8 @@ def problems(objects: Objects) -> Iterator[str]:
         if count > 1:
             yield f"{kind}/{name}: is there {count} times"
     for found in objects.all:
-        where, name = called(found), name_of(found)
-        wanted = _LABEL if kind_of(found) in _OF_PODS else _SUBDOMAIN
+        where, name = key_of(found), name_of(found)
+        wanted = _LABEL if kind_of(found) in _LABEL_NAMED else _SUBDOMAIN
         if not wanted.fullmatch(name) or len(name) > 253:
             yield f"{where}: a name has small letters, digits and '-' only, and begins with a letter or digit"
         template = mapping(found, "spec", "template", "metadata", "labels")

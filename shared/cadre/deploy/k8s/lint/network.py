@@ -7,7 +7,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any
 
 from cadre.deploy.k8s.labels import PART_OF
-from cadre.deploy.k8s.lint.objects import Objects, called, mapping, mappings, namespace_of
+from cadre.deploy.k8s.lint.objects import Objects, key_of, mapping, mappings, namespace_of
 
 _TYPES = {"Ingress": "ingress", "Egress": "egress"}
 
@@ -18,11 +18,11 @@ def problems(objects: Objects) -> Iterator[str]:
         spec = mapping(policy, "spec")
         pods = objects.selected(namespace_of(policy), mapping(spec, "podSelector"))
         if objects.selects_nobody(policy, mapping(spec, "podSelector")):
-            yield f"{called(policy)}: selects no pod"
+            yield f"{key_of(policy)}: selects no pod"
         types = spec.get("policyTypes")
         types = types if isinstance(types, list) else ["Ingress"]
         held |= {(id(pod.owner), str(kind)) for pod in pods for kind in types}
-        yield from (f"{called(policy)}: {problem}" for problem in _of(spec, types))
+        yield from (f"{key_of(policy)}: {problem}" for problem in _policy(spec, types))
     for pod in objects.pods:
         if pod.labels.get(PART_OF) == "cadre":
             for kind in _TYPES:
@@ -30,7 +30,7 @@ def problems(objects: Objects) -> Iterator[str]:
                     yield f"{pod.where}: no NetworkPolicy holds for its {kind}: everything is allowed"
 
 
-def _of(spec: dict[str, Any], types: list[Any]) -> Iterator[str]:
+def _policy(spec: dict[str, Any], types: list[Any]) -> Iterator[str]:
     for kind in types:
         if kind not in _TYPES:
             yield f"policyTypes: {kind!r} must be Ingress or Egress"

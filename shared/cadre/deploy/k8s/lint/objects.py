@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from cadre.deploy.k8s.manifest import Manifest
 
-_WITH_PODS = ("Deployment", "StatefulSet", "DaemonSet", "Job")
+_POD_OWNERS = ("Deployment", "StatefulSet", "DaemonSet", "Job")
 
 
 class Pod(NamedTuple):
@@ -20,7 +20,7 @@ class Pod(NamedTuple):
 
     @property
     def where(self) -> str:
-        return called(self.owner)
+        return key_of(self.owner)
 
     @property
     def namespace(self) -> str:
@@ -56,7 +56,7 @@ class Objects:
         return self.find(kind, namespace, name) is not None or self._is_given(f"{kind}/{name}")
 
     def selects_nobody(self, manifest: Manifest, selector: Manifest) -> bool:
-        return not self._is_given(called(manifest)) and not self.selected(namespace_of(manifest), selector)
+        return not self._is_given(key_of(manifest)) and not self.selected(namespace_of(manifest), selector)
 
     def selected(self, namespace: str, selector: Manifest) -> list[Pod]:
         return [pod for pod in self.pods if pod.namespace == namespace and matches(selector, pod.labels)]
@@ -110,12 +110,12 @@ def namespace_of(manifest: Manifest) -> str:
     return str(mapping(manifest, "metadata").get("namespace") or "")
 
 
-def called(manifest: Manifest) -> str:
+def key_of(manifest: Manifest) -> str:
     return f"{kind_of(manifest)}/{name_of(manifest)}"
 
 
 def _owners(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
-    return (m for m in manifests if kind_of(m) in _WITH_PODS)
+    return (m for m in manifests if kind_of(m) in _POD_OWNERS)
 
 
 def _template_labels(owner: Manifest) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from cadre.deploy.k8s.lint.objects import Objects, Pod, called, kind_of, mapping, mappings, matches
+from cadre.deploy.k8s.lint.objects import Objects, Pod, key_of, kind_of, mapping, mappings, matches
 
 _STRATEGIES = {
     "Deployment": ("strategy", ("RollingUpdate", "Recreate")),
@@ -15,7 +15,7 @@ _STRATEGIES = {
 }
 _RESTARTS = {"Job": ("OnFailure", "Never")}
 _SPREADS = ("ScheduleAnyway", "DoNotSchedule")
-_GRACE = 30
+_DEFAULT_GRACE_SECONDS = 30
 """Seconds; what Kubernetes gives when nothing is said."""
 
 
@@ -40,9 +40,9 @@ def _owner(pod: Pod) -> Iterator[str]:
         field, known = _STRATEGIES[kind]
         chosen = mapping(pod.owner, "spec", field).get("type", known[0])
         if chosen not in known:
-            yield f"{called(pod.owner)}: {field}.type {chosen!r}: must be one of {', '.join(known)}"
+            yield f"{key_of(pod.owner)}: {field}.type {chosen!r}: must be one of {', '.join(known)}"
         if chosen != "RollingUpdate" and mapping(pod.owner, "spec", field, "rollingUpdate"):
-            yield f"{called(pod.owner)}: rollingUpdate goes with the type RollingUpdate only"
+            yield f"{key_of(pod.owner)}: rollingUpdate goes with the type RollingUpdate only"
     restarts = _RESTARTS.get(kind, ("Always",))
     if pod.spec.get("restartPolicy", "Always") not in restarts:
         yield f"{pod.where}: restartPolicy must be {' or '.join(restarts)}"
@@ -66,7 +66,7 @@ def _volumes(pod: Pod) -> Iterator[str]:
 
 
 def _grace(pod: Pod) -> Iterator[str]:
-    grace = pod.spec.get("terminationGracePeriodSeconds", _GRACE)
+    grace = pod.spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS)
     for container in pod.containers:
         drain = _drain(container)
         if drain is not None and isinstance(grace, int) and drain >= grace:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from cadre.deploy.k8s.lint.objects import Objects, Pod, called, mapping, mappings, namespace_of
+from cadre.deploy.k8s.lint.objects import Objects, Pod, key_of, mapping, mappings, namespace_of
 
 
 def problems(objects: Objects) -> Iterator[str]:
@@ -69,22 +69,22 @@ def _service(objects: Objects, service: dict[str, Any]) -> Iterator[str]:
         return
     pods = objects.selected(namespace_of(service), {"matchLabels": selector})
     if objects.selects_nobody(service, {"matchLabels": selector}):
-        yield f"{called(service)}: selects no pod"
+        yield f"{key_of(service)}: selects no pod"
     for port in mappings(service, "spec", "ports"):
         target = port.get("targetPort", port.get("port"))
         for pod in pods:
             if target not in _ports(pod):
-                yield f"{called(service)}: no container of {pod.where} has the port {target!r}"
+                yield f"{key_of(service)}: no container of {pod.where} has the port {target!r}"
 
 
 def _budget(objects: Objects, budget: dict[str, Any]) -> Iterator[str]:
     spec = mapping(budget, "spec")
     if objects.selects_nobody(budget, mapping(spec, "selector")):
-        yield f"{called(budget)}: selects no pod"
+        yield f"{key_of(budget)}: selects no pod"
     if ("minAvailable" in spec) == ("maxUnavailable" in spec):
-        yield f"{called(budget)}: say either minAvailable or maxUnavailable"
+        yield f"{key_of(budget)}: say either minAvailable or maxUnavailable"
     if spec.get("maxUnavailable") in (0, "0%") or spec.get("minAvailable") == "100%":
-        yield f"{called(budget)}: no pod may ever be moved, so no node can be drained"
+        yield f"{key_of(budget)}: no pod may ever be moved, so no node can be drained"
 
 
 def _ports(pod: Pod) -> set[object]:

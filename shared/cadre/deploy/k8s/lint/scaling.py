@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from cadre.deploy.k8s.lint.objects import Objects, called, mapping, mappings, namespace_of
+from cadre.deploy.k8s.lint.objects import Objects, key_of, mapping, mappings, namespace_of
 
 _TRIGGER = "nats-jetstream"
 _NEEDED = {"natsServerMonitoringEndpoint", "stream", "consumer", "lagThreshold"}
@@ -24,14 +24,14 @@ def problems(objects: Objects) -> Iterator[str]:
             yield f"Deployment/{name}: {count} ScaledObjects scale it"
     provided = _provided(objects)
     for scaled in found:
-        yield from (f"{called(scaled)}: {problem}" for problem in _of(objects, scaled))
+        yield from (f"{key_of(scaled)}: {problem}" for problem in _scaled_object(objects, scaled))
         for trigger in mappings(scaled, "spec", "triggers"):
             consumer = str(mapping(trigger, "metadata").get("consumer"))
             if trigger.get("type") == _TRIGGER and provided and not _is_provided(consumer, provided):
-                yield f"{called(scaled)}: no Job makes the consumer {consumer!r} before KEDA asks for it"
+                yield f"{key_of(scaled)}: no Job makes the consumer {consumer!r} before KEDA asks for it"
 
 
-def _of(objects: Objects, scaled: dict[str, Any]) -> Iterator[str]:
+def _scaled_object(objects: Objects, scaled: dict[str, Any]) -> Iterator[str]:
     spec = mapping(scaled, "spec")
     reference = mapping(spec, "scaleTargetRef")
     kind, name = reference.get("kind", "Deployment"), reference.get("name")
@@ -39,7 +39,7 @@ def _of(objects: Objects, scaled: dict[str, Any]) -> Iterator[str]:
     if target is None:
         yield f"there is no {kind} {name!r} to scale"
     elif "replicas" in mapping(target, "spec"):
-        yield f"{called(target)} sets replicas itself: each apply would undo the scaling"
+        yield f"{key_of(target)} sets replicas itself: each apply would undo the scaling"
     least, most = spec.get("minReplicaCount", 0), spec.get("maxReplicaCount", 100)
     if not (isinstance(least, int) and isinstance(most, int) and 0 <= least <= most):
         yield f"minReplicaCount {least} and maxReplicaCount {most} do not fit"

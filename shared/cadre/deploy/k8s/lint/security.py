@@ -33,7 +33,7 @@ def problems(objects: Objects) -> Iterator[str]:
             for problem in _unconfined(pod, container):
                 yield f"{pod.where}: container {container.get('name')}: {problem}"
         if pod.labels.get(PART_OF) == "cadre":
-            yield from _ours(pod)
+            yield from _cadre_pod(pod)
 
 
 def _unconfined(pod: Pod, container: dict[str, Any]) -> Iterator[str]:
@@ -57,7 +57,7 @@ def _unconfined(pod: Pod, container: dict[str, Any]) -> Iterator[str]:
         yield "takes a port of its node"
 
 
-def _ours(pod: Pod) -> Iterator[str]:
+def _cadre_pod(pod: Pod) -> Iterator[str]:
     if pod.spec.get("automountServiceAccountToken") is not False:
         yield f"{pod.where}: is given a token of the Kubernetes API, which no service uses"
     for container in pod.containers:
