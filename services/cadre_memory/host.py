@@ -1,4 +1,4 @@
-"""One process of the memory service: its tools on the bus, people's requests, and what it does by itself."""
+"""One process of the memory service: it serves tools and people's requests, and tidies up by itself."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.open import open_index
 from cadre_memory.index.schema import Schema
 from cadre_memory.settings import MemorySettings
-from cadre_memory.tools.calls import Serving
+from cadre_memory.tools.calls import CallHandler
 from cadre_memory.tools.cards import CARDS
 from cadre_memory.tools.memories import Memories, Workers
-from cadre_memory.tools.requests import Answers
+from cadre_memory.tools.requests import RequestHandlers
 from cadre_memory.work.embed_pending import Sweeper
-from cadre_memory.work.expiry import Mourning, reap
-from cadre_memory.work.reembed import Mover
+from cadre_memory.work.expiry import ErasureListener, expire_periodically
+from cadre_memory.work.reembed import Reembedder
 from cadre_memory.work.search import Searcher
 from cadre_memory.work.writer import Writer
 
 log = logging.getLogger("cadre.memory")
 
-_DAY = 86400.0
+_DAY_SECONDS = 86400.0
 
 
 class MemoryHost:
-    """The service's part of its process (`cadre.service.Part`)."""
+    """What the memory service adds to the frame of every process (`cadre.service.frame.Part`)."""
 
     app: AsgiApp | None = None
-    """No HTTP but the frame's health endpoints."""
+    """None: it has no HTTP but the frame's health endpoints."""
 
     def __init__(self, platform: Platform, settings: MemorySettings) -> None:
         self._platform = platform
@@ -54,7 +54,7 @@ class MemoryHost:
         self._embedder: Embedder | None = None
         self._index: MemoryIndex | None = None
         self._backend = ""
-        self._answers: Answers | None = None
+        self._answers: RequestHandlers | None = None
         self._server: MemoryServer | None = None
         self._queues: list[Queue] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -66,18 +66,18 @@ class MemoryHost:
         self._embedder = embedder = await open_embedder(settings)
         # A server may be slow to come, and an engine that was killed slow to let go of its files.
         self._index = index = await retry(lambda: _opened(settings, embedder), self._clock.sleep)
-        self._backend = (await index.condition()).backend
+        self._backend = (await index.status()).backend
         sweeper = Sweeper(index, embedder, settings.embeddings_batch) if embedder is not None else None
-        mover = Mover(index, embedder)
+        reembedder = Reembedder(index, embedder)
         searcher = Searcher(
             *(index, embedder, settings.embeddings_seconds),
-            trouble=lambda: mover.trouble,
-            answered=sweeper.encourage if sweeper is not None else _nothing,
+            problem=lambda: reembedder.problem,
+            on_vector=sweeper.retry_now if sweeper is not None else _nothing,
         )
-        writer, mourning = Writer(index), Mourning(index, self._clock)
-        self._answers = Answers(index, searcher, embedder, (mover, sweeper), self._clock)
-        serving = Serving(
-            Memories(index, Workers(writer, searcher, sweeper, mourning), settings.keep_days * _DAY),
+        writer, erasures = Writer(index), ErasureListener(index, self._clock)
+        self._answers = RequestHandlers(index, searcher, embedder, (reembedder, sweeper), self._clock)
+        serving = CallHandler(
+            Memories(index, Workers(writer, searcher, sweeper, erasures), settings.keep_days * _DAY_SECONDS),
             platform.bus,
             platform.blobs,
             NatsMarks(platform.nc, platform.topology),
@@ -85,11 +85,11 @@ class MemoryHost:
         )
         serving.meters = platform.meters
         self._spawn("writer", writer.run())
-        self._spawn("reaper", reap(index, self._clock))
-        self._spawn("mover", mover.run())
+        self._spawn("reaper", expire_periodically(index, self._clock))
+        self._spawn("mover", reembedder.run())
         if sweeper is not None:
             self._spawn("sweeper", sweeper.run())
-        await self._listen(serving, mourning)
+        await self._listen(serving, erasures)
         self._server = MemoryServer(platform.nc, platform.topology, self._answers.by_verb())
         await self._server.start()
         await platform.registry.announce([platform.presence(tool=card) for card in CARDS])
@@ -116,7 +116,7 @@ class MemoryHost:
         if self._embedder is not None:
             await self._embedder.close()
 
-    async def _listen(self, serving: Serving, mourning: Mourning) -> None:
+    async def _listen(self, serving: CallHandler, erasures: ErasureListener) -> None:
         topology = self._platform.topology
         slots = Slots(self._platform.settings.concurrency)
         for card in CARDS:
@@ -127,7 +127,7 @@ class MemoryHost:
         one = Slots(1, queues=topology.shards)
         for shard in range(topology.shards):
             consumer = topology.fates_consumer("memory")
-            await self._queue(shard, consumer, topology.fates_filter(shard), mourning.handle, one)
+            await self._queue(shard, consumer, topology.fates_filter(shard), erasures.handle, one)
 
     async def _queue(self, shard: int, consumer: str, subjects: str, handle: Any, credit: Slots) -> None:
         platform = self._platform
@@ -137,7 +137,7 @@ class MemoryHost:
         self._queues.append(queue)
 
     def _meanings(self) -> str:
-        """What is searched by, in words."""
+        """Says in words what memories are searched by."""
         why = self._answers.degraded() if self._answers is not None else "starting"
         if self._embedder is None:
             return why
@@ -166,7 +166,7 @@ async def _opened(settings: MemorySettings, embedder: Embedder | None) -> Memory
 
 
 def schema_of(embedder: Embedder | None) -> Schema:
-    """Where this embedder's vectors belong: two models never share a collection."""
+    """Returns the schema of this embedder's vectors: two models never share a collection."""
     if embedder is None:
         return Schema()
     made = embedder.fingerprint

@@ -21,7 +21,7 @@ class MemorySettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     directory: str = ".cadre/memory"
-    """Of the embedded index, and of what the local embeddings model builds."""
+    """The directory of the embedded index, and of what the local embeddings model builds."""
     keep_days: Annotated[float, Meta(ge=0)] = 0.0
     """Days after which a memory is removed; 0 keeps it for ever."""
     embeddings: Embeddings = "auto"
@@ -40,7 +40,7 @@ class MemorySettings(msgspec.Struct, frozen=True, kw_only=True):
     collections: str = "mem"
     """Begins the names of the collections, on a server that others use too."""
     qdrant_url: str = msgspec.field(default="", name="QDRANT_URL")
-    """Of a Qdrant server; without it the embedded engine keeps the index."""
+    """URL of a Qdrant server; without one the embedded engine keeps the index."""
 
     def __post_init__(self) -> None:
         if self.embeddings == "openai" and not self.embeddings_url:

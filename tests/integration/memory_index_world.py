@@ -13,7 +13,7 @@ from uuid import NAMESPACE_OID, uuid4, uuid5
 import pytest
 
 from cadre.protocol.messages import MemoryScope
-from cadre_memory.index.edge.child import Timing
+from cadre_memory.index.edge.child import EngineTiming
 from cadre_memory.index.edge.store import EdgeStore
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.qdrant.store import QdrantStore
@@ -44,12 +44,12 @@ NOWHERE = Where()
 SCOPES: tuple[MemoryScope, ...] = ("run", "session", "agent", "team", "user")
 ALL = Within(any_of=[Clause({"scope": scope}) for scope in SCOPES])
 
-QUIET = Timing(flush=0.2, idle=3600)
+QUIET = EngineTiming(flush_seconds=0.2, idle_seconds=3600)
 """It never tidies up by itself."""
 
 
 @asynccontextmanager
-async def open_store(engine: Engine, folder: Path, timing: Timing = QUIET) -> AsyncIterator[Store]:
+async def open_store(engine: Engine, folder: Path, timing: EngineTiming = QUIET) -> AsyncIterator[Store]:
     store: Store
     match engine:
         case "edge":

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.vector_index import Chunk
-from cadre_memory.work.migration import move
+from cadre_memory.work.migration import migrate
 from integration.memory_index_world import OTHER, open_store
 
 
@@ -26,7 +26,7 @@ async def main(folder: Path, most: int) -> None:
         return [[[1.0, 2.0, 3.0]] for _ in chunks]
 
     async with open_store("edge", folder) as store:
-        moved = await move(await MemoryIndex.open(store, OTHER), embed)
+        moved = await migrate(await MemoryIndex.open(store, OTHER), embed)
         print(moved.copied if moved else 0, embedded)
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from cadre_memory.index.edge.child import Timing
+from cadre_memory.index.edge.child import EngineTiming
 from cadre_memory.index.edge.store import EdgeStore
-from cadre_memory.index.filters import Selection
+from cadre_memory.index.filters import PointSelector
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.schema import Schema
 from cadre_memory.index.store import Point, Query
@@ -34,7 +34,7 @@ from integration.memory_index_world import (
 )
 
 WRITER = Path(__file__).with_name("memory_writer.py")
-QUIET = Timing(flush=3600, idle=3600)
+QUIET = EngineTiming(flush_seconds=3600, idle_seconds=3600)
 """Neither flushes nor tidies up by itself: what survives a kill is what the log holds."""
 
 EAST = [1.0, 0.0, 0.0, 0.0]
@@ -117,7 +117,7 @@ async def test_killing_the_owner_loses_nothing_acknowledged(tmp_path: Path) -> N
 
 async def test_one_directory_has_one_owner(tmp_path: Path, store: EdgeStore) -> None:
     with pytest.raises(IndexRefused, match=rf"in use by process {os.getpid()}: .*directory of its own"):
-        await EdgeStore.open(tmp_path / "edge", timing=Timing(lock=0))
+        await EdgeStore.open(tmp_path / "edge", timing=EngineTiming(lock_seconds=0))
 
 
 async def test_a_damaged_directory_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ async def test_points_that_the_engine_refused_appear_later_unless_checked_before
 
 
 async def stored(store: EdgeStore, index: MemoryIndex) -> set[str]:
-    found = await store.scroll(index.own, Selection(), limit=1000)
+    found = await store.scroll(index.own, PointSelector(), limit=1000)
     return {one.payload["memory"] for one in found.records}
 
 
@@ -195,8 +195,8 @@ async def test_a_filter_is_on_each_leg_of_a_search(store: EdgeStore, index: Memo
     theirs = [with_words(memory(f"his {n}", "tea", user="ben"), [EAST]) for n in range(60)]
     hers = with_words(memory("hers", "tea and much besides that is not to the point"), [[0.5, 1.0, 0.0, 0.0]])
     await index.upsert([*theirs, hers])
-    selection = Selection(within=of_user("anna"))
-    found = await store.search(index.own, Query(sparse=encode_query("tea"), dense=EAST, limit=5), selection)
+    selector = PointSelector(within=of_user("anna"))
+    found = await store.search(index.own, Query(sparse=encode_query("tea"), dense=EAST, limit=5), selector)
     assert [one.payload["memory"] for one in found] == ["hers"]
     assert found[0].score == pytest.approx(1.0)
 
@@ -213,7 +213,7 @@ async def test_the_owners_loop_goes_on_while_the_engine_tidies_up(tmp_path: Path
         )
     for n in range(0, 3000, 500):
         ids = [point_id(f"m{n + one}") for one in range(200)]
-        await store.delete(index.own, Selection(ids=ids))
+        await store.delete(index.own, PointSelector(ids=ids))
     gaps: list[float] = []
     loop = asyncio.get_running_loop()
 
@@ -239,7 +239,7 @@ async def test_the_owners_loop_goes_on_while_the_engine_tidies_up(tmp_path: Path
 
 async def test_it_tidies_up_when_idle(tmp_path: Path) -> None:
     """What was removed can no more be read from the pages."""
-    store = await EdgeStore.open(tmp_path / "edge", timing=Timing(flush=1, idle=0.05))
+    store = await EdgeStore.open(tmp_path / "edge", timing=EngineTiming(flush_seconds=1, idle_seconds=0.05))
     index = await MemoryIndex.open(store, SMALL)
     kept = [with_words(memory(f"m{n}", f"kept {n}"), [EAST]) for n in range(900)]
     secret = [with_words(memory(f"s{n}", "antidisestablishment", user="ben"), [EAST]) for n in range(200)]

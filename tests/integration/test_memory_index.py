@@ -10,9 +10,9 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from cadre_memory.index.filters import Selection
+from cadre_memory.index.filters import PointSelector
 from cadre_memory.index.memory_index import MemoryIndex
-from cadre_memory.index.store import Found, Query, Store
+from cadre_memory.index.store import Query, ScoredPoint, Store
 from cadre_memory.index.vector_index import Chunk, Clause, Hit, IndexRefused, Vectors, Where, Within
 from cadre_memory.text.bm25 import encode_query
 from cadre_memory.text.sparse import SparseVector
@@ -55,7 +55,7 @@ async def one_index(store: Store) -> AsyncIterator[MemoryIndex]:
 @pytest_asyncio.fixture(loop_scope="module")
 async def index(one_index: MemoryIndex) -> MemoryIndex:
     """Empty."""
-    await one_index.store.delete(one_index.own, Selection())
+    await one_index.store.delete(one_index.own, PointSelector())
     return one_index
 
 
@@ -372,7 +372,7 @@ async def test_without_embeddings_words_are_searched(store: Store) -> None:
         await index.upsert([with_words(memory("m1", "green tea"))])
         [hit] = await search(index, ALL, sparse=encode_query("tea"))
         assert hit.chunk.embed_state == "lexical"
-        assert (await index.condition()).dense is False
+        assert (await index.status()).dense is False
         with pytest.raises(IndexRefused, match="no embeddings"):
             await index.upsert([tea("m2")])
         with pytest.raises(IndexRefused, match="no embeddings"):
@@ -381,7 +381,7 @@ async def test_without_embeddings_words_are_searched(store: Store) -> None:
 
 async def test_it_says_how_it_is(index: MemoryIndex) -> None:
     await index.upsert([tea("m1"), tea("m2")])
-    condition = await index.condition()
+    condition = await index.status()
     assert condition == (index.store.backend, index.own, 2, True, False)
 
 
@@ -392,8 +392,8 @@ async def test_an_engine_that_shows_too_much_is_not_believed(
     await index.upsert([tea("hers"), tea("his", user="ben")])
     engine_search = index.store.search
 
-    async def unfiltered(collection: str, query: Query, selection: Selection) -> list[Found]:
-        return await engine_search(collection, query, msgspec.structs.replace(selection, within=ALL))
+    async def unfiltered(collection: str, query: Query, selector: PointSelector) -> list[ScoredPoint]:
+        return await engine_search(collection, query, msgspec.structs.replace(selector, within=ALL))
 
     monkeypatch.setattr(index.store, "search", unfiltered)
     with pytest.raises(Exception, match="may not see"):

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from cadre_memory.index.filters import Selection
+from cadre_memory.index.filters import PointSelector
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.schema import Schema
 from cadre_memory.index.store import Store
 from cadre_memory.index.vector_index import Chunk, IndexUnavailable, Where
 from cadre_memory.text.bm25 import encode_query
-from cadre_memory.work.migration import BATCH, move
+from cadre_memory.work.migration import BATCH_CHUNKS, migrate
 from integration.memory_index_world import (
     ALL,
     ENGINES,
@@ -35,7 +35,7 @@ from integration.memory_index_world import (
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-MOVER = Path(__file__).with_name("memory_migrator.py")
+MIGRATOR = Path(__file__).with_name("memory_migrator.py")
 EAST, FIRST = [1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0]
 
 
@@ -82,15 +82,15 @@ async def seen(index: MemoryIndex) -> set[str]:
 async def test_memories_move_with_new_vectors(old: MemoryIndex) -> None:
     await put(old, *[f"m{n}" for n in range(70)], dense=EAST)
     new = await open_other(old)
-    assert (await new.condition())[1:] == (old.own, 70, False, False)
-    moved = await move(new, embed)
+    assert (await new.status())[1:] == (old.own, 70, False, False)
+    moved = await migrate(new, embed)
     assert moved == (old.own, new.own, 70, 0)
-    assert (await new.condition())[1:] == (new.own, 70, True, False)
+    assert (await new.status())[1:] == (new.own, 70, True, False)
     hits = await new.search(sparse=None, dense=FIRST, within=ALL, where=NOWHERE, limit=100)
     assert len(hits) == 70
     assert {hit.chunk.embed_state for hit in hits} == {"done"}
     assert old.own not in await old.store.collections()
-    assert await move(new, embed) is None
+    assert await migrate(new, embed) is None
 
 
 async def test_before_the_move_a_new_model_reads_all_by_words(old: MemoryIndex) -> None:
@@ -134,7 +134,7 @@ async def test_writes_and_deletes_in_between_reach_both(old: MemoryIndex) -> Non
             assert await seen(reader) == expected
         return [[FIRST] for _ in chunks]
 
-    moved = await move(new, embed_in_traffic)
+    moved = await migrate(new, embed_in_traffic)
     assert moved is not None
     assert moved.copied >= 120
     assert moved.overtaken >= 4, "those deleted while they were copied"
@@ -182,14 +182,14 @@ async def test_readers_and_writers_run_all_the_way_through(old: MemoryIndex) -> 
         tasks.create_task(write(new, "new", FIRST))
         tasks.create_task(read(old))
         tasks.create_task(read(new))
-        await move(new, embed)
+        await migrate(new, embed)
         switched.set()
     assert reads > 5
     assert names((await new.scroll(within=ALL, where=NOWHERE, limit=1000)).chunks) >= acknowledged
 
 
 async def test_an_endpoint_that_fails_leaves_all_as_it_was(old: MemoryIndex) -> None:
-    await put(old, *[f"m{n}" for n in range(BATCH + 1)], dense=EAST)
+    await put(old, *[f"m{n}" for n in range(BATCH_CHUNKS + 1)], dense=EAST)
     new = await open_other(old)
     calls = 0
 
@@ -201,10 +201,10 @@ async def test_an_endpoint_that_fails_leaves_all_as_it_was(old: MemoryIndex) -> 
         return [[FIRST] for _ in chunks]
 
     with pytest.raises(IndexUnavailable, match="endpoint"):
-        await move(new, failing)
-    assert (await new.condition())[1:] == (old.own, BATCH + 1, False, True)
-    assert len(await seen(new)) == BATCH + 1
-    moved = await move(new, embed)
+        await migrate(new, failing)
+    assert (await new.status())[1:] == (old.own, BATCH_CHUNKS + 1, False, True)
+    assert len(await seen(new)) == BATCH_CHUNKS + 1
+    moved = await migrate(new, embed)
     assert moved is not None
     assert moved.copied == 1, "the others had been copied"
 
@@ -212,15 +212,15 @@ async def test_an_endpoint_that_fails_leaves_all_as_it_was(old: MemoryIndex) -> 
 async def test_a_kept_collection_can_be_gone_back_to(old: MemoryIndex) -> None:
     await put(old, "stays", "goes", dense=EAST)
     new = await open_other(old)
-    await move(new, embed, keep=True)
+    await migrate(new, embed, keep=True)
     assert await remove(new, "goes") == 1
-    assert await old.store.count(old.own, Selection()) == 1, "a delete reaches what was kept too"
+    assert await old.store.count(old.own, PointSelector()) == 1, "a delete reaches what was kept too"
     await put(new, "came", dense=FIRST)
 
     async def embed_again(chunks: list[Chunk]) -> list[list[list[float]]]:
         return [[EAST] for _ in chunks]
 
-    back = await move(await open_other(new, SMALL), embed_again)
+    back = await migrate(await open_other(new, SMALL), embed_again)
     assert back is not None
     assert back.copied == 1
     assert await seen(old) == {"stays", "came"}
@@ -230,29 +230,29 @@ async def test_a_kept_collection_can_be_gone_back_to(old: MemoryIndex) -> None:
 async def test_to_words_only_and_back(old: MemoryIndex) -> None:
     await put(old, "m1", dense=EAST)
     words = await open_other(old, WORDS_ONLY)
-    await move(words, None)
+    await migrate(words, None)
     [one] = (await words.scroll(within=ALL, where=NOWHERE, limit=5)).chunks
     assert one.embed_state == "lexical"
     assert await seen(words) == {"m1"}
-    await move(await open_other(words), embed)
+    await migrate(await open_other(words), embed)
     assert await seen(words) == {"m1"}
 
 
 async def test_a_third_model_takes_over_from_a_move_that_was_given_up(old: MemoryIndex) -> None:
-    await put(old, *[f"m{n}" for n in range(BATCH + 1)], dense=EAST)
+    await put(old, *[f"m{n}" for n in range(BATCH_CHUNKS + 1)], dense=EAST)
     given_up = await open_other(old)
 
     async def failing(chunks: list[Chunk]) -> list[list[list[float]]]:
-        if len(chunks) < BATCH:
+        if len(chunks) < BATCH_CHUNKS:
             raise IndexUnavailable("the endpoint is gone")
         return [[FIRST] for _ in chunks]
 
     with pytest.raises(IndexUnavailable):
-        await move(given_up, failing)
+        await migrate(given_up, failing)
     third = await open_other(old, Schema(model="third", fingerprint="third", dim=3))
-    moved = await move(third, embed)
+    moved = await migrate(third, embed)
     assert moved is not None
-    assert (moved.copied, len(await seen(third))) == (BATCH + 1, BATCH + 1)
+    assert (moved.copied, len(await seen(third))) == (BATCH_CHUNKS + 1, BATCH_CHUNKS + 1)
     names_now = [one for one in await old.store.collections() if one.startswith(old.prefix)]
     assert names_now == [third.own]
 
@@ -260,33 +260,35 @@ async def test_a_third_model_takes_over_from_a_move_that_was_given_up(old: Memor
 async def test_a_killed_move_goes_on_where_it_was(tmp_path: Path) -> None:
     """The process, and the engine's with it, killed in the middle; meanwhile one memory comes and one goes."""
     async with open_store("edge", tmp_path) as store:
-        await put(await MemoryIndex.open(store, SMALL), *[f"m{n}" for n in range(4 * BATCH)], dense=EAST)
-    killed = await mover(tmp_path, most=2 * BATCH)
+        await put(
+            await MemoryIndex.open(store, SMALL), *[f"m{n}" for n in range(4 * BATCH_CHUNKS)], dense=EAST
+        )
+    killed = await run_migrator(tmp_path, most=2 * BATCH_CHUNKS)
     assert killed == (-9, b"")
     async with open_store("edge", tmp_path) as store:
         index = await MemoryIndex.open(store, OTHER)
-        assert (await index.condition()).moving
-        assert len(await seen(index)) == 4 * BATCH
+        assert (await index.status()).moving
+        assert len(await seen(index)) == 4 * BATCH_CHUNKS
         assert await remove(index, "m0") == 1
         await put(index, "later", dense=FIRST)
-    code, told = await mover(tmp_path, most=10**6)
+    code, told = await run_migrator(tmp_path, most=10**6)
     assert code == 0
     copied, embedded = map(int, told.split())
-    assert copied == embedded <= 2 * BATCH, "what had been copied is not embedded again"
+    assert copied == embedded <= 2 * BATCH_CHUNKS, "what had been copied is not embedded again"
     async with open_store("edge", tmp_path) as store:
         index = await MemoryIndex.open(store, OTHER)
-        condition = await index.condition()
+        condition = await index.status()
         assert (condition.collection, condition.dense, condition.moving) == (index.own, True, False)
-        assert await seen(index) == {f"m{n}" for n in range(1, 4 * BATCH)} | {"later"}
+        assert await seen(index) == {f"m{n}" for n in range(1, 4 * BATCH_CHUNKS)} | {"later"}
         hits = await index.search(sparse=None, dense=[1.0, 2.0, 3.0], within=ALL, where=NOWHERE, limit=500)
-        assert len(hits) == 4 * BATCH
+        assert len(hits) == 4 * BATCH_CHUNKS
 
 
-async def mover(folder: Path, most: int) -> tuple[int | None, bytes]:
+async def run_migrator(folder: Path, most: int) -> tuple[int | None, bytes]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, MOVER, folder, str(most)),
+        *(sys.executable, MIGRATOR, folder, str(most)),
         stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(MOVER.parents[1])},
+        env={**os.environ, "PYTHONPATH": str(MIGRATOR.parents[1])},
     )
     async with asyncio.timeout(120):
         told, _ = await process.communicate()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cadre.errors import SettingError, SetupError
-from cadre_memory.index.filters import Selection
+from cadre_memory.index.filters import PointSelector
 from cadre_memory.index.open import open_index
 from cadre_memory.index.qdrant.store import QdrantStore
 from cadre_memory.index.store import CollectionGone
@@ -41,7 +41,7 @@ async def answering(status: str, body: object) -> AsyncIterator[str]:
 async def test_the_embedded_engine_is_the_default_and_keeps_what_it_has(tmp_path: Path) -> None:
     index = await open_index(SMALL, directory=tmp_path)
     await index.upsert([with_words(memory("m1", "tea"))])
-    assert (await index.condition()).backend == "edge"
+    assert (await index.status()).backend == "edge"
     await index.close()
     index = await open_index(SMALL, directory=tmp_path)
     assert await index.count(within=ALL, where=NOWHERE) == 1
@@ -58,7 +58,7 @@ async def test_without_a_build_of_it_the_clients_own_engine_warns(
         with caplog.at_level(logging.WARNING):
             index = await open_index(SMALL, directory=tmp_path)
         assert "set QDRANT_URL" in caplog.text
-        assert (await index.condition())[0::2] == ("local", there, False)
+        assert (await index.status())[0::2] == ("local", there, False)
         await index.upsert([with_words(memory("m1", "tea"), [[1.0, 0.0, 0.0, 0.0]])])
         with pytest.raises(SetupError, match="directory of its own"):
             await open_index(SMALL, directory=tmp_path)
@@ -93,7 +93,7 @@ async def test_what_a_server_answers_says_what_to_do(status: str, kind: type[Exc
     async with answering(status, {"status": {"error": "because"}}) as url:
         store = QdrantStore.server(url, "a key")
         with pytest.raises(kind) as told:
-            await store.count(SMALL.collection("mem"), Selection())
+            await store.count(SMALL.collection("mem"), PointSelector())
         assert type(told.value) is kind
         await store.close()
 

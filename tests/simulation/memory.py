@@ -16,13 +16,13 @@ from cadre.errors import BusUnavailable, OutcomeUnknown
 from cadre.protocol.memory import Recalled
 from cadre.protocol.messages import MemoryScope, Origin
 from cadre_memory.index import scopes
-from cadre_memory.index.filters import Selection, admits, tree
+from cadre_memory.index.filters import PointSelector, admits, condition_of
 from cadre_memory.index.schema import payload
 from cadre_memory.index.scopes import Caller
 from cadre_memory.index.vector_index import Chunk, Hit, Within
 from cadre_memory.tools.cards import Recall, Remember
 from cadre_memory.tools.chunks import About, chunks_of
-from cadre_memory.tools.memories import _shown, parsed
+from cadre_memory.tools.memories import parse_arguments, recalled_hit
 from simulation.wire import Wire
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Recollections:
         self.points.update((chunk.id, chunk) for chunk in chunks)
 
     def search(self, within: Within, k: int) -> list[Chunk]:
-        seen = tree(Selection(within=within))
+        seen = condition_of(PointSelector(within=within))
         found = [one for one in self.points.values() if admits(seen, one.id, payload(one))]
         return sorted(found, key=lambda one: (one.created_at, one.id), reverse=True)[:k]
 
@@ -70,7 +70,7 @@ class SimMemories:
 
     async def call(self, tool: str, arguments: dict[str, Any], caller: Caller, at: float, now: float) -> Any:
         await asyncio.sleep(self._chance.random() * self._seconds)
-        match parsed(tool, arguments):
+        match parse_arguments(tool, arguments):
             case Remember() as wanted:
                 chunks = self.chunks(wanted, caller, at)
                 await self._wire.ask("storing a memory", lambda: self.index.store(chunks), OutcomeUnknown)
@@ -80,7 +80,7 @@ class SimMemories:
                 found = await self._wire.ask(
                     "searching", lambda: self.index.search(within, asked.k), BusUnavailable
                 )
-                hits = [_shown(Hit(chunk, 1.0)) for chunk in found]
+                hits = [recalled_hit(Hit(chunk, 1.0)) for chunk in found]
                 return msgspec.to_builtins(Recalled(hits=hits, degraded=False, why=""))
 
     def chunks(self, wanted: Remember, caller: Caller, at: float) -> list[Chunk]:

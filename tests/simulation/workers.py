@@ -15,7 +15,7 @@ from cadre.runtime.inbox import Inbox
 from cadre.runtime.runner import Runner
 from cadre.runtime.runner import World as Reach
 from cadre.spec.agent import CodeSpec
-from cadre_memory.tools.calls import Serving as MemoryServing
+from cadre_memory.tools.calls import CallHandler
 from cadre_memory.tools.memories import Memories
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.serving.answer import Teller
@@ -126,7 +126,7 @@ def start_memory(world: World, process: Process) -> Live:
     """One process of the memory service."""
     ports = Connection(world, process)
     memories = cast(Memories, world.parts.memories(world, ports.wire))
-    serving = MemoryServing(memories, ports.bus, ports.blobs, ports.marks, process.name, ports.clock)
+    serving = CallHandler(memories, ports.bus, ports.blobs, ports.marks, process.name, ports.clock)
     slots, queues = Slots(world.scenario.credit), []
     for name in (RECALL, REMEMBER):
         own = Slots(world.scenario.credit, queues=world.scenario.shards, within=slots)

@@ -13,11 +13,11 @@ from cadre.errors import ModelRefused, ModelUnavailable, SettingError, SetupErro
 from cadre_memory.embedding import local_model
 from cadre_memory.embedding.embedder import Fingerprint, Windows
 from cadre_memory.embedding.open import describe, open_embedder
-from cadre_memory.embedding.priority_lock import Turns
+from cadre_memory.embedding.priority_lock import PriorityLock
 from cadre_memory.host import schema_of
 from cadre_memory.index.vector_index import Chunk
 from cadre_memory.settings import MemorySettings, read_memory_settings
-from cadre_memory.work.embed_pending import embedded
+from cadre_memory.work.embed_pending import embed_chunks
 from cadre_scripted_model import embeddings
 from integration.model_server import ModelServer, running_model
 
@@ -98,7 +98,7 @@ async def test_what_an_endpoint_refuses_is_told_with_its_reason(
         )
         for n, text in enumerate(texts)
     ]
-    assert [len(windows) for windows in await embedded(embedder, chunks)] == [1, 0, 1, 1]
+    assert [len(windows) for windows in await embed_chunks(embedder, chunks)] == [1, 0, 1, 1]
     await embedder.close()
 
 
@@ -161,20 +161,20 @@ def best(query: list[float], windows: Windows) -> float:
 
 
 async def test_who_is_asked_for_now_goes_before_what_can_wait() -> None:
-    turns, order = Turns(), list[str]()
+    lock, order = PriorityLock(), list[str]()
     begun, go = asyncio.Event(), asyncio.Event()
 
     async def hold() -> None:
-        async with turns.later():
+        async with lock.background():
             begun.set()
             await go.wait()
 
     async def document(name: str) -> None:
-        async with turns.later():
+        async with lock.background():
             order.append(name)
 
     async def query(name: str) -> None:
-        async with turns.first():
+        async with lock.urgent():
             order.append(name)
 
     holding = asyncio.create_task(hold())
@@ -186,5 +186,5 @@ async def test_who_is_asked_for_now_goes_before_what_can_wait() -> None:
     go.set()
     await asyncio.gather(holding, *tasks)
     assert order == ["q1", "q2", "d1", "d2"]
-    async with turns.later():
+    async with lock.background():
         pass  # nobody holds it any more

@@ -12,23 +12,23 @@ from hypothesis import strategies as st
 
 from cadre_memory.index import schema
 from cadre_memory.index.check_points import check_points
-from cadre_memory.index.edge.conditions import edge_filter
+from cadre_memory.index.edge.shard import edge_filter
 from cadre_memory.index.filters import (
     NOTHING,
     AllOf,
     AnyOf,
     Between,
+    Condition,
     Equal,
     Ids,
     Not,
     OneOf,
-    Selection,
-    Tree,
+    PointSelector,
     admits,
-    tree,
+    condition_of,
     visible,
 )
-from cadre_memory.index.qdrant.rest_filters import rest_filter
+from cadre_memory.index.qdrant.store import rest_filter
 from cadre_memory.index.schema import Schema
 from cadre_memory.index.vector_index import Chunk, Clause, IndexRefused, Vectors, Where, Within
 from cadre_memory.text import bm25, unstemmed
@@ -40,7 +40,7 @@ FIELDS = st.sampled_from(["scope", "user", "agent", "kind", "created_at", "expir
 VALUES = st.sampled_from(["user", "anna", "ben", "note", "step"])
 NUMBERS = st.one_of(st.none(), st.integers(0, 5).map(float))
 
-LEAVES: st.SearchStrategy[Tree] = st.one_of(
+LEAVES: st.SearchStrategy[Condition] = st.one_of(
     st.builds(Equal, FIELDS, VALUES),
     st.builds(OneOf, FIELDS, st.lists(VALUES, min_size=1, max_size=3)),
     st.builds(Between, st.sampled_from(["created_at", "expires_at"]), NUMBERS, NUMBERS),
@@ -48,7 +48,7 @@ LEAVES: st.SearchStrategy[Tree] = st.one_of(
 )
 
 
-def nested(inner: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:
+def nested(inner: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
     return st.one_of(
         st.builds(Not, inner),
         st.builds(AnyOf, st.lists(inner, min_size=1, max_size=3)),
@@ -57,7 +57,7 @@ def nested(inner: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:
 
 
 @given(st.recursive(LEAVES, nested, max_leaves=12))
-def test_every_condition_can_be_said_to_both_engines(condition: Tree) -> None:
+def test_every_condition_can_be_said_to_both_engines(condition: Condition) -> None:
     rest_filter(condition)
     edge_filter(condition)
 
@@ -74,7 +74,7 @@ def point(**fields: object) -> dict[str, object]:
 
 
 def shows(within: Within, payload: dict[str, object]) -> bool:
-    return admits(tree(Selection(within=within)), "1", payload)
+    return admits(condition_of(PointSelector(within=within)), "1", payload)
 
 
 def test_no_clause_shows_nothing() -> None:
@@ -115,7 +115,7 @@ def test_a_scope_alone_and_another_field_ask_no_tenant() -> None:
 )
 def test_a_clause_that_means_too_much_is_refused(equals: dict[str, str], why: str) -> None:
     with pytest.raises(IndexRefused, match=why):
-        tree(Selection(within=Within(any_of=[ANNA, Clause(equals)])))
+        condition_of(PointSelector(within=Within(any_of=[ANNA, Clause(equals)])))
 
 
 def test_what_has_expired_is_hidden_from_that_moment_on() -> None:
@@ -140,7 +140,9 @@ def test_what_has_expired_is_hidden_from_that_moment_on() -> None:
     ],
 )
 def test_what_is_asked_for_narrows(where: Where, shown: bool) -> None:
-    assert admits(tree(Selection(within=Within(any_of=[ANNA]), where=where)), "1", point()) is shown
+    assert (
+        admits(condition_of(PointSelector(within=Within(any_of=[ANNA]), where=where)), "1", point()) is shown
+    )
 
 
 def test_a_chunk_survives_its_payload() -> None:

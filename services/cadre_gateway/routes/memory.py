@@ -12,7 +12,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from cadre.adapters.nats.memory import NatsMemory
 from cadre.protocol.memory import (
-    MOST_HITS,
+    MAX_HITS,
     ForgetRequest,
     Found,
     Listed,
@@ -72,7 +72,7 @@ def _reading(routes: APIRouter, memory: NatsMemory) -> None:
         kind: Kinds = None,
         since: Moment = None,
         until: Moment = None,
-        limit: Annotated[int, Query(ge=1, le=MOST_HITS)] = 20,
+        limit: Annotated[int, Query(ge=1, le=MAX_HITS)] = 20,
         after: UUID | None = None,
     ) -> Response:
         """Of whom the parameters say; at least one of agent, team, user, session, run, or all=true. `since` and
@@ -93,7 +93,7 @@ def _reading(routes: APIRouter, memory: NatsMemory) -> None:
         kind: Kinds = None,
     ) -> Response:
         """One JSON object per line, a chunk each; expired ones that are not removed yet among them."""
-        asked = ListRequest(selection=selection, kinds=kind or [], limit=MOST_HITS)
+        asked = ListRequest(selection=selection, kinds=kind or [], limit=MAX_HITS)
         # The first page before the answer begins: what is wrong is a problem, and not an answer cut off.
         first = await memory.export(asked)
         return StreamingResponse(_lines(memory, asked, first), media_type="application/x-ndjson")

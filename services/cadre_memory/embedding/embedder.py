@@ -1,4 +1,4 @@
-"""What makes dense vectors of texts, and which model it is."""
+"""The interface of whatever makes dense vectors of texts, and which model made them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Protocol
 import msgspec
 
 Windows = list[list[float]]
-"""Of one text: a vector for each of its windows."""
+"""The vectors of one text: one for each of its windows."""
 
 
 class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
-    """Which model made a vector: two with the same fingerprint compare, others do not."""
+    """Identifies the model that made a vector: two vectors of the same fingerprint compare, others do not."""
 
     name: str
     dim: int
     window: int = 0
-    """Most tokens that one vector stands for; 0: as many as the endpoint takes."""
+    """How many tokens one vector stands for at most; 0: as many as the endpoint takes."""
     weights: str = ""
     """SHA-256 of the model's weights, where they are known."""
 
@@ -25,17 +25,21 @@ class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Embedder(Protocol):
-    """Both methods raise ModelUnavailable (ask again later) and ModelRefused (never these texts)."""
+    """Makes vectors. Both methods raise ModelUnavailable (ask again later) and ModelRefused (never these texts)."""
 
     @property
-    def fingerprint(self) -> Fingerprint: ...
+    def fingerprint(self) -> Fingerprint:
+        """The model that makes the vectors."""
+        ...
 
     async def query(self, text: str) -> list[float]:
-        """Goes before all documents that wait."""
+        """Returns a query's vector. It goes before all documents that wait."""
         ...
 
     async def documents(self, texts: list[str]) -> list[Windows]:
-        """In order; each text has one window or more."""
+        """Returns the vectors of each text, in order; a text has one window or more."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Lets go of connections."""
+        ...

@@ -21,7 +21,7 @@ _EPSILON = 1e-12
 
 
 def build(weights: Path, target: Path) -> None:
-    """Writes the graph to `target`, in one move."""
+    """Writes the graph of the weights to `target`, atomically."""
     graph = _Graph(load_file(weights))
     _encoder(graph)
     inputs = [
@@ -40,7 +40,7 @@ def build(weights: Path, target: Path) -> None:
 
 
 class _Graph:
-    """Nodes and constants as they are added; each node's output is named by its place."""
+    """Collects nodes and constants; each node's output is named by its place."""
 
     def __init__(self, weights: dict[str, Any]) -> None:
         self._weights = weights

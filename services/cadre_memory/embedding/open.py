@@ -1,4 +1,4 @@
-"""Where dense vectors come from: an endpoint, a local model, or nowhere, which is said openly.
+"""Opens the source of dense vectors: an endpoint, a local model, or none, which is said openly.
 
 An endpoint that fails is never replaced by another model: vectors of two models do not compare. Its queries are
 answered by words alone until it is back.
@@ -25,12 +25,12 @@ NO_EMBEDDINGS = (
     " install the local model (docs/memory.md)"
 )
 
-_PROBE = "dimension"
-_LONGEST_PAUSE = 30.0
+_PROBE_TEXT = "dimension"
+_LONGEST_PAUSE_SECONDS = 30.0
 
 
 class EndpointEmbedder:
-    """An OpenAI-compatible endpoint: one vector per text, whose length it knows itself."""
+    """Has an OpenAI-compatible endpoint embed texts: one vector per text; the endpoint bounds the text's length."""
 
     def __init__(self, endpoint: OpenAIEmbeddings, fingerprint: Fingerprint) -> None:
         self._endpoint = endpoint
@@ -57,7 +57,7 @@ class EndpointEmbedder:
 
 
 async def open_embedder(settings: MemorySettings) -> Embedder | None:
-    """The embedder that the settings ask for; None where there is none to be had, or none wanted.
+    """Returns the embedder that the settings ask for; None where there is none to be had, or none wanted.
 
     Waits for an endpoint that was never reached before: without its dimension no index can be opened.
     Raises SetupError.
@@ -76,7 +76,7 @@ async def open_embedder(settings: MemorySettings) -> Embedder | None:
 
 
 def describe(settings: MemorySettings) -> tuple[str, bool]:
-    """What `open_embedder` would come to, in words, and whether meanings are compared; nothing is opened."""
+    """Says what `open_embedder` would open, and whether meanings are compared then; opens nothing."""
     choice = settings.embeddings
     if choice == "openai" or (choice == "auto" and settings.embeddings_url):
         return f"{settings.embeddings_model} at {_endpoint(settings).shown}", True
@@ -99,25 +99,25 @@ async def _fingerprint_of(endpoint: OpenAIEmbeddings, settings: MemorySettings) 
     name = settings.embeddings_model
     if settings.embeddings_dim:
         return Fingerprint(name=name, dim=settings.embeddings_dim)
-    known = _Known(Path(settings.directory), f"{settings.embeddings_url} {name}")
+    known = _KnownDimensions(Path(settings.directory), f"{settings.embeddings_url} {name}")
     pause = 0.5
     while True:
         try:
-            [vector] = await endpoint.embed([_PROBE])
+            [vector] = await endpoint.embed([_PROBE_TEXT])
         except ModelError as error:
             if (dim := known.read()) is not None:
                 log.warning("%s; its model had %d dimensions", error, dim)
                 return Fingerprint(name=name, dim=dim)
             log.warning("%s; it was never reached before, so the service waits for it", error)
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         else:
             known.write(len(vector))
             return Fingerprint(name=name, dim=len(vector))
 
 
-class _Known:
-    """Dimensions of endpoints that were reached before, so that a start need not wait for one that is down."""
+class _KnownDimensions:
+    """Keeps the dimensions of endpoints in a file, so that a start need not wait for one that is down."""
 
     def __init__(self, directory: Path, key: str) -> None:
         self._file = directory / "embeddings.json"

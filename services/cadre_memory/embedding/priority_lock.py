@@ -1,4 +1,4 @@
-"""One at a time, those who are asked for now before those who may wait."""
+"""A lock that lets urgent work go before background work."""
 
 from __future__ import annotations
 
@@ -8,50 +8,52 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class Turns:
-    """A lock with two lines: whoever stands in the first goes before everybody in the other."""
+class PriorityLock:
+    """A lock with two queues: everybody in the urgent one goes before anybody in the other."""
 
     def __init__(self) -> None:
         self._busy = False
-        self._first: deque[asyncio.Future[None]] = deque()
-        self._later: deque[asyncio.Future[None]] = deque()
+        self._urgent_queue: deque[asyncio.Future[None]] = deque()
+        self._background_queue: deque[asyncio.Future[None]] = deque()
 
     @asynccontextmanager
-    async def first(self) -> AsyncIterator[None]:
-        async with self._turn(self._first):
+    async def urgent(self) -> AsyncIterator[None]:
+        """Holds the lock, before all that hold it as `background`."""
+        async with self._held(self._urgent_queue):
             yield
 
     @asynccontextmanager
-    async def later(self) -> AsyncIterator[None]:
-        async with self._turn(self._later):
+    async def background(self) -> AsyncIterator[None]:
+        """Holds the lock once nothing urgent waits."""
+        async with self._held(self._background_queue):
             yield
 
     @asynccontextmanager
-    async def _turn(self, line: deque[asyncio.Future[None]]) -> AsyncIterator[None]:
-        await self._take(line)
+    async def _held(self, queue: deque[asyncio.Future[None]]) -> AsyncIterator[None]:
+        await self._acquire(queue)
         try:
             yield
         finally:
-            self._give_on()
+            self._release()
 
-    async def _take(self, line: deque[asyncio.Future[None]]) -> None:
+    async def _acquire(self, queue: deque[asyncio.Future[None]]) -> None:
         if not self._busy:
             self._busy = True
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        line.append(turn)
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        queue.append(granted)
         try:
-            await turn
+            await granted
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._give_on()  # it was given just now
+            if granted.done() and not granted.cancelled():
+                self._release()  # it was granted just now
             raise
 
-    def _give_on(self) -> None:
-        for line in (self._first, self._later):
-            while line:
-                turn = line.popleft()
-                if not turn.done():
-                    turn.set_result(None)
+    def _release(self) -> None:
+        for queue in (self._urgent_queue, self._background_queue):
+            while queue:
+                granted = queue.popleft()
+                if not granted.done():
+                    granted.set_result(None)
                     return
         self._busy = False

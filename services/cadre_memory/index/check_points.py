@@ -1,4 +1,4 @@
-"""What is refused before any engine sees it.
+"""Refuses wrong points and queries before any engine sees them.
 
 An engine that fails halfway through a batch has already logged all of it: points that it refused appear after its
 next start. So nothing wrong may reach it.
@@ -12,14 +12,14 @@ from uuid import UUID
 from cadre_memory.index.vector_index import Chunk, IndexRefused, Vectors
 from cadre_memory.text.sparse import SparseVector
 
-_LARGEST = 3.0e38
+_MAX_NUMBER = 3.0e38
 """Numbers are stored in 32 bits."""
 
 _TOKEN_IDS = range(2**32)
 
 
 def check_points(points: Iterable[tuple[Chunk, Vectors]], dim: int | None) -> None:
-    """Raises IndexRefused."""
+    """Raises IndexRefused when a point cannot be stored in a collection of `dim` dimensions (None: words only)."""
     for chunk, vectors in points:
         check_id(chunk.id)
         _check_sparse(chunk.id, vectors.sparse)
@@ -35,7 +35,7 @@ def check_points(points: Iterable[tuple[Chunk, Vectors]], dim: int | None) -> No
 
 
 def check_dense(vectors: Mapping[str, list[list[float]]], dim: int | None) -> None:
-    """Raises IndexRefused."""
+    """Raises IndexRefused when dense vectors, given by the point's id, do not have `dim` dimensions each."""
     for id, windows in vectors.items():
         check_id(id)
         if not windows:
@@ -44,7 +44,7 @@ def check_dense(vectors: Mapping[str, list[list[float]]], dim: int | None) -> No
 
 
 def check_query(sparse: SparseVector | None, dense: list[float] | None, dim: int | None) -> None:
-    """Raises IndexRefused."""
+    """Raises IndexRefused when a query cannot be searched for in a collection of `dim` dimensions."""
     if sparse is not None:
         _check_sparse("of the query", sparse)
     if dense is not None:
@@ -86,10 +86,10 @@ def _check_sparse(id: str, sparse: SparseVector) -> None:
 
 def _check_numbers(id: str, numbers: list[float]) -> None:
     # Not a number fails the comparison too.
-    if not all(-_LARGEST <= number <= _LARGEST for number in numbers):
+    if not all(-_MAX_NUMBER <= number <= _MAX_NUMBER for number in numbers):
         raise IndexRefused(f"point {id}: a vector holds a number that is not finite")
 
 
 def _check_number(id: str, field: str, number: float) -> None:
-    if not -_LARGEST <= number <= _LARGEST:
+    if not -_MAX_NUMBER <= number <= _MAX_NUMBER:
         raise IndexRefused(f"point {id}: {field} is not a finite number")

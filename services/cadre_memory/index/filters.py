@@ -5,8 +5,8 @@ The engines differ in the names of their classes only; what a request may touch 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,17 +15,21 @@ from cadre_memory.index.vector_index import Clause, EmbedState, IndexRefused, Wh
 
 
 class Equal(msgspec.Struct, frozen=True):
+    """Points whose field has this value."""
+
     field: str
     value: str
 
 
 class OneOf(msgspec.Struct, frozen=True):
+    """Points whose field has one of these values."""
+
     field: str
     values: list[str]
 
 
 class Between(msgspec.Struct, frozen=True):
-    """Both ends belong to it; a point without the field is outside."""
+    """Points whose field is in a range, both ends included; a point without the field is outside."""
 
     field: str
     least: float | None = None
@@ -39,58 +43,63 @@ class Ids(msgspec.Struct, frozen=True):
 
 
 class Not(msgspec.Struct, frozen=True):
-    part: Tree
+    """Points that do not fit the part."""
+
+    part: Condition
 
 
 class AnyOf(msgspec.Struct, frozen=True):
-    """Never empty: an engine's empty `should` lets everything through."""
+    """Points that fit one of the parts. It is never empty: an engine's empty `should` lets everything through."""
 
-    parts: list[Tree]
+    parts: list[Condition]
 
 
 class AllOf(msgspec.Struct, frozen=True):
-    """Empty, it lets everything through."""
+    """Points that fit all of the parts; without parts, every point."""
 
-    parts: list[Tree]
+    parts: list[Condition]
 
 
-Tree = Equal | OneOf | Between | Ids | Not | AnyOf | AllOf
+Condition = Equal | OneOf | Between | Ids | Not | AnyOf | AllOf
 
 NOTHING = Ids([])
 
 
-class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Points of a collection: those that fit all that is given."""
+class PointSelector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Selects points of a collection: those that fit all that is given."""
 
     within: Within | None = None
-    """None only for the index's own housekeeping."""
+    """What may be seen; None only for the index's own housekeeping."""
     where: Where = Where()
     ids: list[str] | None = None
     state: EmbedState | None = None
     expired_by: float | None = None
 
 
-def tree(selection: Selection) -> Tree:
-    """Raises IndexRefused for a clause that would let through more than was meant."""
-    parts: list[Tree] = []
-    if selection.within is not None:
-        parts += [visible(selection.within), *_unexpired(selection.within.at)]
-    parts += _asked(selection.where)
-    if selection.ids is not None:
-        parts.append(Ids(selection.ids))
-    if selection.state is not None:
-        parts.append(Equal("embed_state", selection.state))
-    if selection.expired_by is not None:
-        parts.append(Between("expires_at", most=selection.expired_by))
+def condition_of(selector: PointSelector) -> Condition:
+    """Returns the selector as one condition. Raises IndexRefused for a clause that lets through more than was meant."""
+    parts: list[Condition] = []
+    if selector.within is not None:
+        parts += [visible(selector.within), *_unexpired(selector.within.at)]
+    parts += _asked(selector.where)
+    if selector.ids is not None:
+        parts.append(Ids(selector.ids))
+    if selector.state is not None:
+        parts.append(Equal("embed_state", selector.state))
+    if selector.expired_by is not None:
+        parts.append(Between("expires_at", most=selector.expired_by))
     return AllOf(parts)
 
 
-def visible(within: Within) -> Tree:
-    """The clauses alone: also the corpus that a word's rarity is counted in, so that no owner learns of another's."""
+def visible(within: Within) -> Condition:
+    """Returns the clauses alone as a condition.
+
+    It is also the corpus that a word's rarity is counted in, so that no owner learns of another's memories.
+    """
     return AnyOf([_clause(one) for one in within.any_of]) if within.any_of else NOTHING
 
 
-def _clause(clause: Clause) -> Tree:
+def _clause(clause: Clause) -> Condition:
     if not clause.equals:
         raise IndexRefused("a clause without a field would show every memory: name what it is limited to")
     for field, value in clause.equals.items():
@@ -100,7 +109,7 @@ def _clause(clause: Clause) -> Tree:
             raise IndexRefused(
                 f"a clause with an empty {field!r} would show memories that have none: leave it out"
             )
-    parts: list[Tree] = [Equal(field, value) for field, value in clause.equals.items()]
+    parts: list[Condition] = [Equal(field, value) for field, value in clause.equals.items()]
     scope = clause.equals.get("scope", "")
     for known, field in OWNER_OF.items():
         if known == scope and field in clause.equals:
@@ -108,13 +117,13 @@ def _clause(clause: Clause) -> Tree:
     return AllOf(parts)
 
 
-def _unexpired(at: float | None) -> list[Tree]:
+def _unexpired(at: float | None) -> list[Condition]:
     # What never expires has no number there, and is in no range.
     return [] if at is None else [Not(Between("expires_at", most=at))]
 
 
-def _asked(where: Where) -> list[Tree]:
-    parts: list[Tree] = []
+def _asked(where: Where) -> list[Condition]:
+    parts: list[Condition] = []
     if where.kinds:
         parts.append(OneOf("kind", where.kinds))
     if where.agents:
@@ -128,9 +137,40 @@ def _asked(where: Where) -> list[Tree]:
     return parts
 
 
-def admits(tree: Tree, id: str, payload: Mapping[str, Any]) -> bool:
-    """Whether a point fits, decided without any engine."""
-    match tree:
+class FilterClasses(NamedTuple):
+    """The classes that an engine's filters are made of; the engines agree on all but two of them."""
+
+    module: Any
+    range: Callable[..., Any]
+    """Takes the keywords `gte` and `lte`."""
+    has_ids: Callable[[list[str]], Any]
+
+    def filter_of(self, condition: Condition) -> Any:
+        """Returns the condition as an instance of the engine's `Filter`."""
+        return self.module.Filter(must=[self._part(condition)])
+
+    def _part(self, condition: Condition) -> Any:
+        engine = self.module
+        match condition:
+            case Equal(field, value):
+                return engine.FieldCondition(key=field, match=engine.MatchValue(value=value))
+            case OneOf(field, values):
+                return engine.FieldCondition(key=field, match=engine.MatchAny(any=values))
+            case Between(field, least, most):
+                return engine.FieldCondition(key=field, range=self.range(gte=least, lte=most))
+            case Ids(ids):
+                return self.has_ids(ids)
+            case Not(part):
+                return engine.Filter(must_not=[self._part(part)])
+            case AnyOf(parts):
+                return engine.Filter(should=[self._part(part) for part in parts])
+            case AllOf(parts):
+                return engine.Filter(must=[self._part(part) for part in parts])
+
+
+def admits(condition: Condition, id: str, payload: Mapping[str, Any]) -> bool:
+    """Returns whether a point fits, decided without any engine."""
+    match condition:
         case Equal(field, value):
             return bool(payload.get(field) == value)
         case OneOf(field, values):

@@ -1,4 +1,4 @@
-"""The index over any store: what is written goes wherever it belongs, what is read is checked once more.
+"""The index over any store: it writes to every collection that a point belongs to, and checks once more what it reads.
 
 Two aliases are all its state. `<prefix>_live` names the collection that is read. `<prefix>_next`, while memories are
 being embedded for another model, the one that they move to: then whatever is written goes to both. Dense vectors go
@@ -15,16 +15,16 @@ import msgspec
 
 from cadre_memory.index import schema
 from cadre_memory.index.check_points import check_dense, check_id, check_points, check_query
-from cadre_memory.index.filters import Selection, Tree, admits, tree
+from cadre_memory.index.filters import Condition, PointSelector, admits, condition_of
 from cadre_memory.index.schema import Schema
-from cadre_memory.index.store import CollectionGone, Point, Query, Record, Store
+from cadre_memory.index.store import CollectionGone, Point, PointRecord, Query, Store
 from cadre_memory.index.vector_index import (
     Chunk,
-    Condition,
+    ChunkPage,
     EmbedState,
     Hit,
+    IndexStatus,
     IndexUnavailable,
-    Page,
     Vectors,
     Where,
     Within,
@@ -33,10 +33,10 @@ from cadre_memory.text.sparse import SparseVector
 
 log = logging.getLogger("cadre.memory")
 
-_BATCH = 64
-_MOST = 1000
-"""Points of one answer."""
-_TRIES = 5
+_BATCH_POINTS = 64
+_MAX_POINTS = 1000
+"""The most points of one answer."""
+_MAX_TRIES = 5
 
 _DIGEST = ["hash", "embed_state"]
 
@@ -44,30 +44,33 @@ T = TypeVar("T")
 
 
 class MemoryIndex:
-    """Over a store that it owns. Made by `open`."""
+    """A vector index over a store that it owns. `open` makes one."""
 
     def __init__(self, store: Store, own: Schema, prefix: str) -> None:
         self.store = store
         self.prefix = prefix
         self.schema = own
         self.own = own.collection(prefix)
-        """The collection of this process's model."""
+        """Name of the collection of this process's model."""
         self.live_alias = f"{prefix}_live"
         self.next_alias = f"{prefix}_next"
 
     @classmethod
     async def open(cls, store: Store, own: Schema, *, prefix: str = "mem") -> MemoryIndex:
-        """Nothing that is there is lost: memories of another model are read until `migration.move` has moved them."""
+        """Opens the index; creates the model's collection unless another model's is live.
+
+        Memories of another model are read until `migration.migrate` has moved them.
+        """
         index = cls(store, own, prefix)
         aliases = await store.aliases()
         if aliases.get(index.live_alias, index.own) == index.own:
             await store.create(index.own)
             if index.live_alias not in aliases:
-                await store.point({index.live_alias: index.own})
+                await store.set_aliases({index.live_alias: index.own})
         return index
 
     async def live(self) -> str:
-        """The collection that is read."""
+        """Returns the name of the collection that is read."""
         return (await self._named())[0]
 
     async def upsert(self, points: list[tuple[Chunk, Vectors]]) -> None:
@@ -94,8 +97,8 @@ class MemoryIndex:
         limit: int,
     ) -> list[Hit]:
         check_query(sparse, dense, self.schema.dim)
-        selection = Selection(within=within, where=where)
-        seen = tree(selection)
+        selector = PointSelector(within=within, where=where)
+        condition = condition_of(selector)
         if not within.any_of or limit < 1:
             return []
 
@@ -104,63 +107,65 @@ class MemoryIndex:
             query = Query(
                 sparse=sparse if sparse is not None and sparse.indices else None,
                 dense=dense if live == self.own else None,
-                limit=min(limit, _MOST),
+                limit=min(limit, _MAX_POINTS),
             )
             if query.sparse is None and query.dense is None:
                 return []
-            found = await self.store.search(live, query, selection)
+            found = await self.store.search(live, query, selector)
             for one in found:
-                _check(seen, Record(one.id, one.payload))
+                _check(condition, PointRecord(one.id, one.payload))
             return [Hit(schema.chunk(one.id, one.payload), one.score) for one in found]
 
         return await self._read(search)
 
-    async def scroll(self, *, within: Within, where: Where, limit: int, after: str | None = None) -> Page:
+    async def scroll(
+        self, *, within: Within, where: Where, limit: int, after: str | None = None
+    ) -> ChunkPage:
         if after is not None:
             check_id(after)
-        selection = Selection(within=within, where=where)
-        seen = tree(selection)
+        selector = PointSelector(within=within, where=where)
+        condition = condition_of(selector)
         if not within.any_of or limit < 1:
-            return Page([], None)
+            return ChunkPage([], None)
 
-        async def scroll(live: str) -> Page:
-            found = await self.store.scroll(live, selection, limit=min(limit, _MOST), after=after)
+        async def scroll(live: str) -> ChunkPage:
+            found = await self.store.scroll(live, selector, limit=min(limit, _MAX_POINTS), after=after)
             for one in found.records:
-                _check(seen, one)
-            return Page([schema.chunk(*one) for one in found.records], found.next)
+                _check(condition, one)
+            return ChunkPage([schema.chunk(*one) for one in found.records], found.next)
 
         return await self._read(scroll)
 
-    async def pending(self, limit: int, after: str | None = None) -> Page:
+    async def pending(self, limit: int, after: str | None = None) -> ChunkPage:
         if self.own not in await self.store.collections():
-            return Page([], None)
-        waiting = Selection(state="pending")
-        found = await self.store.scroll(self.own, waiting, limit=min(limit, _MOST), after=after)
-        return Page([schema.chunk(*one) for one in found.records], found.next)
+            return ChunkPage([], None)
+        waiting = PointSelector(state="pending")
+        found = await self.store.scroll(self.own, waiting, limit=min(limit, _MAX_POINTS), after=after)
+        return ChunkPage([schema.chunk(*one) for one in found.records], found.next)
 
     async def count(self, *, within: Within, where: Where) -> int:
-        selection = Selection(within=within, where=where)
-        tree(selection)  # refuses what must be refused
+        selector = PointSelector(within=within, where=where)
+        condition_of(selector)  # refuses what must be refused
         if not within.any_of:
             return 0
-        return await self._read(lambda live: self.store.count(live, selection))
+        return await self._read(lambda live: self.store.count(live, selector))
 
     async def delete(self, *, within: Within, where: Where) -> int:
-        """Whether it has expired does not matter here: hidden is not gone."""
-        selection = Selection(within=msgspec.structs.replace(within, at=None), where=where)
-        tree(selection)  # refuses what must be refused
-        return await self._delete(selection) if within.any_of else 0
+        """Removes points, whether they have expired or not: hidden is not gone."""
+        selector = PointSelector(within=msgspec.structs.replace(within, at=None), where=where)
+        condition_of(selector)  # refuses what must be refused
+        return await self._delete(selector) if within.any_of else 0
 
     async def expire(self, at: float) -> int:
-        return await self._delete(Selection(expired_by=at))
+        return await self._delete(PointSelector(expired_by=at))
 
-    async def condition(self) -> Condition:
+    async def status(self) -> IndexStatus:
         aliases = await self.store.aliases()
         live = await self.live()
-        return Condition(
+        return IndexStatus(
             backend=self.store.backend,
             collection=live,
-            points=await self._read(lambda live: self.store.count(live, Selection())),
+            points=await self._read(lambda live: self.store.count(live, PointSelector())),
             dense=live == self.own and self.schema.dim is not None,
             moving=self.next_alias in aliases,
         )
@@ -169,7 +174,7 @@ class MemoryIndex:
         await self.store.close()
 
     async def _put(self, collection: str, points: list[tuple[Chunk, Vectors]]) -> None:
-        """Those that are not there yet: replacing a point would cost it the vectors that it has been given since."""
+        """Stores those that are not there yet: replacing a point would cost it the vectors that it got since."""
         ids = [chunk.id for chunk, _ in points]
         known = await self.digests(collection, ids)
         made = [self._point(collection, chunk, vectors) for chunk, vectors in points]
@@ -189,24 +194,24 @@ class MemoryIndex:
         return Point(chunk.id, fields, vectors.sparse, dense)
 
     async def digests(self, collection: str, ids: list[str]) -> dict[str, dict[str, str]]:
-        """`hash` and `embed_state` of those that are there, by id."""
-        found = await self.store.scroll(collection, Selection(ids=ids), limit=len(ids), fields=_DIGEST)
+        """Returns `hash` and `embed_state` of those points that are there, by id."""
+        found = await self.store.scroll(collection, PointSelector(ids=ids), limit=len(ids), fields=_DIGEST)
         return {one.id: one.payload for one in found.records}
 
-    async def _delete(self, selection: Selection) -> int:
-        """From the live collection first: whoever copies from it then finds the copy's source gone."""
+    async def _delete(self, selector: PointSelector) -> int:
+        """Removes from the live collection first: a migration then finds that its copy's source is gone."""
         gone = 0
 
         async def delete(collection: str) -> None:
             nonlocal gone
             # A store that had to begin again does not know what it removed before.
-            there = await self.store.count(collection, selection)
-            removed = await self.store.delete(collection, selection)
+            there = await self.store.count(collection, selector)
+            removed = await self.store.delete(collection, selector)
             gone += max(there, removed) if collection == await self.live() else 0
-            for _ in range(_TRIES):
-                if not await self.store.count(collection, selection):
+            for _ in range(_MAX_TRIES):
+                if not await self.store.count(collection, selector):
                     return
-                await self.store.delete(collection, selection)
+                await self.store.delete(collection, selector)
             raise IndexUnavailable(
                 f"memories are stored in {collection} as fast as they are removed: try again"
             )
@@ -217,9 +222,11 @@ class MemoryIndex:
     async def _to_all(
         self, listed: Callable[[], Awaitable[list[str]]], write: Callable[[str], Awaitable[None]]
     ) -> None:
-        """A collection that appears meanwhile gets it too, however many processes there are: looked up before, and
-        again after."""
-        for _ in range(_TRIES):
+        """Writes to all collections that `listed` names, and again when it names others afterwards.
+
+        So a collection that appears meanwhile gets it too, however many processes there are.
+        """
+        for _ in range(_MAX_TRIES):
             before = await listed()
             try:
                 for collection in before:
@@ -231,7 +238,7 @@ class MemoryIndex:
         raise IndexUnavailable("the collections change faster than they can be written: try again")
 
     async def _read(self, read: Callable[[str], Awaitable[T]]) -> T:
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             try:
                 return await read(await self.live())
             except CollectionGone:
@@ -239,7 +246,7 @@ class MemoryIndex:
         raise IndexUnavailable("the collections change faster than they can be read: try again")
 
     async def _named(self) -> list[str]:
-        """The live collection, and the one that memories move to."""
+        """Returns the live collection, and the one that memories move to."""
         aliases = await self.store.aliases()
         if self.live_alias not in aliases:
             raise IndexUnavailable(f"{self.live_alias} names no collection: somebody removed it; start again")
@@ -247,22 +254,22 @@ class MemoryIndex:
         return [name for name in named if name is not None]
 
     async def _all(self) -> list[str]:
-        """The live collection first, then all others that may hold the same memories."""
+        """Returns the live collection first, then all others that may hold the same memories."""
         live = await self.live()
         rest = [name for name in await self.store.collections() if schema.is_collection(name, self.prefix)]
         return [live, *sorted(set(rest) - {live})]
 
 
-def _check(seen: Tree, record: Record) -> None:
-    """An engine that shows too much is not believed, whatever its reason."""
-    if not admits(seen, record.id, record.payload):
+def _check(condition: Condition, record: PointRecord) -> None:
+    """Raises IndexUnavailable for a point that the filter should have left out, whatever the engine's reason."""
+    if not admits(condition, record.id, record.payload):
         log.error("the engine returned point %s, which its filter leaves out", record.id)
         raise IndexUnavailable("the engine returned a memory that the caller may not see: nothing is shown")
 
 
 def _batches(items: list[T]) -> Iterator[list[T]]:
-    for start in range(0, len(items), _BATCH):
-        yield items[start : start + _BATCH]
+    for start in range(0, len(items), _BATCH_POINTS):
+        yield items[start : start + _BATCH_POINTS]
 
 
 def _is_there(point: Point, known: dict[str, str] | None) -> bool:

@@ -1,4 +1,4 @@
-"""Which engine: a Qdrant server where one is named, else the embedded one, else the client's own."""
+"""Opens the index: on a Qdrant server where one is named, else on the embedded engine, else on the client's own."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from cadre_memory.index.vector_index import IndexRefused
 log = logging.getLogger("cadre.memory")
 
 OLDEST_SERVER = (1, 19)
-"""The first that counts how rare a word is within a filter."""
+"""The first version of Qdrant that counts how rare a word is within a filter."""
 
-_LOCAL_MOST = 20_000
+_MAX_LOCAL_POINTS = 20_000
 
 
 async def open_index(
     own: Schema, *, qdrant_url: str = "", api_key: str = "", directory: Path, prefix: str = "mem"
 ) -> MemoryIndex:
-    """The index, ready to be used; `prefix` begins the names of its collections on a server that others use too.
+    """Returns the index, ready to be used; `prefix` begins the names of its collections.
 
     Raises SetupError when it cannot be used as configured, IndexUnavailable when a server does not answer (yet).
     """
@@ -53,7 +53,7 @@ async def _open_store(qdrant_url: str, api_key: str, directory: Path) -> Store:
     log.warning(
         "no embedded engine for this platform (qdrant-edge-py): the client's own is used, which keeps everything in"
         " memory and is slow beyond %d memories; set QDRANT_URL to a server",
-        _LOCAL_MOST,
+        _MAX_LOCAL_POINTS,
     )
     return QdrantStore.local(directory / "local")
 

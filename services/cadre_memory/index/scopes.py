@@ -1,8 +1,8 @@
-"""Who may see, write and forget which memories: the one place where that is decided, without any I/O.
+"""Decides who may see, write and forget which memories, without any I/O. Nothing else decides that.
 
 Every clause names a scope and its owner together, so no memory is reached by its owner alone. What a caller lacks
-(a session, a person, a team) opens nothing: it is left out where is read, and where is written the memory goes to
-the run's own tree.
+(a session, a person, a team) opens nothing: reading leaves that scope out, and writing goes to the run's own tree
+instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCOPES: tuple[MemoryScope, ...] = get_args(MemoryScope)
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """For whom a call is made: what the bus says of it, and what its origin adds."""
+    """Who makes a call, and for whom: what the bus says of it, and what its origin adds."""
 
     agent: str
     tree: str
@@ -32,7 +32,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     origin: Origin = Origin()
 
     def owner(self, scope: MemoryScope) -> tuple[str, str] | None:
-        """Field and value that a memory of the scope has when it is this caller's; None without such an owner."""
+        """Returns the field and value that make a memory of the scope this caller's; None without an owner."""
         origin = self.origin
         value = {
             "run": self.tree,
@@ -45,7 +45,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def caller_of(call: ToolCall, address: Address) -> Caller:
-    """The caller of a call that lay on a subject of this address, which alone says who sent it.
+    """Returns who made a call that came by a subject of this address, which alone says who sent it.
 
     Raises UnreadableMessage when the call says anything else.
     """
@@ -67,33 +67,33 @@ def caller_of(call: ToolCall, address: Address) -> Caller:
 
 
 def reading(caller: Caller, at: float) -> Within:
-    """What the caller recalls from: the scopes that its origin names, as far as it has an owner for them."""
+    """Returns what the caller may recall: the scopes that its origin names, as far as it has an owner for them."""
     return Within(any_of=_clauses(caller, list(caller.origin.reads)), at=at)
 
 
 def writing(caller: Caller) -> MemoryScope:
-    """The scope of what the caller has remembered: `run` when it has no owner for the one that it asks for."""
+    """Returns the scope of what the caller remembers: `run` when it has no owner for the one that it asks for."""
     wanted = caller.origin.writes
     return wanted if caller.owner(wanted) is not None else "run"
 
 
 def forgetting(caller: Caller) -> Within:
-    """What the caller may remove: what it could have written. Expired memories too."""
+    """Returns what the caller may remove: what it could have written, expired memories too."""
     return Within(any_of=_clauses(caller, list(dict.fromkeys(["run", writing(caller)]))))
 
 
 def of_tree(tree: str) -> Within:
-    """The memories that end with their tree of runs."""
+    """Returns the memories that end with their tree of runs."""
     return Within(any_of=[Clause({"scope": "run", "tree": tree})])
 
 
 def everything(at: float | None = None) -> Within:
-    """For the service's own housekeeping."""
+    """Returns every memory, for the service's own housekeeping."""
     return Within(any_of=[Clause({"scope": scope}) for scope in SCOPES], at=at)
 
 
 def selected(selection: Selection, at: float | None = None) -> Within:
-    """What a person's request means. Raises MemoryRefused for one that does not say whose memories it means."""
+    """Returns what a person's request means. Raises MemoryRefused when it does not say whose memories those are."""
     given = {
         field: value
         for field in ("agent", "team", "user", "session")
@@ -127,6 +127,6 @@ def _clauses(caller: Caller, scopes: list[MemoryScope]) -> list[Clause]:
 
 
 def _step(call: str) -> int:
-    """Of `<run>_<step>_<index>`."""
+    """Returns the step in a call's id, which is `<run>_<step>_<index>`."""
     step = call.split("_")[-2]
     return int(step) if step.isdecimal() else 0

@@ -1,6 +1,6 @@
 """What the memory service needs of a vector index; a Qdrant server and the embedded engine give the same.
 
-A point is one chunk of a memory. Which points a request may touch is decided by `scoping` alone: every read and
+A point is one chunk of a memory. Which points a request may touch is decided by `scopes` alone: every read and
 delete takes a `Within`, and there is no way around it.
 """
 
@@ -15,7 +15,7 @@ from cadre.protocol.messages import MemoryScope
 from cadre_memory.text.sparse import SparseVector
 
 EmbedState = Literal["pending", "done", "lexical"]
-"""Of a point: its dense vectors are still to come, are there, or are not wanted (no embeddings configured)."""
+"""Whether a point's dense vectors are still to come, are there, or are not wanted (no embeddings configured)."""
 
 
 class IndexUnavailable(RetryableError):
@@ -30,14 +30,14 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     """One point: a piece of a memory's text and where it comes from. `id` is derived, so storing twice stores once."""
 
     id: str
-    """UUID."""
+    """A UUID."""
     memory: str
-    """Id of the memory that it is a piece of: `<call id>` of the call that had it remembered."""
+    """Id of the memory that it is a piece of: the id of the call that had it remembered."""
     text: str
     index: int = 0
-    """Of the chunk within its memory, from 0."""
+    """The chunk's place within its memory, from 0."""
     count: int = 1
-    """Chunks of the memory."""
+    """How many chunks the memory has."""
     scope: MemoryScope
     tree: str
     run: str
@@ -49,7 +49,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = "note"
     """`step`, `answer`, or `note` (what a model chose to remember)."""
     created_at: float
-    """Unix seconds."""
+    """When it was remembered, Unix seconds."""
     expires_at: float | None = None
     hash: str
     """SHA-256 of the text: the same text twice is shown once."""
@@ -58,15 +58,15 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Vectors(NamedTuple):
-    """Of one chunk. `dense` holds one vector per window of the text (late interaction: the best one counts)."""
+    """The vectors of one chunk."""
 
     sparse: SparseVector
     dense: list[list[float]]
-    """Empty when there are none, or none yet."""
+    """One vector per window of the text, of which the best one counts; empty when there are none, or none yet."""
 
 
 class Clause(msgspec.Struct, frozen=True):
-    """All of `equals` hold: payload field to value.
+    """A condition that holds when each payload field in `equals` has the value given there.
 
     No field at all, an unknown field and an empty value are refused (IndexRefused): each would let through more than
     was meant. Everything there is (an operator's export) is one clause per scope: `{"scope": "run"}`, …
@@ -78,56 +78,65 @@ class Clause(msgspec.Struct, frozen=True):
 class Within(msgspec.Struct, frozen=True, kw_only=True):
     """What may be seen: points that fit at least one clause; no clause means nothing at all.
 
-    Built by `scoping` from the caller's identity (or an operator's explicit selection), never from a request's text.
+    `scopes` builds it from the caller's identity (or an operator's explicit selection), never from a request's text.
     """
 
     any_of: list[Clause]
     at: float | None = None
-    """Now, Unix seconds: points that have expired by then are left out; None sees them too."""
+    """The time now, Unix seconds: points that have expired by then are left out; None sees them too."""
 
 
 class Where(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is asked for besides: each narrows the search."""
+    """What is asked for besides: each field that is given narrows the search."""
 
     kinds: list[str] = []
     agents: list[str] = []
     memory: str | None = None
     ids: list[str] | None = None
-    """Of points."""
+    """Ids of points."""
     since: float | None = None
+    """Remembered at or after, Unix seconds."""
     until: float | None = None
+    """Remembered at or before, Unix seconds."""
 
 
 class Hit(NamedTuple):
+    """A chunk that a search has found; the higher its score, the better it fits."""
+
     chunk: Chunk
     score: float
 
 
-class Page(NamedTuple):
+class ChunkPage(NamedTuple):
+    """Chunks in the order of their ids."""
+
     chunks: list[Chunk]
     next: str | None
-    """To go on from; None after the last."""
+    """Where the next page begins; None after the last."""
 
 
-class Condition(NamedTuple):
-    """How an index is, for readiness and metrics."""
+class IndexStatus(NamedTuple):
+    """The state of an index, for readiness and metrics."""
 
     backend: Literal["server", "edge", "local"]
     collection: str
-    """That is read."""
+    """The collection that is read."""
     points: int
-    """In it."""
+    """How many points are in it."""
     dense: bool
     """Whether searches use dense vectors: not without embeddings, and not before a new model's have all been made."""
     moving: bool
     """Whether the points are being embedded anew for another model."""
 
 
-class Index(Protocol):
-    """Raises IndexUnavailable when the engine does not answer, IndexRefused when it will never take this."""
+class VectorIndex(Protocol):
+    """Keeps points and searches them.
+
+    All methods raise IndexUnavailable when the engine does not answer, IndexRefused when it will never take this.
+    """
 
     async def upsert(self, points: list[tuple[Chunk, Vectors]]) -> None:
-        """Stored durably when it returns (acknowledged means it survives kill -9); repeating it changes nothing."""
+        """Stores points durably: once it returns they survive kill -9. Repeating it changes nothing."""
         ...
 
     async def set_dense(self, vectors: dict[str, list[list[float]]]) -> None:
@@ -143,25 +152,35 @@ class Index(Protocol):
         where: Where,
         limit: int,
     ) -> list[Hit]:
-        """The best first, both legs fused by rank (RRF, k=2); one leg alone keeps its own scores."""
+        """Returns the best hits first, both legs fused by rank (RRF, k=2); one leg alone keeps its own scores."""
         ...
 
-    async def scroll(self, *, within: Within, where: Where, limit: int, after: str | None = None) -> Page: ...
-
-    async def pending(self, limit: int, after: str | None = None) -> Page:
-        """Points whose dense vectors are still to come, by id, for the service's own sweeper."""
+    async def scroll(
+        self, *, within: Within, where: Where, limit: int, after: str | None = None
+    ) -> ChunkPage:
+        """Returns a page of at most `limit` chunks; `after` is the `next` of the page before."""
         ...
 
-    async def count(self, *, within: Within, where: Where) -> int: ...
+    async def pending(self, limit: int, after: str | None = None) -> ChunkPage:
+        """Returns points whose dense vectors are still to come, by id, for the service's own sweeper."""
+        ...
+
+    async def count(self, *, within: Within, where: Where) -> int:
+        """Returns how many points there are."""
+        ...
 
     async def delete(self, *, within: Within, where: Where) -> int:
         """Removes the points from every collection, verifies that none is left, and returns how many there were."""
         ...
 
     async def expire(self, at: float) -> int:
-        """Removes from every collection what has expired by then (Unix seconds), whosever it is; how many."""
+        """Removes from every collection what has expired by then (Unix seconds); returns how many points that was."""
         ...
 
-    async def condition(self) -> Condition: ...
+    async def status(self) -> IndexStatus:
+        """Returns the state of the index."""
+        ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Closes the engine. The index cannot be used any more."""
+        ...

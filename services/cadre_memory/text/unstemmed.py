@@ -1,6 +1,6 @@
-"""Words as sparse weights without stems, for platforms that the embedded engine has no build for.
+"""Encodes words by BM25 without stemming them, for platforms that the embedded engine has no build for.
 
-The ids of words that are their own stem are those of `bm25`; weights follow the same formula.
+A word that is its own stem has the same token id as in `bm25`; weights follow the same formula.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ _MASK = 0xFFFFFFFF
 
 
 def encode_document(text: str) -> SparseVector:
+    """Returns the weights of a stored text."""
     words = Counter(_WORD.findall(text.lower()))
     relative = sum(words.values()) / _AVERAGE_LENGTH
     damping = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * relative)
@@ -23,11 +24,12 @@ def encode_document(text: str) -> SparseVector:
 
 
 def encode_query(text: str) -> SparseVector:
+    """Returns the weights of a query: 1 for each word."""
     return sparse_vector((token_id(word), 1.0) for word in _WORD.findall(text.lower()))
 
 
 def token_id(word: str) -> int:
-    """Absolute value of its signed MurmurHash3 (32 bits, seed 0)."""
+    """Returns a word's id: the absolute value of its signed MurmurHash3 (32 bits, seed 0)."""
     hashed = _murmur(word.encode())
     return min(hashed, 2**32 - hashed)
 

@@ -1,6 +1,7 @@
-"""What is done with a call of one of the memory's tools: served until the index answers, or until its time is over.
+"""Serves the calls of the memory's tools: retries until the index answers, or until the call's time is over.
 
-No claims: what was remembered or forgotten twice under one call id was so once, and a recall changes nothing.
+Calls are not claimed: remembering or forgetting twice under one call id has its effect once, and a recall changes
+nothing.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ log = logging.getLogger("cadre.memory")
 
 
 class _TooLate(Exception):
-    """Nobody reads the result any more."""
+    """The call's deadline has passed: nobody reads the result any more."""
 
 
-class Serving:
+class CallHandler:
     """Handles the deliveries of all tools of the service."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The tools of the memory service as a model is offered them, and what their arguments may be."""
+"""The tools of the memory service as a model is offered them, and the types of their arguments."""
 
 from __future__ import annotations
 
@@ -9,34 +9,38 @@ import msgspec
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.memory import FORGET, RECALL, REMEMBER
 
-OFFERED_HITS = 20
-"""Of one recall, as a model may ask for them."""
+MAX_OFFERED_HITS = 20
+"""How many memories a model may ask for in one recall."""
 
-MOST_HITS = 100
-"""As an agent's spec may."""
+MAX_RECALLED_HITS = 100
+"""How many memories an agent's spec may ask for in one recall."""
 
-MOST_CHARS = 4_000_000
-"""Of one text to remember."""
+MAX_TEXT_CHARS = 4_000_000
+"""How long a text to remember may be."""
 
 KINDS = ("note", "step", "answer")
 
 
 class Recall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Arguments of the tool `recall`. No model is told of `min_score`."""
+
     query: Annotated[str, msgspec.Meta(min_length=1)]
-    k: Annotated[int, msgspec.Meta(ge=1, le=MOST_HITS)] = 5
+    k: Annotated[int, msgspec.Meta(ge=1, le=MAX_RECALLED_HITS)] = 5
     kinds: list[str] | None = None
     min_score: float | None = None
 
 
 class Remember(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`kind` and `step` are given by the agent's own remembering; no model is told of them."""
+    """Arguments of the tool `remember`. An agent that remembers by itself gives `kind` and `step`: no model does."""
 
-    text: Annotated[str, msgspec.Meta(min_length=1, max_length=MOST_CHARS)]
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT_CHARS)]
     kind: Annotated[str, msgspec.Meta(pattern="^[a-z_]{1,32}$")] = "note"
     step: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
 class Forget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Arguments of the tool `forget_memory`."""
+
     memory: Annotated[str, msgspec.Meta(min_length=1)]
 
 
@@ -68,7 +72,7 @@ CARDS = [
             k={
                 "type": "integer",
                 "minimum": 1,
-                "maximum": OFFERED_HITS,
+                "maximum": MAX_OFFERED_HITS,
                 "default": 5,
                 "description": "How many memories at most.",
             },

@@ -1,4 +1,4 @@
-"""What is done for a caller: remember, recall, forget, each within what `scoping` lets it reach."""
+"""Remembers, recalls and forgets for a caller, each within what `scopes` lets it reach."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from cadre.protocol.memory import Recalled, RecalledHit
 from cadre.protocol.messages import ErrorInfo
 from cadre_memory.index import scopes
 from cadre_memory.index.scopes import Caller
-from cadre_memory.index.vector_index import Chunk, EmbedState, Hit, Index, Vectors, Where
+from cadre_memory.index.vector_index import Chunk, EmbedState, Hit, VectorIndex, Vectors, Where
 from cadre_memory.text.bm25 import encode_document
 from cadre_memory.text.chunking import split_text
 from cadre_memory.tools.cards import ARGUMENTS, Arguments, Forget, Recall, Remember
 from cadre_memory.tools.chunks import About, chunks_of
 from cadre_memory.work.embed_pending import Sweeper
-from cadre_memory.work.expiry import Mourning
+from cadre_memory.work.expiry import ErasureListener
 from cadre_memory.work.search import Searcher
 from cadre_memory.work.writer import Writer
 
-_SHOWN = 300
+_SHOWN_CHARS = 300
+"""How much of wrong arguments an error shows."""
 
 
 class InvalidCall(Exception):
@@ -32,28 +33,28 @@ class InvalidCall(Exception):
 
 
 class Workers(NamedTuple):
-    """Who does the parts of it."""
+    """The parts of the service that calls go through."""
 
     writer: Writer
     searcher: Searcher
     sweeper: Sweeper | None
-    mourning: Mourning
+    erasures: ErasureListener
 
 
 class Memories:
-    """`keep` is in seconds, 0 for ever."""
+    """Serves the three tools. Memories are kept for `keep_seconds`; 0: for ever."""
 
-    def __init__(self, index: Index, workers: Workers, keep: float) -> None:
+    def __init__(self, index: VectorIndex, workers: Workers, keep_seconds: float) -> None:
         self._index = index
-        self._writer, self._searcher, self._sweeper, self._mourning = workers
-        self._keep = keep
+        self._writer, self._searcher, self._sweeper, self._erasures = workers
+        self._keep_seconds = keep_seconds
 
     async def call(self, tool: str, arguments: dict[str, Any], caller: Caller, at: float, now: float) -> Any:
-        """The tool's output. `at` is when the call was made.
+        """Returns the tool's output. `at` is when the call was made, Unix seconds.
 
         Raises InvalidCall, and what the index raises.
         """
-        match parsed(tool, arguments):
+        match parse_arguments(tool, arguments):
             case Remember() as wanted:
                 return await self._remember(wanted, caller, min(at, now) if at > 0 else now)
             case Recall() as wanted:
@@ -72,12 +73,12 @@ class Memories:
             kind=wanted.kind,
             step=caller.step if wanted.step is None else wanted.step,
             at=at,
-            expires_at=at + self._keep if self._keep else None,
+            expires_at=at + self._keep_seconds if self._keep_seconds else None,
             state=state,
         )
         chunks = chunks_of(texts, caller, about)
-        await self._writer.store([(chunk, await _words(chunk)) for chunk in chunks])
-        await self._mourning.forget_if_erased(caller.tree)
+        await self._writer.store([(chunk, await _sparse_only(chunk)) for chunk in chunks])
+        await self._erasures.forget_if_erased(caller.tree)
         if self._sweeper is not None:
             self._sweeper.wake()
         return {"memory": caller.call, "chunks": len(chunks), "scope": about.scope}
@@ -90,27 +91,28 @@ class Memories:
         found = await self._searcher.search(
             wanted.query, within, Where(kinds=wanted.kinds or []), wanted.k, wanted.min_score
         )
-        hits = [_shown(hit) for hit in found.hits]
+        hits = [recalled_hit(hit) for hit in found.hits]
         return msgspec.to_builtins(Recalled(hits=hits, degraded=found.degraded, why=found.why))
 
 
-def parsed(tool: str, arguments: dict[str, Any]) -> Arguments:
-    """Raises InvalidCall."""
+def parse_arguments(tool: str, arguments: dict[str, Any]) -> Arguments:
+    """Returns the arguments of a call of a tool. Raises InvalidCall."""
     try:
         return msgspec.convert(arguments, ARGUMENTS[tool])
     except msgspec.ValidationError as error:
-        shown = msgspec.json.encode(arguments).decode()[:_SHOWN]
+        shown = msgspec.json.encode(arguments).decode()[:_SHOWN_CHARS]
         raise InvalidCall(f"Invalid call of tool {tool!r} with arguments {shown}: {error}") from error
 
 
-async def _words(chunk: Chunk) -> Vectors:
+async def _sparse_only(chunk: Chunk) -> Vectors:
     sparse = encode_document(chunk.text)
     # Some milliseconds each: a long text lets others in between.
     await asyncio.sleep(0)
     return Vectors(sparse, [])
 
 
-def _shown(hit: Hit) -> RecalledHit:
+def recalled_hit(hit: Hit) -> RecalledHit:
+    """Returns the hit as an agent recalls it."""
     chunk = hit.chunk
     return RecalledHit(
         id=chunk.id,

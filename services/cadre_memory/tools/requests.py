@@ -11,7 +11,7 @@ from cadre.adapters.nats.memory import Answer
 from cadre.errors import MemoryRefused
 from cadre.ports import Clock
 from cadre.protocol.memory import (
-    MOST_HITS,
+    MAX_HITS,
     ForgetRequest,
     Found,
     Listed,
@@ -28,34 +28,38 @@ from cadre_memory.embedding.embedder import Embedder
 from cadre_memory.embedding.open import NO_EMBEDDINGS
 from cadre_memory.index import scopes
 from cadre_memory.index.scopes import SCOPES
-from cadre_memory.index.vector_index import Chunk, Clause, Index, Where, Within
+from cadre_memory.index.vector_index import Chunk, Clause, VectorIndex, Where, Within
 from cadre_memory.tools.chunks import chunk_id
 from cadre_memory.work.embed_pending import Sweeper
-from cadre_memory.work.reembed import Mover
+from cadre_memory.work.reembed import Reembedder
 from cadre_memory.work.search import Searcher
 
-_MOST_BYTES = 700_000
-"""Of a page: a message of the bus holds a megabyte."""
+_MAX_PAGE_BYTES = 700_000
+"""How large a page may be: a message of the bus holds a megabyte."""
 
 
-class Answers:
-    """Everything raises MemoryRefused for a request that says too little or too much, and what the index raises."""
+class RequestHandlers:
+    """Answers the requests.
+
+    All methods raise MemoryRefused for a request that says too little or too much, and what the index raises.
+    """
 
     def __init__(
         self,
-        index: Index,
+        index: VectorIndex,
         searcher: Searcher,
         embedder: Embedder | None,
-        workers: tuple[Mover, Sweeper | None],
+        workers: tuple[Reembedder, Sweeper | None],
         clock: Clock,
     ) -> None:
         self._index = index
         self._searcher = searcher
         self._embedder = embedder
-        self._mover, self._sweeper = workers
+        self._reembedder, self._sweeper = workers
         self._clock = clock
 
     def by_verb(self) -> dict[str, Answer]:
+        """Returns the method that answers each verb."""
         return {
             "search": self.search,
             "list": self.list,
@@ -66,46 +70,52 @@ class Answers:
         }
 
     async def search(self, asked: SearchRequest) -> Found:
+        """Returns what fits the query best."""
         within = scopes.selected(asked.selection, self._clock.now())
         if not asked.query.strip():
             raise MemoryRefused("the query is empty: say what to look for")
         k = _bounded("k", asked.k)
         found = await self._searcher.search(asked.query, within, _where(asked), k, asked.min_score)
-        hits = [told(hit.chunk, hit.score) for hit in found.hits]
+        hits = [remembered(hit.chunk, hit.score) for hit in found.hits]
         return Found(hits=hits, degraded=found.degraded, why=found.why)
 
     async def list(self, asked: ListRequest) -> Listed:
+        """Returns a page of memories that have not expired."""
         return await self._page(asked, scopes.selected(asked.selection, self._clock.now()))
 
     async def export(self, asked: ListRequest) -> Listed:
+        """Returns a page of memories, expired ones too."""
         return await self._page(asked, scopes.selected(asked.selection))
 
     async def show(self, asked: ShowRequest) -> Listed:
-        """The chunks of one memory, in order: as many as fit in an answer."""
+        """Returns the chunks of one memory in order, as many as fit in an answer."""
         at = first = _place(asked.after)
         chunks: list[Chunk] = []
         size = 0
         while at == first or (chunks and at < chunks[0].count):
             for chunk in await self._chunks(asked.memory, at):
                 size += _size([chunk])
-                if chunks and size > _MOST_BYTES:
-                    return Listed(memories=[told(one) for one in chunks], next=str(chunk.index))
+                if chunks and size > _MAX_PAGE_BYTES:
+                    return Listed(memories=[remembered(one) for one in chunks], next=str(chunk.index))
                 chunks.append(chunk)
-            at += MOST_HITS
+            at += MAX_HITS
         if not chunks:
             raise MemoryRefused(f"there is no memory {asked.memory!r} (any more)", not_found=True)
-        return Listed(memories=[told(one) for one in chunks], next=None)
+        return Listed(memories=[remembered(one) for one in chunks], next=None)
 
     async def _chunks(self, memory: str, at: int) -> Sequence[Chunk]:
-        """Some from this one on, in order: a scroll by itself goes by their ids, which say nothing of it."""
-        ids = [chunk_id(memory, index) for index in range(at, at + MOST_HITS)]
+        """Returns some chunks of a memory from this one on, in order.
+
+        They are read by their ids, which are derived: a scroll by itself goes in the order of those.
+        """
+        ids = [chunk_id(memory, index) for index in range(at, at + MAX_HITS)]
         where = msgspec.structs.replace(_memory(memory), ids=ids)
         within = scopes.everything(self._clock.now())
-        page = await self._index.scroll(within=within, where=where, limit=MOST_HITS)
+        page = await self._index.scroll(within=within, where=where, limit=MAX_HITS)
         return sorted(page.chunks, key=lambda chunk: chunk.index)
 
     async def forget(self, asked: ForgetRequest) -> Receipt:
-        """Nothing is removed unless it is confirmed; what has expired goes as well."""
+        """Removes memories once that is confirmed, expired ones too; says how many there are otherwise."""
         if (asked.memory is None) == (asked.selection is None):
             raise MemoryRefused("name one memory, or give a selection")
         within, where = scopes.everything(), Where()
@@ -125,7 +135,8 @@ class Answers:
         )
 
     async def stats(self, _: StatsRequest) -> Stats:
-        condition = await self._index.condition()
+        """Returns how many chunks there are, and how they are searched."""
+        condition = await self._index.status()
         chunks: dict[str, int] = {
             scope: await self._index.count(within=Within(any_of=[Clause({"scope": scope})]), where=Where())
             for scope in SCOPES
@@ -141,10 +152,10 @@ class Answers:
         )
 
     def degraded(self) -> str:
-        """Why only words are compared at this moment; empty when meanings are too."""
+        """Returns why only words are compared at this moment; empty when meanings are too."""
         if self._embedder is None or self._sweeper is None:
             return NO_EMBEDDINGS
-        return self._mover.trouble or self._sweeper.trouble or ""
+        return self._reembedder.problem or self._sweeper.problem or ""
 
     async def _page(self, asked: ListRequest, within: Within) -> Listed:
         limit = _bounded("limit", asked.limit)
@@ -152,13 +163,13 @@ class Answers:
             page = await self._index.scroll(
                 within=within, where=_where(asked), limit=limit, after=asked.after
             )
-            if limit == 1 or _size(page.chunks) <= _MOST_BYTES:
-                return Listed(memories=[told(chunk) for chunk in page.chunks], next=page.next)
+            if limit == 1 or _size(page.chunks) <= _MAX_PAGE_BYTES:
+                return Listed(memories=[remembered(chunk) for chunk in page.chunks], next=page.next)
             limit = max(1, limit // 2)
 
 
-def told(chunk: Chunk, score: float | None = None) -> Remembered:
-    """The chunk as it is shown to people."""
+def remembered(chunk: Chunk, score: float | None = None) -> Remembered:
+    """Returns the chunk as it is shown to people."""
     same: dict[str, Any] = {
         field: getattr(chunk, field) for field in Remembered.__struct_fields__ if hasattr(chunk, field)
     }
@@ -186,8 +197,8 @@ def _place(after: str | None) -> int:
 
 
 def _bounded(what: str, number: int) -> int:
-    if not 1 <= number <= MOST_HITS:
-        raise MemoryRefused(f"{what}={number}: must be from 1 to {MOST_HITS}")
+    if not 1 <= number <= MAX_HITS:
+        raise MemoryRefused(f"{what}={number}: must be from 1 to {MAX_HITS}")
     return number
 
 

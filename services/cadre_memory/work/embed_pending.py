@@ -7,46 +7,46 @@ import logging
 
 from cadre.errors import CadreError, ModelError, ModelRefused, RetryableError, TerminalError
 from cadre_memory.embedding.embedder import Embedder, Windows
-from cadre_memory.index.vector_index import Chunk, Index
+from cadre_memory.index.vector_index import Chunk, VectorIndex
 
 log = logging.getLogger("cadre.memory")
 
-IDLE = 30.0
-"""Seconds after which the index is asked even though nobody said that there is news: another process may have
-stored something."""
+IDLE_SECONDS = 30.0
+"""How long the sweeper waits for news before it asks the index anyway: another process may have stored something."""
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 20.0
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 20.0
 
-_TEXT_IS_WRONG = (400, 413, 422)
-"""Statuses by which an endpoint refuses a text, not whoever asks."""
+_TEXT_REFUSED_STATUSES = (400, 413, 422)
+"""Statuses by which an endpoint refuses a text, and not the caller."""
 
 
 class Sweeper:
-    """`run` does the work, in a task of its own."""
+    """Embeds the chunks that are pending. `run` does the work, in a task of its own; `batch` is in chunks."""
 
-    def __init__(self, index: Index, embedder: Embedder, batch: int) -> None:
+    def __init__(self, index: VectorIndex, embedder: Embedder, batch: int) -> None:
         self._index = index
         self._embedder = embedder
         self._batch = batch
         self._news = asyncio.Event()
         self._well = asyncio.Event()
         self._refused: set[str] = set()
-        """Points whose text the model will not take; asked again by the next process."""
+        """Points whose text the model will not take; the next process tries them again."""
         self._after: str | None = None
-        """Where this round goes on; None before the next one begins."""
-        self.trouble: str | None = None
+        """Id where this round goes on; None before the next one begins."""
+        self.problem: str | None = None
         """Why vectors cannot be had at this moment."""
 
-    def encourage(self) -> None:
-        """The model has just answered somebody: there is no need to wait any longer."""
+    def retry_now(self) -> None:
+        """Ends a pause after a failure: the model has just answered somebody."""
         self._well.set()
 
     def wake(self) -> None:
-        """Something was stored that is pending."""
+        """Ends the wait for news: something was stored that is pending."""
         self._news.set()
 
     async def run(self) -> None:
-        pause = _FIRST_PAUSE
+        """Embeds round after round until it is cancelled."""
+        pause = _FIRST_PAUSE_SECONDS
         while True:
             if self._after is None:
                 # What comes from here on is not missed, wherever in the round it lies and however long that takes.
@@ -55,23 +55,23 @@ class Sweeper:
             try:
                 more = await self._sweep()
             except (ModelError, RetryableError) as error:
-                self.trouble = str(error)
+                self.problem = str(error)
                 log.warning("vectors are added later: %s; trying again in %g s", error, pause)
-                await self._wait(self._well, _wait(error, pause))
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                await self._wait(self._well, _pause_after(error, pause))
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
                 continue
             except CadreError as error:
                 log.error("vectors cannot be stored: %s", error)
                 self._after, more = None, False
-            self.trouble, pause = None, _FIRST_PAUSE
+            self.problem, pause = None, _FIRST_PAUSE_SECONDS
             if not more:
-                await self._wait(self._news, IDLE)
+                await self._wait(self._news, IDLE_SECONDS)
 
     async def _sweep(self) -> bool:
-        """One batch; returns whether the round goes on. Those that were refused stay pending, and are passed over."""
+        """Embeds one batch; returns whether the round goes on. Refused points stay pending, and are passed over."""
         page = await self._index.pending(self._batch, self._after)
         if chunks := [chunk for chunk in page.chunks if chunk.id not in self._refused]:
-            found_windows = zip(chunks, await embedded(self._embedder, chunks), strict=True)
+            found_windows = zip(chunks, await embed_chunks(self._embedder, chunks), strict=True)
             vectors = {chunk.id: windows for chunk, windows in found_windows if windows}
             self._refused.update(chunk.id for chunk in chunks if chunk.id not in vectors)
             await self._store(vectors)
@@ -92,7 +92,7 @@ class Sweeper:
 
     @staticmethod
     async def _wait(event: asyncio.Event, seconds: float) -> None:
-        """For the event, at most so long."""
+        """Waits for the event, at most so long."""
         try:
             async with asyncio.timeout(seconds):
                 await event.wait()
@@ -100,22 +100,25 @@ class Sweeper:
             return
 
 
-async def embedded(embedder: Embedder, chunks: list[Chunk]) -> list[Windows]:
-    """The windows of each chunk; none of one whose text the model will not take. Raises ModelUnavailable, and
-    ModelRefused when it refuses whoever asks."""
+async def embed_chunks(embedder: Embedder, chunks: list[Chunk]) -> list[Windows]:
+    """Returns the vectors of each chunk; none for one whose text the model will not take.
+
+    Raises ModelUnavailable, and ModelRefused when it refuses the caller.
+    """
     try:
         return await embedder.documents([chunk.text for chunk in chunks])
     except ModelRefused as error:
-        if error.status not in _TEXT_IS_WRONG:
+        if error.status not in _TEXT_REFUSED_STATUSES:
             raise
         if len(chunks) > 1:
             # Which of them it is, is not said.
             half = len(chunks) // 2
-            return await embedded(embedder, chunks[:half]) + await embedded(embedder, chunks[half:])
+            return await embed_chunks(embedder, chunks[:half]) + await embed_chunks(embedder, chunks[half:])
         log.warning("chunk %s is found by its words only: %s", chunks[0].id, error)
         return [[]]
 
 
-def _wait(error: CadreError, pause: float) -> float:
+def _pause_after(error: CadreError, pause: float) -> float:
+    """Returns the seconds to wait: what the endpoint asks for, when that is longer."""
     asked: float | None = getattr(error, "retry_after", None)
     return pause if asked is None else max(pause, asked)

@@ -13,39 +13,39 @@ from cadre.ports import Clock, Delivery
 from cadre.protocol.messages import Erased, Fate
 from cadre.recent import Recent
 from cadre_memory.index import scopes
-from cadre_memory.index.vector_index import Index, Where
+from cadre_memory.index.vector_index import VectorIndex, Where
 
 log = logging.getLogger("cadre.memory")
 
-REAP_EVERY = 600.0
-"""Seconds. What has expired is not shown from its moment on; this is when it leaves the disk."""
+EXPIRE_EVERY_SECONDS = 600.0
+"""What has expired is hidden from its moment on; this is how often it is removed from the disk."""
 
 
-async def reap(index: Index, clock: Clock) -> None:
-    """For as long as the service lives."""
+async def expire_periodically(index: VectorIndex, clock: Clock) -> None:
+    """Removes what has expired, every EXPIRE_EVERY_SECONDS, until it is cancelled."""
     while True:
         try:
             if gone := await index.expire(clock.now()):
                 log.info("%d chunks have expired and are removed", gone)
         except CadreError as error:
             log.warning("what has expired is removed later: %s", error)
-        await asyncio.sleep(REAP_EVERY)
+        await asyncio.sleep(EXPIRE_EVERY_SECONDS)
 
 
-_REMEMBERED = 4096
-"""Erased trees."""
+_MAX_ERASED_TREES = 4096
+"""How many erased trees are remembered, for what is stored late."""
 
 
-class Mourning:
-    """Hears which trees were erased, from their shard's stream: also those of the time when no service ran."""
+class ErasureListener:
+    """Hears from the shards' streams which trees were erased, also while no service ran, and removes their memories."""
 
-    def __init__(self, index: Index, clock: Clock) -> None:
+    def __init__(self, index: VectorIndex, clock: Clock) -> None:
         self._index = index
         self._clock = clock
-        self._erased = Recent[str, None](_REMEMBERED)
+        self._erased = Recent[str, None](_MAX_ERASED_TREES)
 
     async def forget_if_erased(self, tree: str) -> None:
-        """For what was in hand while its tree was erased, and was stored behind that."""
+        """Removes what was stored only after its tree had been erased."""
         if tree in self._erased:
             await self._index.delete(within=scopes.of_tree(tree), where=Where())
 

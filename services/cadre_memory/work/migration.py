@@ -1,7 +1,7 @@
 """Moves all memories to the collection of another model, while they are read and written; goes on after a kill.
 
-There is no list of what was deleted meanwhile, and none is needed, however many processes write. Whoever stores or
-deletes does so in the live collection first and in the next one then. So a copy whose source is gone *after* the copy
+There is no list of what was deleted meanwhile, and none is needed, however many processes write. Stores and
+deletes reach the live collection first and the next one then. So a copy whose source is gone *after* the copy
 was written is one that a delete has overtaken (and is removed here), and any later delete comes by here itself.
 One pass copies all that was there when it began; what came later was written to both. A second pass compares.
 """
@@ -16,33 +16,37 @@ import msgspec
 
 from cadre_memory.index import schema
 from cadre_memory.index.check_points import check_points
-from cadre_memory.index.filters import Selection
+from cadre_memory.index.filters import PointSelector
 from cadre_memory.index.memory_index import MemoryIndex
-from cadre_memory.index.store import Point, Record
+from cadre_memory.index.store import Point, PointRecord
 from cadre_memory.index.vector_index import Chunk, Vectors
 from cadre_memory.text.bm25 import encode_document
 
 log = logging.getLogger("cadre.memory")
 
-BATCH = 32
-"""Memories that are embedded at once."""
+BATCH_CHUNKS = 32
+"""How many chunks are embedded at once."""
 
-_IDS_AT_ONCE = 500
+_PAGE_IDS = 500
 
 Embed = Callable[[list[Chunk]], Awaitable[list[list[list[float]]]]]
-"""The dense vectors of each chunk, one for each of its windows."""
+"""Returns the dense vectors of each chunk, one for each of its windows."""
 
 
-class Moved(NamedTuple):
+class Migration(NamedTuple):
+    """What a migration did, in points."""
+
     source: str
     target: str
     copied: int
     overtaken: int
-    """Copies that were removed again because their source had been deleted."""
+    """How many copies were removed again because their source had been deleted."""
 
 
-async def move(index: MemoryIndex, embed: Embed | None, *, keep: bool = False) -> Moved | None:
-    """Until the collection of the index's own model is the live one; None when it is already.
+async def migrate(index: MemoryIndex, embed: Embed | None, *, keep: bool = False) -> Migration | None:
+    """Copies all memories to the collection of the index's own model, and makes it the live one.
+
+    Returns None when it is that already.
 
     `embed` is None for a model without embeddings. Readers go on in the old collection, by words alone where this
     model's vectors do not compare, and see all at the moment of the switch. `keep` leaves the old collection there
@@ -59,28 +63,28 @@ async def move(index: MemoryIndex, embed: Embed | None, *, keep: bool = False) -
         stored, removed = await _copy(index, source, embed)
         copied += stored
         overtaken += removed + await _remove_overtaken(index, source)
-    await index.store.point({index.live_alias: index.own, index.next_alias: None})
+    await index.store.set_aliases({index.live_alias: index.own, index.next_alias: None})
     log.info("memories have moved to %s: %d copied, %d overtaken by deletes", index.own, copied, overtaken)
     if not keep:
         await index.store.drop(source)
-    return Moved(source, index.own, copied, overtaken)
+    return Migration(source, index.own, copied, overtaken)
 
 
 async def _begin(index: MemoryIndex) -> None:
-    """From here on everybody writes to both. A move to a third model, which was given up, ends."""
+    """Has everybody write to both collections from here on. A migration to a third model, given up before, ends."""
     await index.store.create(index.own)
     abandoned = (await index.store.aliases()).get(index.next_alias)
     if abandoned != index.own:
-        await index.store.point({index.next_alias: index.own})
+        await index.store.set_aliases({index.next_alias: index.own})
     if abandoned not in (None, index.own):
         log.warning("the move to %s is given up", abandoned)
         await index.store.drop(abandoned)
 
 
 async def _copy(index: MemoryIndex, source: str, embed: Embed | None) -> tuple[int, int]:
-    """How many copies were stored, and how many of them removed again."""
+    """Returns how many copies were stored, and how many of them were removed again."""
     copied = overtaken = 0
-    async for records in _pages(index, source, BATCH):
+    async for records in _pages(index, source, BATCH_CHUNKS):
         known = await index.digests(index.own, [one.id for one in records])
         chunks = [
             schema.chunk(*one)
@@ -102,7 +106,7 @@ async def _copy(index: MemoryIndex, source: str, embed: Embed | None) -> tuple[i
 async def _store(
     index: MemoryIndex, points: list[tuple[Chunk, Vectors]], known: dict[str, dict[str, str]]
 ) -> None:
-    """Only what is not there: what has been written meanwhile is newer. What differs from its source is replaced."""
+    """Stores what is not there, as what was written meanwhile is newer; replaces what differs from its source."""
     made = [
         (msgspec.structs.replace(chunk, embed_state="done" if vectors.dense else "lexical"), vectors)
         for chunk, vectors in points
@@ -119,9 +123,9 @@ async def _store(
 
 
 async def _remove_overtaken(index: MemoryIndex, source: str) -> int:
-    """Also those that a kill kept from being looked at when they were copied."""
+    """Removes all copies without a source, also those that a kill kept from being checked when they were copied."""
     removed = 0
-    async for records in _pages(index, index.own, _IDS_AT_ONCE, fields=["hash"]):
+    async for records in _pages(index, index.own, _PAGE_IDS, fields=["hash"]):
         removed += await _remove_without_source(index, source, [one.id for one in records])
     return removed
 
@@ -129,15 +133,15 @@ async def _remove_overtaken(index: MemoryIndex, source: str) -> int:
 async def _remove_without_source(index: MemoryIndex, source: str, ids: list[str]) -> int:
     left = await index.digests(source, ids)
     gone = [id for id in ids if id not in left]
-    return await index.store.delete(index.own, Selection(ids=gone)) if gone else 0
+    return await index.store.delete(index.own, PointSelector(ids=gone)) if gone else 0
 
 
 async def _pages(
     index: MemoryIndex, collection: str, limit: int, fields: list[str] | None = None
-) -> AsyncIterator[list[Record]]:
+) -> AsyncIterator[list[PointRecord]]:
     after: str | None = None
     while True:
-        page = await index.store.scroll(collection, Selection(), limit=limit, after=after, fields=fields)
+        page = await index.store.scroll(collection, PointSelector(), limit=limit, after=after, fields=fields)
         if page.records:
             yield page.records
         if page.next is None:

@@ -9,18 +9,18 @@ from cadre.errors import CadreError
 from cadre_memory.embedding.embedder import Embedder, Windows
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.vector_index import Chunk
-from cadre_memory.work.embed_pending import embedded
-from cadre_memory.work.migration import move
+from cadre_memory.work.embed_pending import embed_chunks
+from cadre_memory.work.migration import migrate
 
 log = logging.getLogger("cadre.memory")
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
 
-_LOOK_EVERY = 30.0
+_LOOK_EVERY_SECONDS = 30.0
 
 
-class Mover:
-    """`run` does the work, in a task of its own: once, at the start.
+class Reembedder:
+    """Migrates memories to this process's model. `run` does the work, in a task of its own: once, at the start.
 
     Afterwards it only looks whether a replica with another model has moved the memories away: two that are
     configured differently would move them to and fro for ever.
@@ -29,38 +29,39 @@ class Mover:
     def __init__(self, index: MemoryIndex, embedder: Embedder | None) -> None:
         self._index = index
         self._embedder = embedder
-        self.trouble: str | None = "starting"
-        """Why this process's vectors do not compare with those that are stored."""
+        self.problem: str | None = "starting"
+        """Why this process's vectors do not compare with those that are stored; None when they do."""
 
     async def run(self) -> None:
-        pause = _FIRST_PAUSE
+        """Migrates, however often that fails, and watches then until it is cancelled."""
+        pause = _FIRST_PAUSE_SECONDS
         while True:
             try:
                 await self._move()
                 break
             except CadreError as error:
-                self.trouble = f"memories are not embedded with this model yet: {error}"
-                log.warning("%s; going on in %g s", self.trouble, pause)
+                self.problem = f"memories are not embedded with this model yet: {error}"
+                log.warning("%s; going on in %g s", self.problem, pause)
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         while True:
-            self.trouble = await self._elsewhere()
-            await asyncio.sleep(_LOOK_EVERY)
+            self.problem = await self._elsewhere()
+            await asyncio.sleep(_LOOK_EVERY_SECONDS)
 
     async def _move(self) -> None:
         if await self._index.live() != self._index.own:
-            self.trouble = "memories are being embedded anew for another model"
+            self.problem = "memories are being embedded anew for another model"
         # Vectors are dear: where this process has none, those that others made are left where they are.
-        await move(
+        await migrate(
             self._index,
             self._windows if self._embedder is not None else None,
             keep=self._embedder is None,
         )
-        self.trouble = None
+        self.problem = None
 
     async def _windows(self, chunks: list[Chunk]) -> list[Windows]:
         assert self._embedder is not None
-        return await embedded(self._embedder, chunks)
+        return await embed_chunks(self._embedder, chunks)
 
     async def _elsewhere(self) -> str | None:
         try:

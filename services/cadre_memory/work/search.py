@@ -1,4 +1,4 @@
-"""Finds memories by meaning and by words; by words alone when meanings are not to be had, and then says so."""
+"""Finds memories by meaning and by words; by words alone when there are no vectors, and then says so."""
 
 from __future__ import annotations
 
@@ -9,69 +9,75 @@ from typing import NamedTuple
 from cadre.errors import ModelError
 from cadre_memory.embedding.embedder import Embedder
 from cadre_memory.embedding.open import NO_EMBEDDINGS
-from cadre_memory.index.vector_index import Hit, Index, Where, Within
+from cadre_memory.index.vector_index import Hit, VectorIndex, Where, Within
 from cadre_memory.text.bm25 import encode_query
 
-_MOST = 400
-"""Hits to look at for as many different texts as are asked for."""
+_MAX_HITS = 400
+"""How many hits are looked at to find as many different texts as are asked for."""
+
+_MAX_QUERY_CHARS = 8000
+"""How much of a query is looked at: an agent's task may be a whole document."""
 
 
-_MOST_CHARS = 8000
-"""Of a query that are looked at: an agent's task may be a whole document."""
+class SearchOutcome(NamedTuple):
+    """What a search found."""
 
-
-class Outcome(NamedTuple):
     hits: list[Hit]
     degraded: bool
+    """Whether only words were compared."""
     why: str
+    """Why that was so; empty when it was not."""
 
 
 class Searcher:
-    """`seconds` is how long a query waits for its vector; `trouble` tells why no vector would be of use now;
-    `answered` is called when the embedder has made one."""
+    """Searches an index.
+
+    A query waits `seconds` for its vector. `problem` tells why no vector would be of use now, and `on_vector` is
+    called when the embedder has made one.
+    """
 
     def __init__(
         self,
-        index: Index,
+        index: VectorIndex,
         embedder: Embedder | None,
         seconds: float,
-        trouble: Callable[[], str | None],
-        answered: Callable[[], None],
+        problem: Callable[[], str | None],
+        on_vector: Callable[[], None],
     ) -> None:
         self._index = index
         self._embedder = embedder
         self._seconds = seconds
-        self._trouble = trouble
-        self._answered = answered
+        self._problem = problem
+        self._on_vector = on_vector
 
     async def search(
         self, query: str, within: Within, where: Where, k: int, min_score: float | None = None
-    ) -> Outcome:
-        """At most `k` hits, the best first, no text twice. Raises what the index raises."""
-        query = query[:_MOST_CHARS]
+    ) -> SearchOutcome:
+        """Returns at most `k` hits, the best first, no text twice. Raises what the index raises."""
+        query = query[:_MAX_QUERY_CHARS]
         dense, why = await self._vector(query)
         words = encode_query(query)
         sparse = words if words.indices else None
         if not within.any_of or (sparse is None and dense is None):
-            return Outcome([], bool(why), why)
+            return SearchOutcome([], bool(why), why)
         limit = 2 * k
         while True:
             found = await self._index.search(
                 sparse=sparse, dense=dense, within=within, where=where, limit=limit
             )
             different = _different(found)
-            if len(different) >= k or len(found) < limit or limit >= _MOST:
+            if len(different) >= k or len(found) < limit or limit >= _MAX_HITS:
                 break
-            limit = min(4 * limit, _MOST)
+            limit = min(4 * limit, _MAX_HITS)
         good = [hit for hit in different if min_score is None or hit.score >= min_score]
-        return Outcome(good[:k], bool(why), why)
+        return SearchOutcome(good[:k], bool(why), why)
 
     async def _vector(self, query: str) -> tuple[list[float] | None, str]:
-        """The vector, or why there is none."""
+        """Returns the vector, or why there is none."""
         if self._embedder is None:
             return None, NO_EMBEDDINGS
-        if (trouble := self._trouble()) is not None:
-            return None, f"only words were compared: {trouble}"
+        if (problem := self._problem()) is not None:
+            return None, f"only words were compared: {problem}"
         try:
             async with asyncio.timeout(self._seconds):
                 vector = await self._embedder.query(query)
@@ -79,16 +85,13 @@ class Searcher:
             return None, f"only words were compared: {error}"
         except TimeoutError:
             return None, f"only words were compared: no vector of the query within {self._seconds:g} s"
-        self._answered()
+        self._on_vector()
         return vector, ""
 
 
 def _different(found: list[Hit]) -> list[Hit]:
-    """The best hit of each text."""
-    seen: set[str] = set()
-    different = []
+    """Returns the best hit of each text, in their order."""
+    best: dict[str, Hit] = {}
     for hit in found:
-        if hit.chunk.hash not in seen:
-            seen.add(hit.chunk.hash)
-            different.append(hit)
-    return different
+        best.setdefault(hit.chunk.hash, hit)
+    return list(best.values())

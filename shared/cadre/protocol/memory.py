@@ -20,7 +20,7 @@ MEMORY_TOOLS = (RECALL, REMEMBER, FORGET)
 ANSWERS = "memory"
 """Names the subjects, among those that the gateway is answered on, that this service may publish to."""
 
-MOST_HITS = 50
+MAX_HITS = 50
 """Of one search, and of one page of a list."""
 
 

@@ -1,4 +1,4 @@
-"""The engine's process: takes one request after the other, flushes by the clock, tidies up when idle.
+"""The engine's process: serves one request after the other, flushes by the clock, tidies up when idle.
 
 It ends with its owner: by the socket's end when it waits, by a signal when it works (on Linux).
 """
@@ -14,57 +14,59 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import msgspec
 
 from cadre_memory.index.edge.engine import Engine
-from cadre_memory.index.edge.frames import LENGTH, MOST_BYTES, Answer, Asked, Close, Hello, frame
+from cadre_memory.index.edge.frames import LENGTH, MAX_FRAME_BYTES, EngineReply, EngineRequest, Hello, frame
 from cadre_memory.index.store import CollectionGone
 from cadre_memory.index.vector_index import IndexRefused
 
 _PR_SET_PDEATHSIG = 1
 _LOCK = "owner"
-_asked = msgspec.msgpack.Decoder(Asked)
+_request = msgspec.msgpack.Decoder(EngineRequest)
 
 
-class Timing(msgspec.Struct, frozen=True):
-    """Seconds."""
+class EngineTiming(msgspec.Struct, frozen=True):
+    """When the engine's process does what nobody asks it for."""
 
-    flush: float = 1.0
-    """What a power cut may take; the kill of a process takes nothing."""
-    idle: float = 5.0
-    """Without a request, after which it tidies up."""
-    lock: float = 10.0
-    """How long a former owner may take to be gone."""
+    flush_seconds: float = 1.0
+    """How much a power cut may take; the kill of a process takes nothing."""
+    idle_seconds: float = 5.0
+    """How long there must be no request before it tidies up."""
+    lock_seconds: float = 10.0
+    """How long a former owner of the directory may take to be gone."""
 
 
-class Child:
-    def __init__(self, owner: socket.socket, engine: Engine, timing: Timing) -> None:
+class EngineServer:
+    """Serves one engine to the owner at the other end of the socket."""
+
+    def __init__(self, owner: socket.socket, engine: Engine, timing: EngineTiming) -> None:
         self._owner = owner
         self._engine = engine
         self._timing = timing
         self._flushed = time.monotonic()
 
     def serve(self) -> None:
-        """Until it is told to close, or the owner is gone."""
+        """Answers requests until it is told to close, or the owner is gone."""
         while True:
-            if not self._waited():
+            if not self._wait_for_request():
                 continue
             try:
-                asked = _asked.decode(_read(self._owner))
+                request = _request.decode(_read(self._owner))
             except EOFError:
                 self._engine.close()
                 return
-            self._tell(self._answer(asked))
-            if isinstance(asked.request, Close):
+            self._owner.sendall(frame(self._reply(request)))
+            if request.operation == "close":
                 return
 
-    def _waited(self) -> bool:
-        """Whether a request is there. Until then does what is due."""
+    def _wait_for_request(self) -> bool:
+        """Returns whether a request is there; if none comes for a while, does what is due."""
         self._flush_if_due()
-        waits = self._timing.flush if self._engine.dirty else self._timing.idle
-        if select.select([self._owner], [], [], waits)[0]:
+        seconds = self._timing.flush_seconds if self._engine.dirty else self._timing.idle_seconds
+        if select.select([self._owner], [], [], seconds)[0]:
             return True
         if self._engine.dirty:
             self._flush_if_due()
@@ -73,33 +75,31 @@ class Child:
         return False
 
     def _flush_if_due(self) -> None:
-        if self._engine.dirty and time.monotonic() - self._flushed >= self._timing.flush:
+        if self._engine.dirty and time.monotonic() - self._flushed >= self._timing.flush_seconds:
             self._engine.flush()
             self._flushed = time.monotonic()
 
-    def _answer(self, asked: Asked) -> Answer:
+    def _reply(self, request: EngineRequest) -> EngineReply:
         try:
-            value = msgspec.Raw(msgspec.msgpack.encode(self._engine.do(asked.request)))
+            value = self._engine.do(request.operation, request.arguments)
         except CollectionGone as error:
-            return Answer(asked.number, failure=str(error), gone=True)
+            return EngineReply(request.number, failure=str(error), gone=True)
         except Exception as error:
             # The engine raises bare exceptions; what they mean is for the owner to decide.
-            return Answer(asked.number, failure=f"{type(error).__name__}: {error}")
-        return Answer(asked.number, value)
-
-    def _tell(self, answer: Answer) -> None:
-        self._owner.sendall(frame(answer))
+            return EngineReply(request.number, failure=f"{type(error).__name__}: {error}")
+        return EngineReply(request.number, msgspec.Raw(msgspec.msgpack.encode(value)))
 
 
 def _read(owner: socket.socket) -> bytes:
+    """Reads the body of one frame. Raises EOFError when the owner is gone, or does not speak as it should."""
     (length,) = LENGTH.unpack(_exactly(owner, LENGTH.size))
-    if length > MOST_BYTES:
+    if length > MAX_FRAME_BYTES:
         raise EOFError
     return _exactly(owner, length)
 
 
 def _exactly(owner: socket.socket, size: int) -> bytes:
-    """Raises EOFError when the owner is gone."""
+    """Reads as many bytes. Raises EOFError when the owner is gone."""
     parts = bytearray(size)
     view = memoryview(parts)
     while view:
@@ -113,11 +113,14 @@ def _exactly(owner: socket.socket, size: int) -> bytes:
     return bytes(parts)
 
 
-def _lock(directory: Path, patience: float) -> IO[bytes]:
-    """Held while the file is open. Raises IndexRefused when another process holds it for longer than `patience`."""
+def _lock(directory: Path, seconds: float) -> IO[bytes]:
+    """Takes the directory's lock, which is held while the returned file is open.
+
+    Raises IndexRefused when another process holds it for longer than `seconds`.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     file = (directory / _LOCK).open("a+b")
-    until = time.monotonic() + patience
+    until = time.monotonic() + seconds
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -139,10 +142,12 @@ def _lock(directory: Path, patience: float) -> IO[bytes]:
 
 
 def _die_with(parent: int) -> None:
-    """Also in the middle of long work, when the socket is not looked at; the log keeps what was acknowledged."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # a terminal's interrupt is for the owner, which then closes this
+    """Has the kernel end this process with its parent, also in the middle of long work.
+
+    Nothing is lost by that: the engine's log keeps what was acknowledged.
+    """
+    # A terminal's interrupt is for the owner, which then closes this.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -151,11 +156,14 @@ def _die_with(parent: int) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    handle, parent, directory, timing = arguments
+    """Opens the directory and serves it. Arguments: the socket's handle, the owner's pid, the directory, the timing."""
+    handle, parent, directory, encoded = arguments
     _die_with(int(parent))
     owner = socket.socket(fileno=int(handle))
+    timing = msgspec.json.decode(encoded, type=EngineTiming)
     try:
-        lock, engine = _open(Path(directory), msgspec.json.decode(timing, type=Timing))
+        lock = _lock(Path(directory), timing.lock_seconds)
+        engine = Engine(Path(directory))
     except IndexRefused as error:
         owner.sendall(frame(Hello(failure=str(error))))
         sys.exit(1)
@@ -165,12 +173,7 @@ def main(arguments: list[str]) -> None:
         sys.exit(1)
     with lock:
         owner.sendall(frame(Hello()))
-        Child(owner, engine, msgspec.json.decode(timing, type=Timing)).serve()
-
-
-def _open(directory: Path, timing: Timing) -> tuple[Any, Engine]:
-    lock = _lock(directory, timing.lock)
-    return lock, Engine(directory)
+        EngineServer(owner, engine, timing).serve()
 
 
 if __name__ == "__main__":

@@ -9,14 +9,36 @@ from typing import Any
 
 import msgspec
 
-from cadre_memory.index.edge import frames
 from cadre_memory.index.edge.shard import Shard
+from cadre_memory.index.filters import PointSelector
 from cadre_memory.index.schema import dim_of
-from cadre_memory.index.store import CollectionGone
+from cadre_memory.index.store import CollectionGone, Point, Query
 
 _ALIASES = "aliases.json"
 _UNFINISHED = ".unfinished"
 _DROPPED = ".dropped"
+
+
+ARGUMENTS: dict[str, Any] = {
+    "collections": tuple[()],
+    "create": tuple[str],
+    "drop": tuple[str],
+    "aliases": tuple[()],
+    "set_aliases": tuple[dict[str, str | None]],
+    "upsert": tuple[str, list[Point], bool],
+    "set_dense": tuple[str, dict[str, list[list[float]]]],
+    "search": tuple[str, Query, PointSelector],
+    "scroll": tuple[str, PointSelector, int, str | None, list[str] | None],
+    "count": tuple[str, PointSelector],
+    "delete": tuple[str, PointSelector],
+    "flush": tuple[()],
+    "vacuum": tuple[()],
+    "close": tuple[()],
+}
+"""The operations that a request can name, and what their arguments are."""
+
+_OF_SHARD = ("upsert", "set_dense", "search", "scroll", "count", "delete")
+"""Operations on one collection, which their first argument names."""
 
 
 class Engine:
@@ -31,45 +53,19 @@ class Engine:
                 shutil.rmtree(folder)
         self._shards = {folder.name: Shard.load(folder) for folder in sorted(self._folder.iterdir())}
 
-    def do(self, request: frames.AnyRequest) -> Any:
-        """Raises CollectionGone, and whatever the engine raises."""
-        match request:
-            case frames.Collections():
-                return list(self._shards)
-            case frames.Create(collection):
-                self._create(collection)
-            case frames.Drop(collection):
-                self._drop(collection)
-            case frames.Aliases():
-                return self._aliases()
-            case frames.PointAliases(aliases):
-                self._point(aliases)
-            case frames.Flush():
-                self.flush()
-            case frames.Vacuum():
-                self.vacuum()
-            case frames.Close():
-                self.close()
-            case _:
-                return self._of_collection(request, self._shard(request.collection))
-        return None
+    def do(self, operation: str, arguments: bytes | msgspec.Raw) -> Any:
+        """Calls the method that is named and returns its value; `arguments` is msgpack.
 
-    def _of_collection(self, request: frames.AnyRequest, shard: Shard) -> Any:
-        match request:
-            case frames.Upsert(_, points, only_new):
-                return shard.upsert(points, only_new)
-            case frames.SetDense(_, vectors):
-                return shard.set_dense(vectors)
-            case frames.Search(_, query, selection):
-                return shard.search(query, selection)
-            case frames.Scroll(_, selection, limit, after, fields):
-                return shard.scroll(selection, limit, after, fields)
-            case frames.Count(_, selection):
-                return shard.count(selection)
-            case frames.Delete(_, selection):
-                return shard.delete(selection)
-            case _:
-                raise AssertionError(request)
+        Raises CollectionGone, and whatever the engine raises.
+        """
+        values = msgspec.msgpack.decode(arguments, type=ARGUMENTS[operation])
+        if operation in _OF_SHARD:
+            return getattr(self._shard(values[0]), operation)(*values[1:])
+        return getattr(self, operation)(*values)
+
+    def collections(self) -> list[str]:
+        """Returns the names of all collections."""
+        return list(self._shards)
 
     def _shard(self, collection: str) -> Shard:
         try:
@@ -77,8 +73,8 @@ class Engine:
         except KeyError:
             raise CollectionGone(f"there is no collection {collection}") from None
 
-    def _create(self, collection: str) -> None:
-        """Under another name until it is complete: a kill in between leaves nothing that looks like one."""
+    def create(self, collection: str) -> None:
+        """Creates a collection, under another name until it is complete: a kill leaves nothing that looks like one."""
         if collection in self._shards:
             return
         unfinished = self._folder / f"{collection}{_UNFINISHED}"
@@ -87,21 +83,24 @@ class Engine:
         _sync(self._folder)
         self._shards[collection] = Shard.load(self._folder / collection)
 
-    def _drop(self, collection: str) -> None:
+    def drop(self, collection: str) -> None:
+        """Removes a collection; does nothing when it is not there."""
         if shard := self._shards.pop(collection, None):
             shard.close()
             dropped = (self._folder / collection).rename(self._folder / f"{collection}{_DROPPED}")
             _sync(self._folder)
             shutil.rmtree(dropped)
 
-    def _aliases(self) -> dict[str, str]:
+    def aliases(self) -> dict[str, str]:
+        """Returns the collection that each alias names."""
         try:
             return msgspec.json.decode((self._directory / _ALIASES).read_bytes(), type=dict[str, str])
         except FileNotFoundError:
             return {}
 
-    def _point(self, changes: dict[str, str | None]) -> None:
-        aliases = {**self._aliases(), **changes}
+    def set_aliases(self, changes: dict[str, str | None]) -> None:
+        """Sets aliases and removes those to None, all at once and durably. Raises CollectionGone."""
+        aliases = {**self.aliases(), **changes}
         for collection in changes.values():
             if collection is not None:
                 self._shard(collection)
@@ -114,29 +113,34 @@ class Engine:
         _sync(self._directory)
 
     def flush(self) -> None:
+        """Brings everything that is only in the log to the disk."""
         for shard in self._shards.values():
             shard.flush()
 
     def vacuum(self) -> None:
+        """Rewrites the files of collections where points were replaced or removed."""
         for shard in self._shards.values():
             shard.vacuum()
 
     @property
     def dirty(self) -> bool:
+        """Whether something is in the log and not on the disk."""
         return any(shard.dirty for shard in self._shards.values())
 
     @property
     def untidy(self) -> bool:
+        """Whether a collection has something to vacuum."""
         return any(shard.untidy for shard in self._shards.values())
 
     def close(self) -> None:
+        """Flushes and closes all collections."""
         for shard in self._shards.values():
             shard.close()
         self._shards.clear()
 
 
 def _sync(folder: Path) -> None:
-    """A rename is on the disk when its folder is."""
+    """Brings a folder to the disk, and with it the renames in it."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

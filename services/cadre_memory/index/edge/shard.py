@@ -1,4 +1,4 @@
-"""One collection of the embedded engine: all calls by keyword, each with its filter on every leg."""
+"""One collection of the embedded engine. Every search has its filter on each leg."""
 
 from __future__ import annotations
 
@@ -9,19 +9,25 @@ from uuid import UUID
 import qdrant_edge as edge
 
 from cadre_memory.index import schema
-from cadre_memory.index.edge.conditions import edge_filter
-from cadre_memory.index.filters import Selection, tree, visible
-from cadre_memory.index.store import PREFETCH, RRF_K, Found, Point, Query, Record, Records
+from cadre_memory.index.filters import FilterClasses, PointSelector, condition_of, visible
+from cadre_memory.index.store import PREFETCH, RRF_K, Point, PointRecord, Query, RecordPage, ScoredPoint
 from cadre_memory.text.sparse import SparseVector
 
-_NEVER = 2**40
-"""Points from which on the engine would build a graph: every search here is filtered to a few, and exact."""
+edge_filter = FilterClasses(
+    edge, edge.RangeFloat, lambda ids: edge.HasIdCondition(point_ids={UUID(id) for id in ids})
+).filter_of
 
-_PAGE = 1000
+_INDEXING_THRESHOLD_NEVER = 2**40
+"""How many points make the engine build a graph: never, for every search is filtered to a few, and exact."""
+
+_PAGE_POINTS = 1000
 
 
 class Shard:
-    """Not to be used after `close`. What the engine raises is a RuntimeError here: whether it happened is unknown."""
+    """A collection that is open; not to be used after `close`.
+
+    The engine raises RuntimeError; whether the operation has happened is unknown then.
+    """
 
     def __init__(self, shard: edge.EdgeShard) -> None:
         self._shard = shard
@@ -32,7 +38,7 @@ class Shard:
 
     @classmethod
     def create(cls, folder: Path, dim: int | None) -> None:
-        """In an empty place, complete when it returns."""
+        """Creates a collection in an empty place. It is complete when this returns."""
         shard = edge.EdgeShard.create(path=str(folder), config=_config(dim))
         for field in (schema.OWNER, *schema.KEYWORDS):
             _index(shard, field, edge.KeywordIndexParams(is_tenant=field == schema.OWNER))
@@ -53,8 +59,8 @@ class Shard:
         self.untidy = self.untidy or not only_new
 
     def set_dense(self, vectors: dict[str, list[list[float]]]) -> None:
-        """Those that are there: a missing one would fail the others with it, and be in the log."""
-        found = self.scroll(Selection(ids=list(vectors)), len(vectors), None, ["hash"])
+        """Adds vectors to the points that are there: one that is not would fail the others with it."""
+        found = self.scroll(PointSelector(ids=list(vectors)), len(vectors), None, ["hash"])
         if not found.records:
             return
         ids = [one.id for one in found.records]
@@ -72,9 +78,9 @@ class Shard:
         )
         self.untidy = True
 
-    def search(self, query: Query, selection: Selection) -> list[Found]:
-        legs = self._legs(query, selection)
-        wanted = edge_filter(tree(selection))
+    def search(self, query: Query, selector: PointSelector) -> list[ScoredPoint]:
+        legs = self._legs(query, selector)
+        wanted = edge_filter(condition_of(selector))
         if len(legs) == 1:
             using, vector, params = legs[0]
             request = edge.QueryRequest(
@@ -100,40 +106,40 @@ class Shard:
                 limit=query.limit,
                 with_payload=True,
             )
-        return [Found(str(one.id), one.payload or {}, one.score) for one in self._shard.query(request)]
+        return [ScoredPoint(str(one.id), one.payload or {}, one.score) for one in self._shard.query(request)]
 
-    def _legs(self, query: Query, selection: Selection) -> list[tuple[str, Any, edge.SearchParams]]:
+    def _legs(self, query: Query, selector: PointSelector) -> list[tuple[str, Any, edge.SearchParams]]:
         legs: list[tuple[str, Any, edge.SearchParams]] = []
         if query.dense is not None:
             legs.append((schema.DENSE, [query.dense], edge.SearchParams(exact=True)))
         if query.sparse is not None:
-            corpus = None if selection.within is None else edge_filter(visible(selection.within))
+            corpus = None if selector.within is None else edge_filter(visible(selector.within))
             params = edge.SearchParams(idf=edge.IdfParams(corpus=corpus))
             legs.append((schema.SPARSE, _sparse(query.sparse), params))
         return legs
 
     def scroll(
-        self, selection: Selection, limit: int, after: str | None, fields: list[str] | None
-    ) -> Records:
+        self, selector: PointSelector, limit: int, after: str | None, fields: list[str] | None
+    ) -> RecordPage:
         found, offset = self._shard.scroll(
             edge.ScrollRequest(
-                filter=edge_filter(tree(selection)),
+                filter=edge_filter(condition_of(selector)),
                 limit=limit,
                 offset=None if after is None else UUID(after),
                 with_payload=True if fields is None else edge.PayloadSelector.Include(keys=fields),
                 with_vector=False,
             )
         )
-        records = [Record(str(one.id), one.payload or {}) for one in found]
-        return Records(records, None if offset is None else str(offset))
+        records = [PointRecord(str(one.id), one.payload or {}) for one in found]
+        return RecordPage(records, None if offset is None else str(offset))
 
-    def count(self, selection: Selection) -> int:
-        return self._shard.count(edge.CountRequest(exact=True, filter=edge_filter(tree(selection))))
+    def count(self, selector: PointSelector) -> int:
+        return self._shard.count(edge.CountRequest(exact=True, filter=edge_filter(condition_of(selector))))
 
-    def delete(self, selection: Selection) -> int:
-        """By ids that were read with the filter: what is counted is what is removed."""
+    def delete(self, selector: PointSelector) -> int:
+        """Removes points by ids that were read with the filter: what is counted is what is removed."""
         gone = 0
-        while found := self.scroll(selection, _PAGE, None, ["hash"]).records:
+        while found := self.scroll(selector, _PAGE_POINTS, None, ["hash"]).records:
             ids: list[int | UUID | str] = [UUID(one.id) for one in found]
             self._update(edge.UpdateOperation.delete_points(point_ids=ids))
             gone += len(ids)
@@ -146,7 +152,7 @@ class Shard:
             self.dirty = False
 
     def vacuum(self) -> None:
-        """Rewrites files with many dead points; seconds for a hundred thousand."""
+        """Rewrites files with many dead points. It takes seconds for a hundred thousand."""
         if self.untidy:
             self._shard.optimize()
             self.untidy = False
@@ -175,7 +181,7 @@ def _config(dim: int | None) -> edge.EdgeConfig:
         sparse_vectors={schema.SPARSE: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf)},
         hnsw_config=edge.HnswIndexConfig(m=0, ef_construct=16, full_scan_threshold=10_000),
         optimizers=edge.EdgeOptimizersConfig(
-            deleted_threshold=0.1, vacuum_min_vector_number=1000, indexing_threshold=_NEVER
+            deleted_threshold=0.1, vacuum_min_vector_number=1000, indexing_threshold=_INDEXING_THRESHOLD_NEVER
         ),
         payload_memory=edge.Memory.Cold,
     )

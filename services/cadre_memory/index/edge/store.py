@@ -1,123 +1,131 @@
-"""The embedded engine as a store: its process is started again when it dies, and asked again."""
+"""The embedded engine as a store. When its process dies it is started again, and the request repeated."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from cadre_memory.index.edge import frames
-from cadre_memory.index.edge.child import Timing
+from cadre_memory.index.edge.child import EngineTiming
 from cadre_memory.index.edge.process import EdgeProcess, ProcessEnded
-from cadre_memory.index.filters import Selection
-from cadre_memory.index.store import Backend, Found, Point, Query, Records
+from cadre_memory.index.filters import PointSelector
+from cadre_memory.index.store import Backend, Point, Query, RecordPage, ScoredPoint
 from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable
 
 log = logging.getLogger("cadre.memory")
 
-_TRIES = 3
-"""Of a request: one that kills the engine each time is given up."""
+_MAX_TRIES = 3
+"""How often a request may kill the engine before it is given up."""
 
 T = TypeVar("T")
 
 
 class EdgeStore:
-    """Owns `directory`; nobody else can open it meanwhile."""
+    """Keeps collections in a directory that it owns: nobody else can open it meanwhile."""
 
     backend: Backend = "edge"
 
-    def __init__(self, directory: Path, timing: Timing, patience: float, process: EdgeProcess) -> None:
+    def __init__(
+        self, directory: Path, timing: EngineTiming, answer_seconds: float, process: EdgeProcess
+    ) -> None:
         self._directory = directory
         self._timing = timing
-        self._patience = patience
+        self._answer_seconds = answer_seconds
         self._process = process
         self._starting = asyncio.Lock()
         self._closed = False
 
     @classmethod
     async def open(
-        cls, directory: Path, *, timing: Timing | None = None, patience: float = 60.0
+        cls, directory: Path, *, timing: EngineTiming | None = None, answer_seconds: float = 60.0
     ) -> EdgeStore:
-        """`patience`: seconds for one answer. Raises IndexRefused when the directory is in use or cannot be read."""
-        timing = timing or Timing()
-        return cls(directory, timing, patience, await EdgeProcess.start(directory, timing))
+        """Starts the engine on a directory; each answer may take `answer_seconds`.
+
+        Raises IndexRefused when the directory is in use or cannot be read.
+        """
+        timing = timing or EngineTiming()
+        return cls(directory, timing, answer_seconds, await EdgeProcess.start(directory, timing))
 
     @property
     def pid(self) -> int:
-        """Of the engine's process."""
+        """The id of the engine's process."""
         return self._process.pid
 
     async def collections(self) -> list[str]:
-        return await self._ask(frames.Collections(), list[str])
+        return await self._ask(list[str], "collections")
 
     async def create(self, collection: str) -> None:
-        await self._ask(frames.Create(collection), None)
+        await self._ask(None, "create", collection)
 
     async def drop(self, collection: str) -> None:
-        await self._ask(frames.Drop(collection), None)
+        await self._ask(None, "drop", collection)
 
     async def aliases(self) -> dict[str, str]:
-        return await self._ask(frames.Aliases(), dict[str, str])
+        return await self._ask(dict[str, str], "aliases")
 
-    async def point(self, aliases: dict[str, str | None]) -> None:
-        await self._ask(frames.PointAliases(aliases), None)
+    async def set_aliases(self, aliases: dict[str, str | None]) -> None:
+        await self._ask(None, "set_aliases", aliases)
 
     async def upsert(self, collection: str, points: list[Point], *, only_new: bool = False) -> None:
-        await self._ask(frames.Upsert(collection, points, only_new), None)
+        await self._ask(None, "upsert", collection, points, only_new)
 
     async def set_dense(self, collection: str, vectors: dict[str, list[list[float]]]) -> None:
-        await self._ask(frames.SetDense(collection, vectors), None)
+        await self._ask(None, "set_dense", collection, vectors)
 
-    async def search(self, collection: str, query: Query, selection: Selection) -> list[Found]:
-        return await self._ask(frames.Search(collection, query, selection), list[Found])
+    async def search(self, collection: str, query: Query, selector: PointSelector) -> list[ScoredPoint]:
+        return await self._ask(list[ScoredPoint], "search", collection, query, selector)
 
     async def scroll(
         self,
         collection: str,
-        selection: Selection,
+        selector: PointSelector,
         *,
         limit: int,
         after: str | None = None,
         fields: list[str] | None = None,
-    ) -> Records:
-        return await self._ask(frames.Scroll(collection, selection, limit, after, fields), Records)
+    ) -> RecordPage:
+        return await self._ask(RecordPage, "scroll", collection, selector, limit, after, fields)
 
-    async def count(self, collection: str, selection: Selection) -> int:
-        return await self._ask(frames.Count(collection, selection), int)
+    async def count(self, collection: str, selector: PointSelector) -> int:
+        return await self._ask(int, "count", collection, selector)
 
-    async def delete(self, collection: str, selection: Selection) -> int:
-        return await self._ask(frames.Delete(collection, selection), int)
+    async def delete(self, collection: str, selector: PointSelector) -> int:
+        return await self._ask(int, "delete", collection, selector)
 
     async def flush(self) -> None:
-        """What was acknowledged then survives a power cut too."""
-        await self._ask(frames.Flush(), None)
+        """Brings everything to the disk: what was acknowledged then survives a power cut too."""
+        await self._ask(None, "flush")
 
     async def vacuum(self) -> None:
-        """Rewrites files with many dead points, which it otherwise does when idle."""
-        await self._ask(frames.Vacuum(), None)
+        """Rewrites files with many dead points, as the engine does by itself when it is idle."""
+        await self._ask(None, "vacuum")
 
     async def close(self) -> None:
         self._closed = True
         async with self._starting:
             await self._process.close()
 
-    async def _ask(self, request: frames.AnyRequest, kind: type[T] | None) -> T:
-        for _ in range(_TRIES):
+    async def _ask(self, kind: type[T] | None, operation: str, *arguments: Any) -> T:
+        """Has the engine do an operation of `engine.ARGUMENTS`, and returns its value, which is of this type.
+
+        Raises CollectionGone and IndexUnavailable.
+        """
+        for _ in range(_MAX_TRIES):
             process = await self._living()
             try:
-                async with asyncio.timeout(self._patience):
-                    answer = await process.ask(request)
+                async with asyncio.timeout(self._answer_seconds):
+                    answer = await process.ask(operation, *arguments)
             except ProcessEnded:
                 continue
             except TimeoutError:
                 raise IndexUnavailable(
-                    f"the engine has not answered for {self._patience:g} s: it is busy, or hangs"
+                    f"the engine has not answered for {self._answer_seconds:g} s: it is busy, or hangs"
                 ) from None
             return msgspec.msgpack.decode(answer, type=kind)
-        raise IndexUnavailable(f"the engine's process died {_TRIES} times at the same request")
+        raise IndexUnavailable(f"the engine's process died {_MAX_TRIES} times at the same request")
 
     async def _living(self) -> EdgeProcess:
         async with self._starting:

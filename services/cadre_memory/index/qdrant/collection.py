@@ -1,4 +1,4 @@
-"""How a collection is made on a Qdrant server (and in the client's own engine, which uses only the vectors)."""
+"""The parameters of a collection on a Qdrant server (and in the client's own engine, which uses only the vectors)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from qdrant_client import models
 
 from cadre_memory.index import schema
 
-_MOST_OF_A_PAGE = 1000
+_MAX_PAGE_POINTS = 1000
 
 
 def collection_parameters(collection: str) -> dict[str, Any]:
-    """Keywords of `create_collection`.
+    """Returns the keywords of `create_collection`.
 
     One graph per owner (`m` is 0, `payload_m` is not): nobody searches over everybody's memories. Filters on fields
     without an index are forbidden, so that a mistake fails in a test and not in a large collection.
@@ -31,7 +31,7 @@ def collection_parameters(collection: str) -> dict[str, Any]:
         ),
         "strict_mode_config": models.StrictModeConfig(
             enabled=True,
-            max_query_limit=_MOST_OF_A_PAGE,
+            max_query_limit=_MAX_PAGE_POINTS,
             unindexed_filtering_retrieve=False,
             unindexed_filtering_update=False,
         ),
@@ -39,7 +39,7 @@ def collection_parameters(collection: str) -> dict[str, Any]:
 
 
 def payload_indexes() -> dict[str, models.KeywordIndexParams | models.FloatIndexParams]:
-    """By field; the owner is the tenant."""
+    """Returns the index of each indexed field; the owner is the tenant."""
     keyword, number = models.KeywordIndexType.KEYWORD, models.FloatIndexType.FLOAT
     return {
         schema.OWNER: models.KeywordIndexParams(type=keyword, is_tenant=True),

@@ -14,39 +14,44 @@ from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from cadre_memory.index import schema
-from cadre_memory.index.filters import Selection, tree, visible
+from cadre_memory.index.filters import FilterClasses, PointSelector, condition_of, visible
 from cadre_memory.index.qdrant.collection import collection_parameters, payload_indexes
-from cadre_memory.index.qdrant.rest_filters import rest_filter
 from cadre_memory.index.store import (
     PREFETCH,
     RRF_K,
     Backend,
     CollectionGone,
-    Found,
     Point,
+    PointRecord,
     Query,
-    Record,
-    Records,
+    RecordPage,
+    ScoredPoint,
 )
 from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable
 from cadre_memory.text.sparse import SparseVector
 
 log = logging.getLogger("cadre.memory")
 
-_TIMEOUT = 30
-"""Seconds for one answer."""
+rest_filter = FilterClasses(
+    models, models.Range, lambda ids: models.HasIdCondition(has_id=list(ids))
+).filter_of
 
-_PAGE = 1000
+_TIMEOUT_SECONDS = 30
+"""How long one answer may take."""
+
+_PAGE_POINTS = 1000
 
 
 class QdrantStore:
+    """A store on a Qdrant server, or in the client's own engine."""
+
     def __init__(self, client: AsyncQdrantClient, backend: Backend) -> None:
         self._client = client
         self.backend: Backend = backend
 
     @classmethod
     def server(cls, url: str, api_key: str = "") -> QdrantStore:
-        """Connects at the first request, over REST: one port, whatever is in between."""
+        """Returns a store on a server, which it asks over REST: one port, whatever is in between."""
         if api_key and url.startswith("http://"):
             log.warning(
                 "the key of the Qdrant server travels in the open: https:// if it leaves this machine"
@@ -56,7 +61,7 @@ class QdrantStore:
             client = AsyncQdrantClient(
                 url=url,
                 api_key=api_key or None,
-                timeout=_TIMEOUT,
+                timeout=_TIMEOUT_SECONDS,
                 prefer_grpc=False,
                 check_compatibility=False,
             )
@@ -64,7 +69,9 @@ class QdrantStore:
 
     @classmethod
     def local(cls, directory: Path | None = None) -> QdrantStore:
-        """For small numbers: all is in memory and every search reads all. None keeps nothing on the disk.
+        """Returns a store for small numbers: all is in memory, and every search reads all of it.
+
+        It is kept in the directory; with None nothing is kept on the disk.
 
         Raises IndexRefused when the directory is another's.
         """
@@ -79,20 +86,20 @@ class QdrantStore:
             ) from error
 
     async def version(self) -> tuple[int, ...]:
-        """Of the server."""
-        async with _told("asking for its version"):
+        """Returns the server's version."""
+        async with _translated_errors("asking for its version"):
             text = (await self._client.info()).version
         return tuple(int(part) for part in text.split("-")[0].split(".") if part.isdecimal())
 
     async def collections(self) -> list[str]:
-        async with _told("listing collections"):
+        async with _translated_errors("listing collections"):
             return [one.name for one in (await self._client.get_collections()).collections]
 
     async def create(self, collection: str) -> None:
         doing = "creating a collection"
-        async with _told(doing):
+        async with _translated_errors(doing):
             try:
-                async with _told(doing):
+                async with _translated_errors(doing):
                     if not await self._client.collection_exists(collection):
                         await self._client.create_collection(collection, **collection_parameters(collection))
             except IndexRefused:
@@ -105,15 +112,15 @@ class QdrantStore:
 
     async def drop(self, collection: str) -> None:
         with contextlib.suppress(CollectionGone):
-            async with _told("dropping a collection"):
+            async with _translated_errors("dropping a collection"):
                 await self._client.delete_collection(collection)
 
     async def aliases(self) -> dict[str, str]:
-        async with _told("reading aliases"):
+        async with _translated_errors("reading aliases"):
             found = await self._client.get_aliases()
         return {one.alias_name: one.collection_name for one in found.aliases}
 
-    async def point(self, aliases: dict[str, str | None]) -> None:
+    async def set_aliases(self, aliases: dict[str, str | None]) -> None:
         known = await self.aliases()
         changes: list[models.AliasOperations] = []
         for name, collection in aliases.items():
@@ -123,22 +130,22 @@ class QdrantStore:
                 new = models.CreateAlias(collection_name=collection, alias_name=name)
                 changes.append(models.CreateAliasOperation(create_alias=new))
         if changes:
-            async with _told("switching aliases"):
+            async with _translated_errors("switching aliases"):
                 await self._client.update_collection_aliases(changes)
 
     async def upsert(self, collection: str, points: list[Point], *, only_new: bool = False) -> None:
         mode = models.UpdateMode.INSERT_ONLY if only_new else models.UpdateMode.UPSERT
-        async with _told("storing points"):
+        async with _translated_errors("storing points"):
             await self._client.upsert(
                 collection, points=[_point(one) for one in points], wait=True, update_mode=mode
             )
 
     async def set_dense(self, collection: str, vectors: dict[str, list[list[float]]]) -> None:
         wanted = [models.PointVectors(id=id, vector={schema.DENSE: one}) for id, one in vectors.items()]
-        async with _told("storing vectors"):
+        async with _translated_errors("storing vectors"):
             # For one that is gone the engine fails, when it has stored all others.
             with contextlib.suppress(KeyError, CollectionGone):
-                async with _told("storing vectors"):
+                async with _translated_errors("storing vectors"):
                     await self._client.update_vectors(collection, points=wanted, wait=True)
             # Only those that have their vectors: a point stored anew meanwhile still waits.
             there = models.Filter(
@@ -151,10 +158,10 @@ class QdrantStore:
                 collection, payload={"embed_state": "done"}, points=there, wait=True
             )
 
-    async def search(self, collection: str, query: Query, selection: Selection) -> list[Found]:
-        wanted = rest_filter(tree(selection))
-        legs = _legs(query, selection)
-        async with _told("searching"):
+    async def search(self, collection: str, query: Query, selector: PointSelector) -> list[ScoredPoint]:
+        wanted = rest_filter(condition_of(selector))
+        legs = _legs(query, selector)
+        async with _translated_errors("searching"):
             if len(legs) == 1:
                 using, vector, params = legs[0]
                 found = await self._client.query_points(
@@ -184,39 +191,43 @@ class QdrantStore:
                     limit=query.limit,
                     with_payload=True,
                 )
-        return [Found(str(one.id), one.payload or {}, one.score) for one in found.points]
+        return [ScoredPoint(str(one.id), one.payload or {}, one.score) for one in found.points]
 
     async def scroll(
         self,
         collection: str,
-        selection: Selection,
+        selector: PointSelector,
         *,
         limit: int,
         after: str | None = None,
         fields: list[str] | None = None,
-    ) -> Records:
-        async with _told("reading points"):
+    ) -> RecordPage:
+        async with _translated_errors("reading points"):
             found, offset = await self._client.scroll(
                 collection,
-                scroll_filter=rest_filter(tree(selection)),
+                scroll_filter=rest_filter(condition_of(selector)),
                 limit=limit,
                 offset=after,
                 with_payload=True if fields is None else fields,
                 with_vectors=False,
             )
-        records = [Record(str(one.id), one.payload or {}) for one in found]
-        return Records(records, None if offset is None else str(offset))
+        records = [PointRecord(str(one.id), one.payload or {}) for one in found]
+        return RecordPage(records, None if offset is None else str(offset))
 
-    async def count(self, collection: str, selection: Selection) -> int:
-        async with _told("counting points"):
-            return (await self._client.count(collection, rest_filter(tree(selection)), exact=True)).count
+    async def count(self, collection: str, selector: PointSelector) -> int:
+        async with _translated_errors("counting points"):
+            return (
+                await self._client.count(collection, rest_filter(condition_of(selector)), exact=True)
+            ).count
 
-    async def delete(self, collection: str, selection: Selection) -> int:
-        """By ids that were read with the filter: what is counted is what is removed."""
+    async def delete(self, collection: str, selector: PointSelector) -> int:
+        """Removes points by ids that were read with the filter: what is counted is what is removed."""
         gone = 0
-        while records := (await self.scroll(collection, selection, limit=_PAGE, fields=["hash"])).records:
+        while records := (
+            await self.scroll(collection, selector, limit=_PAGE_POINTS, fields=["hash"])
+        ).records:
             ids: list[Any] = [one.id for one in records]
-            async with _told("removing points"):
+            async with _translated_errors("removing points"):
                 await self._client.delete(collection, models.PointIdsList(points=ids), wait=True)
             gone += len(ids)
         return gone
@@ -225,12 +236,12 @@ class QdrantStore:
         await self._client.close()
 
 
-def _legs(query: Query, selection: Selection) -> list[tuple[str, Any, models.SearchParams]]:
+def _legs(query: Query, selector: PointSelector) -> list[tuple[str, Any, models.SearchParams]]:
     legs: list[tuple[str, Any, models.SearchParams]] = []
     if query.dense is not None:
         legs.append((schema.DENSE, [query.dense], models.SearchParams()))
     if query.sparse is not None:
-        corpus = None if selection.within is None else rest_filter(visible(selection.within))
+        corpus = None if selector.within is None else rest_filter(visible(selector.within))
         idf = None if corpus is None else models.IdfCorpusParams(corpus=corpus)
         legs.append((schema.SPARSE, _sparse(query.sparse), models.SearchParams(idf=idf)))
     return legs
@@ -248,8 +259,8 @@ def _sparse(sparse: SparseVector) -> models.SparseVector:
 
 
 @contextlib.asynccontextmanager
-async def _told(doing: str) -> AsyncIterator[None]:
-    """Failures of the client as what the caller must do."""
+async def _translated_errors(doing: str) -> AsyncIterator[None]:
+    """Raises the client's failures as what the caller must do: IndexUnavailable, CollectionGone or IndexRefused."""
     try:
         yield
     except UnexpectedResponse as error:
