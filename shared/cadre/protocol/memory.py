@@ -1,7 +1,7 @@
-"""What is asked of the memory service by people and their tools, and what it answers: JSON over core NATS.
+"""The requests of people and their tools to the memory service, and its answers: JSON over core NATS.
 
-Agents do not come this way: they call the tools `recall` and `remember`. Whoever may ask here sees everything that
-is selected, so every request says whose memories it means, and one that does not is refused.
+Agents do not come this way: they call the tools `recall` and `remember`. These requests reach everybody's memories,
+so each says whose it means, and one that does not is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ANSWERS = "memory"
 """Names the subjects, among those that the gateway is answered on, that this service may publish to."""
 
 MAX_HITS = 50
-"""Of one search, and of one page of a list."""
+"""How many memories one search or one page of a list may return."""
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -56,7 +56,7 @@ class SearchRequest(Narrowing, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ListRequest(Narrowing, frozen=True, kw_only=True, omit_defaults=True):
-    """Of the verbs `list` and `export`; the latter tells of expired ones too."""
+    """Asks for a page of memories, in the verbs `list` and `export`; only the latter shows expired ones."""
 
     selection: Selection
     limit: int = 20
@@ -65,22 +65,24 @@ class ListRequest(Narrowing, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ShowRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Asks for the chunks of one memory."""
+
     memory: str
     after: str | None = None
     """The `next` of the page before."""
 
 
 class ForgetRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Either `memory`, or everything of a selection."""
+    """Asks to remove either one `memory`, or everything of a selection."""
 
     memory: str | None = None
     selection: Selection | None = None
     confirm: bool = False
-    """Else nothing is removed, and the receipt tells how much would be."""
+    """Without it nothing is removed, and the receipt tells how much would be."""
 
 
 class StatsRequest(msgspec.Struct, frozen=True):
-    pass
+    """Asks how many memories there are, and how they are searched."""
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -135,28 +137,30 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    """How many memories there are, and how they are searched."""
+
     chunks: dict[str, int]
-    """By scope, expired ones included."""
+    """How many chunks there are by scope, expired ones included."""
     pending: bool
-    """Some chunks wait for their dense vectors."""
+    """Whether some chunks wait for their dense vectors."""
     index: str
     embeddings: str
     degraded: bool
     why: str
 
 
-class Refused(msgspec.Struct, frozen=True):
-    """`invalid`: ask otherwise; `not-found`; `unavailable`: ask again later."""
+class MemoryProblem(msgspec.Struct, frozen=True):
+    """Why a request is not answered. `invalid`: ask otherwise; `not-found`; `unavailable`: ask again later."""
 
     code: Literal["invalid", "not-found", "unavailable"]
     message: str
 
 
-class Reply(msgspec.Struct, frozen=True):
-    """`error`, or else what the verb answers."""
+class MemoryReply(msgspec.Struct, frozen=True):
+    """The reply to a request: `error`, or else `ok` with what VERBS says."""
 
     ok: msgspec.Raw = msgspec.Raw(b"null")
-    error: Refused | None = None
+    error: MemoryProblem | None = None
 
 
 VERBS: dict[str, tuple[type[Any], type[Any]]] = {
@@ -167,7 +171,7 @@ VERBS: dict[str, tuple[type[Any], type[Any]]] = {
     "export": (ListRequest, Listed),
     "stats": (StatsRequest, Stats),
 }
-"""What each verb is asked with, and answers."""
+"""The request and the answer of each verb."""
 
 
 class RecalledHit(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,9 +23,9 @@ from cadre.protocol.memory import (
     Found,
     Listed,
     ListRequest,
+    MemoryProblem,
+    MemoryReply,
     Receipt,
-    Refused,
-    Reply,
     SearchRequest,
     ShowRequest,
     Stats,
@@ -88,7 +88,7 @@ class NatsMemory:
         except nats.errors.Error as error:
             raise MemoryUnavailable(f"the memory service could not be asked: {error}") from error
         try:
-            reply = msgspec.json.decode(message.data, type=Reply)
+            reply = msgspec.json.decode(message.data, type=MemoryReply)
             if reply.error is None:
                 return msgspec.json.decode(reply.ok, type=VERBS[verb][1])
         except _UNREADABLE as error:
@@ -122,20 +122,22 @@ class MemoryServer:
     async def _answer(self, message: Msg) -> bytes:
         data = msgspec.json.encode(await self._reply(message))
         if len(data) > self._nc.max_payload:
-            refused = Refused("invalid", "the answer is too large for one message: ask for fewer at once")
-            data = msgspec.json.encode(Reply(error=refused))
+            refused = MemoryProblem(
+                "invalid", "the answer is too large for one message: ask for fewer at once"
+            )
+            data = msgspec.json.encode(MemoryReply(error=refused))
         return data
 
-    async def _reply(self, message: Msg) -> Reply:
+    async def _reply(self, message: Msg) -> MemoryReply:
         verb = message.subject.rpartition(".")[2]
         try:
             asked = msgspec.json.decode(message.data, type=VERBS[verb][0])
             answer = await self._answers[verb](asked)
         except _UNREADABLE as error:
-            return Reply(error=Refused("invalid", f"memory {verb}: {error}"))
+            return MemoryReply(error=MemoryProblem("invalid", f"memory {verb}: {error}"))
         except MemoryRefused as error:
-            return Reply(error=Refused("not-found" if error.not_found else "invalid", str(error)))
+            return MemoryReply(error=MemoryProblem("not-found" if error.not_found else "invalid", str(error)))
         except CadreError as error:
             log.warning("%s: %s", message.subject, error)
-            return Reply(error=Refused("unavailable", str(error)))
-        return Reply(ok=msgspec.Raw(msgspec.json.encode(answer)))
+            return MemoryReply(error=MemoryProblem("unavailable", str(error)))
+        return MemoryReply(ok=msgspec.Raw(msgspec.json.encode(answer)))
