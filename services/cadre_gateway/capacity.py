@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cadre.adapters.nats.storage import NatsRoom
+from cadre.adapters.nats.storage import NatsStorage
 from cadre_gateway.requests.problems import full
 
 FULL_AT = 0.9
@@ -10,12 +10,12 @@ FULL_AT = 0.9
 
 
 class Capacity:
-    def __init__(self, room: NatsRoom) -> None:
+    def __init__(self, room: NatsStorage) -> None:
         self._room = room
 
     async def admit(self, tree: str) -> None:
         """Raises a `capacity` problem when a new tree had better not begin; BusUnavailable."""
-        room = await self._room.tightest(tree)
+        room = await self._room.fullest(tree)
         if room is not None and room.share >= FULL_AT:
             raise full(
                 f"{room.where} holds {room.used:,} of {room.limit:,} bytes: no run is begun over {FULL_AT:.0%}"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from cadre.adapters.nats.erasure import REMEMBERED
-from cadre.adapters.nats.objects.snapshots import NatsImages
+from cadre.adapters.nats.objects.snapshots import NatsSnapshots
 from cadre.errors import BusUnavailable
 from cadre.protocol.messages import SCHEMA_VERSION
 from cadre.protocol.topology import Topology
@@ -60,7 +60,7 @@ class IndexSnapshots:
 
     def __init__(
         self,
-        images: NatsImages,
+        images: NatsSnapshots,
         topology: Topology,
         streams: list[str],
         *,

@@ -13,9 +13,9 @@ from cadre.adapters.nats.dead_letters import NatsDeadLetters
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.history import History, watch_deltas
 from cadre.adapters.nats.memory import NatsMemory
-from cadre.adapters.nats.objects.snapshots import NatsImages
+from cadre.adapters.nats.objects.snapshots import NatsSnapshots
 from cadre.adapters.nats.sessions import NatsSessions
-from cadre.adapters.nats.storage import NatsRoom
+from cadre.adapters.nats.storage import NatsStorage
 from cadre.adapters.nats.tail import Tail, identities
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.adapters.system_clock import SystemClock
@@ -72,7 +72,7 @@ async def start(platform: Platform) -> GatewayService:
     nc, topology, blobs = platform.nc, platform.topology, platform.blobs
     tracing_settings = read_tracing_settings()
     streams = await retry(lambda: identities(nc, topology), pauses=EVERY_SECOND, log=log)
-    snapshots = IndexSnapshots(NatsImages(nc, topology), topology, streams)
+    snapshots = IndexSnapshots(NatsSnapshots(nc, topology), topology, streams)
     index, trees, positions = await snapshots.load()
     erasure = NatsErasure(nc, topology, blobs)
     janitor = Janitor(
@@ -125,7 +125,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     history = History(nc, topology, blobs)
     file_index = NatsFileIndex(nc, topology)
     raw = NatsArchive(nc, topology, blobs, history)
-    capacity = Capacity(NatsRoom(nc, topology, platform.settings.max_bytes))
+    capacity = Capacity(NatsStorage(nc, topology, platform.settings.max_bytes))
     lookup = RunLookup(index, trees, history)
     run_end = RunEnd(lookup, feeds, bus)
     workspaces = Workspaces(file_index, blobs, platform.settings.file_bytes)

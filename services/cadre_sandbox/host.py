@@ -11,7 +11,7 @@ from cadre.adapters.nats.handover import NatsHandover
 from cadre.adapters.nats.interrupts import hear_interrupts
 from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.quarantine import NatsMarks
-from cadre.adapters.nats.queue import Delivery, Queue
+from cadre.adapters.nats.queue import NatsDelivery, Queue
 from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.fair_slots import Slots
 from cadre.errors import SetupError
@@ -85,11 +85,11 @@ class SandboxHost:
             self._calls.append(queue)
         return card
 
-    async def _handle(self, delivery: Delivery) -> None:
+    async def _handle(self, delivery: NatsDelivery) -> None:
         assert self._serving is not None
         await self._serving.handle(delivery, lambda run: self._handover.offer(delivery, run))
 
-    async def _take(self, delivery: Delivery) -> bool:
+    async def _take(self, delivery: NatsDelivery) -> bool:
         """What another process was delivered goes on here, if its interpreter is here."""
         serving, shard = self._serving, self._platform.topology.shard(delivery.address.tree)
         if serving is None or shard >= len(self._queues) or not await serving.has_place_for(delivery):

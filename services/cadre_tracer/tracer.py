@@ -9,7 +9,7 @@ import time
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.history import History
 from cadre.adapters.nats.metrics import queue_samples
-from cadre.adapters.nats.queue import Delivery
+from cadre.adapters.nats.queue import NatsDelivery
 from cadre.adapters.otel.otlp_spans import SpanSender
 from cadre.delivery.codec import decode, unpack_entry
 from cadre.delivery.fair_slots import Slots
@@ -120,7 +120,7 @@ class Tracer:
             if left:
                 await asyncio.sleep(_LOOK_SECONDS)
 
-    async def handle(self, delivery: Delivery) -> None:
+    async def handle(self, delivery: NatsDelivery) -> None:
         """Acks once the receiver has the spans that end with the entry. Raises RetryableError: deliver again."""
         try:
             if self._platform.topology.is_fate(delivery.subject):
@@ -133,7 +133,7 @@ class Tracer:
             log.warning("%s is left to a newer tracer: %s", delivery.subject, newer)
             await delivery.nak(NEWER_PAUSE_SECONDS)
 
-    async def _spans(self, delivery: Delivery) -> list[SpanRecord]:
+    async def _spans(self, delivery: NatsDelivery) -> list[SpanRecord]:
         """Returns the spans that end with the entry; none when it cannot be read."""
         try:
             entry = await unpack_entry(delivery.data, self._platform.blobs)
@@ -166,7 +166,7 @@ class Tracer:
             return False
         return fate is not None and isinstance(fate[1], Erased)
 
-    def _hear_fate(self, delivery: Delivery) -> None:
+    def _hear_fate(self, delivery: NatsDelivery) -> None:
         try:
             fate: Fate = decode(delivery.data, Fate)
         except UnreadableMessage as error:

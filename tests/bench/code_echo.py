@@ -9,7 +9,7 @@ import time
 import uvloop
 from nats.aio.msg import Msg
 
-from cadre.adapters.nats.queue import Delivery, Queue
+from cadre.adapters.nats.queue import NatsDelivery, Queue
 from cadre.delivery.codec import unpack_code_call
 from cadre.protocol.messages import CodeFinished
 from cadre.service.frame import calm_collector, open_platform
@@ -23,7 +23,7 @@ async def main() -> None:
     platform = await open_platform("bench echo", read_settings())
     topology = platform.topology
 
-    async def answer(delivery: Delivery) -> None:
+    async def answer(delivery: NatsDelivery) -> None:
         call = await unpack_code_call(delivery.data, platform.blobs)
         done = CodeFinished(
             id=f"{call.block}:0:finished",

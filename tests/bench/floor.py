@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from uuid import uuid4
 
-from cadre.adapters.nats.queue import Delivery, Queue
+from cadre.adapters.nats.queue import NatsDelivery, Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import HEADERS
 from cadre.delivery.fair_slots import Slots
@@ -54,7 +54,7 @@ class Relay:
         await self._send(BOSS, tree, tree, self._payload)
         await asyncio.wait_for(ended, _WITHIN)
 
-    async def _handle(self, delivery: Delivery) -> None:
+    async def _handle(self, delivery: NatsDelivery) -> None:
         tree, run = self._topology.parse(delivery.subject)
         fence = self._begun.pop(run, 0)
         last = await self._append(

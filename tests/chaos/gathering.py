@@ -13,7 +13,7 @@ from nats.aio.client import Client
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.jetstream import Held
+from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.code_history import whole
 from cadre.delivery.codec import unpack_code_call, unpack_entry, unpack_record
@@ -62,7 +62,7 @@ async def gather(nats_url: str, into: Evidence) -> None:
         await nc.close()
 
 
-async def _messages(nc: Client, stream: str, subject: str) -> AsyncIterator[Held]:
+async def _messages(nc: Client, stream: str, subject: str) -> AsyncIterator[StoredMessage]:
     after = 0
     while True:
         query = {"seq": after + 1, "batch": _PAGE, "next_by_subj": subject}

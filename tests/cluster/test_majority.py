@@ -13,10 +13,10 @@ from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.connection.connect import Client, connect
 from cadre.adapters.nats.history import History
 from cadre.adapters.nats.objects.blobs import NatsBlobs
-from cadre.adapters.nats.queue import Delivery, Queue
+from cadre.adapters.nats.queue import NatsDelivery, Queue
 from cadre.adapters.nats.reader import OrderedReader
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.jetstream import Held
+from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.adapters.nats.streams.provision import check, provision
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import BusUnavailable, RetryableError
@@ -55,7 +55,7 @@ async def test_without_a_majority_everything_waits(cluster: NatsCluster) -> None
 
     arrived, go_on = asyncio.Queue[bytes](), asyncio.Event()
 
-    async def handle(delivery: Delivery) -> None:
+    async def handle(delivery: NatsDelivery) -> None:
         await arrived.put(delivery.data)
         await go_on.wait()
         await delivery.ack()
@@ -139,7 +139,7 @@ async def test_a_reader_is_not_set_back_by_a_leader_that_lags(cluster: NatsClust
     fence = 0
     for number in range(2):
         fence = await jetstream.append(nc, subject, b"%d" % number, expect=fence)
-    read: asyncio.Queue[Held] = asyncio.Queue()
+    read: asyncio.Queue[StoredMessage] = asyncio.Queue()
     reader = OrderedReader(nc, topology.stream(0), topology.journals_of_shard(0), fence + 2, read.put)
     reading = asyncio.create_task(reader.run())
     for number in range(2, 6):

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from cadre.adapters.nats.queue import Delivery, Queue
+from cadre.adapters.nats.queue import NatsDelivery, Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import encode
 from cadre.delivery.quarantine import ALONE, SUSPECT_AFTER
@@ -52,7 +52,7 @@ async def _worn_out(settings: Settings, tasks: tuple[str, ...]) -> list[str]:
     worn: set[str] = set()
     all_worn = asyncio.Event()
 
-    async def hand_back(delivery: Delivery) -> None:
+    async def hand_back(delivery: NatsDelivery) -> None:
         if delivery.deliveries == SUSPECT_AFTER:
             worn.add(topology.parse(delivery.subject)[1])
             if len(worn) == len(tasks):

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import AsyncIterator
 
 from cadre.adapters.nats.effects import NatsEffects
-from cadre.adapters.nats.sessions import NatsSessions, Turn
+from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
 from cadre.adapters.nats.streams import jetstream
 from cadre.journal.events import RunAccepted, ToolAnswered
 from cadre.protocol.messages import EffectClaim, Task, TimerFired, ToolCall, ToolResult
@@ -98,5 +98,5 @@ async def full_tree(world: World, run: str) -> list[str]:
     await root.write(FINISHED)
     sessions = NatsSessions(world.nc, world.topology)
     _, fence = await sessions.read("boss", "talk")
-    await sessions.record("boss", "talk", Turn(run=run, at=time.time()), fence)
+    await sessions.record("boss", "talk", SessionTurn(run=run, at=time.time()), fence)
     return [image, output]

@@ -16,7 +16,7 @@ import pytest
 
 from cadre.adapters.nats.connection.connect import Client, connect
 from cadre.adapters.nats.objects.blobs import NatsBlobs
-from cadre.adapters.nats.objects.snapshots import NatsImages
+from cadre.adapters.nats.objects.snapshots import NatsSnapshots
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.adapters.nats.tail import Read, Tail
@@ -39,8 +39,8 @@ class Store(NamedTuple):
         return NatsBlobs(self.nc, self.topology)
 
     @property
-    def images(self) -> NatsImages:
-        return NatsImages(self.nc, self.topology)
+    def images(self) -> NatsSnapshots:
+        return NatsSnapshots(self.nc, self.topology)
 
     @property
     def bucket(self) -> str:

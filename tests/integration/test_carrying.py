@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from cadre.adapters.nats.erasure import NatsErasure
-from cadre.adapters.nats.sessions import NatsSessions, Turn
+from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.workspace_store import MOST_FILES, TreeFiles
 from cadre.errors import BlobMissing
@@ -309,7 +309,7 @@ async def test_a_turn_goes_on_from_another_run_than_the_try_before(world: World)
     sessions = NatsSessions(world.nc, world.topology)
     recorded, _ = await sessions.read("boss", session)
     assert recorded is not None
-    assert isinstance(recorded, Turn)
+    assert isinstance(recorded, SessionTurn)
     assert recorded.run == second
     answer = await turn(world, session, key)
     assert answer.json()["id"] == new

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cadre.adapters.nats.queue import Delivery, Queue
+from cadre.adapters.nats.queue import NatsDelivery, Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import HEADERS, encode
 from cadre.journal import events as ev
@@ -31,7 +31,7 @@ class Grave:
         self.world = world
         self.reason = "nobody can read it"
         self.buries = True
-        self.arrived: asyncio.Queue[Delivery] = asyncio.Queue()
+        self.arrived: asyncio.Queue[NatsDelivery] = asyncio.Queue()
         topology = world.topology
         self._queues = [
             Queue(
@@ -53,7 +53,7 @@ class Grave:
         for queue in self._queues:
             await queue.drain(0)
 
-    async def _handle(self, delivery: Delivery) -> None:
+    async def _handle(self, delivery: NatsDelivery) -> None:
         if self.buries:
             await delivery.term(self.reason)
         else:

@@ -15,7 +15,7 @@ from nats.aio.subscription import Subscription
 from cadre.adapters.nats.connection.connect import connect, settled
 from cadre.adapters.nats.reader import OrderedReader
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.jetstream import Held
+from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.adapters.nats.streams.provision import provision
 from cadre.errors import BusUnavailable
 from cadre.settings import Settings
@@ -77,9 +77,9 @@ async def test_a_reader_stops_when_told_so_together_with_news(settings: Settings
     topology = await provision(nc, settings)
     subject = topology.journal("tree", "tree")
     stream = topology.stream_of("tree")
-    handled: list[Held] = []
+    handled: list[StoredMessage] = []
 
-    async def handle(held: Held) -> None:
+    async def handle(held: StoredMessage) -> None:
         handled.append(held)
 
     subscribe, stopping = nc.subscribe, asyncio.Event()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cadre.adapters.nats.queue import Delivery, Queue
+from cadre.adapters.nats.queue import NatsDelivery, Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.quarantine import ALONE, SUSPECT_AFTER
 from cadre.errors import Fenced, RetryableError
@@ -112,7 +112,7 @@ async def _worn_out(bench: Bench, call: ToolCall) -> None:
     """Published, and handed back as often as makes it a suspect: what many restarts look like to the next executor."""
     worn = asyncio.Event()
 
-    async def hand_back(delivery: Delivery) -> None:
+    async def hand_back(delivery: NatsDelivery) -> None:
         if delivery.deliveries == SUSPECT_AFTER:
             worn.set()
             await asyncio.Event().wait()

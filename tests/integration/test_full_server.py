@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cadre.adapters.nats.storage import NatsRoom, Room, _of_account
+from cadre.adapters.nats.storage import NatsStorage, StorageUsage, _of_account
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import check
 from cadre.errors import BusFull, BusUnavailable
@@ -87,11 +87,11 @@ async def test_a_stream_that_makes_room_by_itself_is_warned_of(bench: Bench) -> 
 
 async def test_where_there_is_least_room(bench: Bench) -> None:
     tree = "t"
-    room = await NatsRoom(bench.nc, bench.topology, 0).tightest(tree)
+    room = await NatsStorage(bench.nc, bench.topology, 0).fullest(tree)
     assert room is not None
     assert (room.where, room.limit) == ("the NATS account", 4 * MB)
     await jetstream.append(bench.nc, bench.topology.inbox("boss", "gateway", tree, tree), b"x" * 50_000)
-    room = await NatsRoom(bench.nc, bench.topology, 100_000).tightest(tree)
+    room = await NatsStorage(bench.nc, bench.topology, 100_000).fullest(tree)
     assert room is not None
     assert (room.where, room.limit) == (f"stream {bench.topology.stream_of(tree)}", 100_000)
     assert 50_000 < room.used < 52_000
@@ -103,4 +103,4 @@ def test_an_account_with_a_limit_for_each_number_of_copies() -> None:
     assert _of_account({"storage": 5, "limits": unlimited}) == []
     assert _of_account(
         {"limits": unlimited, "tiers": tiers | {"R3": {"storage": 5, "limits": unlimited}}}
-    ) == [Room("the NATS account (R1)", 5, 10)]
+    ) == [StorageUsage("the NATS account (R1)", 5, 10)]

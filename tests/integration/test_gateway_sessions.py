@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 
 from cadre.adapters.nats.connection.connect import settled
-from cadre.adapters.nats.sessions import NatsSessions, Turn
+from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
 from cadre.delivery.codec import unpack_record
 from cadre.protocol.messages import Cancel
 from cadre.protocol.topology import call_id
@@ -62,7 +62,7 @@ async def test_a_turn_that_was_never_started_is_passed_over(world: World) -> Non
     await world.finished_run(before, session=session)
     sessions = NatsSessions(world.nc, world.topology)
     # As a gateway leaves it that died long ago between recording the turn and publishing its task.
-    await sessions.record("boss", session, Turn(run=lost, previous=before, at=1.0), 0)
+    await sessions.record("boss", session, SessionTurn(run=lost, previous=before, at=1.0), 0)
     answer = await world.http.post(
         "/v1/runs", json={"agent": "boss", "task": "x", "session": session, "reset": False}
     )

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from cadre.adapters.nats.connection.connect import connect
-from cadre.adapters.nats.objects.snapshots import NatsImages
+from cadre.adapters.nats.objects.snapshots import NatsSnapshots
 from cadre.adapters.nats.streams.provision import provision
 from cadre.adapters.nats.tail import identities
 from cadre.journal.events import Entry, RunAccepted
@@ -25,7 +25,7 @@ from cadre_gateway.snapshot import IndexSnapshots
 
 
 class Store(NamedTuple):
-    images: NatsImages
+    images: NatsSnapshots
     topology: Topology
     streams: list[str]
 
@@ -37,7 +37,7 @@ class Store(NamedTuple):
 async def store(settings: Settings) -> AsyncIterator[Store]:
     nc = await connect(settings, "test")
     topology = await provision(nc, settings)
-    yield Store(NatsImages(nc, topology), topology, await identities(nc, topology))
+    yield Store(NatsSnapshots(nc, topology), topology, await identities(nc, topology))
     await nc.close()
 
 

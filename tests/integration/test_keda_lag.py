@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from cadre.adapters.nats.connection.connect import Client, connect
-from cadre.adapters.nats.queue import Delivery, Queue
+from cadre.adapters.nats.queue import NatsDelivery, Queue
 from cadre.adapters.nats.streams.consumers import provision_team
 from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.scaled_object import scaled_object
@@ -95,10 +95,10 @@ async def test_before_any_host_has_started_all_that_waits_counts_on_its_own_shar
 
 async def test_work_in_hand_counts_until_it_is_acknowledged(world: World) -> None:
     begun: set[int] = set()
-    handed_back: list[Delivery] = []
+    handed_back: list[NatsDelivery] = []
     four, again, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def handle(delivery: Delivery) -> None:
+    async def handle(delivery: NatsDelivery) -> None:
         if not handed_back:
             handed_back.append(delivery)
             await delivery.nak()

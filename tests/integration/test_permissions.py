@@ -15,7 +15,7 @@ from cadre.adapters.nats.dead_letters import NatsDeadLetters
 from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.objects.blobs import NatsBlobs
-from cadre.adapters.nats.objects.snapshots import NatsImages
+from cadre.adapters.nats.objects.snapshots import NatsSnapshots
 from cadre.adapters.nats.quarantine import NatsMarks
 from cadre.adapters.nats.queue import Queue
 from cadre.adapters.nats.streams import jetstream
@@ -251,12 +251,12 @@ async def test_who_may_not_remove_a_blob_takes_back_its_own_copy_and_the_gateway
 
 async def test_the_gateway_keeps_its_list_and_erases_a_tree(world: Secured) -> None:
     nc = await connect(world.settings("gateway"), "test")
-    images = NatsImages(nc, T)
+    images = NatsSnapshots(nc, T)
     assert await images.load("list") is None
     for data in (b"x" * 300_000, b"y" * 10):
         await images.save("list", data)
         assert await images.load("list") == data
-    await NatsImages(nc, T).save("list", b"")
+    await NatsSnapshots(nc, T).save("list", b"")
 
     operator = await connect(world.settings("operator"), "test")
     journal = T.journal("t9", "t9")

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from cadre.adapters.nats.connection.connect import Client, connect
-from cadre.adapters.nats.queue import Delivery, Queue
+from cadre.adapters.nats.queue import NatsDelivery, Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.fair_slots import Slots
@@ -25,7 +25,7 @@ class Bench:
 
     def __init__(self, nc: Client, topology: Topology) -> None:
         self.nc, self.topology = nc, topology
-        self.begun: asyncio.Queue[Delivery] = asyncio.Queue()
+        self.begun: asyncio.Queue[NatsDelivery] = asyncio.Queue()
         self.ends: dict[int, asyncio.Event] = {}
         self.queues: list[Queue] = []
 
@@ -55,13 +55,13 @@ class Bench:
         self.queues += queues
         return queues
 
-    async def _handle(self, delivery: Delivery) -> None:
+    async def _handle(self, delivery: NatsDelivery) -> None:
         self.ends[delivery.seq] = asyncio.Event()
         self.begun.put_nowait(delivery)
         await self.ends[delivery.seq].wait()
         await delivery.ack()
 
-    async def next(self) -> Delivery:
+    async def next(self) -> NatsDelivery:
         return await asyncio.wait_for(self.begun.get(), WITHIN)
 
     async def in_hand(self, count: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.reader import OrderedReader
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.jetstream import Held
+from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.adapters.nats.streams.provision import provision
 from cadre.settings import Settings
 from integration.gateway_world import new_run
@@ -25,7 +25,7 @@ async def test_reads_on_to_what_is_there(settings: Settings, is_removed: bool) -
         stream, subject = topology.stream_of(tree), topology.file(tree, "a")
         read: list[int] = []
 
-        async def handle(held: Held) -> None:
+        async def handle(held: StoredMessage) -> None:
             read.append(held.seq)
 
         shard = topology.shard(tree)

@@ -15,7 +15,7 @@ from cadre.adapters.nats.connection.connect import Client, connect, settled
 from cadre.adapters.nats.handover import NatsHandover
 from cadre.adapters.nats.memory import MemoryServer, NatsMemory
 from cadre.adapters.nats.peers import NatsPeers, answer_peers
-from cadre.adapters.nats.queue import Delivery, Queue
+from cadre.adapters.nats.queue import NatsDelivery, Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.fair_slots import Slots
@@ -68,14 +68,14 @@ async def test_sandboxes_of_a_pool_hand_over_to_one_another(pair: Pair) -> None:
     one, other = await pair("sandbox-default")
     handed: list[tuple[str, bytes]] = []
 
-    async def take(delivery: Delivery) -> bool:
+    async def take(delivery: NatsDelivery) -> bool:
         handed.append((delivery.subject, delivery.data))
         return True
 
     await NatsHandover(one, T, "default", take).listen(RUN)
     await settled(one)
     code = T.code("default", TREE, RUN)
-    delivery = Delivery(other, Msg(other, code, "$JS.ACK.CADRE-0.code-default.1.5.1.170.0", b"x = 1"))
+    delivery = NatsDelivery(other, Msg(other, code, "$JS.ACK.CADRE-0.code-default.1.5.1.170.0", b"x = 1"))
     asking = NatsHandover(other, T, "default", take)
     assert await asking.offer(delivery, RUN)
     assert handed == [(code, b"x = 1")]

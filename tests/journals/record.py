@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cadre.adapters.nats.queue import Delivery, Queue
+from cadre.adapters.nats.queue import NatsDelivery, Queue
 from cadre.adapters.nats.streams.consumers import ACK_WAIT
 from cadre.protocol.messages import Cancel, Report, Task, ToolResult
 from cadre.service.frame import Platform
@@ -246,7 +246,7 @@ def wear_out(recorder: Recorder, run: str) -> None:
     async def wear(platform: Platform) -> None:
         worn = asyncio.Event()
 
-        async def hand_back(delivery: Delivery) -> None:
+        async def hand_back(delivery: NatsDelivery) -> None:
             if delivery.deliveries >= TOO_OFTEN - 1:
                 worn.set()
                 await delivery.nak(3.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cadre.protocol.files import ELSEWHERE, FileWritten, Found, as_of, carried, is_carried
+from cadre.protocol.files import ELSEWHERE, FileWritten, PastFile, as_of, carried, is_carried
 from cadre.tools.files import File
 from unit.memory_files import MemoryFiles
 
@@ -15,7 +15,7 @@ def files() -> MemoryFiles:
     return MemoryFiles()
 
 
-def found(files: MemoryFiles, path: str, point: int | None) -> Found:
+def found(files: MemoryFiles, path: str, point: int | None) -> PastFile:
     record, seq = files.index.kept["t", path]
     return as_of(record, seq, point)
 

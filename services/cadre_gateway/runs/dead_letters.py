@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from cadre.adapters.nats.dead_letters import DeadLetter
-from cadre.adapters.nats.streams.jetstream import Held
+from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.errors import BlobMissing, TerminalError
 from cadre.journal.run import Phase, Run
 from cadre.loop.fold import fold
@@ -125,7 +125,7 @@ async def _payload(blobs: Blobs, data: bytes) -> tuple[Any, Literal["json", "tex
         return data.hex(), "hex"
 
 
-async def hindrance(journal: Journal, message: Held) -> str | None:
+async def hindrance(journal: Journal, message: StoredMessage) -> str | None:
     """Why the message could not take its run forward; None when it may."""
     tree, run, call = _place(message.subject)
     state = await _state(journal, tree, run)

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from cadre.adapters.nats.history import History
-from cadre.adapters.nats.sessions import NatsSessions, Turn
+from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
 from cadre.errors import Fenced
 from cadre.loop.fold import fold
 from cadre.ports import Journal
@@ -43,7 +43,7 @@ class Sessions:
                 last = await self._last_run(turn, session, reset) if turn else None
                 try:
                     await self.turns.record(
-                        agent, session, Turn(run=run, previous=last, at=time.time()), fence
+                        agent, session, SessionTurn(run=run, previous=last, at=time.time()), fence
                     )
                 except Fenced:
                     continue
@@ -54,7 +54,7 @@ class Sessions:
         """The workspace that goes on with the memory of `run`; None when there is none (any more)."""
         return None if run is None or self.trees.is_erased(run) else WorkspaceSource(run)
 
-    async def _last_run(self, turn: Turn, session: str, reset: bool) -> str | None:
+    async def _last_run(self, turn: SessionTurn, session: str, reset: bool) -> str | None:
         """The last run of the session that was ever started. A turn without one counts as never taken, and after
         one that was erased the session begins afresh."""
         for run, at in ((turn.run, turn.at), (turn.previous, 0.0)):

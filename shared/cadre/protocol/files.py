@@ -50,7 +50,7 @@ class WorkspaceFile(Message, frozen=True, kw_only=True, tag="workspace_file"):
     """The versions up to this one, oldest first; only the latest of many."""
 
 
-class Found(NamedTuple):
+class PastFile(NamedTuple):
     """What a path held at some point."""
 
     file: WorkspaceFile | None
@@ -75,23 +75,23 @@ def history_before_next(record: WorkspaceFile, seq: int) -> list[FileWritten]:
     return [*earlier, told]
 
 
-def as_of(record: WorkspaceFile, seq: int, point: int | None) -> Found:
+def as_of(record: WorkspaceFile, seq: int, point: int | None) -> PastFile:
     """What the path of a record that lies at `seq` held before `point` of its stream; None: now."""
     present = record if record.ref is not None else None
     if point is None:
-        return Found(present, True)
+        return PastFile(present, True)
     if any(one.seq == ELSEWHERE for one in record.history[-1:]):
-        return Found(present, False)
+        return PastFile(present, False)
     if seq < point:
-        return Found(present, True)
+        return PastFile(present, True)
     for written in reversed(record.history[:-1]):
         if written.seq <= 0:
-            return Found(present, False)
+            return PastFile(present, False)
         if written.seq < point:
-            return Found(_restored(record, written) if written.ref else None, True)
+            return PastFile(_restored(record, written) if written.ref else None, True)
     if len(record.history) == record.version:
-        return Found(None, True)
-    return Found(present, False)
+        return PastFile(None, True)
+    return PastFile(present, False)
 
 
 def carried(record: WorkspaceFile, tree: str) -> WorkspaceFile:

@@ -20,7 +20,7 @@ class _Function(msgspec.Struct, frozen=True):
     arguments: str | dict[str, Any] | None = None
 
 
-class _Call(msgspec.Struct, frozen=True):
+class _PartialCall(msgspec.Struct, frozen=True):
     index: int | None = None
     id: str | None = None
     function: _Function | None = None
@@ -30,7 +30,7 @@ class _Message(msgspec.Struct, frozen=True):
     content: str | None = None
     refusal: str | None = None
     """Some endpoints say here, instead of in the content, that they will not answer."""
-    tool_calls: list[_Call] | None = None
+    tool_calls: list[_PartialCall] | None = None
 
 
 class _Choice(msgspec.Struct, frozen=True):
@@ -116,7 +116,7 @@ class ModelAnswer:
             finish_reason=self._finish,
         )
 
-    def _add_call(self, delta: _Call, *, whole: bool) -> None:
+    def _add_call(self, delta: _PartialCall, *, whole: bool) -> None:
         call = self._new_call(delta) if whole else self._open_call(delta)
         function = delta.function or _Function()
         # A name comes once; servers that repeat it in each piece mean the same name.
@@ -126,7 +126,7 @@ class ModelAnswer:
         else:
             call.arguments += function.arguments or ""
 
-    def _open_call(self, delta: _Call) -> _OpenCall:
+    def _open_call(self, delta: _PartialCall) -> _OpenCall:
         """The call that a piece belongs to. Some servers leave the index out, or give each call index 0, or no id."""
         same = [c for c in self._calls if delta.index is None or c.index == delta.index]
         call = same[-1] if same else None
@@ -134,7 +134,7 @@ class ModelAnswer:
             return self._new_call(delta)
         return call
 
-    def _new_call(self, delta: _Call) -> _OpenCall:
+    def _new_call(self, delta: _PartialCall) -> _OpenCall:
         call = _OpenCall(delta.index, delta.id or "")
         self._calls.append(call)
         return call
@@ -167,7 +167,7 @@ class ModelAnswer:
             await self._on_text(_joined(text))
 
 
-def _begins_another(delta: _Call, call: _OpenCall) -> bool:
+def _begins_another(delta: _PartialCall, call: _OpenCall) -> bool:
     """Whether a piece names a function and has arguments, where those of the call before it are whole already."""
     function = delta.function
     if function is None or not function.name or not function.arguments or not call.arguments:

@@ -22,7 +22,7 @@ PLACEHOLDER_KEY = "none"
 """Sent when there is no key: the client wants one, servers on one's own machine do not."""
 
 
-class Refused(Exception):
+class EndpointRefused(Exception):
     """The endpoint answered with an error; the client's own message, without the key."""
 
     def __init__(self, message: str, refusal: Refusal) -> None:
@@ -30,7 +30,7 @@ class Refused(Exception):
         self.refusal = refusal
 
 
-class Lost(Exception):
+class EndpointLost(Exception):
     """No answer, or not all of it. The text is the cause, without the key; it may be empty."""
 
     def __init__(self, text: str, how: Literal["unreachable", "silent", "cut"]) -> None:
@@ -64,7 +64,8 @@ class OpenAIClient:
 
     @asynccontextmanager
     async def asked(self) -> AsyncIterator[openai.AsyncOpenAI]:
-        """The client, for one request. Raises Refused, Lost; ModelRefused for a key that cannot be one."""
+        """Yields the client for one request. Raises EndpointRefused, EndpointLost; ModelRefused for a key that cannot
+        be one."""
         client = await self._opened()
         import openai
 
@@ -118,7 +119,7 @@ class OpenAIClient:
             raise ModelRefused(f"the key in {self._key_env} holds characters that no key has: set it again")
         return key
 
-    def _refused(self, error: openai.APIStatusError) -> Refused:
+    def _refused(self, error: openai.APIStatusError) -> EndpointRefused:
         refusal = Refusal(
             status=error.status_code,
             text=self.hidden(_server_text(error.body)),
@@ -126,22 +127,22 @@ class OpenAIClient:
             code=str(error.code) if error.code else None,
             wait=retry_after(error.response.headers, time.time()),
         )
-        return Refused(self.hidden(error.message), refusal)
+        return EndpointRefused(self.hidden(error.message), refusal)
 
-    def _refused_inside(self, error: openai.APIError) -> Refused:
+    def _refused_inside(self, error: openai.APIError) -> EndpointRefused:
         """An error that the server sends within a stream; some give their status as its code."""
         code, text = str(error.code or ""), self.hidden(error.message)
         status = int(code) if re.fullmatch("[45][0-9][0-9]", code) else 500
-        return Refused(text, Refusal(status=status, text=text, code=code))
+        return EndpointRefused(text, Refusal(status=status, text=text, code=code))
 
-    def _lost(self, error: openai.APIConnectionError) -> Lost:
+    def _lost(self, error: openai.APIConnectionError) -> EndpointLost:
         import httpx2
 
         cause = error.__cause__ or error
         text = self.hidden(root_cause(cause))
         if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout):
-            return Lost(text, "unreachable")
-        return Lost(text, "silent" if isinstance(cause, httpx2.TimeoutException) else "cut")
+            return EndpointLost(text, "unreachable")
+        return EndpointLost(text, "silent" if isinstance(cause, httpx2.TimeoutException) else "cut")
 
 
 def _server_text(body: object) -> str:

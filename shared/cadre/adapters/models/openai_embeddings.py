@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from cadre.adapters.models.failure import shown_url, unavailable
-from cadre.adapters.models.openai_client import Lost, OpenAIClient, Refused
+from cadre.adapters.models.openai_client import EndpointLost, EndpointRefused, OpenAIClient
 from cadre.errors import ModelError, ModelRefused, ModelUnavailable
 
 _CONNECT_SECONDS = 5.0
@@ -37,9 +37,9 @@ class OpenAIEmbeddings:
         try:
             async with self._endpoint.asked() as client:
                 answer = await client.embeddings.create(**body)
-        except Refused as error:
+        except EndpointRefused as error:
             raise self._failed(error) from None
-        except Lost as error:
+        except EndpointLost as error:
             raise ModelUnavailable(
                 f"cannot reach {self.shown}: {str(error) or 'no answer in time'}"
             ) from None
@@ -65,7 +65,7 @@ class OpenAIEmbeddings:
             raise ModelUnavailable(f"{self.shown} answered a vector that is empty or not finite")
         return vectors
 
-    def _failed(self, error: Refused) -> ModelError:
+    def _failed(self, error: EndpointRefused) -> ModelError:
         refusal = error.refusal
         said = " ".join(str(error).split())[:_SHOWN]
         line = f"{self.shown} answered {refusal.status}: {said}"

@@ -18,7 +18,7 @@ from cadre.adapters.models.failure import (
     shown_url,
 )
 from cadre.adapters.models.images import with_images
-from cadre.adapters.models.openai_client import Lost, OpenAIClient, Refused
+from cadre.adapters.models.openai_client import EndpointLost, EndpointRefused, OpenAIClient
 from cadre.adapters.models.usage import estimated
 from cadre.engine.chat import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable
@@ -120,16 +120,16 @@ class OpenAIModel:
                 async with sent as stream:
                     async for chunk in stream:
                         await answer.add(chunk)
-        except Refused as error:
+        except EndpointRefused as error:
             raise failed_status(self._spec, self._url, error.refusal, body) from None
-        except Lost as error:
+        except EndpointLost as error:
             raise self._lost(error) from None
         except MalformedAnswer as error:
             raise failed_answer(self._url, f"is malformed: {self._endpoint.hidden(str(error))}") from None
         except json.JSONDecodeError as error:
             raise failed_answer(self._url, f"is malformed: {error}") from None
 
-    def _lost(self, error: Lost) -> ModelUnavailable:
+    def _lost(self, error: EndpointLost) -> ModelUnavailable:
         if error.how == "silent":
             return failed_silence(self._url, self._spec.timeout)
         if error.how == "unreachable":

@@ -10,7 +10,7 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.history import History
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.jetstream import Held
+from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.delivery.codec import HEADERS, SPILL_BYTES, decode, encode
 from cadre.ports import Blobs
 from cadre.protocol.messages import Spilled
@@ -50,7 +50,7 @@ class NatsArchive:
         subject = self._topology.journal(tree, run)
         return await jetstream.append(self._nc, subject, data, expect=fence, headers=headers)
 
-    async def _whole(self, held: Held) -> bytes:
+    async def _whole(self, held: StoredMessage) -> bytes:
         head = msgspec.json.decode(held.data, type=_Head)
         if head.type != _SPILLED:
             return held.data

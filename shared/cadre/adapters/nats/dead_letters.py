@@ -14,7 +14,7 @@ import msgspec
 from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.jetstream import RETRIED, Held
+from cadre.adapters.nats.streams.jetstream import RETRIED, StoredMessage
 from cadre.delivery.codec import decode
 from cadre.errors import BusUnavailable, UnreadableMessage
 from cadre.protocol.topology import Topology
@@ -45,7 +45,7 @@ class DeadLetter(NamedTuple):
     """Where the message lies in its stream."""
     deliveries: int
     reason: str
-    message: Held | None
+    message: StoredMessage | None
     """None when it is in its stream no more."""
     headers: dict[str, str]
 
@@ -64,7 +64,7 @@ class NatsDeadLetters:
             raise BusUnavailable(f"asking for {self._stream}", error.get("description"))
         first, end = answer["state"]["first_seq"], answer["state"]["last_seq"] + 1
         end = min(end, before) if before is not None else end
-        found: list[Held] = []
+        found: list[StoredMessage] = []
         width = limit
         while len(found) < limit and end > max(first, 1):
             # Removed letters leave gaps: each look back is twice as wide.
@@ -80,7 +80,7 @@ class NatsDeadLetters:
         found = await jetstream.read(self._nc, self._stream, letter)
         return None if found is None else await self._whole(found[0])
 
-    async def retry(self, letter: DeadLetter, message: Held) -> int:
+    async def retry(self, letter: DeadLetter, message: StoredMessage) -> int:
         """Publishes the letter's message once more, then removes the letter; returns the new sequence.
 
         Without a message id: the deduplication window must not take it for the first one.
@@ -98,7 +98,7 @@ class NatsDeadLetters:
             await jetstream.delete(self._nc, letter.stream, letter.seq)
         await jetstream.delete(self._nc, self._stream, letter.id)
 
-    async def _whole(self, held: Held) -> DeadLetter:
+    async def _whole(self, held: StoredMessage) -> DeadLetter:
         try:
             advisory: _Advisory = decode(held.data, _Advisory)
         except UnreadableMessage as error:

@@ -15,10 +15,10 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.objects.blob_refs import Noting, refs_in
 from cadre.adapters.nats.objects.blobs import NatsBlobs
-from cadre.adapters.nats.sessions import NatsSessions, Turn
+from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.fenced_value import FencedValue
-from cadre.adapters.nats.streams.jetstream import Held
+from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.delivery.codec import HEADERS, decode
 from cadre.errors import BlobMissing, BusUnavailable, Fenced, UnreadableMessage
 from cadre.protocol.messages import Fate, Spilled, Task
@@ -85,7 +85,7 @@ class NatsErasure:
             if turn is not None and turn.run == run:
                 await self._sessions.forget(agent, session, fence)
             elif turn is not None and turn.previous == run:
-                await self._sessions.record(agent, session, Turn(run=turn.run, at=turn.at), fence)
+                await self._sessions.record(agent, session, SessionTurn(run=turn.run, at=turn.at), fence)
         except Fenced:
             log.debug("session %s of %s has moved on", session, agent)
 
@@ -184,7 +184,7 @@ class NatsErasure:
 
     async def _messages(
         self, stream: str, subject: str, after: int, before: int | None
-    ) -> AsyncIterator[Held]:
+    ) -> AsyncIterator[StoredMessage]:
         while True:
             query = {"seq": after + 1, "batch": _PAGE, "next_by_subj": subject}
             page = await jetstream.batch(self._nc, stream, query)

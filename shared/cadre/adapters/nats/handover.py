@@ -16,7 +16,7 @@ from nats.aio.msg import Msg
 
 from cadre.adapters.nats.connection.request_server import RequestServer
 from cadre.adapters.nats.connection.requests import request
-from cadre.adapters.nats.queue import Delivery
+from cadre.adapters.nats.queue import NatsDelivery
 from cadre.errors import NotPermitted
 from cadre.protocol.topology import Topology, tree_of
 
@@ -29,7 +29,7 @@ _TRIES = 3
 _TAKEN, _NOT_TAKEN = b"+", b"-"
 _ACK, _SUBJECT = "Cadre-Ack", "Cadre-Subject"
 
-Take = Callable[[Delivery], Awaitable[bool]]
+Take = Callable[[NatsDelivery], Awaitable[bool]]
 """Takes the delivery over; returns False when it does not."""
 
 
@@ -57,7 +57,7 @@ class NatsHandover:
         if (server := self._listening.pop(run, None)) is not None:
             await server.stop()
 
-    async def offer(self, delivery: Delivery, run: str) -> bool:
+    async def offer(self, delivery: NatsDelivery, run: str) -> bool:
         """Whether another process has taken the delivery over: then this one has nothing to do with it any more."""
         headers = {_ACK: delivery.reply, _SUBJECT: delivery.subject}
         for _ in range(_TRIES):
@@ -75,7 +75,7 @@ class NatsHandover:
         inner = Msg(self._nc, headers.get(_SUBJECT, ""), headers.get(_ACK, ""), message.data)
         taken = False
         if inner.reply.startswith("$JS.ACK."):
-            taken = await self._take(Delivery(self._nc, inner))
+            taken = await self._take(NatsDelivery(self._nc, inner))
         log.debug("%s was offered: %s", inner.subject, "taken" if taken else "not taken")
         return _TAKEN if taken else _NOT_TAKEN
 

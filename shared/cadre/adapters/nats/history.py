@@ -10,7 +10,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.jetstream import Held
+from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.adapters.nats.streams.replica_tries import ReplicaTries
 from cadre.delivery.codec import decode, unpack_entry, unpack_record
 from cadre.errors import BlobMissing, UnreadableMessage
@@ -47,12 +47,12 @@ class History:
 
     async def raw_pages(
         self, tree: str, after: int = 0, run: str | None = None, *, at_least: int = 0
-    ) -> AsyncIterator[list[Held]]:
+    ) -> AsyncIterator[list[StoredMessage]]:
         """The same as they lie in the stream, those too large for it as references; with `run` of that run only."""
         topology = self._topology
         stream = topology.stream_of(tree)
         subject = topology.journals_of_tree(tree) if run is None else topology.journal(tree, run)
-        held: list[Held] = []
+        held: list[StoredMessage] = []
         while True:
             query = {"seq": after + 1, "batch": _PAGE, "next_by_subj": subject}
             async for _ in ReplicaTries(_REPLICA_SECONDS):
@@ -94,7 +94,7 @@ class History:
                 return record
         return None
 
-    async def _read(self, held: Held) -> Stored | None:
+    async def _read(self, held: StoredMessage) -> Stored | None:
         try:
             return Stored(held.seq, await unpack_entry(held.data, self._blobs), len(held.data))
         except (UnreadableMessage, BlobMissing) as error:

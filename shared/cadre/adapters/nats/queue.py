@@ -31,7 +31,7 @@ _PULL_EXPIRES = 30.0
 _PULL_HEARTBEAT = 2.0
 
 
-class Delivery:
+class NatsDelivery:
     """One delivery of one message, to be acked, handed back or given up."""
 
     def __init__(self, nc: Client, message: Msg) -> None:
@@ -72,7 +72,7 @@ class Delivery:
         await self._nc.publish(self.reply, how)
 
 
-Handler = Callable[[Delivery], Awaitable[None]]
+Handler = Callable[[NatsDelivery], Awaitable[None]]
 
 
 class Queue:
@@ -101,7 +101,7 @@ class Queue:
         self._slots = credit if isinstance(credit, Slots) else Slots(credit)
         self._pulls: dict[str, _Pull] = {}
         self._pull_count = 0
-        self._working: dict[int, tuple[Delivery, asyncio.Task[None]]] = {}
+        self._working: dict[int, tuple[NatsDelivery, asyncio.Task[None]]] = {}
         self._repulling: asyncio.Task[None] | None = None
         self._subscription: Subscription | None = None
         self._ticker: asyncio.Task[None] | None = None
@@ -144,7 +144,7 @@ class Queue:
             if helper is not None:
                 helper.cancel()
 
-    async def _put_down(self, work: list[tuple[Delivery, asyncio.Task[None]]]) -> None:
+    async def _put_down(self, work: list[tuple[NatsDelivery, asyncio.Task[None]]]) -> None:
         """Ends the handling of these messages, and then lets another replica have them."""
         if not work:
             return
@@ -219,16 +219,16 @@ class Queue:
             if pull.left <= 0:
                 del self._pulls[token]
             break
-        self._take(Delivery(self._nc, message), self._handler)
+        self._take(NatsDelivery(self._nc, message), self._handler)
         await self._pull()
 
-    def adopt(self, delivery: Delivery, handler: Handler) -> bool:
+    def adopt(self, delivery: NatsDelivery, handler: Handler) -> bool:
         """Has it handled, and settled, in the place of the process that it was delivered to; False: not any more."""
         if not self._stopping:
             self._take(delivery, handler)
         return not self._stopping
 
-    def _take(self, delivery: Delivery, handler: Handler) -> None:
+    def _take(self, delivery: NatsDelivery, handler: Handler) -> None:
         if delivery.seq in self._working:
             # Our own sign of life came too late; the first handler is still at it and will ack for both.
             log.debug("%s delivered again while in work", delivery.subject)
@@ -255,7 +255,7 @@ class Queue:
             # No leader, a new leader, no such consumer: left to the next tick, which is no busy loop.
             self._doubtful = True
 
-    async def _work(self, delivery: Delivery, handler: Handler) -> None:
+    async def _work(self, delivery: NatsDelivery, handler: Handler) -> None:
         try:
             HANDLED_SUBJECT.set(delivery.subject)
             self.redelivered += delivery.deliveries > 1
@@ -270,12 +270,12 @@ class Queue:
             log.exception("handling %s failed: %s", delivery.subject, error)
             await self._hand_back(delivery, _REDELIVER_AFTER)
 
-    def _let_go(self, delivery: Delivery) -> None:
+    def _let_go(self, delivery: NatsDelivery) -> None:
         del self._working[delivery.seq]
         self._slots.let_go()
         self._pull_soon()
 
-    async def _hand_back(self, delivery: Delivery, delay: float) -> None:
+    async def _hand_back(self, delivery: NatsDelivery, delay: float) -> None:
         if not delivery.settled and not self._nc.is_closed:
             await delivery.nak(delay)
 

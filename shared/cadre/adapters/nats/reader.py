@@ -19,7 +19,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.jetstream import Held
+from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.errors import BusUnavailable
 
 log = logging.getLogger("cadre.reader")
@@ -40,7 +40,7 @@ class _Untrusted(Exception):
     """The consumer may have missed something: start a new one."""
 
 
-class _Pull:
+class _ConsumerPull:
     """What is asked of one consumer, and what came of it."""
 
     def __init__(self, consumer: str, inbox: str) -> None:
@@ -61,7 +61,7 @@ class OrderedReader:
         stream: str,
         subject: str | list[str],
         after: int,
-        handle: Callable[[Held], Awaitable[None]],
+        handle: Callable[[StoredMessage], Awaitable[None]],
     ) -> None:
         self._nc = nc
         self._stream = stream
@@ -160,7 +160,7 @@ class OrderedReader:
             arrived.append(message)
             news.set()
 
-        pull = _Pull(name, self._nc.new_inbox())
+        pull = _ConsumerPull(name, self._nc.new_inbox())
         subscription = await self._nc.subscribe(pull.inbox, cb=note)
         try:
             await self._ask(pull)
@@ -178,7 +178,7 @@ class OrderedReader:
             if not self._nc.is_closed:
                 await subscription.unsubscribe()
 
-    async def _on_message(self, message: Msg, pull: _Pull) -> None:
+    async def _on_message(self, message: Msg, pull: _ConsumerPull) -> None:
         if message.reply.startswith("$JS.ACK"):
             pull.left -= 1
             pull.delivered, pending = await self._take(message, pull.delivered)
@@ -200,12 +200,12 @@ class OrderedReader:
         if number != delivered + 1:
             raise _Untrusted(f"message {number} came after {delivered}")
         if seq > self.position:
-            await self._handle(Held(seq, message.subject, message.data, stored))
+            await self._handle(StoredMessage(seq, message.subject, message.data, stored))
             self.position = seq
             self._moved.set()
         return number, pending
 
-    async def _ask(self, pull: _Pull) -> None:
+    async def _ask(self, pull: _ConsumerPull) -> None:
         pull.left = _BATCH
         request = b'{"batch":%d,"expires":%d,"idle_heartbeat":%d}' % (
             _BATCH,

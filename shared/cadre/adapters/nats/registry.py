@@ -61,7 +61,7 @@ class NatsRegistry:
             after = page[-1].seq
         self._beat = asyncio.create_task(self._heartbeat(), name="registry")
 
-    async def _page(self, after: int) -> list[jetstream.Held]:
+    async def _page(self, after: int) -> list[jetstream.StoredMessage]:
         query = {"seq": after + 1, "batch": _PAGE, "next_by_subj": f"$KV.{self._bucket}.>"}
         return await jetstream.batch(self._nc, f"KV_{self._bucket}", query)
 

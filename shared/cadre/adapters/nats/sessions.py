@@ -12,7 +12,7 @@ from cadre.adapters.nats.streams.fenced_value import FencedValue
 from cadre.protocol.topology import Topology
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
+class SessionTurn(msgspec.Struct, frozen=True, kw_only=True):
     """The session's last run, and the one before that for the case that the last was never started."""
 
     run: str
@@ -21,7 +21,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recorded(NamedTuple):
-    turn: Turn | None
+    turn: SessionTurn | None
     fence: int
     """What `record` has to be given to replace exactly this."""
 
@@ -35,7 +35,7 @@ class NatsSessions:
         """Raises BusUnavailable."""
         return Recorded(*await self._turn(agent, session).read())
 
-    async def record(self, agent: str, session: str, turn: Turn, fence: int) -> None:
+    async def record(self, agent: str, session: str, turn: SessionTurn, fence: int) -> None:
         """Raises Fenced when somebody else recorded a turn since; RetryableError."""
         await self._turn(agent, session).write(turn, fence)
 
@@ -44,8 +44,8 @@ class NatsSessions:
         subject = self._subject(agent, session)
         await jetstream.purge(self._nc, f"KV_{self._bucket}", subject, fence + 1)
 
-    def _turn(self, agent: str, session: str) -> FencedValue[Turn]:
-        return FencedValue(self._nc, f"KV_{self._bucket}", self._subject(agent, session), Turn)
+    def _turn(self, agent: str, session: str) -> FencedValue[SessionTurn]:
+        return FencedValue(self._nc, f"KV_{self._bucket}", self._subject(agent, session), SessionTurn)
 
     def _subject(self, agent: str, session: str) -> str:
         return f"$KV.{self._bucket}.{agent}.{session}"

@@ -20,7 +20,7 @@ _KNOWN_FOR = 1.0
 """Seconds that an answer of the server is taken for true."""
 
 
-class Room(NamedTuple):
+class StorageUsage(NamedTuple):
     """In bytes."""
 
     where: str
@@ -32,7 +32,7 @@ class Room(NamedTuple):
         return self.used / self.limit
 
 
-class NatsRoom:
+class NatsStorage:
     """Asks the server when somebody wants to know, once a second at most for each shard."""
 
     def __init__(self, nc: Client, topology: Topology, max_bytes: int) -> None:
@@ -42,13 +42,13 @@ class NatsRoom:
         self._asking = asyncio.Lock()
         self._known: dict[str, tuple[float, dict[str, Any]]] = {}
 
-    async def tightest(self, tree: str) -> Room | None:
+    async def fullest(self, tree: str) -> StorageUsage | None:
         """Where there is least room for the tree; None when nothing is limited. Raises BusUnavailable."""
         rooms = _of_account(await self._ask("INFO"))
         if self._max_bytes:
             stream = self._topology.stream_of(tree)
             used = (await self._ask(f"STREAM.INFO.{stream}"))["state"]["bytes"]
-            rooms.append(Room(f"stream {stream}", used, self._max_bytes))
+            rooms.append(StorageUsage(f"stream {stream}", used, self._max_bytes))
         return max(rooms, key=lambda room: room.share, default=None)
 
     async def _ask(self, what: str) -> dict[str, Any]:
@@ -62,11 +62,11 @@ class NatsRoom:
         return answer
 
 
-def _of_account(info: dict[str, Any]) -> list[Room]:
+def _of_account(info: dict[str, Any]) -> list[StorageUsage]:
     """An account has one limit, or one for each number of copies; what is not positive is no limit."""
     tiers = info.get("tiers") or {"": info}
     return [
-        Room(
+        StorageUsage(
             f"the NATS account{f' ({name})' if name else ''}", tier["storage"], tier["limits"]["max_storage"]
         )
         for name, tier in tiers.items()

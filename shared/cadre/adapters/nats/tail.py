@@ -13,7 +13,7 @@ from nats.aio.client import Client
 from cadre.adapters.nats.objects.blob_refs import Noting, refs_in
 from cadre.adapters.nats.reader import OrderedReader
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.jetstream import Held
+from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.delivery.codec import decode, unpack_entry
 from cadre.errors import BlobMissing, BusUnavailable, RetryableError, UnreadableMessage
 from cadre.journal.events import Entry
@@ -118,8 +118,8 @@ class Tail:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _handler(self, shard: int) -> Callable[[Held], Awaitable[None]]:
-        async def handle(held: Held) -> None:
+    def _handler(self, shard: int) -> Callable[[StoredMessage], Awaitable[None]]:
+        async def handle(held: StoredMessage) -> None:
             if self._topology.is_fate(held.subject):
                 self._read_fate(held)
                 return
@@ -139,7 +139,7 @@ class Tail:
 
         return handle
 
-    def _read_fate(self, held: Held) -> None:
+    def _read_fate(self, held: StoredMessage) -> None:
         try:
             fate: Fate = decode(held.data, Fate)
         except UnreadableMessage as error:
@@ -147,7 +147,7 @@ class Tail:
             return
         self._on_fate(held.seq, fate)
 
-    async def _read_whole(self, held: Held, refs: set[str]) -> Entry | None:
+    async def _read_whole(self, held: StoredMessage, refs: set[str]) -> Entry | None:
         """None for what cannot be read: one bad entry must not hide all later ones. Adds to `refs`."""
         noting = Noting(self._blobs)
         while True:

@@ -13,7 +13,7 @@ from typing import Any
 
 from nats.aio.client import Client
 
-from cadre.adapters.nats.objects.store import Found, NatsObjects
+from cadre.adapters.nats.objects.store import NatsObjects, ObjectEntry
 from cadre.adapters.nats.objects.sweep import sweep
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BlobMissing, Fenced
@@ -96,12 +96,12 @@ class NatsBlobs:
         says of how many objects. Raises RetryableError."""
         return await sweep(self._nc, self._objects, YOUNG)
 
-    async def _is_whole(self, found: Found, size: int) -> bool:
+    async def _is_whole(self, found: ObjectEntry, size: int) -> bool:
         if found.is_deleted or found.size != size:
             return False
         return await self._objects.has_content(found)
 
-    async def _make_young(self, name: str, found: Found) -> None:
+    async def _make_young(self, name: str, found: ObjectEntry) -> None:
         """Raises Fenced."""
         if time.time() - found.at >= _TOUCH_AFTER:
             await self._objects.replace(name, found.seq, found.fields)

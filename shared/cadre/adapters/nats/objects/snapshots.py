@@ -13,7 +13,7 @@ from cadre.protocol.topology import Topology
 _WITHIN = 30.0
 
 
-class NatsImages:
+class NatsSnapshots:
     """Keeps one object per name, the last put wins."""
 
     def __init__(self, nc: Client, topology: Topology) -> None:

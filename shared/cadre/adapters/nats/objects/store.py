@@ -39,7 +39,7 @@ _REPLICA_SECONDS = 5.0
 """For a replica to catch up with the leader that named an entry, or for a removal to end."""
 
 
-class Found(NamedTuple):
+class ObjectEntry(NamedTuple):
     """An object's entry in the store, in the JSON of all NATS clients."""
 
     seq: int
@@ -82,13 +82,13 @@ class NatsObjects:
 
     # --- reading
 
-    async def read(self, name: str) -> Found | None:
+    async def read(self, name: str) -> ObjectEntry | None:
         """The entry as the stream's leader has it. Raises UnreadableMessage."""
         held = await jetstream.last(self._nc, self.stream, self.entry(name))
         if held is None:
             return None
         try:
-            return Found(held.seq, held.at, msgspec.json.decode(held.data, type=dict[str, Any]))
+            return ObjectEntry(held.seq, held.at, msgspec.json.decode(held.data, type=dict[str, Any]))
         except msgspec.DecodeError as error:
             raise UnreadableMessage(f"object {name} of {self._bucket}: {error}") from error
 
@@ -114,7 +114,7 @@ class NatsObjects:
         found = await self.read(name)
         return found is not None and not await self.has_content(found) and await self.read(name) == found
 
-    async def has_content(self, found: Found) -> bool:
+    async def has_content(self, found: ObjectEntry) -> bool:
         """Whether all of its chunks are in the store, as the stream's leader has it."""
         chunks = self.chunks(found.nuid)
         answer = await jetstream.api(self._nc, f"STREAM.INFO.{self.stream}", {"subjects_filter": chunks})
@@ -123,7 +123,7 @@ class NatsObjects:
         there = (answer["state"].get("subjects") or {}).get(chunks, 0)
         return bool(there == (found.fields.get("chunks") or 0))
 
-    async def _content(self, found: Found) -> bytes:
+    async def _content(self, found: ObjectEntry) -> bytes:
         """As much of it as there is."""
         data, after = bytearray(), 0
         while len(data) < found.size:
@@ -159,7 +159,7 @@ class NatsObjects:
             "deleted": False,
         }
 
-    async def commit(self, staged: dict[str, Any], instead_of: Found | None) -> None:
+    async def commit(self, staged: dict[str, Any], instead_of: ObjectEntry | None) -> None:
         """Has the object be what was staged, and removes the content that it had.
 
         Raises Fenced when its entry is another one than `instead_of` by now: nothing has changed, and what was staged

@@ -71,7 +71,7 @@ class _Got(msgspec.Struct):
     error: _Error | None = None
 
 
-class Held(NamedTuple):
+class StoredMessage(NamedTuple):
     """A message as a stream holds it."""
 
     seq: int
@@ -123,7 +123,7 @@ async def append(
     raise BusUnavailable(f"publishing to {subject}", ack.error.description)
 
 
-async def last(nc: Client, stream: str, subject: str) -> Held | None:
+async def last(nc: Client, stream: str, subject: str) -> StoredMessage | None:
     """The subject's last message as the stream's leader has it: never stale.
 
     A user that may not ask for any message of the stream is answered by any replica: of several, one may lag.
@@ -134,33 +134,37 @@ async def last(nc: Client, stream: str, subject: str) -> Held | None:
     if message is None:
         return None
     at = message.time.timestamp() if message.time is not None else 0.0
-    return Held(message.seq, message.subject, base64.b64decode(message.data), at)
+    return StoredMessage(message.seq, message.subject, base64.b64decode(message.data), at)
 
 
-async def _last_of_any(nc: Client, stream: str, subject: str) -> Held | None:
+async def _last_of_any(nc: Client, stream: str, subject: str) -> StoredMessage | None:
     """The subject is part of what is asked, so that permissions can speak of it."""
     answer = await _request(nc, f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", {}, BusUnavailable)
     headers = answer.headers or {}
     if headers.get("Status"):
         return None
     at = datetime.fromisoformat(headers["Nats-Time-Stamp"]).timestamp()
-    return Held(int(headers["Nats-Sequence"]), headers["Nats-Subject"], answer.data, at)
+    return StoredMessage(int(headers["Nats-Sequence"]), headers["Nats-Subject"], answer.data, at)
 
 
-async def read(nc: Client, stream: str, seq: int) -> tuple[Held, dict[str, str]] | None:
+async def read(nc: Client, stream: str, seq: int) -> tuple[StoredMessage, dict[str, str]] | None:
     """The message at a sequence and its headers, as the stream's leader has it; None when it is gone."""
     message = await _ask_leader(nc, stream, {"seq": seq})
     if message is None:
         return None
     lines = base64.b64decode(message.hdrs).decode().split("\r\n")[1:]
     headers = dict(line.split(": ", 1) for line in lines if ": " in line)
-    return Held(message.seq, message.subject, base64.b64decode(message.data)), headers
+    return StoredMessage(message.seq, message.subject, base64.b64decode(message.data)), headers
 
 
-async def following(nc: Client, stream: str, subject: str, after: int = 0) -> Held | None:
+async def following(nc: Client, stream: str, subject: str, after: int = 0) -> StoredMessage | None:
     """The first message on the subject (wildcards allowed) behind a sequence, as the stream's leader has it."""
     message = await _ask_leader(nc, stream, {"seq": after + 1, "next_by_subj": subject})
-    return None if message is None else Held(message.seq, message.subject, base64.b64decode(message.data))
+    return (
+        None
+        if message is None
+        else StoredMessage(message.seq, message.subject, base64.b64decode(message.data))
+    )
 
 
 async def delete(nc: Client, stream: str, seq: int) -> bool:
@@ -201,24 +205,24 @@ async def _ask_leader(nc: Client, stream: str, query: dict[str, Any]) -> _RawMes
     raise BusUnavailable(f"reading from {stream}", got.error.description if got.error else "empty answer")
 
 
-async def get(nc: Client, stream: str, seq: int) -> Held | None:
+async def get(nc: Client, stream: str, seq: int) -> StoredMessage | None:
     """The message at a sequence, from any replica; None when this replica has none (yet, or any more)."""
     query = b'{"seq":%d}' % seq
     answer = await _request(nc, f"$JS.API.DIRECT.GET.{stream}", query, {}, BusUnavailable)
     headers = answer.headers or {}
     if headers.get("Status"):
         return None
-    return Held(seq, headers.get("Nats-Subject", ""), answer.data)
+    return StoredMessage(seq, headers.get("Nats-Subject", ""), answer.data)
 
 
-async def batch(nc: Client, stream: str, query: dict[str, Any]) -> list[Held]:
+async def batch(nc: Client, stream: str, query: dict[str, Any]) -> list[StoredMessage]:
     """A batched direct get (`{"seq", "batch", "next_by_subj"}` or `{"multi_last": […]}`), whole.
 
     Raises BusUnavailable when the server falls silent before its end-of-batch message, or the connection is closed.
     """
     inbox = nc.new_inbox()
     subscription: Subscription | None = None
-    found: list[Held] = []
+    found: list[StoredMessage] = []
     try:
         subscription = await nc.subscribe(inbox)
         await nc.publish(f"$JS.API.DIRECT.GET.{stream}", json.dumps(query).encode(), reply=inbox)
@@ -230,7 +234,7 @@ async def batch(nc: Client, stream: str, query: dict[str, Any]) -> list[Held]:
                 return found
             if status:
                 raise BusUnavailable(f"reading from {stream}", headers.get("Description", status))
-            found.append(Held(int(headers["Nats-Sequence"]), headers["Nats-Subject"], message.data))
+            found.append(StoredMessage(int(headers["Nats-Sequence"]), headers["Nats-Subject"], message.data))
     except nats.errors.Error as error:
         raise BusUnavailable(f"reading from {stream}", error) from error
     finally:
