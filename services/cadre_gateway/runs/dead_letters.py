@@ -10,10 +10,12 @@ from msgspec import UNSET, UnsetType
 
 from cadre.adapters.nats.dead_letters import DeadLetter
 from cadre.adapters.nats.streams.jetstream import StoredMessage
-from cadre.errors import BlobMissing, TerminalError
+from cadre.delivery.codec import decode
+from cadre.errors import BlobMissing, TerminalError, UnreadableMessage
 from cadre.journal.run import Phase, Run
 from cadre.loop.fold import fold
 from cadre.ports import Blobs, Journal
+from cadre.protocol.messages import Head, Spilled
 from cadre.protocol.topology import Topology, parent_of
 
 
@@ -84,16 +86,11 @@ async def detail_of(blobs: Blobs, letter: DeadLetter) -> DeadLetterDetail:
     return detail
 
 
-class _Head(msgspec.Struct):
-    type: str = ""
-    ref: str = ""
-
-
-def _head(data: bytes) -> _Head:
+def _head(data: bytes) -> Head:
     try:
-        return msgspec.json.decode(data, type=_Head)
+        return msgspec.json.decode(data, type=Head)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _Head()
+        return Head()
 
 
 def _kind(data: bytes) -> str:
@@ -113,8 +110,9 @@ async def _payload(blobs: Blobs, data: bytes) -> tuple[Any, Literal["json", "tex
     head = _head(data)
     if head.type == "spilled":
         # Without the blob the reference stands in its place; the letter's reason names it as well.
-        with contextlib.suppress(BlobMissing):
-            data = await blobs.get(head.ref)
+        with contextlib.suppress(BlobMissing, UnreadableMessage):
+            spilled: Spilled = decode(data, Spilled)
+            data = await blobs.get(spilled.ref)
     try:
         return msgspec.json.decode(data), "json"
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -85,7 +85,7 @@ class Serving:
             call = await job.message()
         except TerminalError:
             try:
-                call = msgspec.json.decode(job.delivery.data, type=_Head).as_call(self._pool)
+                call = msgspec.json.decode(job.delivery.data, type=_CallHead).as_call(self._pool)
             except UNREADABLE:
                 return None
         place = job.address.tree, job.address.leaf
@@ -95,7 +95,7 @@ class Serving:
         await retry(lambda: self._bus.send(answer, SENDER, to=agent), self._running.clock.sleep)
 
 
-class _Head(msgspec.Struct):
+class _CallHead(msgspec.Struct):
     """What must be readable in a call for its run to be told that the rest is not."""
 
     tree: str

@@ -9,7 +9,7 @@ import msgspec
 from cadre.errors import NewerSchema, SpecError, TooLarge, UnreadableMessage
 from cadre.journal.events import EarlierEntry, Entry
 from cadre.ports import Blobs
-from cadre.protocol.messages import SCHEMA_VERSION, CodeCall, Message, Record, Spilled, ToolCall
+from cadre.protocol.messages import SCHEMA_VERSION, CodeCall, Head, Message, Record, Spilled, ToolCall
 from cadre.protocol.upcast import OLDEST, upcast
 
 SPILL_BYTES = 256 * 1024
@@ -32,12 +32,7 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _NOT_AS_TOLD = (KeyError, TypeError, AttributeError)
 
 
-class _Head(msgspec.Struct):
-    v: int = 0
-    type: str = ""
-
-
-_head_decoder = msgspec.json.Decoder(_Head)
+_head_decoder = msgspec.json.Decoder(Head)
 
 
 def encode(message: Any) -> bytes:

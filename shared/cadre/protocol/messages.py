@@ -35,6 +35,13 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field=type_field):
     at: float
 
 
+class Head(msgspec.Struct):
+    """What can be read of a stored message or journal entry of any type and schema version; the rest is left out."""
+
+    v: int = 0
+    type: str = ""
+
+
 class ErrorInfo(msgspec.Struct, frozen=True):
     """What went wrong, as data. `type` is one of smolagents' error classes where one fits:
     AgentGenerationError, AgentParsingError, AgentToolCallError, AgentToolExecutionError,

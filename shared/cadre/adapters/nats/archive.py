@@ -13,7 +13,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.delivery.codec import HEADERS, SPILL_BYTES, decode, encode
 from cadre.ports import Blobs
-from cadre.protocol.messages import Spilled
+from cadre.protocol.messages import Head, Spilled
 from cadre.protocol.topology import Topology
 
 
@@ -41,7 +41,7 @@ class NatsArchive:
 
     async def append(self, tree: str, run: str, data: bytes, fence: int) -> int:
         """Appends an entry behind the one at `fence`; returns its sequence. Raises Fenced, RetryableError."""
-        head = msgspec.json.decode(data, type=_Head)
+        head = msgspec.json.decode(data, type=_EntryHead)
         if len(data) > SPILL_BYTES:
             ref = await self._blobs.put(data)
             identity = f"{run}:entry:{head.n}"
@@ -51,18 +51,13 @@ class NatsArchive:
         return await jetstream.append(self._nc, subject, data, expect=fence, headers=headers)
 
     async def _whole(self, held: StoredMessage) -> bytes:
-        head = msgspec.json.decode(held.data, type=_Head)
-        if head.type != _SPILLED:
+        head = msgspec.json.decode(held.data, type=Head)
+        if head.type != "spilled":
             return held.data
         spilled: Spilled = decode(held.data, Spilled)
         return await self._blobs.get(spilled.ref)
 
 
-_SPILLED = "spilled"
-
-
-class _Head(msgspec.Struct):
-    v: int = 0
-    type: str = ""
+class _EntryHead(Head):
     n: int = 0
     at: float = 0.0
