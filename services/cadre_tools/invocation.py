@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from cadre.delivery.ended_runs import EndedRuns, is_within
 from cadre.delivery.fair_slots import Slots
 from cadre.delivery.workspace_store import TreeFiles
 from cadre.ports import Blobs, FileIndex
 from cadre.protocol.messages import ErrorInfo, ToolCall
-from cadre.protocol.topology import parent_of
-from cadre.recent import Recent
 from cadre.telemetry.tracing.current_context import context_below
 from cadre.telemetry.tracing.ids import traceparent_of
 from cadre.tool import InvalidArguments, ToolContext
@@ -27,9 +26,6 @@ log = logging.getLogger("cadre.tools")
 
 LAST_WORDS = 1.0
 """Seconds between telling a tool to stop and cancelling it, and then for its cleaning up."""
-
-_REMEMBERED = 4096
-"""Ended runs and calls."""
 
 SHOWN_ARGUMENTS = 1000
 """Characters of the arguments that an error quotes."""
@@ -65,7 +61,7 @@ class Invocations:
         self.slots: dict[str, Slots] = {}
         """Of the tools that say how many calls may be at work: one left at work after its time keeps its slot."""
         self._at_work: dict[_Invocation, None] = {}
-        self._ended = Recent[str, None](_REMEMBERED)
+        self._ended = EndedRuns()
 
     async def run(self, tool: AnyTool, call: ToolCall, deliveries: int) -> Outcome:
         """Never raises for what the tool does; cancelled itself, it tells the tool and goes."""
@@ -84,21 +80,14 @@ class Invocations:
     def interrupt(self, ended: str) -> None:
         """Tells the call, or the calls of the run and of all below it, to stop; async ones are cancelled a second
         later. Those that wait for a slot will not begin."""
-        self._ended[ended] = None
+        self._ended.add(ended)
         for invocation in self._at_work:
-            if invocation.call_id == ended or invocation.call_id.startswith(f"{ended}_"):
+            if is_within(invocation.call_id, ended):
                 invocation.interrupt()
 
     def is_ended(self, call: ToolCall) -> bool:
         """Whether this process has heard that nobody awaits the call any more."""
-        if not self._ended:
-            return False
-        above: str | None = call.id
-        while above is not None:
-            if above in self._ended:
-                return True
-            above = parent_of(above)
-        return False
+        return self._ended.covers(call.id)
 
 
 class _Invocation:

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
+from cadre.delivery.ended_runs import EndedRuns, is_within
 from cadre.protocol.messages import CodeCall
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.interpreters.session import Session
-from cadre_sandbox.serving.ended import Ended, is_below
 from cadre_sandbox.serving.position import Served
 
 log = logging.getLogger("cadre.sandbox")
@@ -109,7 +109,7 @@ class WarmPool:
         self._leased: dict[str, RunInterpreter] = {}
         self._locks: dict[str, _Lock] = {}
         self._open = 0
-        self._ended = Ended()
+        self._ended = EndedRuns()
         self._timer: asyncio.TimerHandle | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -184,9 +184,9 @@ class WarmPool:
         """Ends all that is done or kept for the run, and for those below it."""
         self._ended.add(ended)
         for run, interpreter in self._leased.items():
-            if is_below(run, ended):
+            if is_within(run, ended):
                 interpreter.interrupt()
-        for run in [run for run in self._warm if is_below(run, ended)]:
+        for run in [run for run in self._warm if is_within(run, ended)]:
             self._soon(self._warm.pop(run).close())
 
     def is_over(self, run: str) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from cadre.errors import BlobMissing, Fenced, OutcomeUnknown, RetryableError, TooLarge
+from cadre.delivery.retry import retry
+from cadre.errors import BlobMissing, Fenced, OutcomeUnknown, TooLarge
 from cadre.ports import Blobs, FileIndex
 from cadre.protocol.files import FileWritten, WorkspaceFile, history_before_next
 from cadre.protocol.messages import FileInfo
@@ -25,7 +24,6 @@ _REMEMBERED = 64
 _NAMED = 20
 """Files that an error names."""
 
-_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
 _REF = re.compile(r"blob:[0-9a-f]{64}")
 
 _Content = dict[str, str | int]
@@ -50,14 +48,14 @@ class TreeFiles:
 
     async def read(self, path: str) -> File:
         path = normal_path(path)
-        found = await _insist(lambda: self._index.read(self._tree, path))
+        found = await retry(lambda: self._index.read(self._tree, path))
         record = found[0] if found is not None else None
         if record is None or record.ref is None:
             raise NoSuchFile(await self._not_found(path))
         ref = record.ref
         file = File.from_json(ref)
         about = FileInfo(ref=ref, name=path.rpartition("/")[2], media_type=record.media_type)
-        file.load(await _insist(lambda: self._blobs.get(ref)), about)
+        file.load(await retry(lambda: self._blobs.get(ref)), about)
         return file
 
     async def write(
@@ -67,7 +65,7 @@ class TreeFiles:
         data, told = _content(content, media_type)
         if len(data) > self._most:
             raise TooLarge(f"file {path}", len(data), self._most)
-        ref = await _insist(lambda: self._blobs.put(data))
+        ref = await retry(lambda: self._blobs.put(data))
         content_now: _Content = {
             "ref": ref,
             "media_type": media_type_of(data, path, told),
@@ -77,24 +75,24 @@ class TreeFiles:
 
     async def delete(self, path: str) -> None:
         path = normal_path(path)
-        found = await _insist(lambda: self._index.read(self._tree, path))
+        found = await retry(lambda: self._index.read(self._tree, path))
         key = self._key(path)
         if found is None or (found[0].ref is None and not _done(found[0], key, "")):
             raise NoSuchFile(await self._not_found(path))
         await self._put(path, key, None, {})
 
     async def files(self) -> list[FileEntry]:
-        records = await _insist(lambda: self._index.all(self._tree))
+        records = await retry(lambda: self._index.all(self._tree))
         return sorted((_entry(one) for one in records if one.ref is not None), key=lambda one: one.path)
 
     async def blob(self, ref: str) -> bytes:
         if not _REF.fullmatch(ref):
             raise BlobMissing(ref)
-        return await _insist(lambda: self._blobs.get(ref))
+        return await retry(lambda: self._blobs.get(ref))
 
     async def _put(self, path: str, key: str, expected: int | None, content: _Content) -> WorkspaceFile:
         """Puts the next version behind whichever is there."""
-        return await _insist(lambda: self._put_once(path, key, expected, content))
+        return await retry(lambda: self._put_once(path, key, expected, content))
 
     async def _put_once(self, path: str, key: str, expected: int | None, content: _Content) -> WorkspaceFile:
         found = await self._index.read(self._tree, path)
@@ -170,14 +168,3 @@ def _entry(record: WorkspaceFile) -> FileEntry:
         by=record.by,
         ref=record.ref or "",
     )
-
-
-async def _insist(operation: Callable[[], Awaitable[T]]) -> T:
-    """A tool cannot hand its call back: it waits for the bus, and its own time limit ends that."""
-    tries = 0
-    while True:
-        try:
-            return await operation()
-        except RetryableError:
-            await asyncio.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
-            tries += 1
