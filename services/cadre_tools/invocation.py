@@ -11,7 +11,7 @@ import msgspec
 
 from cadre.delivery.ended_runs import EndedRuns, is_within
 from cadre.delivery.fair_slots import Slots
-from cadre.delivery.workspace_store import TreeFiles
+from cadre.delivery.workspace_store import WorkspaceStore
 from cadre.ports import Blobs, FileIndex
 from cadre.protocol.messages import ErrorInfo, ToolCall
 from cadre.telemetry.tracing.current_context import context_below
@@ -47,7 +47,7 @@ class FileAccess(NamedTuple):
     """Of one file."""
 
     def of(self, call: ToolCall) -> Workspace:
-        return TreeFiles(
+        return WorkspaceStore(
             self.files, self.blobs, tree=call.tree, call=call.id, by=call.tool, most_bytes=self.most_bytes
         )
 

@@ -13,7 +13,7 @@ import pytest
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
 from cadre.adapters.nats.workspace import NatsFileIndex
-from cadre.delivery.workspace_store import MOST_FILES, TreeFiles
+from cadre.delivery.workspace_store import MAX_FILES, WorkspaceStore
 from cadre.errors import BlobMissing
 from cadre.journal.events import (
     ModelAnswered,
@@ -34,9 +34,9 @@ from integration.gateway_world import FINISHED, Scribe, World, new_run, until
 from integration.remains import gone
 
 
-def workspace(world: World, tree: str, call: str) -> TreeFiles:
+def workspace(world: World, tree: str, call: str) -> WorkspaceStore:
     index = NatsFileIndex(world.nc, world.topology)
-    return TreeFiles(index, world.blobs, tree=tree, call=call, by="write_file", most_bytes=10_000)
+    return WorkspaceStore(index, world.blobs, tree=tree, call=call, by="write_file", most_bytes=10_000)
 
 
 async def contents(world: World, run: str) -> dict[str, str]:
@@ -187,14 +187,14 @@ async def test_bounds_hold_for_what_is_carried_and_given(world: World) -> None:
     await workspace(world, first, "task").write("0", b"x")
     record, _ = await index.read(first, "0") or (None, 0)
     assert record is not None
-    for start in range(1, MOST_FILES, 100):
+    for start in range(1, MAX_FILES, 100):
         more = [
-            msgspec.structs.replace(record, path=str(n)) for n in range(start, min(start + 100, MOST_FILES))
+            msgspec.structs.replace(record, path=str(n)) for n in range(start, min(start + 100, MAX_FILES))
         ]
         await asyncio.gather(*(index.write(one, 0) for one in more))
     refused = await turn(world, session, files={"one more": blob})
     assert refused.status_code == 422
-    assert f"begin with {MOST_FILES + 1} files" in refused.json()["detail"]
+    assert f"begin with {MAX_FILES + 1} files" in refused.json()["detail"]
     sessions = NatsSessions(world.nc, world.topology)
     taken, fence = await sessions.read("boss", session)
     assert taken is not None
@@ -206,7 +206,7 @@ async def test_bounds_hold_for_what_is_carried_and_given(world: World) -> None:
         if answer.status_code != 503:
             break
     assert answer.status_code == 202, answer.text
-    assert len((await world.http.get(f"/v1/runs/{answer.json()['id']}/files")).json()["files"]) == MOST_FILES
+    assert len((await world.http.get(f"/v1/runs/{answer.json()['id']}/files")).json()["files"]) == MAX_FILES
 
 
 # --- erased

@@ -14,7 +14,7 @@ from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams.provision import provision
 from cadre.adapters.nats.workspace import NatsFileIndex
-from cadre.delivery.workspace_store import TreeFiles
+from cadre.delivery.workspace_store import WorkspaceStore
 from cadre.errors import BlobMissing, Fenced
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
@@ -45,9 +45,9 @@ async def bench(settings: Settings, tmp_path: Path) -> AsyncIterator[Bench]:
         yield bench
 
 
-def files_of(world: World, tree: str, call: str) -> TreeFiles:
+def files_of(world: World, tree: str, call: str) -> WorkspaceStore:
     index = NatsFileIndex(world.nc, world.topology)
-    return TreeFiles(index, world.blobs, tree=tree, call=call, by="tool", most_bytes=10_000)
+    return WorkspaceStore(index, world.blobs, tree=tree, call=call, by="tool", most_bytes=10_000)
 
 
 async def open_run(world: World) -> str:
@@ -69,7 +69,8 @@ async def test_writers_of_one_path_follow_each_other(settings: Settings) -> None
         tree = new_run()
         blobs = NatsBlobs(nc, topology)
         calls = [
-            TreeFiles(index, blobs, tree=tree, call=f"{tree}_1_{n}", by="t", most_bytes=100) for n in range(5)
+            WorkspaceStore(index, blobs, tree=tree, call=f"{tree}_1_{n}", by="t", most_bytes=100)
+            for n in range(5)
         ]
         written = await asyncio.gather(
             *(calls[n].write("a.txt", str(n)) for n in range(5)), calls[0].write("b/c.txt", "x")

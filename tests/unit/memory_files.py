@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from cadre.delivery.workspace_store import TreeFiles
+from cadre.delivery.workspace_store import WorkspaceStore
 from cadre.errors import BlobMissing, Fenced, OutcomeUnknown
 from cadre.protocol.files import WorkspaceFile
 
@@ -58,5 +58,5 @@ class MemoryFiles:
     def __init__(self) -> None:
         self.index, self.blobs = MemoryIndex(), MemoryBlobs()
 
-    def of(self, call: str, tree: str = "t", most_bytes: int = 1000) -> TreeFiles:
-        return TreeFiles(self.index, self.blobs, tree=tree, call=call, by="tool", most_bytes=most_bytes)
+    def of(self, call: str, tree: str = "t", most_bytes: int = 1000) -> WorkspaceStore:
+        return WorkspaceStore(self.index, self.blobs, tree=tree, call=call, by="tool", most_bytes=most_bytes)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from cadre.delivery.workspace_store import MOST_FILES
+from cadre.delivery.workspace_store import MAX_FILES
 from cadre.errors import BlobMissing, TooLarge
 from cadre.tools.files import File
 from cadre.tools.workspace import FileChanged, NoSuchFile, WorkspaceError, WrongPath, normal_path
@@ -97,7 +97,7 @@ async def test_size_and_number_are_bounded(files: MemoryFiles) -> None:
     await workspace.write("a", b"123")
     with pytest.raises(TooLarge, match="file a has 4 bytes, over the limit of 3"):
         await workspace.write("a", b"1234")
-    for number in range(MOST_FILES - 1):
+    for number in range(MAX_FILES - 1):
         await workspace.write(str(number), b"")
     with pytest.raises(WorkspaceError, match="1000 files, which is the limit"):
         await workspace.write("one more", b"")

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote_to_bytes
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
-from cadre.delivery.workspace_store import TreeFiles
+from cadre.delivery.workspace_store import WorkspaceStore
 from cadre.protocol.topology import tree_of
 from cadre.tools.files import UNKNOWN, media_type_of
 from cadre.tools.workspace import FileEntry
@@ -33,7 +33,7 @@ def router(lookup: RunLookup, workspaces: Workspaces) -> APIRouter:
     """The routes of files."""
     routes = APIRouter(prefix="/v1", tags=["files"], dependencies=[Depends(_readable_path)])
 
-    async def workspace_of(run: str, *, for_writing: bool = False) -> TreeFiles:
+    async def workspace_of(run: str, *, for_writing: bool = False) -> WorkspaceStore:
         """Raises a 404 problem, and a 409 problem where the tree's root has ended and nobody would read the file."""
         await lookup.find(run)
         tree = tree_of(run)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.history import History
 from cadre.adapters.nats.workspace import NatsFileIndex
-from cadre.delivery.workspace_store import MOST_FILES
+from cadre.delivery.workspace_store import MAX_FILES
 from cadre.errors import BusUnavailable, Fenced
 from cadre.protocol.files import WorkspaceFile, as_of, carried, is_carried
 from cadre.protocol.messages import Erased
@@ -59,10 +59,10 @@ class FileCarrier:
         own = {
             path for path, (record, _) in present.items() if record.ref is not None and not is_carried(record)
         }
-        if (number := len(own | wanted.keys())) > MOST_FILES:
+        if (number := len(own | wanted.keys())) > MAX_FILES:
             raise invalid(
                 f"the run would begin with {number} files, those of run {source.tree if source else tree} among"
-                f" them: a workspace has at most {MOST_FILES}; give it fewer, or begin afresh (reset=true)"
+                f" them: a workspace has at most {MAX_FILES}; give it fewer, or begin afresh (reset=true)"
             )
         changes = [carried(record, tree) for record in wanted.values()]
         changes += [_removal(record) for path, (record, _) in present.items() if path not in wanted]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.workspace import NatsFileIndex
-from cadre.delivery.workspace_store import TreeFiles
+from cadre.delivery.workspace_store import WorkspaceStore
 from cadre.protocol.files import decode_data_url, is_blob_ref
 from cadre.tools.files import File
 from cadre.tools.workspace import FileChanged, NoSuchFile, WorkspaceError
@@ -24,9 +24,9 @@ class Workspaces:
     blobs: NatsBlobs
     max_file_bytes: int
 
-    def open(self, tree: str, request: str) -> TreeFiles:
+    def open(self, tree: str, request: str) -> WorkspaceStore:
         """The workspace of a tree. `request` makes a write the same one when the request comes again."""
-        return TreeFiles(
+        return WorkspaceStore(
             self.files, self.blobs, tree=tree, call=request, by=SENDER, most_bytes=self.max_file_bytes
         )
 
@@ -39,7 +39,7 @@ class Workspaces:
                 await workspace.write(path, File(data, name=path, media_type=media_type))
 
 
-async def _content(workspace: TreeFiles, path: str, ref: str) -> tuple[bytes, str]:
+async def _content(workspace: WorkspaceStore, path: str, ref: str) -> tuple[bytes, str]:
     if is_blob_ref(ref):
         return await workspace.blob(ref), ""
     try:

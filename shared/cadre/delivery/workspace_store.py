@@ -1,11 +1,10 @@
-"""A tree's workspace over the index of its files and the blob store, for one call or one request."""
+"""Stores the files of a tree's workspace: an index of versions by path, and content in the blob store."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections import Counter
-from typing import TypeVar
 
 from cadre.delivery.retry import retry
 from cadre.errors import BlobMissing, Fenced, OutcomeUnknown, TooLarge
@@ -15,25 +14,27 @@ from cadre.protocol.messages import FileInfo
 from cadre.tools.files import File, media_type_of
 from cadre.tools.workspace import FileChanged, FileEntry, NoSuchFile, WorkspaceError, normal_path
 
-MOST_FILES = 1000
-"""In one workspace: its list is read whole."""
+MAX_FILES = 1000
+"""Files in one workspace: its list is read whole."""
 
-_REMEMBERED = 64
-"""Versions of a file whose writes are known again."""
+_MAX_HISTORY = 64
+"""The last versions of a file: a write that made one of them is recognized when it is repeated."""
 
-_NAMED = 20
+_MAX_NAMED = 20
 """Files that an error names."""
 
 _REF = re.compile(r"blob:[0-9a-f]{64}")
 
 _Content = dict[str, str | int]
-"""Fields of a WorkspaceFile that has content."""
-
-T = TypeVar("T")
+"""The fields `ref`, `media_type` and `size` of a WorkspaceFile; empty for a file that is deleted."""
 
 
-class TreeFiles:
-    """cadre.workspace.Workspace. `call` is what makes a write the same write when it is tried again."""
+class WorkspaceStore:
+    """Implements `cadre.tools.workspace.Workspace` for one call or one request.
+
+    A write that is repeated with the same `call` id is the same write: it takes place once. `by` is the tool that
+    writes, or `gateway`; `most_bytes` bounds the size of one file.
+    """
 
     def __init__(
         self, index: FileIndex, blobs: Blobs, *, tree: str, call: str, by: str, most_bytes: int
@@ -62,13 +63,13 @@ class TreeFiles:
         self, path: str, content: bytes | str | File, *, media_type: str = "", expected: int | None = None
     ) -> FileEntry:
         path = normal_path(path)
-        data, told = _content(content, media_type)
+        data, wanted_type = _content(content, media_type)
         if len(data) > self._most:
             raise TooLarge(f"file {path}", len(data), self._most)
         ref = await retry(lambda: self._blobs.put(data))
         content_now: _Content = {
             "ref": ref,
-            "media_type": media_type_of(data, path, told),
+            "media_type": media_type_of(data, path, wanted_type),
             "size": len(data),
         }
         return _entry(await self._put(path, self._key(path), expected, content_now))
@@ -77,7 +78,7 @@ class TreeFiles:
         path = normal_path(path)
         found = await retry(lambda: self._index.read(self._tree, path))
         key = self._key(path)
-        if found is None or (found[0].ref is None and not _done(found[0], key, "")):
+        if found is None or (found[0].ref is None and not _earlier_write(found[0], key, "")):
             raise NoSuchFile(await self._not_found(path))
         await self._put(path, key, None, {})
 
@@ -91,18 +92,42 @@ class TreeFiles:
         return await retry(lambda: self._blobs.get(ref))
 
     async def _put(self, path: str, key: str, expected: int | None, content: _Content) -> WorkspaceFile:
-        """Puts the next version behind whichever is there."""
+        """Puts the next version of the path in the place of the present one."""
         return await retry(lambda: self._put_once(path, key, expected, content))
 
     async def _put_once(self, path: str, key: str, expected: int | None, content: _Content) -> WorkspaceFile:
-        found = await self._index.read(self._tree, path)
-        record, fence = found if found is not None else (None, 0)
-        history = history_before_next(record, fence) if record is not None else []
-        before = record.version if record is not None else 0
+        record, fence = await self._index.read(self._tree, path) or (None, 0)
         ref = str(content.get("ref", ""))
-        done = _done(record, key, ref) if record is not None else None
-        written = FileWritten(done.version if done else before + 1, key, ref)
-        after = WorkspaceFile(
+        if record is not None and (done := _earlier_write(record, key, ref)):
+            # It took place, and its outcome was never heard of; another one may have followed since.
+            return self._version(path, done, [], content)
+        await self._check_write(path, record, expected, content)
+        written = FileWritten(record.version + 1 if record is not None else 1, key, ref)
+        history = history_before_next(record, fence) if record is not None else []
+        version = self._version(path, written, history, content)
+        try:
+            await self._index.write(version, fence)
+        except Fenced as error:
+            raise OutcomeUnknown(f"writing file {path}", error) from error
+        return version
+
+    async def _check_write(
+        self, path: str, record: WorkspaceFile | None, expected: int | None, content: _Content
+    ) -> None:
+        """Raises FileChanged, and WorkspaceError when the workspace is full."""
+        current = record.version if record is not None and record.ref is not None else 0
+        if expected is not None and expected != current:
+            there = f"it has version {current}" if current else "there is none"
+            raise FileChanged(f"file {path} is not at version {expected} any more: {there}: read it again")
+        if content and not current and await self._index.count(self._tree) >= MAX_FILES:
+            raise WorkspaceError(
+                f"file {path} was not written: the workspace has {MAX_FILES} files, which is the limit"
+            )
+
+    def _version(
+        self, path: str, written: FileWritten, history: list[FileWritten], content: _Content
+    ) -> WorkspaceFile:
+        return WorkspaceFile(
             id=f"{self._tree}:file:{path}:{written.version}",
             tree=self._tree,
             run=self._tree,
@@ -110,34 +135,14 @@ class TreeFiles:
             path=path,
             version=written.version,
             by=self._by,
-            history=[*history, written][-_REMEMBERED:],
+            history=[*history, written][-_MAX_HISTORY:],
             **content,  # type: ignore[arg-type]
         )
-        if done is not None:
-            # It took place, and its outcome was never heard of; another one may have followed since.
-            return after
-        current = before if record is not None and record.ref is not None else 0
-        if expected is not None and expected != current:
-            there = f"it has version {current}" if current else "there is none"
-            raise FileChanged(f"file {path} is not at version {expected} any more: {there}: read it again")
-        if not current and content:
-            await self._check_room(path)
-        try:
-            await self._index.write(after, fence)
-        except Fenced as error:
-            raise OutcomeUnknown(f"writing file {path}", error) from error
-        return after
-
-    async def _check_room(self, path: str) -> None:
-        if await self._index.count(self._tree) >= MOST_FILES:
-            raise WorkspaceError(
-                f"file {path} was not written: the workspace has {MOST_FILES} files, which is the limit"
-            )
 
     async def _not_found(self, path: str) -> str:
         names = [entry.path for entry in await self.files()]
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        there = f"there are: {', '.join(names[:_NAMED])}{more}" if names else "the workspace is empty"
+        more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+        there = f"there are: {', '.join(names[:_MAX_NAMED])}{more}" if names else "the workspace is empty"
         return f"there is no file {path!r} in the workspace; {there}"
 
     def _key(self, path: str) -> str:
@@ -145,8 +150,8 @@ class TreeFiles:
         return f"{self._call}#{self._writes[path]}"
 
 
-def _done(record: WorkspaceFile, key: str, ref: str) -> FileWritten | None:
-    """The write, when it took place before."""
+def _earlier_write(record: WorkspaceFile, key: str, ref: str) -> FileWritten | None:
+    """Returns the write when it took place before."""
     return next((one for one in record.history if (one.by, one.ref) == (key, ref)), None)
 
 
