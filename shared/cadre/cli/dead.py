@@ -96,7 +96,9 @@ def _all(gateway: Gateway) -> Iterator[int]:
 
 
 def _each(letters: list[int], treat: Any, output: str) -> int:
-    """One after the other; what cannot be done is said and does not hold up the rest."""
+    """Treats the letters one after the other; prints a failure and goes on. Returns the exit code of the last
+    failure.
+    """
     done: list[dict[str, Any]] = []
     code = ExitCode.OK
     for letter in letters:

@@ -28,6 +28,8 @@ _CHECK_SECONDS = 60.0
 
 
 class Finding(NamedTuple):
+    """One checked thing: whether it is in order, and what to do when it is not."""
+
     verdict: Verdict
     text: str
 
@@ -68,7 +70,7 @@ async def _findings(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def _greeting(urls: str) -> dict[str, object] | None:
-    """Of the first server of a cluster that answers."""
+    """The INFO of the first server of a cluster that answers; None when none does."""
     for url in addresses(urls):
         address = urlsplit(url)
         info = await nats_server.server_info(address.hostname or "127.0.0.1", address.port or 4222)
@@ -78,6 +80,7 @@ async def _greeting(urls: str) -> dict[str, object] | None:
 
 
 def python(version: tuple[int, ...]) -> Finding:
+    """Whether this Python is new enough."""
     text = f"Python {'.'.join(map(str, version))}"
     if version < OLDEST_PYTHON:
         return Finding("fail", f"{text}: Cadre needs 3.11 or newer")
@@ -92,7 +95,7 @@ def _server_binary() -> Finding:
 
 
 def nats(url: str, info: dict[str, object] | None) -> Iterator[Finding]:
-    """What a server's INFO tells."""
+    """Findings about a NATS server from its INFO; None stands for no answer."""
     if info is None:
         yield Finding("fail", f"NATS does not answer at {url}: start `cadre up`, or set CADRE_NATS_URL")
         return
@@ -109,7 +112,7 @@ def nats(url: str, info: dict[str, object] | None) -> Iterator[Finding]:
 
 
 def disk(sync: str) -> Finding:
-    """What becomes of acknowledged work in a power cut; only `cadre up` knows: a server does not tell its clients."""
+    """Whether acknowledged work survives a power cut. Only `cadre up` knows: a server does not tell its clients."""
     if sync == SYNC_ALWAYS:
         return Finding("ok", "NATS acknowledges what is on disk (CADRE_NATS_SYNC=always)")
     return Finding(
@@ -118,12 +121,12 @@ def disk(sync: str) -> Finding:
 
 
 async def _isolation() -> Finding:
-    """Of the code of agents of kind `code`, as the service itself finds it."""
+    """Whether agents' code can be run here, as the sandbox service itself finds it."""
     return isolation(*await isolation_tier())
 
 
 def isolation(tier: str, complaint: str) -> Finding:
-    """What `cadre sandbox --check` says."""
+    """The finding that follows from the answer of `cadre sandbox --check`."""
     if tier:
         return Finding("ok", f"code of agents can be run here, isolated: {tier}")
     why = (complaint.strip().splitlines() or ["no reason given"])[-1].removeprefix("cadre: ")
@@ -131,7 +134,7 @@ def isolation(tier: str, complaint: str) -> Finding:
 
 
 async def _memory() -> Finding:
-    """How memories would be found, as the service itself says."""
+    """How memories would be found, as the memory service itself says."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "cadre_memory", "--check"),
         stdout=asyncio.subprocess.PIPE,
@@ -152,7 +155,7 @@ WORDS_ONLY = 3
 
 
 def memory(code: int | None, output: str, complaint: str) -> Finding:
-    """What `cadre memory --check` says."""
+    """The finding that follows from the exit code and the output of `cadre memory --check`."""
     text = "; ".join(output.strip().splitlines())
     if code == 0 and text:
         return Finding("ok", f"memory: {text}")
@@ -198,6 +201,7 @@ def _gateway() -> Iterator[Finding]:
 
 
 def model() -> Iterator[Finding]:
+    """Findings about the model endpoint that the environment names."""
     settings, key = read_model_settings(), read_secret("CADRE_MODEL_KEY")
     url = settings.url.rstrip("/")
     if not url:
@@ -227,7 +231,7 @@ def model() -> Iterator[Finding]:
 
 
 def endpoint(url: str, status: int) -> Finding:
-    """What the answer to a request for the models tells."""
+    """The finding that follows from the HTTP status of a request for the list of models."""
     if status in (401, 403):
         return Finding("fail", f"the model endpoint {url} refuses the key ({status}): see CADRE_MODEL_KEY")
     if not 200 <= status < 300:
@@ -236,7 +240,7 @@ def endpoint(url: str, status: int) -> Finding:
 
 
 def model_names(answer: httpx2.Response) -> list[str]:
-    """The ids that an endpoint lists; none when it answers in another form."""
+    """The ids in an endpoint's list of models; [] when it answers in another form."""
     try:
         return [str(model["id"]) for model in answer.json()["data"]]
     except (ValueError, KeyError, TypeError):

@@ -56,7 +56,7 @@ def command(run: str, path: str | None, target: str | None, source: Path | None,
 
 
 def _inside(path: str) -> str:
-    """As the gateway writes it: an HTTP client would follow its dots out of the workspace."""
+    """The path in its normal form, which stays in the workspace: an HTTP client would follow `..` out of it."""
     try:
         return normal_path(path)
     except WrongPath as error:
@@ -84,7 +84,7 @@ def _list(gateway: Gateway, run: str, as_json: bool) -> None:
 
 
 def _own_name(path: str) -> str:
-    """A terminal gets a file of the same name, a pipe gets the content."""
+    """Where to write a download: to a file of the same name at a terminal, to stdout in a pipe."""
     return Path(path).name if sys.stdout.isatty() else STDOUT
 
 

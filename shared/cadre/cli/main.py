@@ -47,7 +47,7 @@ SERVICES = {
     "tracer": "Export the traces of all runs to an OTLP receiver.",
     "scripted-model": "Serve canned model answers from a script.",
 }
-"""Listed without being imported; a service that another distribution adds is listed by its name."""
+"""Help of the shipped services, which are listed without being imported; others are listed by name alone."""
 
 SERVICE_GROUP = "cadre.services"
 
@@ -56,9 +56,11 @@ class Verbs(click.Group):
     """A group whose commands are imported when they are used, never to list them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the verbs and of the installed services."""
         return [*VERBS, *_services()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported now; None when there is none."""
         if cmd_name in VERBS:
             module = import_module(f"cadre.cli.{_MODULES.get(cmd_name, cmd_name)}")
             command = getattr(module, cmd_name if cmd_name in _MODULES else "command")
@@ -73,6 +75,7 @@ class Verbs(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the two sections of commands of `cadre --help`."""
         services = _services()
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
@@ -83,7 +86,9 @@ class Verbs(click.Group):
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, standalone_mode: bool = True, **extra: Any
     ) -> Any:
-        """As click's, but errors are one line and an integer that a command returns is the exit code."""
+        """Runs a command as click does, but an error is one line, and the integer that a command returns is the
+        exit code.
+        """
         if not standalone_mode:
             return super().main(args, standalone_mode=False, **extra)
         try:
@@ -99,7 +104,7 @@ class Verbs(click.Group):
 
 
 def _report(error: Exception) -> int:
-    """Says what went wrong on stderr; with CADRE_DEBUG, where as well."""
+    """Prints the error as one line on stderr, with CADRE_DEBUG its traceback as well; returns the exit code."""
     # Here, so that `--help` need not read settings.
     from cadre.cli.terminal.outcome import error_line
     from cadre.settings import debugging
@@ -165,7 +170,7 @@ def group(ctx: click.Context) -> None:
 
 
 def main() -> None:
-    """Entry point of the executable."""
+    """Runs the executable `cadre`."""
     group.main(prog_name="cadre")
 
 

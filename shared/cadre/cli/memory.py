@@ -24,7 +24,7 @@ Command = Callable[..., Any]
 
 
 def _selection(command: Command) -> Command:
-    """The options that say whose memories are meant."""
+    """Adds the options that say whose memories are meant."""
     options = [
         click.option("--scope", type=click.Choice(get_args(MemoryScope)), help="Only of this scope."),
         click.option("--agent", metavar="NAME", help="Remembered by this agent."),
@@ -181,7 +181,7 @@ def _whose(gateway: Gateway, whose: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run(gateway: Gateway, reference: str) -> str:
-    """The id of the run; that of an erased one, which persons and agents may still remember, stands for itself."""
+    """The id of the run. A whole id stands for itself even if the run is erased: memories of it may still be there."""
     try:
         return gateway.run_id(reference)
     except CommandFailed as failure:

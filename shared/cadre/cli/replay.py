@@ -53,7 +53,7 @@ def _of_gateway(run: str, run_only: bool) -> dict[str, Any]:
 
 class _Line(msgspec.Struct):
     line: str = ""
-    """What it is: only entries matter here, and that the file has its end."""
+    """What the line holds: `entry`, `end`, or something that does not matter here."""
     seq: int = 0
     entry: msgspec.Raw = msgspec.Raw(b"null")
     format: str = ""
@@ -61,7 +61,7 @@ class _Line(msgspec.Struct):
 
 
 def _of_file(file: Path, run_only: bool) -> dict[str, Any]:
-    """As the gateway would answer."""
+    """Decides an exported run anew; the result has the form of the gateway's answer."""
     tree, last = "", ""
     journals: dict[str, list[Journaled]] = {}
     try:

@@ -133,7 +133,10 @@ def _row(run: dict[str, Any]) -> list[str]:
 
 
 def _each_once(gateway: Gateway, references: tuple[str, ...]) -> list[str | CommandFailed]:
-    """The ids, found before the first is erased: @last is the last of all that are there now."""
+    """The id of each reference, or why it has none.
+
+    All are looked up before the first run is erased: @last is that of now.
+    """
     found: list[str | CommandFailed] = []
     for reference in references:
         try:
@@ -148,7 +151,7 @@ def _each_once(gateway: Gateway, references: tuple[str, ...]) -> list[str | Comm
 
 
 def _next_failure(before: CommandFailed | None, failure: CommandFailed) -> CommandFailed:
-    """The failure that ends the command is its last line; those before it are told at once."""
+    """Prints the failure before, if any; the returned one ends the command and is printed last."""
     if before is not None:
         click.echo(f"cadre: {before.message}", err=True)
     return failure

@@ -52,7 +52,7 @@ def command(run: str, output: str) -> int:
 
 
 def span_trees(spans: list[dict[str, Any]]) -> list[Drawing]:
-    """A tree for each span that has no other above it; `spans` come parents first, with their depth."""
+    """A tree for each root span. `spans` are ordered parents first, each with its depth."""
     roots: list[Drawing] = []
     above: list[Drawing] = []
     for span in spans:

@@ -111,7 +111,7 @@ def _team(given: Path | None, shipped: bool) -> Team | None:
 
 
 def _shipped_demo() -> Path:
-    """In the package of a wheel, or beside `shared/` in a checkout."""
+    """Folder of the shipped demo: in the package of a wheel, or beside `shared/` in a checkout."""
     package = Path(cadre.cli.__file__).parents[1]
     for folder in (package / "teams", package.parents[1] / "teams"):
         if (folder / SHIPPED_DEMO / TEAM_FILE).is_file():

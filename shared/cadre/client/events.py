@@ -1,4 +1,4 @@
-"""Reading the event stream of a run to its end, across lost connections."""
+"""Reads the event stream of a run to its end, across lost connections."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ _MAX_EVENT_BYTES = 64 * 1024 * 1024
 
 
 class Event(NamedTuple):
+    """One event of a run's stream: its name, and the JSON that goes with it."""
+
     name: str
     data: dict[str, Any]
 
 
 class Resumption:
-    """What has been read, so that going on after a lost connection repeats nothing.
+    """Remembers what has been read, so that reading on after a lost connection repeats nothing.
 
     Only the last event of a journal entry carries an id: an entry that was cut off is sent again whole,
     and its events that had arrived are known by their text.
@@ -35,6 +37,7 @@ class Resumption:
         self._since_id: set[str] = set()
 
     def is_new(self, event: httpx2.ServerSentEvent) -> bool:
+        """Whether the event has not been read before; takes note of it."""
         if event.event == "delta":
             return True
         # An entry's events differ at least in a call id or a type, so their text tells them apart.
@@ -49,17 +52,18 @@ class Resumption:
 
 
 class Backoff:
-    """Waits longer and longer for a gateway that is away, `seconds` in all since it was heard last."""
+    """Waits longer and longer for a gateway that is away: `seconds` in all since the last reset."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self.reset()
 
     def reset(self) -> None:
+        """Starts over: the gateway has answered."""
         self._pause, self._waited = 0.25, 0.0
 
     async def wait(self) -> bool:
-        """Whether to try again; False, at once, when it has waited long enough."""
+        """Waits and returns True; returns False at once when it has waited long enough."""
         if self._waited >= self._seconds:
             return False
         await asyncio.sleep(self._pause)
@@ -71,7 +75,7 @@ class Backoff:
 async def follow(
     client: httpx2.AsyncClient, run: str, *, patience: float = 60.0, after: str = ""
 ) -> AsyncIterator[Event]:
-    """All events of the run's tree from its beginning, or behind the id `after`; the last one is `end`.
+    """Yields all events of the run's tree, or those after the event id `after`; the last one is `end`.
 
     A lost connection is taken up again for `patience` seconds, anew each time. Raises CommandFailed NOT_FOUND or
     UNREACHABLE.
@@ -103,7 +107,7 @@ async def follow(
 
 
 async def _read(client: httpx2.AsyncClient, run: str, resumption: Resumption) -> AsyncIterator[Event | None]:
-    """None for a frame that tells nothing new: the gateway is there."""
+    """Yields the events of one connection, and None for each frame without news: the gateway is alive."""
     headers = {"Last-Event-ID": resumption.last_id} if resumption.last_id else {}
     timeout = httpx2.Timeout(_SILENCE_SECONDS, connect=5)
     path = f"/v1/runs/{run}/events"

@@ -1,7 +1,7 @@
 """Following runs from a program, as callbacks do in a library: `async for event in follow(run)`.
 
-A follower is a subscriber: it can be slow, fail or die without touching the run, and go on where it was. What must
-be able to hold a run up is no callback but a check of answers, an approval, or a tool.
+A follower is a subscriber: it can be slow, fail or die without touching the run, and go on where it was. To hold a
+run up, use a check of answers, an approval or a tool instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Event", "FollowingFailed", "follow", "new_runs"]
 _PAGE_SIZE = 200
 
 _LATE_SECONDS = 300.0
-"""Seconds by which a run may come into the list behind others that began later: clocks of agents differ."""
+"""How much later a run may appear in the list than others that began after it: clocks of agents differ."""
 
 
 class FollowingFailed(CadreError):
@@ -32,12 +32,12 @@ class FollowingFailed(CadreError):
 async def follow(
     run: str, *, gateway: str | None = None, after: int = 0, patience: float = 60.0
 ) -> AsyncGenerator[Event, None]:
-    """Every event of the run and all runs below it, from its beginning, until `end`.
+    """Yields every event of the run and of all runs below it, from its beginning until `end`.
 
     `event.name` is one of the journal's (`step.finished`, `tool.called` …), `delta` or `end`; `event.data` is the
-    JSON that goes with it (docs/http-api.md). Who keeps `event.data["seq"]` of what was dealt with goes on behind it
-    with `after`. A lost connection is taken up again for `patience` seconds. Without `gateway`, the one of
-    CADRE_GATEWAY_URL or of the `cadre up` of this folder. Raises FollowingFailed.
+    JSON that goes with it (docs/http-api.md). To go on where you stopped, keep `event.data["seq"]` of the last event
+    and pass it as `after`. A lost connection is taken up again for `patience` seconds. Without `gateway`, the one of
+    CADRE_GATEWAY_URL or of the `cadre up` of this folder is used. Raises FollowingFailed.
     """
     try:
         async with connect(gateway or gateway_url()) as client:
@@ -50,7 +50,7 @@ async def follow(
 async def new_runs(
     agent: str | None = None, *, gateway: str | None = None, every: float = 1.0, patience: float = 60.0
 ) -> AsyncGenerator[str, None]:
-    """Ids of root runs, of one agent or of all, that begin from now on, for ever; asked for `every` so many seconds.
+    """Yields the ids of root runs, of one agent or of all, that begin from now on; polls every `every` seconds.
 
     A gateway that does not answer is asked again for `patience` seconds. Raises FollowingFailed.
     """
@@ -83,7 +83,7 @@ async def new_runs(
 async def _started_runs(
     client: httpx2.AsyncClient, agent: str | None, since: float | None
 ) -> dict[str, float]:
-    """The runs that began at or after `since`, newest first, and when; without it, those around the newest."""
+    """Start times of the runs that began at or after `since`, newest first; without it, of those around the newest."""
     found: dict[str, float] = {}
     asked = {"limit": str(_PAGE_SIZE)} if agent is None else {"limit": str(_PAGE_SIZE), "agent": agent}
     while True:

@@ -1,4 +1,4 @@
-"""Talking to the gateway: where it is, its answers, and its errors as one line each."""
+"""Talks to the gateway: finds it, reads its answers, and turns its errors into one line each."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ LAST = "@last"
 _MAX_PAGES, _PAGE_SIZE = 20, 200
 
 WHOLE_ID = re.compile(r"[0-9a-f]{32}(_[0-9_]+)?")
-"""Of a root run as gateways make them, of a run below one, or of a call."""
+"""The form of a whole id: of a root run, of a run below it, or of a call."""
 
 _LONG_TIMEOUT = httpx2.Timeout(600, connect=5)
-"""For what may take the gateway long: the end of a whole tree, a large file."""
+"""Timeout in seconds for what may take the gateway long: ending a whole tree, moving a large file."""
 
 
 def gateway_url(data: Path | None = None) -> str:
-    """`CADRE_GATEWAY_URL`, else the gateway of the `cadre up` of this folder, else the default address."""
+    """URL of the gateway: CADRE_GATEWAY_URL, else that of the `cadre up` of this folder, else the default address."""
     given = gateway_url_given()
     if given is None and (running := local_stack.read_state(data or local_stack.default_data())) is not None:
         given = running.gateway
@@ -44,7 +44,7 @@ def gateway_url(data: Path | None = None) -> str:
 
 
 def client_options(url: str) -> dict[str, Any]:
-    """Options of a client: the environment's proxy is not asked for this machine's own address.
+    """Options of an HTTP client; the environment's proxy is not used for this machine's own address.
 
     Raises CommandFailed for a URL that is none.
     """
@@ -89,7 +89,7 @@ def body(response: httpx2.Response) -> dict[str, Any]:
 
 
 def _without_none(params: dict[str, Any]) -> dict[str, Any]:
-    """Without those that were not given; an empty one was, and the gateway says what it thinks of it."""
+    """The parameters that were given. An empty one was given, too: the gateway judges it."""
     return {key: value for key, value in params.items() if value is not None}
 
 
@@ -108,20 +108,22 @@ class Gateway:
         self._client.close()
 
     def get(self, path: str, **params: Any) -> dict[str, Any]:
-        """Raises CommandFailed: NOT_FOUND, UNREACHABLE, or what else the gateway refused."""
+        """Gets a JSON object. Raises CommandFailed: NOT_FOUND, UNREACHABLE, or what else the gateway refused."""
         with connection_errors(self.url):
             return body(self._client.get(path, params=_without_none(params)))
 
     def post(self, path: str, content: dict[str, Any]) -> dict[str, Any]:
+        """Posts a JSON object; raises as `get`."""
         with connection_errors(self.url):
             return body(self._client.post(path, json=content))
 
     def delete(self, path: str, **params: Any) -> dict[str, Any]:
+        """Deletes, however long that takes; raises as `get`."""
         with connection_errors(self.url):
             return body(self._client.delete(path, params=_without_none(params), timeout=_LONG_TIMEOUT))
 
     def download(self, path: str, target: BinaryIO) -> bool:
-        """Writes the body of an answer to `target`; whether it has any.
+        """Writes the body of an answer to `target`; returns whether there was any.
 
         Raises CommandFailed, also when the body was cut off.
         """
@@ -143,13 +145,13 @@ class Gateway:
         return begun
 
     def upload(self, path: str, source: BinaryIO) -> dict[str, Any]:
-        """Sends all of `source`, however long the answer takes."""
+        """Posts all of `source`, however long the answer takes; raises as `get`."""
         headers = {"Content-Type": "application/gzip"}
         with connection_errors(self.url):
             return body(self._client.post(path, content=source, headers=headers, timeout=_LONG_TIMEOUT))
 
     def put(self, path: str, source: BinaryIO, media_type: str) -> dict[str, Any]:
-        """Sends all of `source` as a file."""
+        """Puts all of `source` as a file; raises as `get`."""
         headers = {"Content-Type": media_type}
         with connection_errors(self.url):
             return body(self._client.put(path, content=source, headers=headers, timeout=_LONG_TIMEOUT))
@@ -158,7 +160,7 @@ class Gateway:
         """The id that `@last`, a unique beginning of an id, or an id stands for.
 
         A child run is named `<beginning of the root's id>_<step>_<index>…`, and so is a call. Raises CommandFailed
-        NOT_FOUND, or USAGE for a beginning of several ids or of who knows how many.
+        NOT_FOUND, or USAGE when several runs, or too many to look through, may be meant.
         """
         if reference == LAST:
             runs = self.get("/v1/runs", limit=1)["runs"]

@@ -1,6 +1,6 @@
 """Starts a command that the kernel kills when the process that started it is gone.
 
-Run as a file: `python -I tether.py PARENT-PID COMMAND…`. It becomes the command: ids and pipes
+Run as a file: `python -I die_with_parent.py PARENT-PID COMMAND…`. It becomes the command: ids and pipes
 stay the same. Linux only; elsewhere the command is started without the tie.
 """
 
@@ -12,6 +12,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
+    """Ties this process to its parent, then becomes the command."""
     parent, command = int(sys.argv[1]), sys.argv[2:]
     if sys.platform == "linux":
         import ctypes

@@ -1,4 +1,4 @@
-"""Whether the code of agents can be run on this machine, as the sandbox itself finds it."""
+"""Asks the sandbox service whether it can run agents' code on this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _TIMEOUT_SECONDS = 60.0
 
 
 async def isolation_tier() -> tuple[str, str]:
-    """The tier of isolation and "", or "" and why there is none."""
+    """Returns the tier of isolation and "", or "" and why there is none."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "cadre_sandbox", "--check"),
         stdout=asyncio.subprocess.PIPE,

@@ -24,10 +24,12 @@ class StackState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def default_data() -> Path:
+    """Data folder of a `cadre up` that names none."""
     return Path(".cadre")
 
 
 def logs_folder(data: Path) -> Path:
+    """Folder of the services' log files."""
     return data / "logs"
 
 
@@ -44,7 +46,7 @@ def read_state(data: Path) -> StackState | None:
 
 
 def find_nats() -> None:
-    """A service that is started beside a `cadre up` belongs to it, unless told otherwise."""
+    """Makes the NATS server of the `cadre up` of this folder the default for a service that is started beside it."""
     if (running := read_state(default_data())) is not None:
         prefer_nats(running.nats)
 

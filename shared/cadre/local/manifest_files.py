@@ -1,4 +1,4 @@
-"""Manifests in files: a folder that kustomize takes, and any file or folder that is to be checked."""
+"""Reads and writes files of manifests: a kustomize base, and any file or folder that is to be checked."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ _KUSTOMIZATION = "kustomization.yaml"
 
 
 def as_one(files: Mapping[str, Sequence[Manifest]]) -> str:
+    """All manifests as one YAML text."""
     return as_yaml(manifest for manifests in files.values() for manifest in manifests)
 
 
 def write_folder(folder: Path, files: Mapping[str, Sequence[Manifest]], *, replace: bool) -> None:
-    """A file each, and a kustomization of all that were written there. With `replace` earlier ones go.
+    """Writes a file for each key, and a kustomization of all of them. `replace` removes files of earlier calls.
 
     Files that a person put there are neither read nor touched. Raises CommandFailed.
     """
@@ -43,7 +44,7 @@ def write_folder(folder: Path, files: Mapping[str, Sequence[Manifest]], *, repla
 
 
 def read_manifests(place: Path, standard_input: TextIO) -> list[Manifest]:
-    """Of a file, of a folder's files without its subfolders, or of `-`. Raises CommandFailed, SpecError."""
+    """The manifests in a file, in a folder without its subfolders, or in `-`. Raises CommandFailed, SpecError."""
     if str(place) == "-":
         return _parsed("standard input", standard_input.read())
     if not place.exists():

@@ -1,4 +1,4 @@
-"""The folder of `cadre auth init`: a key per service, the roles, and what the server is told of them.
+"""The folder of `cadre auth init`: a key per service, the roles, and the server's file of users.
 
 With `apart` each of them lies in a folder below it, so that every service can be handed its own and no other:
 `USER/nats.nk`, and `server/` with what is no secret.
@@ -24,7 +24,7 @@ from cadre.protocol.topology import Topology
 SERVER_FILE = "auth.conf"
 ROLES_FILE = "roles.json"
 KEY_FILE = "nats.nk"
-"""In a folder of its own, and in a Secret."""
+"""Name of a key's file in a folder of its own, and of its key in a Secret."""
 
 SERVER_SECRET = "cadre-nats-server"
 """Name of the Secret that has the server's file."""
@@ -34,7 +34,7 @@ _SECRET_MODE, _PUBLIC_MODE = 0o600, 0o644
 
 
 class UserChanges(NamedTuple):
-    """What became of the users, by name."""
+    """Names of the users whose keys were kept, are new, or were removed."""
 
     kept: list[str]
     new: list[str]
@@ -42,6 +42,7 @@ class UserChanges(NamedTuple):
 
 
 def key_file(folder: Path, user: str, *, apart: bool = False) -> Path:
+    """File of a user's key."""
     return folder / user / KEY_FILE if apart else folder / f"{user}.nk"
 
 
@@ -51,7 +52,7 @@ def server_folder(folder: Path, *, apart: bool = False) -> Path:
 
 
 def known_roles(folder: Path, *, apart: bool = False) -> list[Role]:
-    """Of earlier calls. Raises CommandFailed."""
+    """The roles of earlier calls. Raises CommandFailed."""
     file = server_folder(folder, apart=apart) / ROLES_FILE
     try:
         return msgspec.json.decode(file.read_bytes(), type=list[Role])
@@ -72,7 +73,7 @@ def update_users(
     remove: Iterable[str] = (),
     apart: bool = False,
 ) -> UserChanges:
-    """Brings the folder up to date: keys are kept unless their user is in `rotate`, those of `remove` go.
+    """Brings the folder up to date: keys are kept unless their user is in `rotate`; users in `remove` are removed.
 
     Keys can be read by their owner alone. Raises CommandFailed.
     """
@@ -107,7 +108,7 @@ def update_users(
 def _keys(
     folder: Path, users: Iterable[str], rotated: set[str], *, apart: bool
 ) -> tuple[dict[str, Key], list[str]]:
-    """By user, and whose are new."""
+    """The keys by user, and the users whose keys are new."""
     keys, new = {}, []
     for user in users:
         file = key_file(folder, user, apart=apart)
@@ -148,7 +149,7 @@ def _secret(name: str, namespace: str, key: str, text: str) -> str:
 
 
 def secret_name(role: Role) -> str:
-    """What rendered manifests refer to: `nats.credentials` of their values."""
+    """Name of the Secret with the role's key, as rendered manifests refer to it (the value `nats.credentials`)."""
     return f"cadre-nats-{object_name('provision' if role.kind == 'operator' else role.kind, role.name)}"
 
 
@@ -162,7 +163,7 @@ def _enter(folder: Path, mode: int) -> None:
 
 
 def _write(file: Path, text: str, mode: int = _PUBLIC_MODE) -> None:
-    """In one move, and never for a moment open to more than `mode` says."""
+    """Replaces the file atomically; it never has more permissions than `mode`."""
     fresh = file.with_name(f".{file.name}.new")
     fresh.unlink(missing_ok=True)
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as opened:

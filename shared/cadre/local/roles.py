@@ -1,4 +1,4 @@
-"""The NATS users that a team's services need, by the names that these have everywhere."""
+"""The NATS users that a team's services need."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from cadre.tools.loading import load_tools
 
 
 def roles_of(team: Team, *, memory: bool | None = None) -> list[Role]:
-    """Raises SetupError when a module of tools cannot be loaded."""
+    """The roles of all services of the team; `memory` overrides whether the memory service is one.
+
+    Raises SetupError when a module of tools cannot be loaded."""
     tools = [
         (name, tuple(tool.name for tool in load_tools(entry)))
         for entry, name in zip(team.tools, tool_service_names(team.tools), strict=True)
@@ -21,7 +23,7 @@ def roles_of(team: Team, *, memory: bool | None = None) -> list[Role]:
 
 
 def tool_service_names(entries: Iterable[str]) -> list[str]:
-    """What the services of these modules are called, in their order."""
+    """Names of the services of these tool modules, in their order and each once."""
     taken: list[str] = []
     for entry in entries:
         source, _, function = entry.partition(":")

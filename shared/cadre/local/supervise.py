@@ -1,4 +1,4 @@
-"""Child processes: started, their output told, started again when they die, stopped in order."""
+"""Keeps child processes alive: starts them, copies their output, restarts them, stops them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cadre.local import die_with_parent
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
 QUICK_DEATH_SECONDS = 5.0
-"""Seconds: a process that dies sooner has died at once."""
+"""A process that dies sooner than this has died at once."""
 
 MAX_QUICK_DEATHS = 5
 """How often in a row a process may die at once before it is given up."""
@@ -28,32 +28,32 @@ _LAST_OUTPUT_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """A process to be kept alive."""
+    """A process that is to be kept alive: how it is started, and how to find out whether it is ready."""
 
     name: str
     argv: Sequence[str]
     environment: dict[str, str]
     ready: Callable[[], Awaitable[str | None]]
-    """None when it is ready, else what it lacks."""
+    """Returns None when it is ready, else what it lacks."""
     log: Path
 
 
 @dataclass
 class ManagedProcess:
-    """A service and its process of the moment."""
+    """A service, and the process that runs it at the moment."""
 
     service: ProcessSpec
     on_line: Callable[[str, str], None]
-    """Told (name, line) of everything the process writes."""
+    """Called with (name, line) for everything the process writes."""
     on_start: Callable[[], None]
-    """Told of each new process."""
+    """Called after each start."""
     pid: int | None = None
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=20))
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _process: asyncio.subprocess.Process | None = None
 
     async def keep_alive(self) -> None:
-        """Returns when the service was stopped.
+        """Runs the service, again and again, until it is stopped.
 
         Raises CommandFailed when it died at once too often, or cannot start as it is configured.
         """
@@ -80,7 +80,7 @@ class ManagedProcess:
                 await asyncio.wait_for(self._stopping.wait(), pause)
 
     async def _run_once(self) -> int:
-        """One life of the process: from its start to its exit code."""
+        """Runs the process once and returns its exit code."""
         self._process = process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", str(die_with_parent.__file__), str(os.getpid())),
             *self.service.argv,

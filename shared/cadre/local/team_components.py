@@ -23,7 +23,7 @@ _LEFT_OUT = (".pyc", ".pyo")
 
 
 def components_of(team: Team, values: Values) -> list[Component]:
-    """The gateway, sandboxes and memory first, then tools and agents. Raises SetupError."""
+    """The components of the team: the gateway, sandboxes and memory first, then tools and agents. Raises SetupError."""
     agents = {name: read_agent(file) for name, file in team.agents.items()}
     components = [Component("gateway", "", ["gateway"])]
     for pool in sorted({*team.pools, *values.pools}):
@@ -78,7 +78,7 @@ def _tools(team: Team, values: Values) -> Iterator[Component]:
 
 
 def _offered(entry: str, name: str) -> list[str]:
-    """As the service will find them; what it has installed may be missing here."""
+    """Names of the tools in a module. Raises SpecError when it can only be imported in its image."""
     try:
         return [tool.name for tool in load_tools(entry)]
     except SetupError as error:
@@ -101,7 +101,7 @@ def _inside(team: Team, entry: str, folder: str) -> str:
 
 
 def _files_of(team: Team) -> dict[str, bytes]:
-    """All that tools may read: the team's folder without what belongs to others."""
+    """The files that tools may read: the team's folder without those of other services."""
     others = {team.file, team.folder / VALUES_FILE, team.script, *(f.resolve() for f in team.agents.values())}
     return {
         path.relative_to(team.folder).as_posix(): _read(path)

@@ -1,4 +1,4 @@
-"""A team file: which agents and tools `cadre up` starts together, read, checked and explained."""
+"""Reads and checks a team file: which agents and tools `cadre up` starts together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEAM_FILE = "team.yaml"
 
 
 class Demo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What shows the team at work: a task for one of its agents, or a program that gives several."""
+    """A demonstration of the team: a task for one of its agents, or a program that gives several tasks."""
 
     agent: str = ""
     task: str = ""
@@ -73,6 +73,7 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def folder(self) -> Path:
+        """The folder of the team file."""
         return self.file.parent
 
 
@@ -161,7 +162,7 @@ def _agents(file: Path, entries: list[str]) -> tuple[dict[str, Path], list[Agent
 
 
 def _tool(file: Path, key: str, entry: str) -> str:
-    """An entry is a file when it looks like one, else the name of an importable module; `:NAME` picks one tool."""
+    """The checked entry: a file if it looks like one, else an importable module; `:NAME` picks one tool."""
     place, mark, tool = entry.partition(":")
     if place.endswith(".py") or "/" in place:
         return f"{_existing(file, key, place)}{mark}{tool}"

@@ -1,4 +1,4 @@
-"""The NATS users of one `cadre up --secure`: made before the server starts, provisioned for before services do."""
+"""The NATS users of one `cadre up --secure`: created before the server starts, provisioned before services start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cadre.settings import read_settings
 
 
 class StackUsers:
-    """Of the stack whose data lies in `data`."""
+    """The NATS users of the stack whose data folder is `data`."""
 
     def __init__(self, data: Path) -> None:
         self._data = data
@@ -25,13 +25,16 @@ class StackUsers:
         self.server_file = self._folder / nats_files.SERVER_FILE
 
     def create_keys(self, team: Team | None) -> None:
-        """A key for each service of the team that has none yet. Raises SetupError, CommandFailed."""
+        """Creates a key for each service of the team that has none yet. Raises SetupError, CommandFailed."""
         roles = team_roles([], [], [], memory=False) if team is None else roles_of(team)
         settings = read_settings()
         nats_files.update_users(self._folder, roles, Topology(settings.shards, settings.prefix))
 
     async def provision(self, nats: str) -> None:
-        """What services may not make for themselves, for all who have a key. Raises what `provision_roles` does."""
+        """Creates the streams and consumers of all users, which may not do so themselves.
+
+        Raises as `provision_roles`.
+        """
         key = str(nats_files.key_file(self._folder, OPERATOR))
         settings = msgspec.structs.replace(read_settings(), nats_url=nats, nats_credentials=key)
         topology = await provision_roles(settings, nats_files.known_roles(self._folder))
@@ -42,5 +45,5 @@ class StackUsers:
             )
 
     def environment(self, user: str) -> dict[str, str]:
-        """Of a process that is this user."""
+        """Environment variables of a process that is this user."""
         return {"CADRE_NATS_CREDENTIALS": str(nats_files.key_file(self._folder, user))}

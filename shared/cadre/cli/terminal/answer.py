@@ -12,7 +12,10 @@ from cadre.cli.terminal.file_values import describe_files
 
 
 def as_text(output: Any) -> str:
-    """Text as it stands, anything else as JSON; files in it in words, with the commands that download them below."""
+    """Text unchanged, anything else as JSON.
+
+    Files in it are named in words; commands that download them follow below.
+    """
     value, downloads = describe_files(output)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
     return "\n".join([text, *downloads])

@@ -11,7 +11,7 @@ import click
 from cadre.protocol.json_depth import nesting
 
 _MAX_LEVELS = 800
-"""Of lists and objects in each other; a gateway reads little more."""
+"""Levels of nested lists and objects that are sent; a gateway reads little more."""
 
 
 def key_values(option: str, texts: tuple[str, ...]) -> dict[str, Any]:
@@ -24,7 +24,10 @@ def key_values(option: str, texts: tuple[str, ...]) -> dict[str, Any]:
 
 
 def utf8(what: str, text: str) -> str:
-    """Python reads bytes that are no UTF-8 as surrogates, which JSON cannot carry."""
+    """Returns the text.
+
+    Raises UsageError for bytes that are no UTF-8: Python reads them as surrogates, which JSON cannot carry.
+    """
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -33,7 +36,7 @@ def utf8(what: str, text: str) -> str:
 
 
 def json_object(what: str, text: str) -> dict[str, Any]:
-    """Raises UsageError."""
+    """Parses a JSON object; `what` names it in an error. Raises UsageError."""
     try:
         value = _parsed(what, text)
     except ValueError as error:
@@ -55,7 +58,7 @@ def _pair(option: str, text: str) -> tuple[str, Any]:
 
 
 def _parsed(what: str, text: str) -> Any:
-    """Raises ValueError for what is not JSON, UsageError for JSON that cannot be sent."""
+    """Parses JSON. Raises ValueError for other text, UsageError for JSON that cannot be sent."""
     try:
         value = json.loads(text, parse_constant=_no_constant, parse_float=_number)
         nested = nesting(value)
@@ -76,5 +79,5 @@ def _number(text: str) -> float:
 
 
 def _no_constant(name: str) -> Any:
-    """NaN and its like are Python's, not JSON's."""
+    """Refuses NaN and Infinity, which Python's parser knows and JSON does not."""
     raise ValueError(f"{name} is no JSON")

@@ -20,13 +20,13 @@ from cadre.client.gateway import body, connection_errors
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
 _SETTLE_SECONDS = 0.3
-"""Seconds before a question: of what is told of the past, the answer follows at once."""
+"""Pause before a question: when past events are replayed, a decision may follow its request at once."""
 
 _CHOICES = "[a]pprove, [r]eject WHY, [c]orrect JSON, [l]ater? "
 
 
 class InputLines:
-    """The lines of standard input, read by a thread that may be left behind in its read."""
+    """Lines of standard input, read by a thread that may be left blocked when the process ends."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -36,13 +36,13 @@ class InputLines:
         threading.Thread(target=self._read, args=(sys.stdin.fileno(),), name="stdin", daemon=True).start()
 
     async def next(self) -> str | None:
-        """None at the end of the input."""
+        """Waits for a line; returns None at the end of the input."""
         line = await self._queue.get()
         self.ended = line is None
         return line
 
     def discard_typed(self) -> None:
-        """What was typed before a question is no answer to it."""
+        """Drops what was typed before a question: it is no answer to it."""
         while self._from_terminal and not self._queue.empty():
             self._queue.get_nowait()
 
@@ -63,7 +63,7 @@ class InputLines:
 
 
 class Asker:
-    """Hears the events of a run and asks about each call that waits. Use as an async context manager."""
+    """Asks a person about each call of a run that waits for approval. Use as an async context manager."""
 
     def __init__(self, client: httpx2.AsyncClient, screen: Screen) -> None:
         self._client = client
@@ -89,6 +89,7 @@ class Asker:
             await self._task
 
     def hear(self, name: str, data: dict[str, Any]) -> None:
+        """Takes an event of the run: remembers a call to ask about, or drops one that needs no decision any more."""
         event = data.get("event") or {}
         if name == "approval.requested":
             self._waiting[event["call"]] = {**event, "agent": data.get("agent", ""), "run": data.get("run")}
@@ -160,7 +161,7 @@ class Asker:
 
 
 def decision_of(line: str) -> dict[str, Any] | None:
-    """The decision that a typed line is; None when the call is to wait on. Raises UsageError."""
+    """The body of the decision that a line stands for; None when the call is to wait on. Raises UsageError."""
     word, _, rest = line.strip().partition(" ")
     rest = rest.strip()
     match word.lower():
@@ -177,5 +178,5 @@ def decision_of(line: str) -> dict[str, Any] | None:
 
 
 def should_ask(wanted: bool | None) -> bool:
-    """Whether to ask: as the user says, else on a terminal."""
+    """Whether to ask for decisions: as the option says, else whenever stdin and stderr are terminals."""
     return sys.stdin.isatty() and sys.stderr.isatty() if wanted is None else wanted

@@ -1,4 +1,4 @@
-"""A person's word on a held call: which call is meant, who speaks, what came of it."""
+"""A person's decision on a held call: which call is meant, who decides, what came of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SOME = 5
 
 
 def call_id(gateway: Gateway, reference: str) -> str:
-    """The held call that an id, a beginning of one, or its run stands for.
+    """Id of the held call that an id, a beginning of one, or its run stands for.
 
     Raises CommandFailed: NOT_FOUND, or USAGE when several calls of the run wait.
     """
@@ -43,7 +43,7 @@ def call_id(gateway: Gateway, reference: str) -> str:
 
 
 def decide(reference: str, content: dict[str, Any], output: str) -> int:
-    """Posts the decision on a call and tells what came of it."""
+    """Posts the decision on a call and prints what came of it; returns the exit code."""
     with Gateway() as gateway:
         call = call_id(gateway, reference)
         return print_decision(gateway.post(f"{PATH}/{call}", {**content, "by": login_name()}), output)

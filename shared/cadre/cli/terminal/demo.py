@@ -24,7 +24,7 @@ _CHECK_SECONDS = 60.0
 
 
 async def run_demo(stack: Stack, team: Team, timeout: float) -> int:
-    """Starts the stack, runs the demo task, prints the answer; returns whether it passed as exit code.
+    """Starts the stack, runs the demo task, prints the answer; returns the exit code that says whether it passed.
 
     Raises CommandFailed: TIMEOUT, or what kept the stack from starting.
     """
@@ -51,7 +51,7 @@ async def _ask(gateway: str, task: Demo, timeout: float) -> dict[str, Any]:
 
 
 async def _check(command: str, folder: Path, data: Path, answer: str) -> int:
-    """Runs the check in the team's folder, its output on stderr."""
+    """Runs the check in the team's folder, its output on stderr; returns its exit code."""
     file = data / "answer.txt"
     file.write_text(answer + "\n")
     words = [*_words(command), str(file)]
@@ -65,7 +65,7 @@ async def _program(command: str, folder: Path, gateway: str, timeout: float) -> 
 
 
 def _words(command: str) -> list[str]:
-    """Python is the one that runs this."""
+    """Splits a command line; a Python program in it is run by the Python that runs this."""
     words = shlex.split(command)
     if words[0].endswith(".py"):
         return [sys.executable, *words]

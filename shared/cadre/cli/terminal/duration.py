@@ -11,11 +11,12 @@ _WRITTEN = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
 
 
 class Duration(click.ParamType[float]):
-    """Seconds, above 0."""
+    """An option that takes a length of time above 0; its value is in seconds."""
 
     name = "seconds"
 
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds that the text stands for."""
         found = _WRITTEN.fullmatch(str(value))
         seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
         if seconds <= 0:

@@ -35,7 +35,7 @@ def describe_files(value: Any) -> tuple[Any, list[str]]:
 
 
 def size_text(size: int) -> str:
-    """950 B, 12.3 kB, 4.0 MB."""
+    """A size in bytes in few characters: 950 B, 12.3 kB, 4.0 MB."""
     for unit, letter in ((1_000_000, "MB"), (1_000, "kB")):
         if size >= unit:
             return f"{size / unit:.1f} {letter}"

@@ -1,4 +1,4 @@
-"""Starting a run, following it, and saying how it ended."""
+"""Starts a run, follows it, and says how it ended."""
 
 from __future__ import annotations
 
@@ -52,7 +52,10 @@ async def launch(request: dict[str, Any], options: dict[str, Any], path: str = R
 
 
 async def post_run(client: httpx2.AsyncClient, url: str, request: dict[str, Any], path: str = RUNS) -> str:
-    """Posts the run and returns its id; what was lost or could not be answered is asked again under the same key."""
+    """Posts the run and returns its id.
+
+    A request that was lost or not answered is repeated with the same idempotency key.
+    """
     headers = {"Idempotency-Key": uuid.uuid4().hex}
     with connection_errors(url):
         for tries, pause in enumerate(_PAUSES_SECONDS):
@@ -72,7 +75,7 @@ async def post_run(client: httpx2.AsyncClient, url: str, request: dict[str, Any]
 
 
 def accepted_run(answer: dict[str, Any]) -> str:
-    """The id of the run; says what its workspace lacks."""
+    """The id in the answer to a posted run; prints what the run's workspace lacks."""
     later = answer.get("later_files", [])
     if later:
         more = f" and {len(later) - _MAX_NAMED_FILES} more" if len(later) > _MAX_NAMED_FILES else ""

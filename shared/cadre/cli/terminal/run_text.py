@@ -26,7 +26,7 @@ _MARGIN = "  "
 
 
 def state(run: Account) -> str:
-    """The state, what the run waits for, and how many calls of its tree wait for a person."""
+    """The state in words: with what the run waits for, and how many calls of its tree wait for a person."""
     text = str(run["state"])
     if run.get("waiting_for") == "model":
         text += " for model"
@@ -127,6 +127,7 @@ class _Steps:
         """Returns the text of the run that a call started."""
 
     def blocks(self, step: Step) -> Iterator[str]:
+        """The text of one step, block by block."""
         match step.get("type"):
             case "task":
                 yield from self.block("task", step.get("task"))

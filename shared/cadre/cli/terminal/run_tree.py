@@ -17,7 +17,7 @@ _MAX_WRITING = 400
 
 @dataclass(frozen=True)
 class CallNode:
-    """One call of a step. A member's id is also the id of the child run it started."""
+    """One call of a step. If it calls a team member, its id is also the id of the child run."""
 
     id: str
     name: str
@@ -52,7 +52,7 @@ class RunNode:
     tools: tuple[str, ...] = ()
     """Names of the tools that the agent's spec wants."""
     missing: tuple[str, ...] = ()
-    """Of those and the team, what no live service offers."""
+    """Names among the tools and the team that no live service offers."""
     note: str = ""
     """The last error of a step that the model was shown."""
     error: str = ""
@@ -63,16 +63,18 @@ class RunNode:
 
 @dataclass(frozen=True)
 class RunTree:
+    """All runs of a tree that events have told of, by id."""
+
     nodes: dict[str, RunNode] = field(default_factory=dict)
 
     @property
     def root(self) -> RunNode | None:
-        """The first run heard of whose parent is not in the tree."""
+        """The first run whose parent is not in the tree; None before the first event."""
         return next((node for node in self.nodes.values() if node.parent not in self.nodes), None)
 
     @property
     def scripted(self) -> bool:
-        """Whether the scripted model had a part in it: it answers under this name, whatever it is asked for."""
+        """Whether the scripted model answered any call: it answers under this name, whatever model was asked for."""
         return any(node.model == "scripted" for node in self.nodes.values())
 
     def tokens(self, run: str) -> int:
@@ -228,7 +230,7 @@ def _replaced(node: RunNode, call: CallNode) -> RunNode:
 
 
 def _with(node: RunNode, call: CallNode) -> RunNode:
-    """The same; and the run waits as long as one of its calls is held."""
+    """The node with this call in place, waiting as long as any of its calls is held."""
     changed = _replaced(node, call)
     if any(one.state == "held" for one in changed.calls):
         return replace(changed, state="waiting", doing="waiting for approval")
@@ -276,7 +278,7 @@ def _without_call(message: str) -> str:
 
 
 def lacks(node: RunNode) -> list[str]:
-    """What the run's agent wants and nobody offers, and how to start it: a line for agents, one for tools."""
+    """Lines that say which agents and which tools the run's agent wants and nobody offers, and how to start them."""
     tools = [name for name in node.missing if name in node.tools]
     members = [name for name in node.missing if name not in node.tools]
     lines = []

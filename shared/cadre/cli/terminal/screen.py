@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 class Screen(Protocol):
+    """Shows a run that is followed. Use as a context manager."""
+
     def __enter__(self) -> Screen: ...
 
     def __exit__(self, *failure: Any) -> None: ...
@@ -27,16 +29,16 @@ class Screen(Protocol):
         ...
 
     def note(self, text: str) -> None:
-        """Tells something that is not an event of the run."""
+        """Shows a remark that is not an event of the run."""
         ...
 
     def paused(self) -> contextlib.AbstractContextManager[None]:
-        """Inside, the terminal belongs to a question."""
+        """Inside this context the terminal belongs to a question."""
         ...
 
 
 class LineScreen:
-    """A line for each event worth one."""
+    """Prints a line for each event worth one."""
 
     def __enter__(self) -> LineScreen:
         return self
@@ -57,7 +59,7 @@ class LineScreen:
 
 
 class LiveScreen:
-    """The tree, drawn again four times a second; the final one stays."""
+    """Draws the tree anew four times a second; the final one stays."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -80,6 +82,7 @@ class LiveScreen:
 
     @property
     def can_draw(self) -> bool:
+        """Whether stderr is a terminal on which the cursor can be moved."""
         return self._console.is_terminal and not self._console.is_dumb_terminal
 
     def __enter__(self) -> LiveScreen:
@@ -112,7 +115,7 @@ class LiveScreen:
 
 
 def screen() -> Screen:
-    """The live tree when stderr is a terminal that can draw one, else lines."""
+    """A live tree when stderr is a terminal that can draw one, else lines."""
     if not sys.stderr.isatty():
         return LineScreen()
     live = LiveScreen()

@@ -1,4 +1,4 @@
-"""What services write, as lines on stderr with the service's name before them."""
+"""Prints what services write, as lines on stderr with the service's name before them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 _COLOURS = ["cyan", "green", "yellow", "blue", "magenta", "bright_cyan", "bright_green", "bright_blue"]
 _NATS_NAME = "nats"
 _NATS_PROBLEM = re.compile(r"\[(WRN|ERR|FTL)\]|^died|^did not")
-"""The rest of what nats-server says is kept in its log file alone."""
+"""Lines of nats-server that are printed; the others go to its log file alone."""
 
 
 class LogPrinter:
@@ -28,5 +28,5 @@ class LogPrinter:
 
 
 def colour(name: str) -> str:
-    """The same colour for a name every time."""
+    """A colour for the service, the same one every time."""
     return _COLOURS[crc32(name.encode()) % len(_COLOURS)]

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their widest cell; on a terminal the last one is cut at its edge."""
+    """Text of a table, its columns as wide as their widest cell; on a terminal the last column is cut at the edge."""
     lines = [list(headers), *(list(row) for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(headers) - 1)]
     edge = shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -12,7 +12,7 @@ _MAX_CHARACTERS = 110
 
 
 def event_line(tree: RunTree, name: str, data: dict[str, Any]) -> str | None:
-    """The line that tells of this event; None when it is not worth one. `tree` is that after the event."""
+    """The line for this event; None when it is not worth one. `tree` is the tree after the event."""
     node = tree.nodes.get(data.get("run", ""))
     if node is None:
         return None
@@ -28,7 +28,7 @@ def event_line(tree: RunTree, name: str, data: dict[str, Any]) -> str | None:
 
 
 def _begins(tree: RunTree, node: RunNode) -> str:
-    """With its task, unless the line of whoever delegated it has told it."""
+    """A run begins: with its task, unless its manager's line has just shown it."""
     return "begins" if node.parent in tree.nodes else f"begins: {brief(node.task, _MAX_CHARACTERS)}"
 
 

@@ -1,4 +1,4 @@
-"""The delegation tree drawn with rich."""
+"""Draws the delegation tree with rich."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CALL_SIGNS = {
 
 
 def draw(tree: RunTree, now: float, *, width: int = 100, recent: int = 6) -> Drawing | Text:
-    """The whole tree at the time `now` (Unix seconds); of each run, its last `recent` calls of tools."""
+    """Draws the whole tree as of `now` (Unix seconds), with the last `recent` tool calls of each run."""
     root = tree.root
     if root is None:
         return Text("waiting for the run to begin …", style="bright_black")
@@ -91,7 +91,7 @@ def _head(tree: RunTree, node: RunNode, now: float, width: int) -> Text:
 
 
 def _call(call: CallNode, width: int, *, is_over: bool) -> Text:
-    """Of a run that is over, an open call is one that nobody waits for any more."""
+    """One call on a line. In a run that is over, nobody waits for an open call any more: it is shown as dropped."""
     sign, style = _CALL_SIGNS["dropped" if is_over and call.state in ("open", "held") else call.state]
     text = Text(f"{sign} ", style=style, no_wrap=True, overflow="ellipsis")
     if call.state == "held":

@@ -1,4 +1,4 @@
-"""Following one run on a screen: Ctrl-C cancels it, or leaves it to itself."""
+"""Follows one run on a screen: Ctrl-C cancels it, or leaves it to itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CtrlC = Literal["cancels", "leaves", "is the caller's"]
 
 
 class Detached(Exception):
-    """The user left; the run goes on."""
+    """The user stopped following the run, which goes on."""
 
 
 async def watch(
@@ -76,7 +76,10 @@ async def _read(client: httpx2.AsyncClient, run: str, screen: Screen, asker: Ask
 def _interrupts(
     client: httpx2.AsyncClient, run: str, screen: Screen, reading: asyncio.Task[None], ctrl_c: CtrlC
 ) -> Iterator[list[asyncio.Task[None] | None]]:
-    """Handles SIGINT meanwhile; the list has an item for each Ctrl-C so far, None for one that leaves."""
+    """Handles SIGINT inside this context.
+
+    The list gets an item for each Ctrl-C: the task that cancels the run, or None.
+    """
     seen: list[asyncio.Task[None] | None] = []
     if ctrl_c == "is the caller's":
         yield seen

@@ -1,4 +1,4 @@
-"""What a team consists of, as far as a cluster is concerned: one component per kind of process."""
+"""The components of a team in a cluster: one for each kind of process."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from zlib import crc32
 Role = Literal["agent", "tools", "gateway", "sandbox", "memory", "tracer", "provision"]
 
 _MAX_NAME_CHARACTERS = 52
-"""Of a name: 63 less what Kubernetes hangs on the names of pods and of Jobs."""
+"""Length of a name: 63 less what Kubernetes appends for pods and Jobs."""
 
 
 class Files(NamedTuple):
     """Files that a container finds below a folder."""
 
     name: str
-    """Of the ConfigMap that brings them."""
+    """Name of the ConfigMap that holds them."""
     folder: str
     contents: dict[str, bytes]
-    """By path relative to the folder."""
+    """Contents by path relative to the folder."""
 
 
 class Component(NamedTuple):
@@ -28,21 +28,21 @@ class Component(NamedTuple):
 
     role: Role
     name: str
-    """Within its role; empty where there is one of it."""
+    """Name within its role; empty where there is only one."""
     arguments: list[str]
-    """Of `cadre`."""
+    """Arguments of the command `cadre`."""
     consumers: Sequence[str] = ()
-    """Durable consumers that it works from, one on each shard's stream."""
+    """Durable consumers that it works from, each on every shard's stream."""
     provides: Sequence[str] = ()
-    """As options of `cadre provision`, what it needs to be there."""
+    """Options of `cadre provision` that make what it needs on the bus."""
     key_variables: Sequence[str] = ()
-    """That hold keys of model endpoints."""
+    """Names of variables that hold keys of model endpoints."""
     model_urls: Sequence[str] = ()
     files: Files | None = None
 
     @property
     def key(self) -> str:
-        """As in `workloads` and `--only`: `agent/manager`, `gateway`."""
+        """How `workloads` and `--only` call it: `agent/manager`, `gateway`."""
         return f"{self.role}/{self.name}" if self.name else self.role
 
     @property
@@ -52,7 +52,7 @@ class Component(NamedTuple):
 
 
 def object_name(*parts: str) -> str:
-    """A DNS label; one that had to be changed to be one ends in a checksum, so that no two are the same."""
+    """A DNS label made of the parts. If they had to be changed for that, it ends in a checksum: no two are the same."""
     wanted = "-".join(part for part in parts if part)
     name = re.sub(r"[^a-z0-9]+", "-", wanted.lower()).strip("-")
     if name == wanted and len(name) <= _MAX_NAME_CHARACTERS:
@@ -61,4 +61,5 @@ def object_name(*parts: str) -> str:
 
 
 def names(components: Sequence[Component]) -> list[str]:
+    """The keys of the components."""
     return [component.key for component in components]

@@ -12,11 +12,11 @@ from cadre.deploy.k8s.manifest import Manifest, manifest
 from cadre.errors import SpecError
 
 MAX_BYTES = 1_000_000
-"""Bytes; a ConfigMap holds 1 MiB, its keys included."""
+"""Bytes of files in a ConfigMap, which holds 1 MiB with its keys."""
 
 
 def config_map(files: Files, metadata: dict[str, Any]) -> Manifest:
-    """Raises SpecError for more than a ConfigMap holds."""
+    """The ConfigMap that holds the files. Raises SpecError when they are too large."""
     size = sum(len(content) for content in files.contents.values())
     if size > MAX_BYTES:
         raise SpecError(
@@ -35,12 +35,12 @@ def config_map(files: Files, metadata: dict[str, Any]) -> Manifest:
 
 
 def items(files: Files) -> list[dict[str, str]]:
-    """Of the volume: a key cannot hold a slash, the path behind it can."""
+    """Items of the volume, which map keys back to paths: a key cannot hold a slash."""
     return [{"key": _key(path), "path": path} for path in files.contents]
 
 
 def digest(files: Files) -> str:
-    """Changes with any name or content."""
+    """A checksum that changes with any name or content."""
     whole = sha256()
     for path, content in sorted(files.contents.items()):
         whole.update(f"{path}\0{len(content)}\0".encode() + content)

@@ -1,4 +1,4 @@
-"""What each kind of service is given unless a deployment says otherwise; the form is that of `workloads`."""
+"""Defaults of each kind of service, in the form of the value `workloads`."""
 
 from __future__ import annotations
 

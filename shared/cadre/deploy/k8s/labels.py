@@ -1,4 +1,4 @@
-"""Labels: what an object is, and by which of them pods are found."""
+"""Labels of objects, and the selectors that find pods by them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ COMPONENT = "app.kubernetes.io/component"
 PART_OF = "app.kubernetes.io/part-of"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 INTERNET = "cadre.dev/internet"
-"""On pods that may leave the cluster."""
+"""Label of pods that may reach addresses outside the cluster."""
 
 CADRE = {PART_OF: "cadre"}
 
 
 def labels(name: str, component: str) -> dict[str, str]:
+    """All labels of an object."""
     return {NAME: name, COMPONENT: component, **CADRE, MANAGED_BY: "cadre"}
 
 
 def selector(name: str) -> dict[str, str]:
-    """Only what never changes: a Deployment's selector cannot be edited."""
+    """The labels that a Deployment selects its pods by. They never change: a selector cannot be edited."""
     return {NAME: name, **CADRE}
 
 
 def of_role(role: str) -> dict[str, str]:
+    """The labels that select all pods of a role."""
     return {COMPONENT: role, **CADRE}

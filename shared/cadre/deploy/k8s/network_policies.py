@@ -1,4 +1,4 @@
-"""Who may talk to whom: nobody, but for what stands here. Policies add up."""
+"""Who may connect to whom: nobody, except as these policies allow. Policies add up."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ _NAME_SERVER = {
 
 
 def network_policies(components: Sequence[Component], values: Values) -> list[Manifest]:
+    """The NetworkPolicies of a team."""
     roles = {component.role for component in components}
     found = [
         _policy(values, "cadre-default-deny", CADRE, ["Ingress", "Egress"]),
@@ -64,7 +65,7 @@ def network_policies(components: Sequence[Component], values: Values) -> list[Ma
 
 
 def _bus(values: Values) -> list[dict[str, Any]]:
-    """NATS, and the name server unless NATS is given by its address."""
+    """Rules for NATS, and for the name server unless the URL has NATS's address."""
     bus = _to(values.nats, values.namespace)
     return [bus] if is_address(values.nats.url) else [_NAME_SERVER, bus]
 

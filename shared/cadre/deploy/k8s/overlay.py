@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 _IDENTITIES = ("name", "mountPath")
-"""What tells the items of a list apart: containers, volumes, variables; mounts (one volume may be mounted twice)."""
+"""Keys that tell the items of a list apart: of containers, volumes and variables; of mounts."""
 
 
 def merged(base: Any, over: Any) -> Any:
@@ -24,7 +24,7 @@ def merged(base: Any, over: Any) -> Any:
 
 
 def _identity(base: list[Any], over: list[Any]) -> str | None:
-    """The mount path where items have both: `name` there is the volume's."""
+    """The key that all items have; the mount path first, for a mount's `name` is its volume's."""
     for key in reversed(_IDENTITIES):
         if base and over and all(isinstance(item, dict) and key in item for item in (*base, *over)):
             return key

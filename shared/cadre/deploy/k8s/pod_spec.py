@@ -20,7 +20,7 @@ CREDENTIALS = "/var/run/secrets/cadre/nats"
 """Folder of a service's NATS credentials."""
 
 CREDENTIALS_FILE = "nats.nk"
-"""Key in the Secret, as `cadre auth init --secrets` writes it."""
+"""Key of the credentials in the Secret that `cadre auth init --secrets` writes."""
 
 _CONFINED = {
     "allowPrivilegeEscalation": False,
@@ -34,7 +34,7 @@ _CONFINED = {
 
 
 def pod_spec(component: Component, values: Values, workload: Workload) -> dict[str, Any]:
-    """Of a service that runs until it is told to stop. Raises SpecError."""
+    """The PodSpec of a service that runs until it is told to stop. Raises SpecError."""
     served: dict[str, Any] = {
         "ports": [{"name": "http", "containerPort": PORT}],
         # Slow to start is not dead: the imports of a busy node, a bus that is not there yet.
@@ -57,7 +57,7 @@ def pod_spec(component: Component, values: Values, workload: Workload) -> dict[s
 def plain_pod_spec(
     component: Component, values: Values, workload: Workload, more: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Without what only a service that stays has: ports, probes, a time to drain."""
+    """The PodSpec without what only a long-running service has: ports, probes, a time to drain."""
     volumes, mounts = _volumes(component, values)
     return {
         "serviceAccountName": f"cadre-{component.role}",

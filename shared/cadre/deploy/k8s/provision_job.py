@@ -1,4 +1,4 @@
-"""The Job that makes streams and consumers when a team is deployed, before anything asks for their lag."""
+"""The Job that creates streams and consumers when a team is deployed, before KEDA asks for their lag."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cadre.deploy.k8s.values import Values
 
 
 def provision_job(components: Sequence[Component], values: Values) -> Manifest:
-    """A Job cannot be changed: its name follows from what it does and with which image."""
+    """The Job for these components. A Job cannot be changed, so its name is derived from its arguments and image."""
     options = [option for component in components for option in component.provides]
     bus = values.nats
     whole = "\0".join([values.image, bus.url, str(bus.shards), bus.credentials, *options])

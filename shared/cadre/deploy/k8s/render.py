@@ -15,7 +15,7 @@ from cadre.deploy.k8s.workloads import workload_manifests
 from cadre.errors import SpecError
 
 SHARED = "cadre"
-"""File of what belongs to no single service."""
+"""File of the objects that belong to no single service."""
 
 
 def render(

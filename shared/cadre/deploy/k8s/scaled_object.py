@@ -1,4 +1,4 @@
-"""Replicas by what waits: KEDA asks NATS how much lies with a service's durable consumers."""
+"""Scales replicas by lag: KEDA asks NATS how many messages a service's durable consumers have."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _ONE_A_MINUTE = {
 
 
 def scaled_object(component: Component, values: Values, scale: Scale) -> Manifest:
-    """The lag of a consumer is what waits for it and what is at work: a busy service is not scaled away.
+    """The ScaledObject of a component, with one trigger per consumer and shard.
 
-    There is one trigger per consumer and shard, and the largest answer counts; so a shard's share of `lag` is what
-    a replica is meant to have of it.
+    A consumer's lag counts messages that wait or are at work, so a busy service is not scaled down. The largest
+    trigger decides; therefore each is given its shard's share of `lag`.
     """
     topology = Topology(values.nats.shards, values.nats.prefix)
     share = max(1, -(-scale.lag // topology.shards))

@@ -1,4 +1,4 @@
-"""What a deployment may choose beside its team: where NATS is, how much of what, and any field of any pod."""
+"""The values of a deployment: where NATS is, how many replicas, and any field of any pod."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _named(name: str) -> Any:
 
 
 class Scale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Replicas by what waits in the queues (KEDA)."""
+    """How KEDA scales replicas by what waits in the queues."""
 
     min: int = 1
     max: int = 10
@@ -31,20 +31,20 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of one service."""
+    """The values of one service."""
 
     replicas: int = 1
-    """Where nothing scales it."""
+    """Replicas where nothing scales them."""
     scale: Scale | None = None
     drain: int = 60
-    """Seconds that work in flight has after SIGTERM."""
+    """Seconds that work in flight is given after SIGTERM."""
     linger: int = 0
-    """Seconds that it goes on as before when its pod is to end, until no proxy sends it requests any more."""
+    """Seconds between the end of its pod being decided and SIGTERM, for proxies to stop sending requests."""
     env: dict[str, str] = {}
     secrets: dict[str, str] = {}
     """Variables from Secrets: `<secret>/<key>` by variable."""
     internet: bool = False
-    """May reach any address but link-local ones on the ports of HTTPS and of the model endpoint."""
+    """Whether it may reach any address, except link-local ones, on the ports of HTTPS and of the model endpoint."""
     tools: list[str] = []
     """Names of the module's tools, where it cannot be imported to find them."""
     pod: dict[str, Any] = {}
@@ -58,7 +58,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     pods: dict[str, str] = {}
     """Labels of its pods; none when it is outside the cluster."""
     namespace: str = ""
-    """Of its pods; the services' own when empty."""
+    """Namespace of its pods; the services' own when empty."""
 
     @property
     def port(self) -> int:
@@ -176,7 +176,7 @@ def setting(assignment: str) -> dict[str, Any]:
 
 
 def port_of(url: str) -> int:
-    """Of a URL; that of its scheme when it names none."""
+    """Port of a URL; that of its scheme when it names none."""
     parts = urlsplit(url)
     return parts.port or {"http": 80, "nats": 4222}.get(parts.scheme, 443)
 

@@ -28,6 +28,7 @@ _LONG_RUNNING = ("Deployment", "StatefulSet", "DaemonSet")
 
 
 def problems(objects: Objects) -> Iterator[str]:
+    """Yields the problems, each as `Kind/name: what`."""
     for pod in objects.pods:
         names = Counter(container.get("name") for container in pod.containers)
         yield from (f"{pod.where}: {n} containers are named {name!r}" for name, n in names.items() if n > 1)

@@ -17,10 +17,11 @@ _LABEL_KEY = re.compile(
 _DATA_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
 _LABEL_NAMED = ("Deployment", "StatefulSet", "DaemonSet", "Job", "Service", "Namespace")
-"""Whose names become labels or host names: without dots, 63 characters at most."""
+"""Kinds whose names become labels or host names: without dots, 63 characters at most."""
 
 
 def problems(objects: Objects) -> Iterator[str]:
+    """Yields the problems, each as `Kind/name: what`."""
     times = Counter((kind_of(m), namespace_of(m), name_of(m)) for m in objects.all)
     for (kind, _, name), count in times.items():
         if count > 1:

@@ -13,6 +13,7 @@ _TYPES = {"Ingress": "ingress", "Egress": "egress"}
 
 
 def problems(objects: Objects) -> Iterator[str]:
+    """Yields the problems, each as `Kind/name: what`."""
     held: set[tuple[int, str]] = set()
     for policy in objects.of_kind("NetworkPolicy"):
         spec = mapping(policy, "spec")

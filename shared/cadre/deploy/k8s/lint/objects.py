@@ -1,4 +1,4 @@
-"""A set of manifests to look things up in. Whatever is malformed reads as absent: schemas speak of that."""
+"""A set of manifests to look things up in. What is malformed counts as absent: schemas report it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _POD_OWNERS = ("Deployment", "StatefulSet", "DaemonSet", "Job")
 
 
 class Pod(NamedTuple):
-    """What a workload makes pods of."""
+    """The template of a workload's pods."""
 
     owner: Manifest
     labels: dict[str, Any]
@@ -20,6 +20,7 @@ class Pod(NamedTuple):
 
     @property
     def where(self) -> str:
+        """The owner as `Kind/name`."""
         return key_of(self.owner)
 
     @property
@@ -28,14 +29,15 @@ class Pod(NamedTuple):
 
     @property
     def containers(self) -> list[Manifest]:
+        """Init containers and containers."""
         return [*mappings(self.spec, "initContainers"), *mappings(self.spec, "containers")]
 
 
 class Objects:
-    """
-    Args:
-        given: `KIND/NAME` of what is there beside the manifests, in any namespace, and of manifests that select pods
-            which are not among them; `*` in a name stands for anything.
+    """Manifests, and what is given beside them.
+
+    `given` names, as `KIND/NAME`, objects that exist in any namespace, and manifests that select pods which are not
+    among these; `*` in a name stands for anything.
     """
 
     def __init__(self, manifests: Sequence[Manifest], given: Iterable[str] = ()) -> None:
@@ -47,18 +49,23 @@ class Objects:
         ]
 
     def of_kind(self, *kinds: str) -> Iterator[Manifest]:
+        """The manifests of these kinds."""
         return (m for m in self.all if kind_of(m) in kinds)
 
     def find(self, kind: str, namespace: str, name: object) -> Manifest | None:
+        """The manifest of that kind and name; None when it is not among these."""
         return self._found.get((kind, namespace, str(name)))
 
     def has(self, kind: str, namespace: str, name: object) -> bool:
+        """Whether the object is among the manifests or given."""
         return self.find(kind, namespace, name) is not None or self._is_given(f"{kind}/{name}")
 
     def selects_nobody(self, manifest: Manifest, selector: Manifest) -> bool:
+        """Whether the selector of a manifest finds no pod, and no given pods are known to match it."""
         return not self._is_given(key_of(manifest)) and not self.selected(namespace_of(manifest), selector)
 
     def selected(self, namespace: str, selector: Manifest) -> list[Pod]:
+        """The pods in the namespace that the selector matches."""
         return [pod for pod in self.pods if pod.namespace == namespace and matches(selector, pod.labels)]
 
     def _is_given(self, called: str) -> bool:
@@ -66,7 +73,7 @@ class Objects:
 
 
 def matches(selector: Manifest, labels: dict[str, Any]) -> bool:
-    """A LabelSelector; an empty one matches everything."""
+    """Whether a LabelSelector matches the labels; an empty one matches everything."""
     equal = all(labels.get(key) == value for key, value in mapping(selector, "matchLabels").items())
     return equal and all(_holds(rule, labels) for rule in mappings(selector, "matchExpressions"))
 
@@ -86,14 +93,14 @@ def _holds(rule: Manifest, labels: dict[str, Any]) -> bool:
 
 
 def mapping(manifest: Any, *path: str) -> dict[str, Any]:
-    """What stands there; {} where it is missing or no mapping."""
+    """The mapping at the path; {} where it is missing or something else."""
     for key in path:
         manifest = manifest.get(key) if isinstance(manifest, dict) else None
     return manifest if isinstance(manifest, dict) else {}
 
 
 def mappings(manifest: Any, *path: str) -> list[dict[str, Any]]:
-    """The mappings of the list that stands there."""
+    """The mappings in the list at the path; [] where there is no list."""
     found = mapping(manifest, *path[:-1]).get(path[-1])
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
@@ -111,6 +118,7 @@ def namespace_of(manifest: Manifest) -> str:
 
 
 def key_of(manifest: Manifest) -> str:
+    """The object as `Kind/name`."""
     return f"{kind_of(manifest)}/{name_of(manifest)}"
 
 

@@ -16,10 +16,11 @@ _STRATEGIES = {
 _RESTARTS = {"Job": ("OnFailure", "Never")}
 _SPREADS = ("ScheduleAnyway", "DoNotSchedule")
 _DEFAULT_GRACE_SECONDS = 30
-"""Seconds; what Kubernetes gives when nothing is said."""
+"""Grace period of a pod that names none."""
 
 
 def problems(objects: Objects) -> Iterator[str]:
+    """Yields the problems, each as `Kind/name: what`."""
     for pod in objects.pods:
         yield from _owner(pod)
         yield from _volumes(pod)

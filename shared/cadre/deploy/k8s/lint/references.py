@@ -9,6 +9,7 @@ from cadre.deploy.k8s.lint.objects import Objects, Pod, key_of, mapping, mapping
 
 
 def problems(objects: Objects) -> Iterator[str]:
+    """Yields the problems, each as `Kind/name: what`."""
     for pod in objects.pods:
         account = pod.spec.get("serviceAccountName", "default")
         if account != "default" and not objects.has("ServiceAccount", pod.namespace, account):
@@ -43,7 +44,7 @@ def _of_volumes(pod: Pod) -> Iterator[Reference]:
 
 
 def _of_source(source: dict[str, Any], secret: str) -> Iterator[Reference]:
-    """`secret` is the key that a Secret's name has there."""
+    """References in a volume source; `secret` is the key under which a Secret's name stands there."""
     for field, kind, key in (("configMap", "ConfigMap", "name"), ("secret", "Secret", secret)):
         if field in source:
             found = mapping(source, field)

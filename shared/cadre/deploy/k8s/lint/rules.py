@@ -20,7 +20,7 @@ _RULES = (
 
 
 def lint(manifests: Sequence[Manifest], given: Iterable[str] = ()) -> list[str]:
-    """Problems, a line each, `Kind/name: what`; [] when there are none.
+    """All problems, a line each, as `Kind/name: what`; [] when there are none.
 
     `given` names what the cluster has beside these manifests: `Secret/cadre-model`.
     """

@@ -13,10 +13,11 @@ _NEEDED = {"natsServerMonitoringEndpoint", "stream", "consumer", "lagThreshold"}
 _KNOWN = _NEEDED | {"account", "accountID", "activationLagThreshold", "useHttps"}
 _NUMBERS = ("lagThreshold", "activationLagThreshold")
 _OPTIONS = {"agent-": "--agent", "tool-": "--tool", "code-": "--pool"}
-"""Of `cadre provision`, by how the name of a consumer begins."""
+"""Options of `cadre provision` by the beginning of a consumer's name."""
 
 
 def problems(objects: Objects) -> Iterator[str]:
+    """Yields the problems, each as `Kind/name: what`."""
     found = list(objects.of_kind("ScaledObject"))
     targets = Counter((namespace_of(s), mapping(s, "spec", "scaleTargetRef").get("name")) for s in found)
     for (_, name), count in targets.items():

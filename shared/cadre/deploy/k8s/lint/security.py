@@ -24,6 +24,7 @@ _ALLOWED = {"NET_BIND_SERVICE"}
 
 
 def problems(objects: Objects) -> Iterator[str]:
+    """Yields the problems, each as `Kind/name: what`."""
     for pod in objects.pods:
         yield from (f"{pod.where}: {key} is not `restricted`" for key in _HOST if pod.spec.get(key))
         for volume in mappings(pod.spec, "volumes"):
