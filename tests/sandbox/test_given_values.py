@@ -10,7 +10,8 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from cadre.protocol.code import CodeReply, holds_more
+from cadre.protocol.code import CodeReply
+from cadre.protocol.files import holds_binary
 from cadre.protocol.messages import CodeCall, FileInfo
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.serving.blob_values import from_json, to_json
@@ -193,4 +194,4 @@ async def test_values_come_back_from_the_bus_as_they_went(value: Any) -> None:
     ],
 )
 async def test_reports_that_hold_more_than_json_are_told_apart(value: Any, more: bool) -> None:
-    assert holds_more(value) is more
+    assert holds_binary(value) is more

@@ -12,6 +12,7 @@ from cadre.engine.context.observation import clip
 from cadre.errors import RetryableError, UnreadableMessage
 from cadre.ports import Blobs, Bus, Clock, Delivery, Marks
 from cadre.protocol.cards import ToolCard
+from cadre.protocol.files import dicts_in
 from cadre.protocol.messages import ErrorInfo, ToolCall
 from cadre.protocol.topology import Address
 from cadre.spec.agent import BASE_IMPORTS, INTERPRETER_TOOL
@@ -114,13 +115,6 @@ class InterpreterTool:
         if (whole := oversized(text, call.output_chars)) is not None:
             blob = await retry(lambda: self._blobs.put(whole), self._clock.sleep)
             text = cut_to_read(whole, blob, call.output_chars)
-        if _holds_more(value):
+        if any(not MARKS.isdisjoint(one) for one in dicts_in(value)):
             return {"output": {"text": text, "output": value}}
         return {"output": text, "blob": blob}
-
-
-def _holds_more(value: Any) -> bool:
-    """Whether a value has something in it that is no plain JSON."""
-    if isinstance(value, list):
-        return any(map(_holds_more, value))
-    return isinstance(value, dict) and (not MARKS.isdisjoint(value) or any(map(_holds_more, value.values())))

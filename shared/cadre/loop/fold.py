@@ -42,7 +42,8 @@ from cadre.journal.run import (
 )
 from cadre.kinds.code.fold import await_calls, end_code, note_reply, start_code
 from cadre.kinds.code.parse import closed
-from cadre.protocol.code import CodeReply, holds_more
+from cadre.protocol.code import CodeReply
+from cadre.protocol.files import holds_binary
 from cadre.protocol.messages import Usage
 
 
@@ -149,7 +150,7 @@ def _take_report(run: Run, event: ev.DelegateFinished, n: int, at: float) -> Non
         return
     failure = failure_of(event)
     close_call(run, event.call, n, at, event.text, failure)
-    said = event.output if holds_more(event.output) else event.text
+    said = event.output if holds_binary(event.output) else event.text
     reply = CodeReply(value=said) if failure is None else CodeReply(error=failure.message)
     note_reply(run, event.call, reply, n, at)
 

@@ -37,15 +37,6 @@ class CodeReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     blob_form: BlobForm = "text"
 
 
-def holds_more(value: Any) -> bool:
-    """Whether something stands in the JSON that JSON does not have: an image, a table, bytes, a file."""
-    if isinstance(value, list):
-        return any(map(holds_more, value))
-    if not isinstance(value, dict):
-        return False
-    return value.keys() in ({"$given"}, {"$file"}) or any(map(holds_more, value.values()))
-
-
 class CodeExchange(msgspec.Struct, frozen=True, kw_only=True):
     """Calls that code made at once, and their replies in the same order: what a replay is fed."""
 

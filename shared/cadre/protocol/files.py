@@ -1,10 +1,11 @@
-"""What is stored of a run's workspace: one record per path, with the versions that it has had."""
+"""Files within values, and files of a run's workspace: one record per path, with the versions that it has had."""
 
 from __future__ import annotations
 
 import base64
 import re
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,6 +16,22 @@ CARRIED = "carried"
 
 ELSEWHERE = -1
 """The place of a version that came with an exported run: nobody knows what it lay before and behind."""
+
+
+def dicts_in(value: Any) -> Iterator[dict[str, Any]]:
+    """Every dict within a JSON value, an outer one before those in it, in the order of the value."""
+    if isinstance(value, list):
+        for item in value:
+            yield from dicts_in(item)
+    elif isinstance(value, dict):
+        yield value
+        for item in value.values():
+            yield from dicts_in(item)
+
+
+def holds_binary(value: Any) -> bool:
+    """Whether something stands in the JSON that JSON does not have: an image, a table, bytes, a file."""
+    return any(one.keys() in ({"$given"}, {"$file"}) for one in dicts_in(value))
 
 
 class FileWritten(msgspec.Struct, frozen=True, omit_defaults=True):

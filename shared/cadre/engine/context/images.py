@@ -11,6 +11,7 @@ from typing import Any
 
 from cadre.journal import events as ev
 from cadre.journal.run import ActionStep, Run
+from cadre.protocol.files import dicts_in
 
 SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """Media types that model endpoints read."""
@@ -93,15 +94,9 @@ def _note(dropped: int) -> str:
 
 
 def _images(value: Any) -> Iterator[str]:
-    if isinstance(value, list):
-        for item in value:
-            yield from _images(item)
-    elif isinstance(value, dict):
-        match value:
-            case {"$file": {"ref": str(ref), "media_type": str(kind)}} if len(value) == 1:
+    for item in dicts_in(value):
+        match item:
+            case {"$file": {"ref": str(ref), "media_type": str(kind)}} if len(item) == 1:
                 yield from [ref] if kind in SHOWN and ref.startswith("blob:") else []
-            case {"$given": ["image", str(ref)]} if len(value) == 1:
+            case {"$given": ["image", str(ref)]} if len(item) == 1:
                 yield ref
-            case _:
-                for item in value.values():
-                    yield from _images(item)
