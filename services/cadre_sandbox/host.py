@@ -20,10 +20,10 @@ from cadre.service.frame import Platform
 from cadre.service.health import AsgiApp
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
-from cadre_sandbox.interpreters.contract import Limits, Python, SandboxError, Tier
+from cadre_sandbox.interpreters.contract import BlockLimits, Python, SandboxError, Tier
 from cadre_sandbox.interpreters.pool import Sandbox
-from cadre_sandbox.serving.answer import Teller
-from cadre_sandbox.serving.code_calls import Serving
+from cadre_sandbox.serving.answer import AnswerBuilder
+from cadre_sandbox.serving.code_calls import CodeCallHandler
 from cadre_sandbox.serving.interpreter_tool import InterpreterTool, card_of
 from cadre_sandbox.serving.run_block import CodeRunner
 from cadre_sandbox.serving.warm_pool import WarmPool
@@ -42,19 +42,19 @@ class SandboxHost:
         self._sandbox = new_sandbox(settings)
         self._handover = NatsHandover(platform.nc, platform.topology, settings.pool, self._take)
         self._warm_pool = WarmPool(self._sandbox, settings.sessions, settings.idle_seconds, self._handover)
-        self._running: CodeRunner | None = None
-        self._serving: Serving | None = None
+        self._runner: CodeRunner | None = None
+        self._code_calls: CodeCallHandler | None = None
         self._queues: list[Queue] = []
         self._calls: list[Queue] = []
 
     async def start(self) -> None:
         """Begins to work. Raises BusUnavailable, and SetupError where code cannot be run safely."""
         platform, topology, pool = self._platform, self._platform.topology, self._settings.pool
-        tier = await started(self._sandbox)
-        teller = Teller(platform.blobs, platform.settings.instance_name(), tier)
-        self._running = CodeRunner(self._warm_pool, platform.blobs, teller, SystemClock())
-        self._serving = Serving(self._running, platform.bus, NatsMarks(platform.nc, topology), pool)
-        slots = Slots(at_work(self._settings), queues=topology.shards)
+        tier = await start_sandbox(self._sandbox)
+        answer_builder = AnswerBuilder(platform.blobs, platform.settings.instance_name(), tier)
+        self._runner = CodeRunner(self._warm_pool, platform.blobs, answer_builder, SystemClock())
+        self._code_calls = CodeCallHandler(self._runner, platform.bus, NatsMarks(platform.nc, topology), pool)
+        slots = Slots(blocks_at_once(self._settings), queues=topology.shards)
         await hear_interrupts(platform.nc, topology, self._warm_pool.interrupt)
         for shard in range(topology.shards):
             queue = Queue(
@@ -77,7 +77,7 @@ class SandboxHost:
         marks = NatsMarks(platform.nc, topology)
         tool = InterpreterTool(self._warm_pool, platform.bus, platform.blobs, marks, SystemClock())
         tool.introduce(platform.settings.instance_name(), self._settings.modules)
-        own = Slots(at_work(self._settings), queues=topology.shards, within=slots)
+        own = Slots(blocks_at_once(self._settings), queues=topology.shards, within=slots)
         for shard in range(topology.shards):
             consumer, calls = topology.tool_consumer(card.name), topology.call_filter(shard, card.name)
             queue = Queue(platform.nc, topology.stream(shard), consumer, calls, tool.handle, credit=own)
@@ -86,15 +86,15 @@ class SandboxHost:
         return card
 
     async def _handle(self, delivery: NatsDelivery) -> None:
-        assert self._serving is not None
-        await self._serving.handle(delivery, lambda run: self._handover.offer(delivery, run))
+        assert self._code_calls is not None
+        await self._code_calls.handle(delivery, lambda run: self._handover.offer(delivery, run))
 
     async def _take(self, delivery: NatsDelivery) -> bool:
         """What another process was delivered goes on here, if its interpreter is here."""
-        serving, shard = self._serving, self._platform.topology.shard(delivery.address.tree)
-        if serving is None or shard >= len(self._queues) or not await serving.has_place_for(delivery):
+        handler, shard = self._code_calls, self._platform.topology.shard(delivery.address.tree)
+        if handler is None or shard >= len(self._queues) or not await handler.can_continue(delivery):
             return False
-        return self._queues[shard].adopt(delivery, serving.handle)
+        return self._queues[shard].adopt(delivery, handler.handle)
 
     def _presence(self, tier: Tier) -> Presence:
         card = SandboxCard(
@@ -107,19 +107,19 @@ class SandboxHost:
         return self._platform.presence(sandbox=card)
 
     def unready(self) -> str | None:
-        if self._running is None or len(self._calls) < self._platform.topology.shards:
+        if self._runner is None or len(self._calls) < self._platform.topology.shards:
             return "starting"
-        return self._running.trouble
+        return self._runner.unavailable
 
     def about(self) -> dict[str, str]:
-        counts = self._running.counts if self._running else Counter[str]()
+        counts = self._runner.counts if self._runner else Counter[str]()
         served = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in sorted(counts.items()))
         return {"pool": self._settings.pool, "tier": self._sandbox.tier, "served": served or "nothing"}
 
     async def samples(self) -> list[Sample]:
         """Its queues, its interpreters, and what the code that came has met."""
         sessions = {"busy": self._warm_pool.busy, "warm": len(self._warm_pool.warm)}
-        counts = self._running.counts if self._running else Counter[str]()
+        counts = self._runner.counts if self._runner else Counter[str]()
         return [
             *queue_samples([*self._queues, *self._calls]),
             *(Sample(names.SANDBOX_SESSIONS, n, {names.SESSION_STATE: s}) for s, n in sessions.items()),
@@ -138,14 +138,14 @@ def new_sandbox(settings: SandboxSettings) -> Sandbox:
     return Sandbox(
         minimum=settings.tier,
         pool=settings.ready,
-        most=Limits(seconds=settings.seconds, memory_mb=settings.memory_mb),
+        most=BlockLimits(seconds=settings.seconds, memory_mb=settings.memory_mb),
         python=Python(executable=settings.python, modules=modules)
         if settings.python
         else Python(modules=modules),
     )
 
 
-async def started(sandbox: Sandbox) -> Tier:
+async def start_sandbox(sandbox: Sandbox) -> Tier:
     """The tier that was reached. Raises SetupError."""
     try:
         await sandbox.start()
@@ -154,6 +154,6 @@ async def started(sandbox: Sandbox) -> Tier:
     return sandbox.tier
 
 
-def at_work(settings: SandboxSettings) -> int:
+def blocks_at_once(settings: SandboxSettings) -> int:
     """Blocks of code that run at once: their time limits are of no use where they starve each other."""
     return min(settings.concurrency or 2 * len(os.sched_getaffinity(0)), settings.sessions)

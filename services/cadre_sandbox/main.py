@@ -10,7 +10,7 @@ import click
 from cadre.errors import SetupError
 from cadre.service import frame
 from cadre.settings import read_settings
-from cadre_sandbox.host import SandboxHost, new_sandbox, started
+from cadre_sandbox.host import SandboxHost, new_sandbox, start_sandbox
 from cadre_sandbox.interpreters.contract import TIERS
 from cadre_sandbox.settings import SandboxSettings, read_sandbox_settings
 
@@ -62,6 +62,6 @@ def command(port: int | None, check: bool, **options: object) -> None:
 async def _reached(settings: SandboxSettings) -> str:
     sandbox = new_sandbox(settings)
     try:
-        return await started(sandbox)
+        return await start_sandbox(sandbox)
     finally:
         await sandbox.close()

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from bench.code_echo import POOL, SUBJECT
 from cadre.protocol.messages import CodeFinished
 from cadre.settings import Settings
-from cadre_sandbox.interpreters.contract import Failed, Finished, Limits, Request
+from cadre_sandbox.interpreters.contract import BlockLimits, BlockRequest, Failed, Finished
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.interpreters.session import Session
 from harness.nats_server import NatsServer
@@ -63,7 +63,7 @@ QUICK = Size(samples=80, fresh=15, peer=10)
 
 async def measure(size: Size) -> dict[str, Any]:
     values = await _over_the_bus(size.samples)
-    async with Sandbox(pool=0, most=Limits(seconds=30)) as sandbox:
+    async with Sandbox(pool=0, most=BlockLimits(seconds=30)) as sandbox:
         values["code_fresh_p50_ms"] = median([await _opened(sandbox) for _ in range(size.fresh)])
         values |= {f"code_late_{name}_s": await _late(sandbox, code) for name, code in HANGS.items()}
         values |= await _snapshots(sandbox)
@@ -175,7 +175,7 @@ async def _acquired(sandbox: Sandbox) -> float:
 async def _block(session: Session, code: str) -> float:
     """Milliseconds."""
     began = time.perf_counter()
-    outcome = await session.execute(Request(code=code))
+    outcome = await session.execute(BlockRequest(code=code))
     taken = time.perf_counter() - began
     assert isinstance(outcome, Finished), outcome
     return taken * 1e3
@@ -185,7 +185,7 @@ async def _late(sandbox: Sandbox, code: str) -> float:
     """Seconds beyond the limit until the outcome is there."""
     session = await sandbox.open()
     began = time.perf_counter()
-    request = Request(code=code, limits=Limits(seconds=LIMIT), authorized_imports=["*"])
+    request = BlockRequest(code=code, limits=BlockLimits(seconds=LIMIT), authorized_imports=["*"])
     outcome = await session.execute(request)
     late = time.perf_counter() - began - LIMIT
     assert isinstance(outcome, Failed), outcome
@@ -199,7 +199,7 @@ async def _snapshots(sandbox: Sandbox) -> dict[str, Any]:
     sizes = []
     for n in range(BLOCKS):
         code = f"rows = [{n} + k for k in range(5000)]\nprint(rows)"
-        outcome = await session.execute(Request(code=code))
+        outcome = await session.execute(BlockRequest(code=code))
         assert isinstance(outcome, Finished), outcome
         assert outcome.snapshot is not None
         sizes.append(len(outcome.snapshot))

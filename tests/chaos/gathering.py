@@ -15,7 +15,7 @@ from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.adapters.nats.streams.provision import provision
-from cadre.delivery.code_history import whole
+from cadre.delivery.code_history import with_whole_history
 from cadre.delivery.codec import unpack_code_call, unpack_entry, unpack_record
 from cadre.ports import Stored
 from cadre.protocol.messages import ErrorInfo
@@ -49,7 +49,7 @@ async def gather(nats_url: str, into: Evidence) -> None:
                 _, run = topology.parse(held.subject)
                 into.inbox.append(Delivered(run, record.id, held.seq))
             async for held in _messages(nc, stream, f"{own}.code.{shard}.>"):
-                into.code.append(await whole(await unpack_code_call(held.data, blobs), blobs))
+                into.code.append(await with_whole_history(await unpack_code_call(held.data, blobs), blobs))
             async for held in _messages(nc, stream, f"{own}.effect.{shard}.>"):
                 if topology.tree_of_file(held.subject) is not None:
                     continue

@@ -16,7 +16,7 @@ from cadre.protocol.code import CodeExchange, CodeFunction, CodeReply, CodeReque
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded
 from cadre.spec.agent import BASE_IMPORTS
 from cadre_sandbox.interpreters.pool import Sandbox
-from cadre_sandbox.serving.answer import Teller
+from cadre_sandbox.serving.answer import AnswerBuilder
 from cadre_sandbox.serving.position import Answer
 from cadre_sandbox.serving.run_block import CodeRunner
 from cadre_sandbox.serving.warm_pool import HandoverListener, WarmPool
@@ -60,13 +60,13 @@ class Bench:
         self.sandbox = sandbox
         self.blobs = blobs or Blobs()
         self.warm_pool = WarmPool(sandbox, most, idle, listener)
-        self.running = CodeRunner(
-            self.warm_pool, self.blobs, Teller(self.blobs, "here", sandbox.tier), SystemClock()
+        self.runner = CodeRunner(
+            self.warm_pool, self.blobs, AnswerBuilder(self.blobs, "here", sandbox.tier), SystemClock()
         )
 
     async def ask(self, call: CodeCall) -> Answer | None:
         """As it comes over the bus and goes back over it."""
-        answer = await self.running.answer(decode(encode(call), CodeCall))
+        answer = await self.runner.answer(decode(encode(call), CodeCall))
         return decode(encode(answer), CodeYielded | CodeFinished) if answer else None
 
     async def yielded(self, call: CodeCall) -> CodeYielded:

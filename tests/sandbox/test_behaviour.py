@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from cadre_sandbox.interpreters.contract import (
+    BlockLimits,
+    BlockRequest,
+    CallResult,
     Exchange,
     Finished,
     Function,
-    Limits,
-    Request,
-    Result,
     SandboxError,
 )
 from cadre_sandbox.interpreters.session import Session
-from cadre_sandbox.wire.values import Given
+from cadre_sandbox.wire.values import BinaryValue
 from sandbox.worlds import failed, finished, run, yielded
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -126,7 +126,7 @@ async def test_an_answer_may_be_of_any_characters(session: Session, code: str, o
 
 async def test_a_final_answer_swallowed_in_an_endless_loop_is_kept(session: Session) -> None:
     code = "import contextlib\nwhile True:\n    with contextlib.suppress(BaseException):\n        final_answer(7)"
-    outcome = await finished(session, code, authorized_imports=["*"], limits=Limits(seconds=0.5))
+    outcome = await finished(session, code, authorized_imports=["*"], limits=BlockLimits(seconds=0.5))
     assert (outcome.output, outcome.is_final_answer) == (7, True)
 
 
@@ -161,7 +161,7 @@ async def test_a_syntax_error_shows_the_place(session: Session) -> None:
 
 async def test_prints_are_cut_in_the_middle(session: Session) -> None:
     code = "for i in range(20000): print(i)"
-    outcome = await finished(session, code, limits=Limits(print_chars=1000))
+    outcome = await finished(session, code, limits=BlockLimits(print_chars=1000))
     assert outcome.logs.startswith("0\n1\n2\n")
     assert outcome.logs.endswith("19998\n19999\n")
     assert "characters left out of the middle" in outcome.logs
@@ -169,12 +169,12 @@ async def test_prints_are_cut_in_the_middle(session: Session) -> None:
 
 
 async def test_a_print_at_the_limit_is_whole(session: Session) -> None:
-    outcome = await finished(session, "print('a' * 99)", limits=Limits(print_chars=100))
+    outcome = await finished(session, "print('a' * 99)", limits=BlockLimits(print_chars=100))
     assert outcome.logs == "a" * 99 + "\n"
 
 
 async def test_output_is_cut_as_text_only(session: Session) -> None:
-    outcome = await finished(session, "'ab' * 5000", limits=Limits(output_chars=100))
+    outcome = await finished(session, "'ab' * 5000", limits=BlockLimits(output_chars=100))
     assert outcome.output == "ab" * 5000
     assert len(outcome.text) < 200
 
@@ -183,14 +183,14 @@ async def test_output_that_json_lacks_is_its_text(session: Session) -> None:
     assert (await finished(session, "float('nan')")).output == "nan"
     assert (await finished(session, "object")).output == "<class 'object'>"
     assert (await finished(session, "'\\ud800'")).output == "?"
-    assert (await finished(session, "b'ab'")).output == Given("bytes", b"ab")
+    assert (await finished(session, "b'ab'")).output == BinaryValue("bytes", b"ab")
 
 
 async def test_variables_are_given_by_name(session: Session) -> None:
     given = {
         "n": 3,
         "rows": [{"a": 1}],
-        "raw": Given("bytes", b"\x00\xff"),
+        "raw": BinaryValue("bytes", b"\x00\xff"),
         "odd": {"$given": 1, "$dict": {}},
     }
     code = "[n, rows[0]['a'], list(raw), odd, type(raw).__name__]"
@@ -204,7 +204,7 @@ async def test_variables_are_given_by_name(session: Session) -> None:
 
 
 async def test_a_table_is_rows_or_a_dataframe(session: Session) -> None:
-    outcome = await finished(session, "len(t)", variables={"t": Given("table", b"a,b\n1,2\n3,4\n")})
+    outcome = await finished(session, "len(t)", variables={"t": BinaryValue("table", b"a,b\n1,2\n3,4\n")})
     assert outcome.output == 2
 
 
@@ -212,10 +212,10 @@ async def test_calls_are_yielded_by_parameter_name_and_resumed(session: Session)
     code = "a = search('x', 3)\nb = visit(url='u', accept='json')\n[a, b['k']]"
     first = await yielded(session, code)
     assert [(call.name, call.arguments) for call in first.calls] == [("search", {"query": "x", "limit": 3})]
-    second = await session.resume([Result(value="found")])
+    second = await session.resume([CallResult(value="found")])
     assert getattr(second, "calls", None)
     assert second.calls[0].arguments == {"url": "u", "accept": "json"}  # type: ignore[union-attr]
-    third = await session.resume([Result(value={"k": [1]})])
+    third = await session.resume([CallResult(value={"k": [1]})])
     assert third.output == ["found", [1]]  # type: ignore[union-attr]
 
 
@@ -223,13 +223,13 @@ async def test_gather_yields_several_calls_at_once(session: Session) -> None:
     code = "gather(*[search.later(q) for q in 'ab'], visit.later('u'))"
     outcome = await yielded(session, code)
     assert [call.arguments for call in outcome.calls] == [{"query": "a"}, {"query": "b"}, {"url": "u"}]
-    done = await session.resume([Result(value=1), Result(value=2), Result(value={})])
+    done = await session.resume([CallResult(value=1), CallResult(value=2), CallResult(value={})])
     assert done.output == [1, 2, {}]  # type: ignore[union-attr]
 
 
 async def test_one_failed_call_of_several_loses_no_result(session: Session) -> None:
     await yielded(session, "r = gather(search.later('a'), search.later('b'))")
-    outcome = await session.resume([Result(value="fine"), Result(error="no such page")])
+    outcome = await session.resume([CallResult(value="fine"), CallResult(error="no such page")])
     assert outcome.error == "GatherError"  # type: ignore[union-attr]
     assert "no such page" in outcome.message  # type: ignore[union-attr]
     assert (await finished(session, "[str(one) for one in gathered]")).output == ["fine", "no such page"]
@@ -237,15 +237,17 @@ async def test_one_failed_call_of_several_loses_no_result(session: Session) -> N
 
 async def test_a_result_may_hold_what_json_lacks(session: Session) -> None:
     await yielded(session, "r = search('a')\n[len(r['blob']), r['nan'] != r['nan']]")
-    outcome = await session.resume([Result(value={"blob": Given("bytes", b"123"), "nan": float("nan")})])
+    outcome = await session.resume(
+        [CallResult(value={"blob": BinaryValue("bytes", b"123"), "nan": float("nan")})]
+    )
     assert outcome.output == [3, True]  # type: ignore[union-attr]
 
 
 async def test_a_failed_call_can_be_caught(session: Session) -> None:
     await yielded(session, "try:\n    search('a')\nexcept CallError as error:\n    m = str(error)\nm")
-    assert (await session.resume([Result(error="boom")])).output == "boom"  # type: ignore[union-attr]
+    assert (await session.resume([CallResult(error="boom")])).output == "boom"  # type: ignore[union-attr]
     await yielded(session, "search('b')")
-    outcome = await session.resume([Result(error="boom")])
+    outcome = await session.resume([CallResult(error="boom")])
     assert (outcome.error, outcome.message) == ("CallError", "boom")  # type: ignore[union-attr]
 
 
@@ -270,7 +272,13 @@ async def test_wrong_calls_are_explained(session: Session, code: str, error: str
 async def test_dates_sets_and_dataclasses_become_arguments(session: Session) -> None:
     code = "import datetime\nvisit('u', a=datetime.date(2026, 1, 2), b={1}, c=(1, 2), d=b'x')"
     (call,) = (await yielded(session, code)).calls
-    assert call.arguments == {"url": "u", "a": "2026-01-02", "b": [1], "c": [1, 2], "d": Given("bytes", b"x")}
+    assert call.arguments == {
+        "url": "u",
+        "a": "2026-01-02",
+        "b": [1],
+        "c": [1, 2],
+        "d": BinaryValue("bytes", b"x"),
+    }
 
 
 async def test_functions_have_help(session: Session) -> None:
@@ -290,10 +298,10 @@ async def test_a_tool_may_be_kept_and_is_no_name_to_assign(session: Session) -> 
 async def test_misuse_by_the_outside_is_an_error_there(session: Session) -> None:
     bad = Function(name="bad", signature="(a: ")
     with pytest.raises(ValueError, match="signature of bad"):
-        await session.execute(Request(code="1", functions=[bad]))
+        await session.execute(BlockRequest(code="1", functions=[bad]))
     await yielded(session, "search('a')")
     with pytest.raises(SandboxError, match="1 results, not 2"):
-        await session.resume([Result(), Result()])
+        await session.resume([CallResult(), CallResult()])
     with pytest.raises(SandboxError, match="waits for results"):
         await run(session, "1")
 
@@ -309,9 +317,9 @@ async def test_too_much_in_one_gather_is_said(session: Session, code: str, says:
     code = f"try:\n    {code}\nexcept ValueError as e:\n    search(str(e))"
     (call,) = (await yielded(session, code)).calls
     assert says in str(call.arguments["query"])
-    assert isinstance(await session.resume([Result()]), Finished)
+    assert isinstance(await session.resume([CallResult()]), Finished)
     # A block that is run again is told the same.
-    await finished(session, code, recorded=[Exchange([call], [Result()])])
+    await finished(session, code, recorded=[Exchange([call], [CallResult()])])
 
 
 async def test_names_that_statements_bind_are_the_codes_own(session: Session) -> None:

@@ -15,7 +15,7 @@ from cadre.protocol.files import holds_binary
 from cadre.protocol.messages import CodeCall, FileInfo
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.serving.blob_values import from_json, to_json
-from cadre_sandbox.wire.values import Given, GivenFile
+from cadre_sandbox.wire.values import BinaryValue, FileValue
 from sandbox.service_bench import Bench, Blobs, after, block, exchange, reply
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -171,10 +171,10 @@ async def test_what_only_looks_like_one_is_what_it_is(bench: Bench, value: Any) 
 
 VALUES: list[Any] = [
     None,
-    [1, {"a": [Given("bytes", b"1"), Given("table", b"a\n1\n")]}],
-    {"$given": {"$file": Given("image", b"x")}},
+    [1, {"a": [BinaryValue("bytes", b"1"), BinaryValue("table", b"a\n1\n")]}],
+    {"$given": {"$file": BinaryValue("image", b"x")}},
     {"$dict": {"$dict": {"$given": 1}}},
-    [GivenFile(NOWHERE, "text/plain", "a", 3), {"$file": 1}],
+    [FileValue(NOWHERE, "text/plain", "a", 3), {"$file": 1}],
 ]
 
 

@@ -68,15 +68,15 @@ async def test_one_that_nobody_comes_back_to_is_closed(sandbox: Sandbox) -> None
 
 async def test_it_knows_for_which_calls_it_is_the_place(bench: Bench) -> None:
     first = block("a = look('1')\nb = look('2')\n[a, b]")
-    assert not await bench.warm_pool.has_place_for(first), "anybody may begin"
+    assert not await bench.warm_pool.can_continue(first), "anybody may begin"
     then = reply(first, await bench.yielded(first), "x")
-    assert await bench.warm_pool.has_place_for(then), "what comes next"
-    assert await bench.warm_pool.has_place_for(first), "what it has answered"
+    assert await bench.warm_pool.can_continue(then), "what comes next"
+    assert await bench.warm_pool.can_continue(first), "what it has answered"
     asked = await bench.yielded(then)
-    assert await bench.warm_pool.has_place_for(first), "and what it answered before that"
+    assert await bench.warm_pool.can_continue(first), "and what it answered before that"
     last = reply(then, asked, "y")
     done = await bench.finished(last)
-    assert await bench.warm_pool.has_place_for(after(last, done, "a"))
+    assert await bench.warm_pool.can_continue(after(last, done, "a"))
     assert bench.warm_pool.warm == ["r"]
 
 
@@ -84,7 +84,7 @@ async def test_an_interpreter_that_stands_elsewhere_gives_way(bench: Bench) -> N
     first = block("a = look('1')\nb = look('2')\n[a, b]")
     elsewhere = reply(first, await bench.yielded(first), "x")
     beyond = exchange(elsewhere, elsewhere.exchanges[0].calls, [CodeReply(value="y")], [])
-    assert not await bench.warm_pool.has_place_for(beyond)
+    assert not await bench.warm_pool.can_continue(beyond)
     assert bench.warm_pool.warm == []
 
 

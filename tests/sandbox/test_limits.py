@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from cadre_sandbox.interpreters.contract import Failed, Finished, Limits, Lost, Outcome, Yielded
+from cadre_sandbox.interpreters.contract import (
+    BlockLimits,
+    Failed,
+    Finished,
+    InterpreterLost,
+    Outcome,
+    Yielded,
+)
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.interpreters.session import Session
 from sandbox import sections
@@ -18,7 +25,7 @@ from sandbox.worlds import finished, run
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-LIMITS = Limits(seconds=1.0, memory_mb=256, file_mb=16, threads=16, snapshot_mb=8)
+LIMITS = BlockLimits(seconds=1.0, memory_mb=256, file_mb=16, threads=16, snapshot_mb=8)
 
 LATE = 0.5
 """Seconds after the limit by which the outcome is there."""
@@ -77,7 +84,7 @@ async def _contained(sandbox: Sandbox, session: Session, excess: Excess) -> bool
         other = await sandbox.open()
         last = await run(other, "before", snapshot=last.snapshot, **FREE)
         await other.close()
-    if not forged and not isinstance(last, Lost):
+    if not forged and not isinstance(last, InterpreterLost):
         assert isinstance(last, Finished), last
         assert last.output == 1
     return alive
@@ -131,7 +138,8 @@ async def test_no_process_is_left_over(every_sandbox: Sandbox) -> None:
     session = await every_sandbox.open()
     pid = session.pid
     assert not isinstance(
-        await run(session, "import threading\nthreading.Event().wait(0.01)", authorized_imports=["*"]), Lost
+        await run(session, "import threading\nthreading.Event().wait(0.01)", authorized_imports=["*"]),
+        InterpreterLost,
     )
     await session.close()
     await _gone(pid)

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from cadre.prompting.prompts import Prompts
-from cadre_sandbox.interpreters.contract import Call, Finished, Function, Request, Result, Yielded
+from cadre_sandbox.interpreters.contract import (
+    BlockRequest,
+    CallResult,
+    Finished,
+    Function,
+    FunctionCall,
+    Yielded,
+)
 from cadre_sandbox.interpreters.pool import Sandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -52,10 +59,10 @@ def examples() -> list[list[tuple[str, str]]]:
     return [block.findall(example) for example in system.split("\nExample ")[1:]]
 
 
-def reply(call: Call) -> Result:
+def reply(call: FunctionCall) -> CallResult:
     told = " ".join(f"{name}={value}" for name, value in call.arguments.items())
     (value,) = [value for part, value in RETURNED.items() if part in told]
-    return Result(value=value)
+    return CallResult(value=value)
 
 
 def words(text: str) -> str:
@@ -68,7 +75,7 @@ async def test_an_example(sandbox: Sandbox, number: int) -> None:
     outcomes: list[Finished] = []
     try:
         for code, prints in examples()[number]:
-            outcome = await session.execute(Request(code=code, functions=FUNCTIONS, variables=VARIABLES))
+            outcome = await session.execute(BlockRequest(code=code, functions=FUNCTIONS, variables=VARIABLES))
             while isinstance(outcome, Yielded):
                 outcome = await session.resume([reply(call) for call in outcome.calls])
             assert isinstance(outcome, Finished), outcome

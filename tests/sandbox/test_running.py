@@ -16,7 +16,7 @@ from cadre.errors import BlobMissing, UnreadableMessage
 from cadre.protocol.code import CodeFunction, CodeLimits, CodeReply, CodeRequest
 from cadre.protocol.messages import ErrorInfo
 from cadre_sandbox.interpreters.pool import Sandbox
-from cadre_sandbox.serving.request import check
+from cadre_sandbox.serving.request import check_call
 from cadre_sandbox.serving.run_block import MAX_LOSSES, VARIABLES_GONE
 from sandbox.service_bench import Bench, after, block, exchange, reply
 
@@ -336,7 +336,7 @@ async def test_a_reply_that_is_nowhere_is_no_work_for_anybody(bench: Bench) -> N
 async def test_a_call_is_checked_before_it_is_run() -> None:
     call = block("1")
     subject = "p.code.0.default.r.r"
-    check(call, subject, "default")
+    check_call(call, subject, "default")
     for wrong, said in (
         (replace(call, pool="other"), "pool 'other'"),
         (replace(call, run="q"), "code of run 'q'"),
@@ -345,4 +345,4 @@ async def test_a_call_is_checked_before_it_is_run() -> None:
         (replace(call, functions=[CodeFunction(name="f", signature="(")]), "function 'f'"),
     ):
         with pytest.raises(UnreadableMessage, match=said):
-            check(wrong, subject, "default")
+            check_call(wrong, subject, "default")

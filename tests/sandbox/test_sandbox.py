@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from cadre_sandbox.interpreters.contract import Limits, Lost, Python, Result, SandboxError
-from cadre_sandbox.interpreters.pool import NOBODY, Sandbox
-from cadre_sandbox.interpreters.process import Box, Plan, Refused
-from cadre_sandbox.interpreters.zygote import Zygote
+from cadre_sandbox.interpreters.contract import BlockLimits, CallResult, InterpreterLost, Python, SandboxError
+from cadre_sandbox.interpreters.pool import NOBODY_UID, Sandbox
+from cadre_sandbox.interpreters.process import InterpreterProcess, ProcessPlan, TierRefused
+from cadre_sandbox.interpreters.zygote import ZygoteProcess
 from cadre_sandbox.jail import landlock
 from sandbox import walled_python
 from sandbox.worlds import World, failed, finished, open_to_all, run, worlds, yielded
@@ -81,11 +81,11 @@ async def test_namespaces_alone_hide_the_host(without: Callable[[Mapping[int, in
 
 async def test_a_refusal_is_read_however_soon_the_refused_one_has_gone() -> None:
     """Its end and its being known are a race: run until the wrong one would have won it."""
-    zygote = await Zygote.start(Python())
+    zygote = await ZygoteProcess.start(Python())
     try:
         for _ in range(60):
-            with pytest.raises(Refused, match=r"\[Errno \d+\] "):
-                await Box.open(zygote, Plan("ns", Limits(file_mb=-1), NOBODY))
+            with pytest.raises(TierRefused, match=r"\[Errno \d+\] "):
+                await InterpreterProcess.open(zygote, ProcessPlan("ns", BlockLimits(file_mb=-1), NOBODY_UID))
     finally:
         await zygote.close()
 
@@ -130,8 +130,8 @@ async def test_more_sessions_than_the_pool_holds_run_at_once() -> None:
 
 
 async def test_no_request_gets_more_than_the_sandbox_has() -> None:
-    async with Sandbox(most=Limits(seconds=0.3, memory_mb=64, print_chars=100)) as sandbox:
-        greedy = {"limits": Limits(seconds=60, memory_mb=4096, print_chars=10**6)}
+    async with Sandbox(most=BlockLimits(seconds=0.3, memory_mb=64, print_chars=100)) as sandbox:
+        greedy = {"limits": BlockLimits(seconds=60, memory_mb=4096, print_chars=10**6)}
         session = await sandbox.open()
         assert (await failed(session, "x = bytearray(10**8)", **greedy)).error == "MemoryError"
         assert len((await finished(session, "print('x' * 1000)", **greedy)).logs) < 200
@@ -141,7 +141,7 @@ async def test_no_request_gets_more_than_the_sandbox_has() -> None:
 async def test_a_session_may_have_less() -> None:
     async with Sandbox() as sandbox:
         session = await sandbox.open()
-        little = {"limits": Limits(memory_mb=32)}
+        little = {"limits": BlockLimits(memory_mb=32)}
         assert (await failed(session, "x = bytearray(5 * 10**7)", **little)).error == "MemoryError"
         other = await sandbox.open()
         assert (await finished(other, "len(bytearray(5 * 10**7))")).output == 5 * 10**7
@@ -155,7 +155,7 @@ async def test_when_the_zygote_dies_sessions_are_lost_and_new_ones_open() -> Non
         assert sandbox.zygote_pid is not None
         os.kill(sandbox.zygote_pid, signal.SIGKILL)
         await session.gone()
-        assert isinstance(await session.resume([Result()]), Lost)
+        assert isinstance(await session.resume([CallResult()]), InterpreterLost)
         other = await sandbox.open()
         assert (await finished(other, "x + 1", snapshot=saved.snapshot)).output == 42
 
@@ -213,7 +213,7 @@ async def test_a_landlocked_session_hides_nothing_that_it_writes(
         pytest.skip(world.lacks)
     open_to_all(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    free = {"authorized_imports": ["*"], "authorized_builtins": ["open"], "limits": Limits(file_mb=4)}
+    free = {"authorized_imports": ["*"], "authorized_builtins": ["open"], "limits": BlockLimits(file_mb=4)}
     async with world.sandbox(pool=0) as sandbox:
         session = await sandbox.open()
         assert (await failed(session, code, **free)).error == "FileLimit"
@@ -265,7 +265,7 @@ async def test_what_a_killed_service_left_is_removed_by_the_next(
 
 def _maker(folder: Path, uid: int | None) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", MAKE_AND_WAIT, str(NOBODY if uid is None else uid)],
+        [sys.executable, "-c", MAKE_AND_WAIT, str(NOBODY_UID if uid is None else uid)],
         env={**os.environ, "TMPDIR": str(folder)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

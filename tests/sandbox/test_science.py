@@ -11,10 +11,18 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from cadre_sandbox.interpreters.contract import Call, Exchange, Finished, Limits, Python, Result, Yielded
+from cadre_sandbox.interpreters.contract import (
+    BlockLimits,
+    CallResult,
+    Exchange,
+    Finished,
+    FunctionCall,
+    Python,
+    Yielded,
+)
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.settings import read_sandbox_settings
-from cadre_sandbox.wire.values import Given
+from cadre_sandbox.wire.values import BinaryValue
 from sandbox.worlds import World, failed, finished, run, worlds, yielded
 
 FREE = {"authorized_imports": ["numpy", "pandas", "PIL", "random"]}
@@ -50,7 +58,7 @@ def science(request: pytest.FixtureRequest) -> World:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def lab(science: World) -> AsyncIterator[Sandbox]:
-    async with science.sandbox(most=Limits(seconds=20, memory_mb=512)) as sandbox:
+    async with science.sandbox(most=BlockLimits(seconds=20, memory_mb=512)) as sandbox:
         yield sandbox
 
 
@@ -63,14 +71,14 @@ async def test_numbers_and_tables(lab: Sandbox) -> None:
     other = await lab.open()
     outcome = await run(other, "df['b'] = df.a * 2\nfinal_answer(df)", snapshot=saved.snapshot, **FREE)
     assert isinstance(outcome, Finished)
-    assert outcome.output == Given("table", b"a,b\n0,0\n1,2\n2,4\n")
+    assert outcome.output == BinaryValue("table", b"a,b\n0,0\n1,2\n2,4\n")
 
 
 async def test_a_table_that_is_given_is_a_frame(lab: Sandbox) -> None:
     session = await lab.open()
     variables = {
-        "sales": Given("table", b"town,sold\nUlm,3\nBonn,4\n"),
-        "more": {"data": [Given("bytes", b"x")]},
+        "sales": BinaryValue("table", b"town,sold\nUlm,3\nBonn,4\n"),
+        "more": {"data": [BinaryValue("bytes", b"x")]},
     }
     code = "[type(sales).__name__, int(sales.sold.sum()), more['data'][0] == b'x']"
     done = await finished(session, code, variables=variables, **FREE)
@@ -80,11 +88,11 @@ async def test_a_table_that_is_given_is_a_frame(lab: Sandbox) -> None:
 async def test_an_image_that_is_given_is_one_and_is_passed_on_as_one(lab: Sandbox) -> None:
     session = await lab.open()
     code = "print(photo.size, photo.getpixel((0, 0)))\nback = visit(url='x')\nfinal_answer(back.rotate(180))"
-    asked = await yielded(session, code, variables={"photo": Given("image", png(1, 2, 3))}, **FREE)
+    asked = await yielded(session, code, variables={"photo": BinaryValue("image", png(1, 2, 3))}, **FREE)
     assert asked.logs == "(1, 1) (1, 2, 3)\n"
-    done = await session.resume([Result(value=Given("image", png(4, 5, 6)))])
+    done = await session.resume([CallResult(value=BinaryValue("image", png(4, 5, 6)))])
     assert isinstance(done, Finished)
-    assert isinstance(done.output, Given)
+    assert isinstance(done.output, BinaryValue)
     assert (done.output.form, done.notes) == ("image", ())
     again = await finished(
         await lab.open(), "photo.getpixel((0, 0))", variables={"photo": done.output}, **FREE
@@ -94,7 +102,9 @@ async def test_an_image_that_is_given_is_one_and_is_passed_on_as_one(lab: Sandbo
 
 async def test_images_survive_the_interpreter(lab: Sandbox) -> None:
     session = await lab.open()
-    saved = await finished(session, "kept = photo", variables={"photo": Given("image", png(9, 8, 7))}, **FREE)
+    saved = await finished(
+        session, "kept = photo", variables={"photo": BinaryValue("image", png(9, 8, 7))}, **FREE
+    )
     assert saved.notes == ()
     other = await lab.open()
     assert (await finished(other, "kept.getpixel((0, 0))", snapshot=saved.snapshot, **FREE)).output == [
@@ -116,7 +126,9 @@ async def test_arrays_chance_is_the_same_in_a_replay(lab: Sandbox) -> None:
         again,
         code + "\nsearch(query='then')",
         seed="s",
-        recorded=[Exchange([Call("search", first.calls[0].arguments)], [Result(value="r")], first.clock)],
+        recorded=[
+            Exchange([FunctionCall("search", first.calls[0].arguments)], [CallResult(value="r")], first.clock)
+        ],
         **FREE,
     )
     assert isinstance(outcome, Yielded), outcome
@@ -132,7 +144,7 @@ async def test_too_large_an_array_is_an_error_and_the_code_goes_on(lab: Sandbox)
 
 async def test_what_is_no_image_or_has_no_columns(lab: Sandbox) -> None:
     session = await lab.open()
-    variables = {"photo": Given("image", b"nonsense"), "none": Given("table", b"\n")}
+    variables = {"photo": BinaryValue("image", b"nonsense"), "none": BinaryValue("table", b"\n")}
     done = await finished(session, "print(photo)\n[len(photo), len(none)]", variables=variables, **FREE)
     assert done.output == [8, 0]
     assert "Pillow cannot open it" in done.logs

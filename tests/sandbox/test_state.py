@@ -9,14 +9,14 @@ import signal
 import pytest
 
 from cadre_sandbox.interpreters.contract import (
-    Call,
+    BlockLimits,
+    CallResult,
     Exchange,
     Failed,
     Finished,
-    Limits,
-    Lost,
+    FunctionCall,
+    InterpreterLost,
     Outcome,
-    Result,
     Yielded,
 )
 from cadre_sandbox.interpreters.pool import Sandbox
@@ -141,7 +141,7 @@ async def test_a_kept_tool_calls_after_a_restart(sandbox: Sandbox, session: Sess
     saved = await finished(session, "find = search\ndef ask(q): return search(q)")
     outcome = await restored(sandbox, saved, "find('a')")
     assert isinstance(outcome, Yielded)
-    assert outcome.calls == (Call("search", {"query": "a"}),)
+    assert outcome.calls == (FunctionCall("search", {"query": "a"}),)
     outcome = await restored(sandbox, saved, "ask('b')")
     assert isinstance(outcome, Yielded)
 
@@ -189,7 +189,11 @@ async def test_saving_does_not_touch_living_classes(session: Session) -> None:
 async def test_what_cannot_be_saved_is_told_and_explained_when_missed(
     sandbox: Sandbox, session: Session, code: str, name: str, why: str
 ) -> None:
-    free = {"authorized_imports": ["*"], "authorized_builtins": ["open"], "limits": Limits(snapshot_mb=1)}
+    free = {
+        "authorized_imports": ["*"],
+        "authorized_builtins": ["open"],
+        "limits": BlockLimits(snapshot_mb=1),
+    }
     saved = await finished(session, f"x = 1\n{code}", **free)
     (note,) = saved.notes
     assert f"The variable {name} is lost should" in note
@@ -218,20 +222,20 @@ async def test_an_unreadable_snapshot_is_a_clear_failure(sandbox: Sandbox) -> No
 
 
 LOOP = "found = []\nfor q in ('a', 'b', 'c'):\n    found.append(search(q))\nprint(len(found))\nfound"
-FIRST = Exchange([Call("search", {"query": "a"})], [Result(value="A")])
-SECOND = Exchange([Call("search", {"query": "b"})], [Result(error="B failed")])
+FIRST = Exchange([FunctionCall("search", {"query": "a"})], [CallResult(value="A")])
+SECOND = Exchange([FunctionCall("search", {"query": "b"})], [CallResult(error="B failed")])
 
 
 async def test_killed_within_a_block_it_goes_on_elsewhere(sandbox: Sandbox, session: Session) -> None:
     before = await finished(session, "seen = 41")
     await yielded(session, "seen += 1\n" + LOOP)
     os.kill(session.pid, signal.SIGKILL)
-    assert isinstance(await session.resume([Result(value="A")]), Lost)
+    assert isinstance(await session.resume([CallResult(value="A")]), InterpreterLost)
     assert not session.alive
 
     other = await sandbox.open()
     outcome = await yielded(other, "seen += 1\n" + LOOP, snapshot=before.snapshot, recorded=[FIRST])
-    assert outcome.calls == (Call("search", {"query": "b"}),)
+    assert outcome.calls == (FunctionCall("search", {"query": "b"}),)
     await other.close()
 
     third = await sandbox.open()
@@ -239,9 +243,9 @@ async def test_killed_within_a_block_it_goes_on_elsewhere(sandbox: Sandbox, sess
         third,
         "seen += 1\n" + LOOP,
         snapshot=before.snapshot,
-        recorded=[FIRST, Exchange(outcome.calls, [Result(value="B")])],
+        recorded=[FIRST, Exchange(outcome.calls, [CallResult(value="B")])],
     )
-    done = await third.resume([Result(value="C")])
+    done = await third.resume([CallResult(value="C")])
     assert isinstance(done, Finished)
     assert (done.output, done.logs) == (["A", "B", "C"], "3\n")
     assert (await finished(third, "seen")).output == 42
@@ -251,7 +255,7 @@ async def test_killed_within_a_block_it_goes_on_elsewhere(sandbox: Sandbox, sess
 async def test_killed_between_blocks_it_goes_on_elsewhere(sandbox: Sandbox, session: Session) -> None:
     before = await finished(session, "x = [1]")
     os.kill(session.pid, signal.SIGKILL)
-    assert isinstance(await run(session, "x.append(2)"), Lost)
+    assert isinstance(await run(session, "x.append(2)"), InterpreterLost)
     outcome = await restored(sandbox, before, "x.append(2)\nx")
     assert isinstance(outcome, Finished)
     assert outcome.output == [1, 2]
@@ -260,10 +264,10 @@ async def test_killed_between_blocks_it_goes_on_elsewhere(sandbox: Sandbox, sess
 async def test_killed_while_it_computes_it_is_lost_at_once(sandbox: Sandbox) -> None:
     session = await sandbox.open()
     await yielded(session, "search('a')\nwhile True: pass")
-    going = asyncio.create_task(session.resume([Result()]))
+    going = asyncio.create_task(session.resume([CallResult()]))
     await asyncio.sleep(0)
     os.kill(session.pid, signal.SIGKILL)
-    assert isinstance(await asyncio.wait_for(going, 10), Lost)
+    assert isinstance(await asyncio.wait_for(going, 10), InterpreterLost)
 
 
 async def test_a_recorded_error_is_raised_again(session: Session) -> None:
@@ -305,12 +309,12 @@ visit('second', a=draw(), u=u)
 async def test_clock_and_chance_are_replayed(sandbox: Sandbox, session: Session) -> None:
     free = {"authorized_imports": ["*"], "seed": "run-1 step-3"}
     first = await yielded(session, CHANCE, **free)
-    second = await session.resume([Result()])
+    second = await session.resume([CallResult()])
     assert isinstance(second, Yielded)
     assert len(first.clock) == 6
     recorded = [
-        Exchange(first.calls, [Result()], first.clock),
-        Exchange(second.calls, [Result()], second.clock),
+        Exchange(first.calls, [CallResult()], first.clock),
+        Exchange(second.calls, [CallResult()], second.clock),
     ]
 
     other = await sandbox.open()
@@ -326,14 +330,14 @@ async def test_another_seed_is_another_chance(session: Session) -> None:
 
 
 async def test_waiting_is_free(session: Session) -> None:
-    limits = Limits(seconds=1.0)
+    limits = BlockLimits(seconds=1.0)
     code = "import threading, time\nn = 0\ndef work():\n    global n\n    while True: n += 1\n"
     code += "threading.Thread(target=work, daemon=True).start()\nsearch('a')\nbefore = n\nsearch('b')\n(n - before)"
     await yielded(session, code, limits=limits, authorized_imports=["*"])
     await asyncio.sleep(1.2)
-    outcome = await session.resume([Result()])
+    outcome = await session.resume([CallResult()])
     assert isinstance(outcome, Yielded), outcome
     await asyncio.sleep(1.2)
-    done = await session.resume([Result()])
+    done = await session.resume([CallResult()])
     assert isinstance(done, Finished), done
     assert done.used.cpu_seconds < 1.0, "its threads stood still meanwhile"

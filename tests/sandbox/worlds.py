@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from cadre_sandbox.interpreters.contract import (
+    BlockLimits,
+    BlockRequest,
     Failed,
     Finished,
     Function,
-    Limits,
     Outcome,
     Python,
-    Request,
     Yielded,
 )
 from cadre_sandbox.interpreters.pool import Sandbox
@@ -44,7 +44,7 @@ class World:
         return python.uid
 
     def sandbox(self, **more: Any) -> Sandbox:
-        return Sandbox(**{"most": Limits(seconds=20), **self.options, **more})
+        return Sandbox(**{"most": BlockLimits(seconds=20), **self.options, **more})
 
 
 def _as_ordinary_user() -> dict[str, Any] | None:
@@ -87,7 +87,7 @@ def open_to_all(folder: Path) -> None:
 
 
 async def run(session: Session, code: str, **more: Any) -> Outcome:
-    return await session.execute(Request(code=code, functions=(SEARCH, VISIT), **more))
+    return await session.execute(BlockRequest(code=code, functions=(SEARCH, VISIT), **more))
 
 
 async def finished(session: Session, code: str, **more: Any) -> Finished:

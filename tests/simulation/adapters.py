@@ -9,7 +9,7 @@ import hashlib
 import math
 from collections.abc import Callable
 
-from cadre.delivery.code_history import Shortening
+from cadre.delivery.code_history import HistoryCutter
 from cadre.delivery.codec import decode, encode
 from cadre.errors import BlobMissing, BusUnavailable, Fenced, OutcomeUnknown
 from cadre.journal.events import Entry
@@ -114,7 +114,7 @@ class SimBus:
         server: Server,
         topology: Topology,
         tell_all: Callable[[str], None],
-        shortened: Shortening,
+        shortened: HistoryCutter,
     ) -> None:
         self._wire, self._server, self._topology, self._tell_all = wire, server, topology, tell_all
         self._shortened = shortened

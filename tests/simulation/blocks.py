@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cadre.delivery.code_history import Piece
+from cadre.delivery.code_history import HistoryPiece
 from cadre.engine.calls.fold_calls import failure_of
 from cadre.journal import events as ev
 from cadre.journal.run import Phase
@@ -200,7 +200,7 @@ class _Reader:
         """Those behind references too."""
         exchanges, ref = call.exchanges, call.earlier
         while ref is not None:
-            piece = msgspec.json.decode(self._world.blobs[ref], type=Piece)
+            piece = msgspec.json.decode(self._world.blobs[ref], type=HistoryPiece)
             exchanges, ref = [*piece.exchanges, *exchanges], piece.earlier
         return exchanges
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from cadre_sandbox.interpreters.contract import Limits, SandboxError, Tier
-from cadre_sandbox.interpreters.process import Box, Gone
+from cadre_sandbox.interpreters.contract import BlockLimits, SandboxError, Tier
+from cadre_sandbox.interpreters.process import InterpreterGone, InterpreterProcess
 from cadre_sandbox.interpreters.session import Session
 from cadre_sandbox.wire.frames import PREFIX, Frame, decode, encode
 from simulation.language import Calls, Clock, Die, Ended, Luck, Need, Variables, Work, course
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SimSandbox:
-    """What sessions are opened of: cadre_sandbox.sandbox.Sandbox without a jail."""
+    """What sessions are opened of: cadre_sandbox.interpreters.pool.Sandbox without a jail."""
 
     def __init__(self, world: World, process: Process) -> None:
         self._world, self._process = world, process
@@ -32,11 +32,11 @@ class SimSandbox:
         await asyncio.sleep(self._world.chance.random() * 0.02)
         if self._world.faults.happens("no-box"):
             raise SandboxError("no interpreter is to be had")
-        return Session(cast(Box, SimBox(self._world, self._process)), Limits())
+        return Session(cast(InterpreterProcess, SimBox(self._world, self._process)), BlockLimits())
 
 
 class SimBox:
-    """cadre_sandbox.box.Box for the language of `simulation.language`. It lives as long as its sandbox does."""
+    """InterpreterProcess for the language of `simulation.language`. It lives as long as its sandbox does."""
 
     tier: Tier = "ns"
     pid = 0
@@ -66,7 +66,7 @@ class SimBox:
         """Raises Gone."""
         await asyncio.sleep(0)
         if not self.alive:
-            raise Gone
+            raise InterpreterGone
         frame = _through_the_pipe(encode(header, blobs))
         self._later(self._chance.random() * 0.01, lambda: self._take(frame))
 
@@ -74,12 +74,12 @@ class SimBox:
         """Raises Gone."""
         while not self._frames:
             if not self.alive:
-                raise Gone
+                raise InterpreterGone
             self._waiter = self._loop.create_future()
             await self._waiter
         return _through_the_pipe(self._frames.popleft())
 
-    def bounds(self, limits: Limits) -> dict[str, int]:
+    def bounds(self, limits: BlockLimits) -> dict[str, int]:
         return {}
 
     def freeze(self) -> None:
@@ -91,7 +91,7 @@ class SimBox:
     def cpu_seconds(self) -> float:
         return 0.0
 
-    async def full(self, limits: Limits) -> bool:
+    async def full(self, limits: BlockLimits) -> bool:
         return False
 
     async def ended(self) -> int:

@@ -198,22 +198,24 @@ _plant(
     MADE_ONCE,
     ONCE,
 )
-_plant("replies are mixed", Parts(running=code.MixesReplies), SAYS, GOES_ON, NO_DIVERGENCE)
-_plant("a replay reads the clock anew", Parts(running=code.ReadsTheClockAnew), SAYS, GOES_ON, NO_DIVERGENCE)
+_plant("replies are mixed", Parts(code_runner=code.MixesReplies), SAYS, GOES_ON, NO_DIVERGENCE)
+_plant(
+    "a replay reads the clock anew", Parts(code_runner=code.ReadsTheClockAnew), SAYS, GOES_ON, NO_DIVERGENCE
+)
 _plant(
     "interpreters are shared between runs",
-    Parts(warm_pool=code.SharesInterpreters, running=code.RunsOnWhatIsWarm),
+    Parts(warm_pool=code.SharesInterpreters, code_runner=code.RunsOnWhatIsWarm),
     *(SAYS, GOES_ON, NO_DIVERGENCE),
 )
 _plant(
     "the variables of an attempt that lost are gone on with",
-    Parts(warm_pool=code.KeepsWhatIsWarm, running=code.RunsOnWhatIsWarm),
+    Parts(warm_pool=code.KeepsWhatIsWarm, code_runner=code.RunsOnWhatIsWarm),
     SAYS,
     GOES_ON,
     NO_DIVERGENCE,
 )
-_plant("variables are stored once", Parts(running=code.StoresOnce), SAYS, GOES_ON)
-_plant("an earlier answer is said again", Parts(running=code.SaysItAgain), WAKES, PAID)
+_plant("variables are stored once", Parts(code_runner=code.StoresOnce), SAYS, GOES_ON)
+_plant("an earlier answer is said again", Parts(code_runner=code.SaysItAgain), WAKES, PAID)
 _plant("code is acked before its outcome is sent", Parts(serving=code.AcksCodeFirst), WAKES)
 _plant("code that was handed over is acked", Parts(serving=code.AcksWhatItHandsOver), WAKES, PAID)
 _plant("what is left is not left again after a crash", Parts(runner=memory.LeavesOnce), PAID, LEFT)

@@ -14,9 +14,9 @@ from cadre.protocol.code import CodeExchange
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, Record
 from cadre.runtime.run_cache import Held
 from cadre.runtime.runner import Advance, Runner
-from cadre_sandbox.serving.code_calls import Offer, Serving
+from cadre_sandbox.serving.code_calls import CodeCallHandler, OfferHandover
 from cadre_sandbox.serving.position import Answer, Position
-from cadre_sandbox.serving.run_block import CodeRunner, Turn
+from cadre_sandbox.serving.run_block import BlockTurn, CodeRunner
 from cadre_sandbox.serving.warm_pool import RunInterpreter, WarmPool
 
 
@@ -82,14 +82,14 @@ class SharesInterpreters(WarmPool):
 class KeepsWhatIsWarm(WarmPool):
     """Takes every interpreter of a run for the right one."""
 
-    async def has_place_for(self, call: CodeCall) -> bool:
-        return call.run in self.warm or await super().has_place_for(call)
+    async def can_continue(self, call: CodeCall) -> bool:
+        return call.run in self.warm or await super().can_continue(call)
 
 
 class RunsOnWhatIsWarm(CodeRunner):
     """Runs the next block in the interpreter that it has, whatever variables the block is to go on from."""
 
-    async def _turn(self, interpreter: RunInterpreter, call: CodeCall, position: Position) -> Turn:
+    async def _turn(self, interpreter: RunInterpreter, call: CodeCall, position: Position) -> BlockTurn:
         served = interpreter.served
         if served is not None and isinstance(served.answer, CodeFinished):
             answer = replace(served.answer, snapshot=call.snapshot)
@@ -114,17 +114,17 @@ class SaysItAgain(CodeRunner):
         return await super().answer(call)
 
 
-class AcksCodeFirst(Serving):
+class AcksCodeFirst(CodeCallHandler):
     """Lets go of a block before its outcome is in the run's inbox."""
 
-    async def handle(self, delivery: Delivery, offer: Offer | None = None) -> None:
+    async def handle(self, delivery: Delivery, offer: OfferHandover | None = None) -> None:
         await delivery.ack()
         await super().handle(delivery, offer)
 
 
-class AcksWhatItHandsOver(Serving):
+class AcksWhatItHandsOver(CodeCallHandler):
     """Lets go of a delivery for which another process answers now."""
 
-    async def handle(self, delivery: Delivery, offer: Offer | None = None) -> None:
+    async def handle(self, delivery: Delivery, offer: OfferHandover | None = None) -> None:
         await super().handle(delivery, offer)
         await delivery.ack()

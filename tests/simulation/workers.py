@@ -7,7 +7,7 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from cadre.delivery.code_history import Shortening
+from cadre.delivery.code_history import HistoryCutter
 from cadre.delivery.fair_slots import Slots
 from cadre.ports import Delivery
 from cadre.protocol.memory import RECALL, REMEMBER
@@ -18,8 +18,8 @@ from cadre.spec.agent import CodeSpec
 from cadre_memory.tools.calls import CallHandler
 from cadre_memory.tools.memories import Memories
 from cadre_sandbox.interpreters.pool import Sandbox
-from cadre_sandbox.serving.answer import Teller
-from cadre_sandbox.serving.code_calls import Serving
+from cadre_sandbox.serving.answer import AnswerBuilder
+from cadre_sandbox.serving.code_calls import CodeCallHandler
 from cadre_sandbox.serving.run_block import CodeRunner
 from cadre_sandbox.serving.warm_pool import WarmPool
 from cadre_tools.executor import Executor
@@ -54,8 +54,8 @@ class Parts(NamedTuple):
     effects: type[SimEffects] = SimEffects
     bus: type[SimBus] = SimBus
     warm_pool: type[WarmPool] = WarmPool
-    running: type[CodeRunner] = CodeRunner
-    serving: type[Serving] = Serving
+    code_runner: type[CodeRunner] = CodeRunner
+    serving: type[CodeCallHandler] = CodeCallHandler
     memories: type[SimMemories] = SimMemories
 
 
@@ -82,7 +82,7 @@ class Connection:
         self.clock = SimClock(world.loop, process)
         self.journal = parts.journal(self.wire, server, topology, world.faults)
         self.blobs = SimBlobs(self.wire, world.blobs, world.trace)
-        self.bus = parts.bus(self.wire, server, topology, world.interrupt_all, Shortening(self.blobs))
+        self.bus = parts.bus(self.wire, server, topology, world.interrupt_all, HistoryCutter(self.blobs))
         self.effects = parts.effects(self.wire, server, topology)
         self.marks = SimMarks(self.wire, server, topology)
 
@@ -147,8 +147,10 @@ def start_sandbox(world: World, process: Process) -> Live:
     sandbox = cast(Sandbox, SimSandbox(world, process))
     warm = SimWarm(world, ports.wire, lambda delivery: take(delivery))
     warm_pool = parts.warm_pool(sandbox, scenario.sessions, scenario.idle_seconds, warm)
-    running = parts.running(warm_pool, ports.blobs, Teller(ports.blobs, process.name, "ns"), ports.clock)
-    serving = parts.serving(running, ports.bus, ports.marks, POOL)
+    runner = parts.code_runner(
+        warm_pool, ports.blobs, AnswerBuilder(ports.blobs, process.name, "ns"), ports.clock
+    )
+    serving = parts.serving(runner, ports.bus, ports.marks, POOL)
 
     async def handle(delivery: Delivery) -> None:
         assert isinstance(delivery, SimDelivery)
@@ -161,7 +163,7 @@ def start_sandbox(world: World, process: Process) -> Live:
     ]
 
     async def take(delivery: SimDelivery) -> bool:
-        if not await serving.has_place_for(delivery):
+        if not await serving.can_continue(delivery):
             return False
         return queues[world.topology.shard(delivery.address.tree)].adopt(delivery, serving.handle)
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cadre.delivery.code_history import PIECE_EXCHANGES, Place, Shortening, shortened, whole
+from cadre.delivery.code_history import (
+    PIECE_EXCHANGES,
+    BlockHistory,
+    HistoryCutter,
+    cut_history,
+    with_whole_history,
+)
 from cadre.delivery.codec import decode, encode, pack
 from cadre.errors import BlobMissing, UnreadableMessage
 from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
@@ -41,7 +47,7 @@ class Counting(Blobs):
 async def bytes_of(count: int, size: int) -> int:
     """Of all messages of a block with so many calls, and of the blobs that they need."""
     blobs, past = Counting(), exchanges(count, size)
-    shorten, sent = Shortening(blobs), 0
+    shorten, sent = HistoryCutter(blobs), 0
     for done in range(count + 1):
         sent += len(await pack(await shorten(call_after(past[:done])), blobs))
     return sent + blobs.bytes
@@ -62,29 +68,29 @@ async def test_bytes_grow_with_the_calls_and_not_with_their_square(size: int) ->
 @pytest.mark.parametrize("count", [0, 1, 2, PIECE_EXCHANGES, PIECE_EXCHANGES + 1, PIECE_EXCHANGES + 2, 100])
 async def test_what_was_left_out_is_found_again(count: int) -> None:
     blobs, call = Blobs(), call_after(exchanges(count))
-    short = await Shortening(blobs)(call)
+    short = await HistoryCutter(blobs)(call)
     assert short.done == count
     assert len(short.exchanges) <= PIECE_EXCHANGES
     assert short.exchanges[-1:] == call.exchanges[-1:]
-    assert await whole(decode(encode(short), CodeCall), blobs) == call
+    assert await with_whole_history(decode(encode(short), CodeCall), blobs) == call
 
 
 async def test_it_is_cut_alike_by_whoever_cuts_it() -> None:
     past = exchanges(70)
-    steadily, at_once = Shortening(Blobs()), Shortening(Blobs())
+    steadily, at_once = HistoryCutter(Blobs()), HistoryCutter(Blobs())
     for done in range(len(past)):
         short = await steadily(call_after(past[: done + 1]))
         assert short == await at_once(call_after(exchanges(done + 1))), "as a process that begins here"
-        place = Place(short.before, short.earlier, short.exchanges)
-        assert shortened(short.block, place) == (place, [])
+        place = BlockHistory(short.before, short.earlier, short.exchanges)
+        assert cut_history(short.block, place) == (place, [])
 
 
 async def test_another_past_of_the_same_block_is_not_taken_for_it() -> None:
     blobs = Blobs()
-    shorten = Shortening(blobs)
+    shorten = HistoryCutter(blobs)
     await shorten(call_after(exchanges(40)))
     other = call_after(exchanges(40, size=7))
-    assert await whole(await shorten(other), blobs) == other
+    assert await with_whole_history(await shorten(other), blobs) == other
 
 
 async def test_a_message_of_before_has_all_of_it() -> None:
@@ -92,14 +98,14 @@ async def test_a_message_of_before_has_all_of_it() -> None:
     data = encode(call).replace(b'"before":0,"earlier":null,', b"")
     assert b"before" not in data
     assert decode(data, CodeCall) == call
-    assert await whole(decode(data, CodeCall), Blobs()) == call
+    assert await with_whole_history(decode(data, CodeCall), Blobs()) == call
 
 
 async def test_a_past_that_is_none_is_refused() -> None:
     blobs = Blobs()
-    short = await Shortening(blobs)(call_after(exchanges(40)))
+    short = await HistoryCutter(blobs)(call_after(exchanges(40)))
     with pytest.raises(BlobMissing):
-        await whole(short, Blobs())
+        await with_whole_history(short, Blobs())
     for wrong in (
         replace(short, before=short.before + 1),
         replace(short, before=0),
@@ -108,4 +114,4 @@ async def test_a_past_that_is_none_is_refused() -> None:
         replace(short, earlier=await blobs.put(b"nonsense")),
     ):
         with pytest.raises(UnreadableMessage):
-            await whole(wrong, blobs)
+            await with_whole_history(wrong, blobs)

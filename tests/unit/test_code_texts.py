@@ -17,7 +17,7 @@ from cadre.prompting.code_signature import parameters_of
 from cadre.prompting.python_types import definitions_of, type_name
 from cadre.prompting.tool_text import docstring_of, signature_of, to_code_prompt
 from cadre.protocol.cards import AgentCard, ToolCard
-from cadre_sandbox.jail.functions import Later, Tool
+from cadre_sandbox.jail.functions import DeferredCall, Tool
 from cadre_sandbox.wire.signatures import parse
 
 ANALYST = AgentCard(name="analyst", description="Calculates.")
@@ -37,7 +37,7 @@ def card(name: str = "t", output: dict[str, Any] | None = None, **schema: Any) -
 def bound(of: ToolCard, *args: Any, **kwargs: Any) -> Any:
     """The arguments that the sandbox sends for a call."""
 
-    def call(calls: Sequence[Later]) -> list[Any]:
+    def call(calls: Sequence[DeferredCall]) -> list[Any]:
         raise AssertionError("`later` calls nothing")
 
     function = Tool(code_name(of.name), signature_of(of), docstring_of(of), call)

@@ -14,7 +14,7 @@ from cadre.errors import SettingError
 from cadre.local.processes import Stack
 from cadre.local.team_file import read_team
 from cadre.protocol.cards import TIERS
-from cadre_sandbox.host import at_work
+from cadre_sandbox.host import blocks_at_once
 from cadre_sandbox.interpreters import contract
 from cadre_sandbox.serving.interpreter_tool import card_of
 from cadre_sandbox.settings import SandboxSettings, read_sandbox_settings
@@ -75,9 +75,9 @@ def test_a_wrong_value_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, va
 
 
 def test_no_more_blocks_at_once_than_interpreters() -> None:
-    assert at_work(SandboxSettings(concurrency=9, sessions=3)) == 3
-    assert at_work(SandboxSettings(concurrency=2, sessions=3)) == 2
-    assert at_work(SandboxSettings(sessions=1000)) >= 2
+    assert blocks_at_once(SandboxSettings(concurrency=9, sessions=3)) == 3
+    assert blocks_at_once(SandboxSettings(concurrency=2, sessions=3)) == 2
+    assert blocks_at_once(SandboxSettings(sessions=1000)) >= 2
 
 
 def test_a_team_with_code_agents_gets_a_sandbox_per_pool(tmp_path: Path) -> None:

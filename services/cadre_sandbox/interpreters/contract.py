@@ -19,7 +19,7 @@ TIERS: tuple[Tier, ...] = ("ns", "landlock")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class BlockLimits:
     """What one block may use. A sandbox has the most that any request gets; memory, threads and files stay those of
     a session's first block."""
 
@@ -56,7 +56,7 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """A call that the code waits for."""
 
     name: str
@@ -65,7 +65,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class CallResult:
     """What a call came to. With `error` the call raises `CallError` inside the code."""
 
     value: Value = None
@@ -76,14 +76,14 @@ class Result:
 class Exchange:
     """One yield of the past and its results, for replay."""
 
-    calls: Sequence[Call]
-    results: Sequence[Result]
+    calls: Sequence[FunctionCall]
+    results: Sequence[CallResult]
     clock: Sequence[float] = ()
     """`Yielded.clock`: what the code read from the clock before these calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class BlockRequest:
     """One block of code to run.
 
     A fresh interpreter first restores `snapshot` (state after the block before). With `recorded`, calls are answered
@@ -107,7 +107,7 @@ class Request:
     seed: str = ""
     """Same seed, same chance: of random, uuid, secrets, numpy. Different for each block, the same in its replay."""
 
-    limits: Limits = field(default_factory=Limits)
+    limits: BlockLimits = field(default_factory=BlockLimits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ class Used:
 class Yielded:
     """The code waits for these calls; `Session.resume` takes their results, in the same order."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[FunctionCall, ...]
     clock: tuple[float, ...]
     """Keep it with the calls: a replay needs it (`Exchange.clock`)."""
 
@@ -180,14 +180,14 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lost:
+class InterpreterLost:
     """The interpreter is gone and the code is not to blame: run the block again, in a new session, with what is
     recorded. Whoever does so counts the times: code can make this look so."""
 
     reason: str
 
 
-Outcome: TypeAlias = Yielded | Finished | Failed | Lost
+Outcome: TypeAlias = Yielded | Finished | Failed | InterpreterLost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

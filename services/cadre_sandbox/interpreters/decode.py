@@ -6,17 +6,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from cadre.protocol.json_depth import MAX_LEVELS, nesting
-from cadre_sandbox.interpreters.contract import Call, Failed, Finished, Limits, Tier, Used, Yielded
+from cadre_sandbox.interpreters.contract import (
+    BlockLimits,
+    Failed,
+    Finished,
+    FunctionCall,
+    Tier,
+    Used,
+    Yielded,
+)
 from cadre_sandbox.wire.frames import BrokenFrame, Frame
-from cadre_sandbox.wire.values import MOST_CALLS, encodable, unpack
+from cadre_sandbox.wire.values import MAX_CALLS, encodable, unpack
 
-_MOST_TEXT = 20_000
-_NOTE = 200
+_MAX_TEXT_CHARS = 20_000
+_MAX_NOTE_CHARS = 200
 """Characters that a note about what was left out may add."""
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class SavedVariables:
     """What became of the variables after a block."""
 
     snapshot: bytes | None
@@ -25,7 +33,7 @@ class Saved:
     """Whether the interpreter has the same variables, and may go on."""
 
 
-def saved_of(frame: Frame, before: bytes | None) -> Saved:
+def saved_variables(frame: Frame, before: bytes | None) -> SavedVariables:
     """Raises BrokenFrame."""
     match frame.header.get("kind"):
         case "snapshot" if len(frame.blobs) == 1:
@@ -33,29 +41,29 @@ def saved_of(frame: Frame, before: bytes | None) -> Saved:
         case "unchanged" if before is not None:
             return _kept(frame, before)
         case "unsaved":
-            return not_saved(_text(frame.header.get("why"), _NOTE), before)
+            return not_saved(_text(frame.header.get("why"), _MAX_NOTE_CHARS), before)
     raise BrokenFrame("no snapshot")
 
 
-def _kept(frame: Frame, snapshot: bytes) -> Saved:
+def _kept(frame: Frame, snapshot: bytes) -> SavedVariables:
     if frame.header.get("fit") is False:
         full = "The memory is full: the interpreter is started anew, with the variables that could be saved."
-        return Saved(snapshot, (*_notes(frame), full), False)
-    return Saved(snapshot, _notes(frame), True)
+        return SavedVariables(snapshot, (*_notes(frame), full), False)
+    return SavedVariables(snapshot, _notes(frame), True)
 
 
-def not_saved(why: str, before: bytes | None) -> Saved:
+def not_saved(why: str, before: bytes | None) -> SavedVariables:
     lost = f"The variables could not be saved ({why}): they are as they were before this code."
-    return Saved(before, (lost,), False)
+    return SavedVariables(before, (lost,), False)
 
 
-def logs_of(frame: Frame, limits: Limits) -> str:
+def logs_of(frame: Frame, limits: BlockLimits) -> str:
     """Raises BrokenFrame."""
-    return _text(frame.header.get("logs"), limits.print_chars + _NOTE)
+    return _text(frame.header.get("logs"), limits.print_chars + _MAX_NOTE_CHARS)
 
 
 def outcome_of(
-    frame: Frame, saved: Saved | None, tier: Tier, used: Used, limits: Limits
+    frame: Frame, saved: SavedVariables | None, tier: Tier, used: Used, limits: BlockLimits
 ) -> Yielded | Finished | Failed:
     """Raises BrokenFrame."""
     header = frame.header
@@ -68,7 +76,7 @@ def outcome_of(
         case "finished" if saved:
             return Finished(
                 output=_value(header.get("output"), frame.blobs),
-                text=_text(header.get("text"), limits.output_chars + _NOTE),
+                text=_text(header.get("text"), limits.output_chars + _MAX_NOTE_CHARS),
                 is_final_answer=header.get("final") is True,
                 logs=logs,
                 snapshot=saved.snapshot,
@@ -81,10 +89,10 @@ def outcome_of(
             line = header.get("line")
             source = header.get("source")
             return Failed(
-                error=_text(header.get("error"), _NOTE),
-                message=_text(header.get("message"), _MOST_TEXT),
+                error=_text(header.get("error"), _MAX_NOTE_CHARS),
+                message=_text(header.get("message"), _MAX_TEXT_CHARS),
                 line=line if type(line) is int else None,
-                source=None if source is None else _text(source, _MOST_TEXT),
+                source=None if source is None else _text(source, _MAX_TEXT_CHARS),
                 logs=logs,
                 snapshot=saved.snapshot,
                 notes=saved.notes,
@@ -95,17 +103,17 @@ def outcome_of(
     raise BrokenFrame("an answer of no known kind")
 
 
-def _calls(frame: Frame) -> tuple[Call, ...]:
+def _calls(frame: Frame) -> tuple[FunctionCall, ...]:
     calls = frame.header.get("calls")
-    if not isinstance(calls, list) or not 0 < len(calls) <= MOST_CALLS:
-        raise BrokenFrame(f"not 1 to {MOST_CALLS} calls")
+    if not isinstance(calls, list) or not 0 < len(calls) <= MAX_CALLS:
+        raise BrokenFrame(f"not 1 to {MAX_CALLS} calls")
     made = []
     for call in calls:
         match call:
             case {"name": str(name), "arguments": dict(arguments)}:
                 given = _value(arguments, frame.blobs)
                 if isinstance(given, dict):
-                    made.append(Call(encodable(name), given))
+                    made.append(FunctionCall(encodable(name), given))
                     continue
         raise BrokenFrame("a call without name or arguments")
     return tuple(made)
@@ -137,4 +145,4 @@ def _notes(frame: Frame) -> tuple[str, ...]:
     notes = frame.header.get("notes")
     if not isinstance(notes, list):
         raise BrokenFrame("notes are missing")
-    return tuple(_text(note, _MOST_TEXT) for note in notes[:100])
+    return tuple(_text(note, _MAX_TEXT_CHARS) for note in notes[:100])

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cadre_sandbox.interpreters.contract import Exchange, Limits, Request, Result
+from cadre_sandbox.interpreters.contract import BlockLimits, BlockRequest, CallResult, Exchange
 from cadre_sandbox.wire.signatures import parse
 from cadre_sandbox.wire.values import pack
 
 _MEGABYTE = 1 << 20
 
 
-def order_of(
-    request: Request, limits: Limits, number: int, restore: bool
+def block_order(
+    request: BlockRequest, limits: BlockLimits, number: int, restore: bool
 ) -> tuple[dict[str, Any], list[bytes]]:
     """Raises ValueError for a signature that is none."""
     blobs: list[bytes] = []
@@ -45,7 +45,7 @@ def order_of(
     return header, blobs
 
 
-def results_of(results: Sequence[Result]) -> tuple[dict[str, Any], list[bytes]]:
+def results_order(results: Sequence[CallResult]) -> tuple[dict[str, Any], list[bytes]]:
     blobs: list[bytes] = []
     return {"results": [_result(result, blobs) for result in results]}, blobs
 
@@ -58,5 +58,5 @@ def _exchange(exchange: Exchange, blobs: list[bytes]) -> dict[str, Any]:
     }
 
 
-def _result(result: Result, blobs: list[bytes]) -> dict[str, Any]:
+def _result(result: CallResult, blobs: list[bytes]) -> dict[str, Any]:
     return {"value": pack(result.value, blobs), "error": result.error}

@@ -8,16 +8,16 @@ from collections import deque
 from types import TracebackType
 from typing import Self
 
-from cadre_sandbox.interpreters.contract import TIERS, Limits, Python, SandboxError, Tier
-from cadre_sandbox.interpreters.process import Box, Died, Plan, Refused
+from cadre_sandbox.interpreters.contract import TIERS, BlockLimits, Python, SandboxError, Tier
+from cadre_sandbox.interpreters.process import DiedAtStart, InterpreterProcess, ProcessPlan, TierRefused
 from cadre_sandbox.interpreters.scratch import remove_abandoned
 from cadre_sandbox.interpreters.session import Session
-from cadre_sandbox.interpreters.zygote import Zygote
+from cadre_sandbox.interpreters.zygote import ZygoteProcess
 from cadre_sandbox.wire.machine import MACHINE, MACHINES
 
 log = logging.getLogger("cadre.sandbox")
 
-NOBODY = 65_534
+NOBODY_UID = 65_534
 
 
 class Sandbox:
@@ -36,17 +36,17 @@ class Sandbox:
         minimum: Tier = "landlock",
         best: Tier = "ns",
         pool: int = 2,
-        most: Limits | None = None,
+        most: BlockLimits | None = None,
         python: Python | None = None,
     ) -> None:
         self._tiers = TIERS[TIERS.index(best) : TIERS.index(minimum) + 1]
         self._size = pool
-        self._most = most or Limits()
+        self._most = most or BlockLimits()
         self._python = python or Python()
-        self._zygote: Zygote | None = None
-        self._plan: Plan | None = None
-        self._ready: deque[Box] = deque()
-        self._boxes: set[Box] = set()
+        self._zygote: ZygoteProcess | None = None
+        self._plan: ProcessPlan | None = None
+        self._ready: deque[InterpreterProcess] = deque()
+        self._processes: set[InterpreterProcess] = set()
         self._filling: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
 
@@ -74,10 +74,10 @@ class Sandbox:
         zygote = await self._living_zygote()
         lacks = []
         for tier in self._tiers:
-            plan = Plan(tier, self._most, NOBODY if self._python.uid is None else self._python.uid)
+            plan = ProcessPlan(tier, self._most, NOBODY_UID if self._python.uid is None else self._python.uid)
             try:
-                self._ready.append(await _first_box(zygote, plan))
-            except Refused as refused:
+                self._ready.append(await _first_process(zygote, plan))
+            except TierRefused as refused:
                 lacks.append(f"{tier}: {refused}")
             else:
                 self._plan = plan
@@ -93,31 +93,31 @@ class Sandbox:
     async def open(self) -> Session:
         """A fresh interpreter, at once when one is ready. Raises SandboxError."""
         while self._ready:
-            box = self._ready.popleft()
-            if box.alive:
+            process = self._ready.popleft()
+            if process.alive:
                 break
-            await box.close()
+            await process.close()
         else:
-            box = await self._new_box()
+            process = await self._new_process()
         self._fill()
-        self._boxes = {box, *(other for other in self._boxes if not other.closed)}
-        return Session(box, self._most)
+        self._processes = {process, *(other for other in self._processes if not other.closed)}
+        return Session(process, self._most)
 
-    async def _new_box(self) -> Box:
+    async def _new_process(self) -> InterpreterProcess:
         if self._plan is None:
             raise SandboxError("the sandbox is not started")
         try:
-            return await Box.open(await self._living_zygote(), self._plan)
-        except Refused as refused:
+            return await InterpreterProcess.open(await self._living_zygote(), self._plan)
+        except TierRefused as refused:
             raise SandboxError(f"no interpreter of tier {self._plan.tier}: {refused}") from None
 
-    async def _living_zygote(self) -> Zygote:
+    async def _living_zygote(self) -> ZygoteProcess:
         async with self._starting:
             if self._zygote and not self._zygote.alive:
                 await self._zygote.close()
                 self._zygote = None
             if self._zygote is None:
-                self._zygote = await Zygote.start(self._python)
+                self._zygote = await ZygoteProcess.start(self._python)
             return self._zygote
 
     def _fill(self) -> None:
@@ -128,7 +128,7 @@ class Sandbox:
         """Gives up at the first failure: `open` meets it again, and has somebody to tell."""
         try:
             while len(self._ready) < self._size:
-                self._ready.append(await self._new_box())
+                self._ready.append(await self._new_process())
         except SandboxError:
             return
 
@@ -144,8 +144,8 @@ class Sandbox:
             await asyncio.gather(self._filling, return_exceptions=True)
         while self._ready:
             await self._ready.popleft().close()
-        for box in self._boxes:
-            await box.close()
+        for process in self._processes:
+            await process.close()
         if self._zygote:
             await self._zygote.close()
             self._zygote = None
@@ -160,10 +160,10 @@ class Sandbox:
         await self.close()
 
 
-async def _first_box(zygote: Zygote, plan: Plan) -> Box:
+async def _first_process(zygote: ZygoteProcess, plan: ProcessPlan) -> InterpreterProcess:
     """Raises Refused, SandboxError. One accidental death shall not cost all that follow their tier."""
     try:
-        return await Box.open(zygote, plan)
-    except Died as died:
+        return await InterpreterProcess.open(zygote, plan)
+    except DiedAtStart as died:
         log.warning("tier %s: %s; tried once more", plan.tier, died)
-        return await Box.open(zygote, plan)
+        return await InterpreterProcess.open(zygote, plan)

@@ -12,48 +12,53 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cadre_sandbox.interpreters.contract import Limits, Tier
-from cadre_sandbox.interpreters.scratch import LOOKING, Scratch
-from cadre_sandbox.interpreters.zygote import Spawned, Zygote
-from cadre_sandbox.wire.frames import PREFIX, BrokenFrame, Frame, decode, encode, lengths
+from cadre_sandbox.interpreters.contract import BlockLimits, Tier
+from cadre_sandbox.interpreters.scratch import MEASURING_THREAD, Scratch
+from cadre_sandbox.interpreters.zygote import SpawnedJail, ZygoteProcess
+from cadre_sandbox.wire.frames import PREFIX, BrokenFrame, Frame, decode, encode, frame_sizes
 from cadre_sandbox.wire.jail_order import OWN_TASKS, JailOrder
-from cadre_sandbox.wire.values import MOST_BYTES
+from cadre_sandbox.wire.values import MAX_BINARY_BYTES
 
 log = logging.getLogger("cadre.sandbox")
 
 MEGABYTE = 1 << 20
 
-_MOST_HEADER = 8 * MEGABYTE
-_SLACK = MEGABYTE
-_PIECE = MEGABYTE
+_MAX_HEADER_BYTES = 8 * MEGABYTE
+_SLACK_BYTES = MEGABYTE
+_READ_BYTES = MEGABYTE
 _READY_SECONDS = 30.0
 _END_SECONDS = 5.0
 
 
-class Refused(Exception):
+class TierRefused(Exception):
     """This tier is not to be had here; the text says what the kernel refused."""
 
 
-class Died(Refused):
+class DiedAtStart(TierRefused):
     """It ended, or was silent, without a word about why: perhaps no refusal at all."""
 
 
-class Gone(Exception):
+class InterpreterGone(Exception):
     """The process has ended."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ProcessPlan:
     """What all boxes of a sandbox have in common."""
 
     tier: Tier
-    most: Limits
+    most: BlockLimits
     uid: int
 
 
-class Box:
+class InterpreterProcess:
     def __init__(
-        self, spawned: Spawned, channel: socket.socket, plan: Plan, base: int, scratch: Scratch | None
+        self,
+        spawned: SpawnedJail,
+        channel: socket.socket,
+        plan: ProcessPlan,
+        base: int,
+        scratch: Scratch | None,
     ) -> None:
         self._spawned = spawned
         self._channel = channel
@@ -63,11 +68,11 @@ class Box:
         self._loop = asyncio.get_running_loop()
         self._alive = True
         self._own_users = False
-        self._most_blobs = max(plan.most.snapshot_mb * MEGABYTE, MOST_BYTES) + _SLACK
+        self._max_blobs = max(plan.most.snapshot_mb * MEGABYTE, MAX_BINARY_BYTES) + _SLACK_BYTES
         self.tier = plan.tier
 
     @classmethod
-    async def open(cls, zygote: Zygote, plan: Plan) -> Box:
+    async def open(cls, zygote: ZygoteProcess, plan: ProcessPlan) -> InterpreterProcess:
         """Raises Refused, SandboxError."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
@@ -90,22 +95,22 @@ class Box:
             raise
         finally:
             theirs.close()
-        box = cls(spawned, ours, plan, zygote.address_space, scratch)
+        process = cls(spawned, ours, plan, zygote.address_space, scratch)
         try:
-            await box._until_ready()
+            await process._until_ready()
         except BaseException:
-            await box.close()
+            await process.close()
             raise
-        return box
+        return process
 
     async def _until_ready(self) -> None:
         try:
             async with asyncio.timeout(_READY_SECONDS):
                 header = (await self.receive()).header
-        except (Gone, BrokenFrame, TimeoutError) as error:
-            raise Died(f"the interpreter ended before it was ready: {error!r}") from None
+        except (InterpreterGone, BrokenFrame, TimeoutError) as error:
+            raise DiedAtStart(f"the interpreter ended before it was ready: {error!r}") from None
         if header.get("kind") != "ready":
-            raise Refused(str(header.get("why")))
+            raise TierRefused(str(header.get("why")))
         self._own_users = bool(header["user_namespace"])
 
     @property
@@ -126,26 +131,26 @@ class Box:
         try:
             await self._loop.sock_sendall(self._channel, encode(header, blobs))
         except OSError:
-            raise Gone from None
+            raise InterpreterGone from None
 
     async def receive(self) -> Frame:
         """Raises Gone, BrokenFrame."""
-        text, body = lengths(await self._read(PREFIX.size), _MOST_HEADER, self._most_blobs)
+        text, body = frame_sizes(await self._read(PREFIX.size), _MAX_HEADER_BYTES, self._max_blobs)
         return decode(await self._read(text), await self._read(body) if body else b"")
 
     async def _read(self, size: int) -> bytes:
         data = bytearray()
         while len(data) < size:
             try:
-                piece = await self._loop.sock_recv(self._channel, min(_PIECE, size - len(data)))
+                piece = await self._loop.sock_recv(self._channel, min(_READ_BYTES, size - len(data)))
             except OSError:
                 piece = b""
             if not piece:
-                raise Gone
+                raise InterpreterGone
             data += piece
         return bytes(data)
 
-    def bounds(self, limits: Limits) -> dict[str, int]:
+    def bounds(self, limits: BlockLimits) -> dict[str, int]:
         """What the interpreter is to lay upon itself before it runs any code; it cannot take it off again."""
         bounds = {"AS": self._base + limits.memory_mb * MEGABYTE, "FSIZE": limits.file_mb * MEGABYTE}
         if self._own_users:
@@ -167,11 +172,13 @@ class Box:
         except OSError:
             return 0.0
 
-    async def full(self, limits: Limits) -> bool:
+    async def full(self, limits: BlockLimits) -> bool:
         """Whether its files are more than they may. In tier ns the file system says so itself."""
         if self._scratch is None:
             return False
-        return await self._loop.run_in_executor(LOOKING, self._scratch.is_over, limits.file_mb * MEGABYTE)
+        return await self._loop.run_in_executor(
+            MEASURING_THREAD, self._scratch.is_over, limits.file_mb * MEGABYTE
+        )
 
     async def ended(self) -> int:
         """Its exit code, negative for a signal; of tier ns 128 + signal."""

@@ -17,13 +17,13 @@ from uuid import uuid4
 
 log = logging.getLogger("cadre.sandbox")
 
-LOOKING = ThreadPoolExecutor(1, thread_name_prefix="scratch")
+MEASURING_THREAD = ThreadPoolExecutor(1, thread_name_prefix="scratch")
 """Who looks how much there is: a look takes as long as the disk does, and a descriptor for each folder on its way."""
 
 _PREFIX = "cadre-scratch-"
-_MOST_ENTRIES = 4096
-_DEEPEST = 128
-_AT_ONCE = 10_000
+_MAX_ENTRIES = 4096
+_MAX_DEPTH = 128
+_MAX_ENTRIES_AT_ONCE = 10_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _ITSELF = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
 
@@ -116,7 +116,7 @@ def _opened(name: str, within: int | None = None) -> int:
     return folder
 
 
-class _Level:
+class _OpenFolder:
     """A folder on the way down."""
 
     def __init__(self, name: str, within: int | None) -> None:
@@ -131,7 +131,7 @@ class _Level:
 def _is_over(path: str, most: int) -> bool:
     """From folder to folder by their descriptors: the path of what lies deep is longer than the system takes."""
     size = count = 0
-    way = [_Level(path, None)]
+    way = [_OpenFolder(path, None)]
     try:
         while way:
             entry = next(way[-1].entries, None)
@@ -142,10 +142,10 @@ def _is_over(path: str, most: int) -> bool:
                 about = entry.stat(follow_symlinks=False)
                 count += 1
                 size += about.st_blocks * 512
-                if size > most or count > _MOST_ENTRIES or len(way) > _DEEPEST:
+                if size > most or count > _MAX_ENTRIES or len(way) > _MAX_DEPTH:
                     return True
                 if stat.S_ISDIR(about.st_mode):
-                    way.append(_Level(entry.name, way[-1].folder))
+                    way.append(_OpenFolder(entry.name, way[-1].folder))
             except (FileNotFoundError, NotADirectoryError):
                 continue  # the code is at work
     finally:
@@ -159,7 +159,7 @@ def _remove(path: Path) -> None:
     scratch = _opened(str(path))
     fresh = (f"{uuid4().hex}-{number}" for number in itertools.count())
     try:
-        while some := _some(scratch):
+        while some := _first_entries(scratch):
             for name, is_folder in some:
                 if is_folder:
                     _remove_folder(name, scratch, fresh)
@@ -179,7 +179,7 @@ def _remove_folder(name: str, scratch: int, fresh: Iterator[str]) -> None:
             raise
     folder = _opened(name, scratch)
     try:
-        while some := _some(folder):
+        while some := _first_entries(folder):
             for inner, is_folder in some:
                 if is_folder:
                     # Only whoever may write in a folder may move it elsewhere.
@@ -192,8 +192,8 @@ def _remove_folder(name: str, scratch: int, fresh: Iterator[str]) -> None:
     os.rmdir(name, dir_fd=scratch)
 
 
-def _some(folder: int) -> list[tuple[str, bool]]:
+def _first_entries(folder: int) -> list[tuple[str, bool]]:
     """Of its entries, and whether each is a folder; none when it is empty."""
     with os.scandir(folder) as entries:
-        some = itertools.islice(entries, _AT_ONCE)
+        some = itertools.islice(entries, _MAX_ENTRIES_AT_ONCE)
         return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in some]

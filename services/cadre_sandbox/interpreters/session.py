@@ -8,41 +8,41 @@ from dataclasses import replace
 from typing import Any
 
 from cadre_sandbox.interpreters.contract import (
+    BlockLimits,
+    BlockRequest,
+    CallResult,
     Failed,
-    Limits,
-    Lost,
+    InterpreterLost,
     Outcome,
-    Request,
-    Result,
     SandboxError,
     Used,
     Yielded,
 )
-from cadre_sandbox.interpreters.decode import Saved, logs_of, not_saved, outcome_of, saved_of
-from cadre_sandbox.interpreters.encode import order_of, results_of
-from cadre_sandbox.interpreters.process import Box, Gone
+from cadre_sandbox.interpreters.decode import SavedVariables, logs_of, not_saved, outcome_of, saved_variables
+from cadre_sandbox.interpreters.encode import block_order, results_order
+from cadre_sandbox.interpreters.process import InterpreterGone, InterpreterProcess
 from cadre_sandbox.wire.exit_codes import NO_MEMORY, NO_TIME
 from cadre_sandbox.wire.frames import BrokenFrame, Frame
 
-_GRACE = 0.4
+_GRACE_SECONDS = 0.4
 """Seconds beyond the limit until the interpreter is killed: time to stop by itself, and to save."""
 
-_TICK = 0.2
+_TICK_SECONDS = 0.2
 """Seconds between looks at what the code uses."""
 
-_SOON = 0.01
+_EARLY_SECONDS = 0.01
 """Seconds that a look may come too early."""
 
 _TAKE_SECONDS = 20.0
 """To take a request, to restore a snapshot."""
 
-_PAUSED = 5.0
+_PAUSED_SECONDS = 5.0
 """Seconds beyond that which this process can only have been stopped itself: the interpreter is not to blame."""
 
 _KILL_SIGNALS = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
-class Stop(Exception):
+class BlockStopped(Exception):
     """The outside ends the block."""
 
     def __init__(self, error: str, message: str) -> None:
@@ -52,10 +52,13 @@ class Stop(Exception):
 
 
 class Session:
-    """Not for two tasks at once. After an outcome that is not `alive`, or `Lost`, there is no more to be had of it."""
+    """One interpreter and the blocks that it runs; not for two tasks at once.
 
-    def __init__(self, box: Box, most: Limits) -> None:
-        self._box = box
+    After an outcome that is not `alive`, or `InterpreterLost`, it runs nothing more.
+    """
+
+    def __init__(self, process: InterpreterProcess, most: BlockLimits) -> None:
+        self._process = process
         self._most = most
         self._number = 0
         self._fresh = True
@@ -70,19 +73,19 @@ class Session:
 
     @property
     def alive(self) -> bool:
-        return self._box.alive
+        return self._process.alive
 
     @property
     def pid(self) -> int:
         """Of the interpreter."""
-        return self._box.pid
+        return self._process.pid
 
     @property
     def snapshot(self) -> bytes | None:
         """The state between blocks; None before the first."""
         return self._snapshot
 
-    async def execute(self, request: Request) -> Outcome:
+    async def execute(self, request: BlockRequest) -> Outcome:
         """Runs the block until its end or its first calls. Raises SandboxError for misuse, ValueError for a
         signature that is none."""
         if self._waits_for is not None:
@@ -91,66 +94,66 @@ class Session:
         self._number += 1
         self._used, self._logs = 0.0, ""
         restore = self._fresh and request.snapshot is not None
-        header, blobs = order_of(request, self._limits, self._number, restore)
+        header, blobs = block_order(request, self._limits, self._number, restore)
         if self._fresh:
             self._snapshot = request.snapshot
-            header["bounds"] = self._box.bounds(self._limits)
+            header["bounds"] = self._process.bounds(self._limits)
         self._fresh = False
         self._offered = {function.name for function in request.functions}
-        self._cpu_before = self._box.cpu_seconds()
+        self._cpu_before = self._process.cpu_seconds()
         return await self._turn(header, blobs, restore)
 
-    async def resume(self, results: list[Result]) -> Outcome:
+    async def resume(self, results: list[CallResult]) -> Outcome:
         """Goes on where `Yielded` left off. Raises SandboxError for misuse."""
         if self._waits_for is None:
             raise SandboxError("no block waits for results")
         if len(results) != self._waits_for:
             raise SandboxError(f"the block waits for {self._waits_for} results, not {len(results)}")
         self._waits_for = None
-        header, blobs = results_of(results)
+        header, blobs = results_order(results)
         return await self._turn(header, blobs, False)
 
     async def gone(self) -> None:
         """Returns when the interpreter has ended, for whatever reason."""
-        await self._box.gone()
+        await self._process.gone()
 
     async def close(self) -> None:
-        await self._box.close()
+        await self._process.close()
 
     async def _turn(self, header: dict[str, Any], blobs: list[bytes], restore: bool) -> Outcome:
         """From a word of the outside to the next of the inside."""
-        if not self._box.alive:
+        if not self._process.alive:
             return await self._lost()
-        self._box.thaw()
+        self._process.thaw()
         begun = asyncio.get_running_loop().time()
         try:
             try:
                 async with asyncio.timeout(_TAKE_SECONDS):
-                    await self._box.send(header, blobs)
+                    await self._process.send(header, blobs)
                     if restore and (refused := self._refusal(await self._next())):
                         return await self._ended(refused)
             except TimeoutError:
-                if asyncio.get_running_loop().time() - begun > _TAKE_SECONDS + _PAUSED:
-                    await self._box.close()
-                    return Lost(reason="the sandbox itself was stopped for a while")
+                if asyncio.get_running_loop().time() - begun > _TAKE_SECONDS + _PAUSED_SECONDS:
+                    await self._process.close()
+                    return InterpreterLost(reason="the sandbox itself was stopped for a while")
                 raise _not_taken(restore) from None
             return await self._compute()
         except asyncio.CancelledError:
-            await self._box.close()
+            await self._process.close()
             raise
-        except Stop as stop:
+        except BlockStopped as stop:
             return await self._ended(stop)
         except BrokenFrame as broken:
-            return await self._ended(Stop("Crashed", f"The code broke the interpreter: {broken}."))
-        except Gone:
+            return await self._ended(BlockStopped("Crashed", f"The code broke the interpreter: {broken}."))
+        except InterpreterGone:
             return await self._lost()
         finally:
-            self._box.freeze()
+            self._process.freeze()
 
-    def _refusal(self, frame: Frame) -> Stop | None:
+    def _refusal(self, frame: Frame) -> BlockStopped | None:
         if frame.header.get("kind") == "restored":
             return None
-        return Stop(
+        return BlockStopped(
             "SnapshotUnreadable",
             f"The variables of earlier code could not be restored: {frame.header.get('why')}"[:1000] + ".",
         )
@@ -166,20 +169,22 @@ class Session:
                 saved = await self._saved(since)
         finally:
             self._used += self._now() - since
-        if await self._box.full(self._limits):
-            raise Stop("FileLimit", f"The files were more than {self._limits.file_mb} MB, or too many.")
+        if await self._process.full(self._limits):
+            raise BlockStopped(
+                "FileLimit", f"The files were more than {self._limits.file_mb} MB, or too many."
+            )
         return await self._outcome(frame, saved)
 
-    async def _saved(self, since: float) -> Saved:
+    async def _saved(self, since: float) -> SavedVariables:
         """The block has its outcome; that its variables take too long to save does not change it."""
         try:
-            return saved_of(await self._watched(since), self._snapshot)
-        except Stop:
+            return saved_variables(await self._watched(since), self._snapshot)
+        except BlockStopped:
             return not_saved("no time was left", self._snapshot)
 
-    async def _outcome(self, frame: Frame, saved: Saved | None) -> Outcome:
+    async def _outcome(self, frame: Frame, saved: SavedVariables | None) -> Outcome:
         """Raises BrokenFrame for what the code forged badly."""
-        outcome = outcome_of(frame, saved, self._box.tier, self._used_now(), self._limits)
+        outcome = outcome_of(frame, saved, self._process.tier, self._used_now(), self._limits)
         if isinstance(outcome, Yielded):
             if not self._offered.issuperset(call.name for call in outcome.calls):
                 raise BrokenFrame("a call of a function that was not offered")
@@ -189,17 +194,17 @@ class Session:
         assert saved is not None
         self._snapshot = saved.snapshot
         if not saved.kept:
-            await self._box.close()
+            await self._process.close()
         return outcome
 
     async def _watched(self, since: float) -> Frame:
         """The next frame. Raises Stop when the code takes more than it may."""
         reading = asyncio.ensure_future(self._next())
-        deadline = since + self._limits.seconds - self._used + _GRACE
+        deadline = since + self._limits.seconds - self._used + _GRACE_SECONDS
         try:
             while True:
                 left = deadline - self._now()
-                done, _ = await asyncio.wait({reading}, timeout=max(0.0, min(left, _TICK)))
+                done, _ = await asyncio.wait({reading}, timeout=max(0.0, min(left, _TICK_SECONDS)))
                 if done:
                     return reading.result()
                 # The wait may have been long: what has passed by now counts.
@@ -209,32 +214,34 @@ class Session:
             await asyncio.wait({reading})
 
     async def _next(self) -> Frame:
-        frame = await self._box.receive()
+        frame = await self._process.receive()
         if frame.header.get("n") != self._number:
             raise BrokenFrame("an answer that nobody asked for")
         return frame
 
     async def _look(self, left: float) -> None:
         limits = self._limits
-        if left <= _SOON:
+        if left <= _EARLY_SECONDS:
             # One thread's computing takes as long as it computes: the clock is the plainer reason.
-            raise Stop("TimeLimit", _stopped_after(limits.seconds))
+            raise BlockStopped("TimeLimit", _stopped_after(limits.seconds))
         cpu = limits.seconds if limits.cpu_seconds is None else limits.cpu_seconds
-        if self._used_now().cpu_seconds > cpu + _GRACE:
-            raise Stop("CpuLimit", f"The code was stopped after {cpu:g} s of computing in all its threads.")
-        if await self._box.full(limits):
+        if self._used_now().cpu_seconds > cpu + _GRACE_SECONDS:
+            raise BlockStopped(
+                "CpuLimit", f"The code was stopped after {cpu:g} s of computing in all its threads."
+            )
+        if await self._process.full(limits):
             text = f"The code was stopped: its files are more than {limits.file_mb} MB, or too many."
-            raise Stop("FileLimit", text)
+            raise BlockStopped("FileLimit", text)
 
     def _used_now(self) -> Used:
-        return Used(seconds=self._used, cpu_seconds=max(0.0, self._box.cpu_seconds() - self._cpu_before))
+        return Used(seconds=self._used, cpu_seconds=max(0.0, self._process.cpu_seconds() - self._cpu_before))
 
-    async def _ended(self, stop: Stop) -> Failed:
+    async def _ended(self, stop: BlockStopped) -> Failed:
         """The interpreter does not survive it; the variables are those of before the block, if they are any more."""
         used = self._used_now()
         unreadable = stop.error == "SnapshotUnreadable"
         kept = "" if unreadable else " The variables are as they were before this code."
-        await self._box.close()
+        await self._process.close()
         return Failed(
             error=stop.error,
             message=stop.message + kept,
@@ -243,7 +250,7 @@ class Session:
             logs=self._logs,
             snapshot=self._snapshot,
             notes=(),
-            tier=self._box.tier,
+            tier=self._process.tier,
             used=used,
             alive=False,
         )
@@ -251,34 +258,36 @@ class Session:
     async def _lost(self) -> Outcome:
         """By its own doing, or somebody else's."""
         try:
-            code = await self._box.ended()
+            code = await self._process.ended()
         except TimeoutError:
             code = -signal.SIGKILL
         if code in _KILL_SIGNALS:
-            await self._box.close()
-            return Lost(reason="the interpreter was killed")
+            await self._process.close()
+            return InterpreterLost(reason="the interpreter was killed")
         if code == NO_MEMORY:
-            return await self._ended(Stop("MemoryError", "The memory was full, too full to go on."))
+            return await self._ended(BlockStopped("MemoryError", "The memory was full, too full to go on."))
         if code == NO_TIME:
-            return await self._ended(Stop("TimeLimit", _stopped_after(self._limits.seconds)))
+            return await self._ended(BlockStopped("TimeLimit", _stopped_after(self._limits.seconds)))
         said = (
             f"signal {code - 128 if code > 128 else -code}" if code < 0 or code > 128 else f"exit code {code}"
         )
-        return await self._ended(Stop("Crashed", f"The code ended the interpreter itself ({said})."))
+        return await self._ended(BlockStopped("Crashed", f"The code ended the interpreter itself ({said})."))
 
 
-def _not_taken(restore: bool) -> Stop:
+def _not_taken(restore: bool) -> BlockStopped:
     if restore:
         text = f"The variables of earlier code could not be restored within {_TAKE_SECONDS:g} s."
-        return Stop("SnapshotUnreadable", text)
-    return Stop("Crashed", f"The interpreter did not take what it was sent within {_TAKE_SECONDS:g} s.")
+        return BlockStopped("SnapshotUnreadable", text)
+    return BlockStopped(
+        "Crashed", f"The interpreter did not take what it was sent within {_TAKE_SECONDS:g} s."
+    )
 
 
 def _stopped_after(seconds: float) -> str:
     return f"The code was stopped after {seconds:g} s of computing (waiting for functions is not counted)."
 
 
-def _within(asked: Limits, most: Limits) -> Limits:
+def _within(asked: BlockLimits, most: BlockLimits) -> BlockLimits:
     seconds = min(asked.seconds, most.seconds)
     cpu = min(value for value in (asked.cpu_seconds, most.cpu_seconds, most.seconds * most.threads) if value)
     return replace(

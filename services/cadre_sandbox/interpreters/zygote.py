@@ -79,10 +79,10 @@ PRELOADED = (
 """Imported once, shared by all: an import inside costs milliseconds."""
 
 _START_SECONDS = 60.0
-_MOST_MESSAGE = 65_536
+_MAX_MESSAGE_BYTES = 65_536
 
 
-class Spawned:
+class SpawnedJail:
     """A child just forked."""
 
     def __init__(self, pid: int, outer: int, jailed: int, ended: asyncio.Future[int]) -> None:
@@ -95,7 +95,7 @@ class Spawned:
         """Exit code, negative for a signal."""
 
 
-class Zygote:
+class ZygoteProcess:
     def __init__(
         self, process: subprocess.Popen[bytes], control: socket.socket, hello: dict[str, Any]
     ) -> None:
@@ -112,7 +112,7 @@ class Zygote:
         asyncio.get_running_loop().add_reader(control, self._heard)
 
     @classmethod
-    async def start(cls, python: Python) -> Zygote:
+    async def start(cls, python: Python) -> ZygoteProcess:
         """Raises SandboxError when this Python cannot be started as a zygote."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
@@ -138,7 +138,7 @@ class Zygote:
             theirs.close()
         try:
             async with asyncio.timeout(_START_SECONDS):
-                hello = await asyncio.get_running_loop().sock_recv(ours, _MOST_MESSAGE)
+                hello = await asyncio.get_running_loop().sock_recv(ours, _MAX_MESSAGE_BYTES)
             if not hello:
                 raise SandboxError(
                     f"the sandbox's Python {python.executable} ended with {process.wait(5)} at its start"
@@ -154,7 +154,7 @@ class Zygote:
             raise
         return cls(process, ours, json.loads(hello))
 
-    async def spawn(self, order: JailOrder, channel: socket.socket) -> Spawned:
+    async def spawn(self, order: JailOrder, channel: socket.socket) -> SpawnedJail:
         """Raises SandboxError when the zygote is no more, or this process has no room for two more descriptors."""
         if not self.alive:
             raise SandboxError("the process that forks interpreters has ended")
@@ -171,7 +171,7 @@ class Zygote:
             for handle in handles:
                 os.close(handle)
             raise SandboxError("the interpreter cannot be held: too many files are open in this process")
-        return Spawned(pid, handles[0], handles[1], ended)
+        return SpawnedJail(pid, handles[0], handles[1], ended)
 
     def next_number(self) -> int:
         self._next += 1
@@ -179,7 +179,7 @@ class Zygote:
 
     def _heard(self) -> None:
         try:
-            data, handles, _, _ = socket.recv_fds(self._control, _MOST_MESSAGE, 2)
+            data, handles, _, _ = socket.recv_fds(self._control, _MAX_MESSAGE_BYTES, 2)
         except BlockingIOError:
             return
         except OSError:

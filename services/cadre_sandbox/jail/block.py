@@ -14,19 +14,19 @@ from typing import Any
 from cadre_sandbox.jail import clock, functions, guard
 from cadre_sandbox.jail.capture import cut
 from cadre_sandbox.jail.conversation import Conversation
-from cadre_sandbox.jail.failure import Failure, describe
-from cadre_sandbox.jail.functions import Later, Plain, Tool, gather
+from cadre_sandbox.jail.failure import CodeFailure, describe
+from cadre_sandbox.jail.functions import DeferredCall, SandboxFunction, Tool, gather
 from cadre_sandbox.jail.snapshot import SnapshotUnreadable
 from cadre_sandbox.jail.state import InterpreterState
 from cadre_sandbox.jail.stopwatch import Stopped
 from cadre_sandbox.jail.values import NotAValue, from_value, to_value
 from cadre_sandbox.wire.frames import Frame
-from cadre_sandbox.wire.values import MOST_BYTES, MOST_WEIGHT, pack, unpack, weight
+from cadre_sandbox.wire.values import MAX_BINARY_BYTES, MAX_JSON_SIZE, json_size, pack, unpack
 
-_ROOM = 16 << 20
+_SPARE_BYTES = 16 << 20
 """Bytes that must be free for a next block."""
 
-_FOR_SAVING = 0.2
+_SAVING_SECONDS = 0.2
 """Seconds at least, however many the code has used; the outside grants half a second in all."""
 
 
@@ -45,7 +45,7 @@ class Block:
         self,
         state: InterpreterState,
         frame: Frame,
-        call: Callable[[Sequence[Later]], list[Any]],
+        call: Callable[[Sequence[DeferredCall]], list[Any]],
         final_answer: Callable[..., None],
     ) -> None:
         self._state = state
@@ -94,7 +94,7 @@ class Block:
         offered["gather"] = gather(call, lambda results: self._state.namespace.update(gathered=results))
         if self._order["final_answer"]:
             doc = "final_answer(value): ends the task with this value."
-            offered[guard.FINAL] = Plain(guard.FINAL, doc, self._answer_finally)
+            offered[guard.FINAL] = SandboxFunction(guard.FINAL, doc, self._answer_finally)
         functions.offered.clear()
         functions.offered.update(offered)
         errors = {kind.__name__: kind for kind in (functions.CallError, functions.GatherError)}
@@ -144,7 +144,7 @@ class Block:
         self._conversation.check_all_used()
         return self._final or self._finished(value, is_final=False)
 
-    def call(self, calls: Sequence[Later]) -> list[Any]:
+    def call(self, calls: Sequence[DeferredCall]) -> list[Any]:
         return self._conversation.call(calls)
 
     def final_answer(self, answer: Any = None) -> None:
@@ -161,8 +161,8 @@ class Block:
             output = to_value(value)
         except NotAValue:
             output = text
-        packed = pack(output if weight(output) <= MOST_WEIGHT else text, blobs)
-        if sum(map(len, blobs)) > MOST_BYTES:
+        packed = pack(output if json_size(output) <= MAX_JSON_SIZE else text, blobs)
+        if sum(map(len, blobs)) > MAX_BINARY_BYTES:
             packed, blobs = text, []
         return {"kind": "finished", "output": packed, "text": text, "final": is_final}, blobs
 
@@ -170,7 +170,7 @@ class Block:
         if self._final and not self._conversation.diverged:
             return self._final
         if self._conversation.diverged:
-            failure = Failure("ReplayDiverged", self._conversation.diverged)
+            failure = CodeFailure("ReplayDiverged", self._conversation.diverged)
         elif isinstance(error, Stopped):
             failure = self._stopped(error)
         else:
@@ -178,19 +178,19 @@ class Block:
         error.__traceback__ = None
         return {"kind": "failed", **asdict(failure)}, []
 
-    def _stopped(self, error: Stopped) -> Failure:
+    def _stopped(self, error: Stopped) -> CodeFailure:
         place = describe(error, self._filename, self._code)
         limit = self._limits["seconds" if error.kind == "TimeLimit" else "cpu_seconds"]
         message = (
             f"The code was stopped after {limit:g} s of computing (waiting for functions is not counted). "
             "Variables set until then are kept. Do less in one block, or find a faster way."
         )
-        return Failure(error.kind, message, place.line, place.source)
+        return CodeFailure(error.kind, message, place.line, place.source)
 
-    def _described(self, error: BaseException) -> Failure:
+    def _described(self, error: BaseException) -> CodeFailure:
         """An error's text is the code's own affair, and gets a little time."""
         stopwatch = self._state.stopwatch
-        stopwatch.reset(_FOR_SAVING, _FOR_SAVING)
+        stopwatch.reset(_SAVING_SECONDS, _SAVING_SECONDS)
         stopwatch.run()
         try:
             try:
@@ -199,16 +199,16 @@ class Block:
                 stopwatch.rest()
         except BaseException as second:
             stopwatch.rest()
-            return Failure(type(error).__name__, f"(its text raised {type(second).__name__})")
+            return CodeFailure(type(error).__name__, f"(its text raised {type(second).__name__})")
         if isinstance(error, NameError) and error.name:
             why = self._state.snapshots.explain(error.name)
-            return Failure(failure.error, failure.message + why, failure.line, failure.source)
+            return CodeFailure(failure.error, failure.message + why, failure.line, failure.source)
         return failure
 
     def _save(self) -> None:
         """Sends the variables; or that they are as before; or that they cannot be saved."""
         state = self._state
-        state.stopwatch.extend(_FOR_SAVING)
+        state.stopwatch.extend(_SAVING_SECONDS)
         state.stopwatch.run()
         try:
             try:
@@ -232,7 +232,7 @@ class Block:
 def _has_room() -> bool:
     """Whether the interpreter is of further use; what fills it may be no variable, but threads that wait."""
     try:
-        mmap.mmap(-1, _ROOM).close()
+        mmap.mmap(-1, _SPARE_BYTES).close()
     except OSError:
         return False
     return True

@@ -18,7 +18,7 @@ def joined(head: str, tail: str, missing: int) -> str:
     return f"{head}\n… [{missing} characters left out of the middle] …\n{tail}"
 
 
-class Printed(io.TextIOBase):
+class CapturedOutput(io.TextIOBase):
     """Standard output and error of the jailed interpreter."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cadre_sandbox.wire.frames import PREFIX, Frame, decode, encode
 
-_PIECE = 1 << 20
+_READ_BYTES = 1 << 20
 
 
 class Channel:
@@ -27,7 +27,7 @@ class Channel:
     def _read(self, size: int) -> bytes:
         data = bytearray()
         while len(data) < size:
-            piece = os.read(self._descriptor, min(_PIECE, size - len(data)))
+            piece = os.read(self._descriptor, min(_READ_BYTES, size - len(data)))
             if not piece:
                 os._exit(0)
             data += piece

@@ -21,14 +21,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-MOST_READINGS = 1000
+MAX_READINGS = 1000
 """Between two yields; a loop that watches the clock shall not fill the journal."""
 
 _real_time = time.time
 _real_urandom = os.urandom
 
 
-class Clock:
+class RecordedClock:
     """The readings of one block."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Clock:
         if self._tape:
             return self._tape.popleft()
         now = _real_time()
-        if len(self._read) < MOST_READINGS:
+        if len(self._read) < MAX_READINGS:
             self._read.append(now)
         return now
 
@@ -53,7 +53,7 @@ class Clock:
         return taken
 
 
-clock = Clock()
+clock = RecordedClock()
 
 
 def install() -> None:
@@ -114,7 +114,7 @@ def _replace(kind: type, **methods: Callable[..., Any]) -> None:
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
 
 
-class _Stream:
+class _SeededBytes:
     """Bytes that follow from a seed, in place of the kernel's."""
 
     def __init__(self, seed: bytes) -> None:
@@ -132,7 +132,7 @@ class _Stream:
 def seed(text: str) -> None:
     """Everything that chances in the block to come."""
     digest = hashlib.blake2b(text.encode(), digest_size=32).digest()
-    stream = _Stream(digest)
+    stream = _SeededBytes(digest)
     os.urandom = stream
     random._urandom = stream  # type: ignore[attr-defined]
     random.seed(digest)

@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from cadre_sandbox.jail.clock import clock
-from cadre_sandbox.jail.functions import CallError, Later
+from cadre_sandbox.jail.functions import CallError, DeferredCall
 from cadre_sandbox.jail.values import from_value, to_value
 from cadre_sandbox.wire.frames import Frame, encode
 from cadre_sandbox.wire.values import (
-    MOST_BYTES,
-    MOST_CALLS,
-    MOST_TOGETHER,
-    MOST_WEIGHT,
+    MAX_BINARY_BYTES,
+    MAX_CALLS,
+    MAX_JSON_SIZE,
+    MAX_YIELD_BYTES,
     Value,
+    json_size,
     pack,
     unpack,
-    weight,
 )
 
-_SHOWN = 300
+_MAX_SHOWN_CHARS = 300
 
 
 class ReplayDiverged(BaseException):
@@ -45,15 +45,15 @@ class Conversation:
         self.diverged: str | None = None
         self._next_clock()
 
-    def call(self, calls: Sequence[Later]) -> list[Any]:
+    def call(self, calls: Sequence[DeferredCall]) -> list[Any]:
         """Results in order, a CallError in the place of each call that failed."""
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError(
                 "functions are called from the main thread only; for several at once: gather(f.later(…), g.later(…))"
             )
         self._yields += 1
-        if len(calls) > MOST_CALLS:
-            raise ValueError(f"{len(calls)} calls at once are too many, at most {MOST_CALLS} may be")
+        if len(calls) > MAX_CALLS:
+            raise ValueError(f"{len(calls)} calls at once are too many, at most {MAX_CALLS} may be")
         named = [(made.function.__name__, _arguments(made)) for made in calls]
         # Refused the second time as well, when it would not be asked.
         packed, given = _packed(named)
@@ -96,11 +96,11 @@ class Conversation:
         raise ReplayDiverged(self.diverged)
 
 
-def _arguments(made: Later) -> dict[str, Value]:
+def _arguments(made: DeferredCall) -> dict[str, Value]:
     name = made.function.__name__
     given = {key: to_value(value, f"the argument {key} of {name}") for key, value in made.arguments.items()}
-    if (size := weight(given)) > MOST_WEIGHT:
-        most = f"at most {MOST_WEIGHT / 1e6:.0f} MB may be (bytes objects: {MOST_BYTES / 1e6:.0f} MB)"
+    if (size := json_size(given)) > MAX_JSON_SIZE:
+        most = f"at most {MAX_JSON_SIZE / 1e6:.0f} MB may be (bytes objects: {MAX_BINARY_BYTES / 1e6:.0f} MB)"
         raise ValueError(f"the arguments of {name} are {size / 1e6:.1f} MB, {most}")
     return given
 
@@ -109,12 +109,12 @@ def _packed(named: list[tuple[str, dict[str, Value]]]) -> tuple[list[dict[str, A
     """The calls for the outside. Raises ValueError for more than it takes."""
     blobs: list[bytes] = []
     calls = [{"name": name, "arguments": pack(arguments, blobs)} for name, arguments in named]
-    if (size := sum(map(len, blobs))) > MOST_BYTES:
+    if (size := sum(map(len, blobs))) > MAX_BINARY_BYTES:
         raise ValueError(
-            f"the bytes given to functions are {size / 1e6:.0f} MB, at most {MOST_BYTES / 1e6:.0f} may be"
+            f"the bytes given to functions are {size / 1e6:.0f} MB, at most {MAX_BINARY_BYTES / 1e6:.0f} may be"
         )
-    if (size := len(encode({"calls": calls}))) > MOST_TOGETHER:
-        most = f"at most {MOST_TOGETHER / 1e6:.0f} MB may be: gather fewer calls at once"
+    if (size := len(encode({"calls": calls}))) > MAX_YIELD_BYTES:
+        most = f"at most {MAX_YIELD_BYTES / 1e6:.0f} MB may be: gather fewer calls at once"
         raise ValueError(f"the arguments of all calls together are {size / 1e6:.1f} MB, {most}")
     return calls, blobs
 
@@ -130,4 +130,4 @@ def _shown(calls: Sequence[tuple[str, Any]]) -> str:
         f"{name}({', '.join(f'{key}={value!r}' for key, value in given.items())})" for name, given in calls
     ]
     text = " and ".join(texts)
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    return text if len(text) <= _MAX_SHOWN_CHARS else text[:_MAX_SHOWN_CHARS] + "…"

@@ -8,24 +8,24 @@ from types import TracebackType
 from cadre_sandbox.jail.capture import cut
 from cadre_sandbox.jail.refusal import NotAllowed
 
-_MOST_CHARS = 4_000
+_MAX_MESSAGE_CHARS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class CodeFailure:
     error: str
     message: str
     line: int | None = None
     source: str | None = None
 
 
-def describe(error: BaseException, filename: str, code: str) -> Failure:
+def describe(error: BaseException, filename: str, code: str) -> CodeFailure:
     """May run the error's own `__str__`."""
     kind = type(error).__name__
     line = _line(error, filename)
     lines = code.splitlines()
     source = lines[line - 1].strip() if line and line <= len(lines) else None
-    return Failure(kind, cut(_message(error), _MOST_CHARS), line, source)
+    return CodeFailure(kind, cut(_message(error), _MAX_MESSAGE_CHARS), line, source)
 
 
 def _message(error: BaseException) -> str:

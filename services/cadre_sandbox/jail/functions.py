@@ -20,7 +20,7 @@ class GatherError(CallError):
         self.results = results
 
 
-class Later:
+class DeferredCall:
     """A call not made yet: `gather` makes it."""
 
     def __init__(self, function: Tool, arguments: dict[str, Any]) -> None:
@@ -35,7 +35,7 @@ class Tool:
     """One function of the outside. `tool(…)` calls and waits; `tool.later(…)` is for gather."""
 
     def __init__(
-        self, name: str, signature: str, doc: str, call: Callable[[Sequence[Later]], list[Any]]
+        self, name: str, signature: str, doc: str, call: Callable[[Sequence[DeferredCall]], list[Any]]
     ) -> None:
         self.__name__ = self.__qualname__ = name
         self.__doc__ = doc
@@ -48,7 +48,7 @@ class Tool:
             raise result
         return result
 
-    def later(self, /, *args: Any, **kwargs: Any) -> Later:
+    def later(self, /, *args: Any, **kwargs: Any) -> DeferredCall:
         try:
             bound = self.__signature__.bind(*args, **kwargs)
         except TypeError as error:
@@ -57,16 +57,16 @@ class Tool:
         for parameter in self.__signature__.parameters.values():
             if parameter.kind is parameter.VAR_KEYWORD:
                 arguments.update(arguments.pop(parameter.name, {}))
-        return Later(self, arguments)
+        return DeferredCall(self, arguments)
 
     def __repr__(self) -> str:
         return f"<function {self.__name__}{self.__signature__}>"
 
     def __reduce__(self) -> Any:
-        return found, (self.__name__,)
+        return function_by_name, (self.__name__,)
 
 
-class Plain:
+class SandboxFunction:
     """A function of the sandbox itself, such as gather; in a snapshot it is its name."""
 
     def __init__(self, name: str, doc: str, function: Callable[..., Any]) -> None:
@@ -81,28 +81,30 @@ class Plain:
         return f"<function {self.__name__}>"
 
     def __reduce__(self) -> Any:
-        return found, (self.__name__,)
+        return function_by_name, (self.__name__,)
 
 
 offered: dict[str, Any] = {}
 """The functions of the running block by name; a snapshot refers to them so."""
 
 
-def found(name: str) -> Any:
+def function_by_name(name: str) -> Any:
     """What a snapshot meant by the name, or something that says it is no longer there."""
 
     def gone(*args: Any, **kwargs: Any) -> Any:
         raise NameError(f"the function {name} is no longer offered")
 
-    return offered.get(name) or Plain(name, "", gone)
+    return offered.get(name) or SandboxFunction(name, "", gone)
 
 
-def gather(call: Callable[[Sequence[Later]], list[Any]], keep: Callable[[list[Any]], None]) -> Plain:
+def gather(
+    call: Callable[[Sequence[DeferredCall]], list[Any]], keep: Callable[[list[Any]], None]
+) -> SandboxFunction:
     """`keep` gets all results when some failed, so that the others are not lost with the exception."""
 
-    def run(*calls: Later) -> list[Any]:
+    def run(*calls: DeferredCall) -> list[Any]:
         for made in calls:
-            if not isinstance(made, Later):
+            if not isinstance(made, DeferredCall):
                 raise TypeError(
                     "gather takes calls not made yet: gather(search.later('a'), search.later('b')), "
                     f"not {type(made).__name__}"
@@ -124,4 +126,4 @@ def gather(call: Callable[[Sequence[Later]], list[Any]], keep: Callable[[list[An
         return results
 
     doc = "gather(tool_a.later(…), tool_b.later(…)): makes the calls at the same time, returns the results in order."
-    return Plain("gather", doc, run)
+    return SandboxFunction("gather", doc, run)

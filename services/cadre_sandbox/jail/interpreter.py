@@ -10,7 +10,7 @@ from typing import Any
 
 from cadre_sandbox.jail.block import Block
 from cadre_sandbox.jail.channel import Channel
-from cadre_sandbox.jail.functions import Later
+from cadre_sandbox.jail.functions import DeferredCall
 from cadre_sandbox.jail.jail import Layers, lower_limits
 from cadre_sandbox.jail.state import InterpreterState
 from cadre_sandbox.jail.stopwatch import Stopped
@@ -53,7 +53,7 @@ class Interpreter:
         except Stopped:
             os._exit(NO_TIME)
 
-    def _call(self, calls: Sequence[Later]) -> list[Any]:
+    def _call(self, calls: Sequence[DeferredCall]) -> list[Any]:
         """Make the calls of a function, through the block that is running now even if an earlier one defined it."""
         assert self._block
         return self._block.call(calls)

@@ -32,11 +32,14 @@ class Layers:
         return asdict(self)
 
 
-def enter(order: JailOrder, tell_pid: Callable[[int], None], let_go: Callable[[], None]) -> Layers:
-    """Returns in the jailed process only; in tier ns that is a child of the caller, which waits for it here.
+def enter(
+    order: JailOrder, report_pid: Callable[[int], None], close_descriptors: Callable[[], None]
+) -> Layers:
+    """Lock this process in. Returns in the jailed process only; in tier ns that is a child of the caller, which waits
+    for it here.
 
-    `tell_pid` gets the jailed process as the zygote sees it; `let_go` closes what only the jailed process shall have.
-    Raises OSError when a layer of this tier cannot be had.
+    `report_pid` is given the pid of the jailed process as the zygote sees it; `close_descriptors` closes what only the
+    jailed process shall have. Raises OSError when a layer of this tier cannot be had.
     """
     abi = landlock.version()
     readable = mounts.interpreter_files()
@@ -44,13 +47,13 @@ def enter(order: JailOrder, tell_pid: Callable[[int], None], let_go: Callable[[]
     own_users = False
     if order.tier == "ns":
         own_users = _unshare(order.uid)
-        _become_first_process(tell_pid, let_go)
+        _become_first_process(report_pid, close_descriptors)
         mounts.enter_root(readable, order.file_mb)
         scratch = mounts.WORK
     else:
         if abi < landlock.ENOUGH:
             raise OSError(f"Landlock version {abi}, needed is {landlock.ENOUGH}")
-        tell_pid(os.getpid())
+        report_pid(os.getpid())
         scratch = order.scratch
         os.chdir(scratch)
     _limit(order, own_users)
@@ -86,13 +89,13 @@ def _unshare(uid: int) -> bool:
     return True
 
 
-def _become_first_process(tell_pid: Callable[[int], None], let_go: Callable[[], None]) -> None:
+def _become_first_process(report_pid: Callable[[int], None], close_descriptors: Callable[[], None]) -> None:
     """The first process of the namespace goes on; its parent only carries its exit out of it."""
     pid = os.fork()
     if not pid:
         return
-    tell_pid(pid)
-    let_go()
+    report_pid(pid)
+    close_descriptors()
     kernel.die_with_parent(signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
     code = os.waitstatus_to_exitcode(status)

@@ -17,7 +17,7 @@ _COVERED = "/tmp"
 
 _STATVFS_BITS = {2: kernel.MS_NOSUID, 4: kernel.MS_NODEV, 8: kernel.MS_NOEXEC, 1024: kernel.MS_NOATIME}
 _STATVFS_BITS[4096] = kernel.MS_RELATIME
-_MOST_FILES = 4096
+_MAX_FILES = 4096
 
 
 def interpreter_files() -> list[str]:
@@ -47,7 +47,7 @@ def enter_root(readable: list[str], work_mb: int) -> None:
     quiet = kernel.MS_NOSUID | kernel.MS_NODEV
     mount("tmpfs", _COVERED, "tmpfs", quiet, "size=1m,mode=755")
     os.mkdir(_COVERED + WORK)
-    size = f"size={work_mb}m,nr_inodes={_MOST_FILES},mode=777"
+    size = f"size={work_mb}m,nr_inodes={_MAX_FILES},mode=777"
     # Before the trees: an installation of Python below a /work of the host stays in sight within it.
     mount("tmpfs", _COVERED + WORK, "tmpfs", quiet | kernel.MS_NOEXEC, size)
     for path, tree in trees:

@@ -30,7 +30,7 @@ class SnapshotUnreadable(Exception):
     """Made by another version, or damaged."""
 
 
-def use(globals_of_code: dict[str, Any]) -> None:
+def use_namespace(globals_of_code: dict[str, Any]) -> None:
     global namespace
     namespace = globals_of_code
 
@@ -144,7 +144,7 @@ class Snapshots:
 
     def save(self, most_bytes: int) -> tuple[bytes, list[str]]:
         """The snapshot, and what the model should know of it that it was not told before."""
-        told, self._dropped = self._dropped, {}
+        known, self._dropped = self._dropped, {}
         variables, modules = {}, {}
         for name, value in namespace.items():
             if isinstance(value, types.ModuleType) and sys.modules.get(value.__name__) is value:
@@ -159,7 +159,7 @@ class Snapshots:
         return data, [
             f"The variable {name} is lost should the interpreter be restarted: {why}."
             for name, why in self._dropped.items()
-            if name not in told
+            if name not in known
         ]
 
     def _saved(self, variables: dict[str, Any], modules: Any, missing: Any, most_bytes: int) -> bytes:
@@ -250,11 +250,11 @@ def _empty_world() -> Iterator[None]:
     module._DYNAMIC_CLASS_TRACKER_BY_CLASS = weakref.WeakKeyDictionary()
     module._DYNAMIC_CLASS_TRACKER_BY_ID = weakref.WeakValueDictionary()
     sys.modules["__main__"] = empty
-    use(vars(empty))
+    use_namespace(vars(empty))
     try:
         yield
     finally:
-        use(living)
+        use_namespace(living)
         sys.modules["__main__"] = main
         module._DYNAMIC_CLASS_TRACKER_BY_CLASS, module._DYNAMIC_CLASS_TRACKER_BY_ID = known
 

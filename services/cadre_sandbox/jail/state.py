@@ -7,7 +7,7 @@ import types
 
 from cadre_sandbox.jail import snapshot
 from cadre_sandbox.jail.builtins_for_code import Builtins
-from cadre_sandbox.jail.capture import Printed
+from cadre_sandbox.jail.capture import CapturedOutput
 from cadre_sandbox.jail.channel import Channel
 from cadre_sandbox.jail.stopwatch import Stopwatch
 
@@ -17,7 +17,7 @@ class InterpreterState:
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
-        self.printed = Printed()
+        self.printed = CapturedOutput()
         self.stopwatch = Stopwatch()
         self.builtins = Builtins()
         self.snapshots = snapshot.Snapshots(self.builtins.imported)
@@ -32,4 +32,4 @@ class InterpreterState:
         sys.modules["__main__"] = module
         self.namespace = vars(module)
         self.namespace["__builtins__"] = self.builtins.names
-        snapshot.use(self.namespace)
+        snapshot.use_namespace(self.namespace)

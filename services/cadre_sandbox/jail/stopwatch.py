@@ -6,13 +6,13 @@ import signal
 import time
 from types import FrameType
 
-_AGAIN = 0.05
+_REPEAT_SECONDS = 0.05
 """Seconds until the exception is raised once more, in code that caught it."""
 
-_APART = 0.03
+_MIN_GAP_SECONDS = 0.03
 """Seconds between two exceptions: both limits may be over at once, and the second shall not meet us tidying up."""
 
-_LEAST = 0.001
+_LEAST_SECONDS = 0.001
 
 
 class Stopped(BaseException):
@@ -33,7 +33,7 @@ class Stopwatch:
     """Runs while the code computes, rests while it waits for a call."""
 
     def __init__(self) -> None:
-        self._running = False
+        self._runner = False
         self._seconds = 0.0
         self._cpu = 0.0
         self._since = 0.0
@@ -54,12 +54,12 @@ class Stopwatch:
 
     def run(self) -> None:
         self._since, self._cpu_since = time.monotonic(), time.process_time()
-        self._running = True
-        signal.setitimer(signal.ITIMER_REAL, max(self._seconds, _LEAST), _AGAIN)
-        signal.setitimer(signal.ITIMER_PROF, max(self._cpu, _LEAST), _AGAIN)
+        self._runner = True
+        signal.setitimer(signal.ITIMER_REAL, max(self._seconds, _LEAST_SECONDS), _REPEAT_SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, max(self._cpu, _LEAST_SECONDS), _REPEAT_SECONDS)
 
     def rest(self) -> None:
-        self._running = False
+        self._runner = False
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.setitimer(signal.ITIMER_PROF, 0)
         self._seconds -= time.monotonic() - self._since
@@ -73,6 +73,6 @@ class Stopwatch:
 
     def _stop(self, why: Stopped) -> None:
         now = time.monotonic()
-        if self._running and now - self._stopped > _APART:
+        if self._runner and now - self._stopped > _MIN_GAP_SECONDS:
             self._stopped = now
             raise why

@@ -16,9 +16,17 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from cadre_sandbox.wire.values import REF, UNKNOWN, Form, Given, GivenFile, Value, encodable
+from cadre_sandbox.wire.values import (
+    BLOB_REF,
+    UNKNOWN_MEDIA_TYPE,
+    BinaryForm,
+    BinaryValue,
+    FileValue,
+    Value,
+    encodable,
+)
 
-_DEEPEST = 100
+_MAX_DEPTH = 100
 
 
 class RawImage(bytes):
@@ -35,7 +43,7 @@ class RawImage(bytes):
 class File:
     """A file that a tool returned or the task came with."""
 
-    def __init__(self, given: GivenFile) -> None:
+    def __init__(self, given: FileValue) -> None:
         self._given = given
 
     @property
@@ -85,8 +93,8 @@ def to_value(item: Any, place: str = "it", depth: int = 0) -> Value:
         return int(item)
     if isinstance(item, float):
         return _finite(float(item), place)
-    if depth >= _DEEPEST:
-        raise NotAValue(f"{place} is nested more than {_DEEPEST} deep")
+    if depth >= _MAX_DEPTH:
+        raise NotAValue(f"{place} is nested more than {_MAX_DEPTH} deep")
     if isinstance(item, Mapping):
         if (file := _written_file(item)) is not None:
             return file
@@ -114,9 +122,9 @@ def _special(item: Any, place: str, depth: int) -> Value:
     if isinstance(item, File):
         return replace(item._given, data=None)
     if isinstance(item, RawImage):
-        return Given("image", bytes(item))
+        return BinaryValue("image", bytes(item))
     if isinstance(item, bytes | bytearray | memoryview):
-        return Given("bytes", bytes(item))
+        return BinaryValue("bytes", bytes(item))
     if isinstance(item, datetime.date | datetime.time):
         return item.isoformat()
     if isinstance(item, decimal.Decimal | PurePath):
@@ -127,9 +135,9 @@ def _special(item: Any, place: str, depth: int) -> Value:
     if (image := _loaded("PIL.Image")) and isinstance(item, image.Image):
         file = io.BytesIO()
         item.save(file, format="PNG")
-        return Given("image", file.getvalue())
+        return BinaryValue("image", file.getvalue())
     if (pandas := _loaded("pandas")) and isinstance(item, pandas.DataFrame):
-        return Given("table", item.to_csv(index=False).encode())
+        return BinaryValue("table", item.to_csv(index=False).encode())
     if (pandas := _loaded("pandas")) and isinstance(item, pandas.Series | pandas.Index):
         return to_value(item.tolist(), place, depth + 1)
     if (numpy := _loaded("numpy")) and isinstance(item, numpy.ndarray | numpy.generic):
@@ -137,14 +145,18 @@ def _special(item: Any, place: str, depth: int) -> Value:
     raise NotAValue(f"{place} is a {type(item).__name__}; pass texts, numbers, lists, dicts or None")
 
 
-def _written_file(item: Mapping[Any, Any]) -> GivenFile | None:
+def _written_file(item: Mapping[Any, Any]) -> FileValue | None:
     """A file as a model may write it, having read of one: `{"$file": {"ref": …}}`."""
     match item:
-        case {"$file": {"ref": str(ref), **about}} if len(item) == 1 and REF.fullmatch(ref):
-            told = [about.get("media_type", UNKNOWN), about.get("name", ""), about.get("size", 0)]
-            match told:
+        case {"$file": {"ref": str(ref), **about}} if len(item) == 1 and BLOB_REF.fullmatch(ref):
+            details = [
+                about.get("media_type", UNKNOWN_MEDIA_TYPE),
+                about.get("name", ""),
+                about.get("size", 0),
+            ]
+            match details:
                 case [str(media_type), str(name), int(size)] if size >= 0:
-                    return GivenFile(ref, encodable(media_type), encodable(name), int(size))
+                    return FileValue(ref, encodable(media_type), encodable(name), int(size))
     return None
 
 
@@ -154,9 +166,9 @@ def _loaded(module: str) -> Any:
 
 def from_value(value: Value) -> Any:
     """What the code sees."""
-    if isinstance(value, Given):
+    if isinstance(value, BinaryValue):
         return _READERS[value.form](value.data)
-    if isinstance(value, GivenFile):
+    if isinstance(value, FileValue):
         return File(value)
     if isinstance(value, Mapping):
         return {key: from_value(part) for key, part in value.items()}
@@ -200,7 +212,7 @@ def _array(data: bytes) -> Any:
     return numpy.load(io.BytesIO(data), allow_pickle=False) if numpy else data
 
 
-_READERS: dict[Form, Callable[[bytes], Any]] = {
+_READERS: dict[BinaryForm, Callable[[bytes], Any]] = {
     "bytes": bytes,
     "image": _image,
     "table": _table,

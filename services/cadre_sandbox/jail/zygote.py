@@ -24,9 +24,9 @@ from cadre_sandbox.wire.exit_codes import NO_JAIL
 from cadre_sandbox.wire.frames import encode
 from cadre_sandbox.wire.jail_order import JailOrder
 
-_MOST_ORDER = 65_536
+_MAX_ORDER_BYTES = 65_536
 _PID_BYTES = 4
-_DESCRIPTORS = 256
+_MAX_DESCRIPTORS = 256
 
 
 def main() -> None:
@@ -61,19 +61,19 @@ class Zygote:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.set_wakeup_fd(self._waker)
         version = ".".join(map(str, sys.version_info[:3]))
-        self._tell({"ready": True, "address_space": _address_space(), "python": version})
+        self._send({"ready": True, "address_space": _address_space(), "python": version})
         while True:
             readable, _, _ = select.select([self._control.fileno(), self._wake], [], [])
             if self._wake in readable:
                 os.read(self._wake, 4096)
                 self._reap()
             if self._control.fileno() in readable:
-                data, descriptors, _, _ = socket.recv_fds(self._control, _MOST_ORDER, 1)
+                data, descriptors, _, _ = socket.recv_fds(self._control, _MAX_ORDER_BYTES, 1)
                 if not data:
                     return
                 self._spawn(JailOrder(**json.loads(data)), descriptors[0])
 
-    def _tell(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
+    def _send(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
         socket.send_fds(self._control, [json.dumps(message).encode()], descriptors or [])
 
     def _reap(self) -> None:
@@ -82,61 +82,61 @@ class Zygote:
             if not pid:
                 return
             number = self._children.pop(pid)
-            self._tell({"exit": number, "code": os.waitstatus_to_exitcode(status)})
+            self._send({"exit": number, "code": os.waitstatus_to_exitcode(status)})
 
     def _spawn(self, order: JailOrder, channel: int) -> None:
-        told, teller = os.pipe()
+        pid_reader, answer_builder = os.pipe()
         child = os.fork()
         if not child:
-            os.close(told)
-            self._become_jail(order, channel, teller)
-        os.close(teller)
+            os.close(pid_reader)
+            self._become_jail(order, channel, answer_builder)
+        os.close(answer_builder)
         os.close(channel)
-        answer = os.read(told, _PID_BYTES)
-        os.close(told)
+        answer = os.read(pid_reader, _PID_BYTES)
+        os.close(pid_reader)
         self._children[child] = order.number
         jailed = int.from_bytes(answer) if len(answer) == _PID_BYTES else child
         # One that was refused its jail may be gone and reaped by now. What it said why is in its channel, and is read
-        # there as that of one which ends a moment later: so it is told of all the same.
+        # there as that of one which ends a moment later: so it is pid_reader of all the same.
         handles = [os.pidfd_open(child), _pidfd(jailed, child)]
-        self._tell({"spawned": order.number, "pid": jailed}, handles)
+        self._send({"spawned": order.number, "pid": jailed}, handles)
         for handle in handles:
             os.close(handle)
 
-    def _become_jail(self, order: JailOrder, channel: int, teller: int) -> None:
+    def _become_jail(self, order: JailOrder, channel: int, answer_builder: int) -> None:
         """Never returns: whatever happens ends the process."""
         code = NO_JAIL
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            keep = {channel, teller}
-            _silence(keep)
+            keep = {channel, answer_builder}
+            _close_descriptors(keep)
 
-            def tell_pid(pid: int) -> None:
-                os.write(teller, pid.to_bytes(_PID_BYTES))
+            def report_pid(pid: int) -> None:
+                os.write(answer_builder, pid.to_bytes(_PID_BYTES))
 
-            def let_go() -> None:
+            def close_descriptors() -> None:
                 os.close(channel)
-                os.close(teller)
+                os.close(answer_builder)
 
             try:
-                layers = enter(order, tell_pid, let_go)
+                layers = enter(order, report_pid, close_descriptors)
             except OSError as error:
                 os.write(channel, encode({"kind": "refused", "why": str(error)}))
             else:
-                os.close(teller)
+                os.close(answer_builder)
                 interpreter.serve(channel, layers)
                 code = 0
         finally:
             os._exit(code)
 
 
-def _silence(keep: set[int]) -> None:
+def _close_descriptors(keep: set[int]) -> None:
     """Of all descriptors these stay, and three that lead nowhere."""
     null = os.open("/dev/null", os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
-    for descriptor in range(3, _DESCRIPTORS):
+    for descriptor in range(3, _MAX_DESCRIPTORS):
         if descriptor not in keep:
             try:
                 os.close(descriptor)

@@ -21,7 +21,7 @@ _STOPPED = {
 """Errors that are no exceptions of the code; their messages are whole sentences."""
 
 
-class Teller:
+class AnswerBuilder:
     """Makes the records of one sandbox process."""
 
     def __init__(self, blobs: Blobs, sandbox: str, tier: Tier) -> None:
@@ -67,7 +67,7 @@ class Teller:
             said["is_final_answer"] = outcome.is_final_answer
         return self._finished(call, at, **said)
 
-    def unrestored(self, why: str) -> Failed:
+    def unreadable_snapshot(self, why: str) -> Failed:
         return Failed(
             error="SnapshotUnreadable",
             message=f"The variables of earlier code could not be restored: {why}.",

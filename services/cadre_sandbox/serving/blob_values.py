@@ -10,16 +10,16 @@ import msgspec
 from cadre.ports import Blobs
 from cadre.protocol.messages import FileInfo
 from cadre_sandbox.wire.values import (
-    ESCAPE,
-    FILE,
-    FORMS,
-    MARK,
-    MARKS,
-    MOST_BYTES,
-    REF,
-    Form,
-    Given,
-    GivenFile,
+    BINARY_FORMS,
+    BINARY_MARKER,
+    BLOB_REF,
+    ESCAPE_MARKER,
+    FILE_MARKER,
+    MARKERS,
+    MAX_BINARY_BYTES,
+    BinaryForm,
+    BinaryValue,
+    FileValue,
     Value,
     pack,
 )
@@ -33,7 +33,7 @@ async def to_json(value: Value, blobs: Blobs) -> Any:
     """
     data: list[bytes] = []
     packed = pack(value, data)
-    return _named(packed, [await blobs.put(one) for one in data])
+    return _with_references(packed, [await blobs.put(one) for one in data])
 
 
 async def from_json(value: Any, blobs: Blobs, *, open_files: bool = True) -> Value:
@@ -41,77 +41,79 @@ async def from_json(value: Any, blobs: Blobs, *, open_files: bool = True) -> Val
 
     Raises BlobMissing, RetryableError.
     """
-    data = {ref: await blobs.get(ref) for ref in sorted(set(_refs(value, open_files)))}
-    return _valued(value, data)
+    data = {ref: await blobs.get(ref) for ref in sorted(set(_needed_references(value, open_files)))}
+    return _with_data(value, data)
 
 
-def _named(packed: Any, refs: list[str]) -> Any:
+def _with_references(packed: Any, refs: list[str]) -> Any:
     """With references in the place of positions."""
     if isinstance(packed, list):
-        return [_named(item, refs) for item in packed]
+        return [_with_references(item, refs) for item in packed]
     if not isinstance(packed, dict):
         return packed
-    if packed.keys() == {MARK}:
-        form, place = packed[MARK]
-        return {MARK: [form, refs[place]]}
-    if packed.keys() == {FILE}:
-        ref, media_type, name, size, _ = packed[FILE]
-        return {FILE: msgspec.to_builtins(FileInfo(ref=ref, media_type=media_type, name=name, size=size))}
+    if packed.keys() == {BINARY_MARKER}:
+        form, place = packed[BINARY_MARKER]
+        return {BINARY_MARKER: [form, refs[place]]}
+    if packed.keys() == {FILE_MARKER}:
+        ref, media_type, name, size, _ = packed[FILE_MARKER]
+        return {
+            FILE_MARKER: msgspec.to_builtins(FileInfo(ref=ref, media_type=media_type, name=name, size=size))
+        }
     if (inner := _escaped(packed)) is not None:
-        return {ESCAPE: {key: _named(item, refs) for key, item in inner.items()}}
-    return {key: _named(item, refs) for key, item in packed.items()}
+        return {ESCAPE_MARKER: {key: _with_references(item, refs) for key, item in inner.items()}}
+    return {key: _with_references(item, refs) for key, item in packed.items()}
 
 
-def _valued(value: Any, data: Mapping[str, bytes]) -> Value:
+def _with_data(value: Any, data: Mapping[str, bytes]) -> Value:
     if isinstance(value, list):
-        return [_valued(item, data) for item in value]
+        return [_with_data(item, data) for item in value]
     if not isinstance(value, dict):
         plain: Value = value
         return plain
     if (reference := _reference(value)) is not None:
         form, ref = reference
-        return Given(form, data[ref])
+        return BinaryValue(form, data[ref])
     if (info := _file(value)) is not None:
-        return GivenFile(info.ref, info.media_type, info.name, info.size, data.get(info.ref))
+        return FileValue(info.ref, info.media_type, info.name, info.size, data.get(info.ref))
     inner = _escaped(value)
-    return {key: _valued(item, data) for key, item in (value if inner is None else inner).items()}
+    return {key: _with_data(item, data) for key, item in (value if inner is None else inner).items()}
 
 
-def _refs(value: Any, open_files: bool) -> Iterator[str]:
+def _needed_references(value: Any, open_files: bool) -> Iterator[str]:
     """Of what is needed to make the value."""
     if isinstance(value, list):
         for item in value:
-            yield from _refs(item, open_files)
+            yield from _needed_references(item, open_files)
     elif not isinstance(value, dict):
         return
     elif (reference := _reference(value)) is not None:
         yield reference[1]
     elif (info := _file(value)) is not None:
-        if open_files and info.size <= MOST_BYTES:
+        if open_files and info.size <= MAX_BINARY_BYTES:
             yield info.ref
     else:
         for item in (_escaped(value) or value).values():
-            yield from _refs(item, open_files)
+            yield from _needed_references(item, open_files)
 
 
-def _reference(value: dict[str, Any]) -> tuple[Form, str] | None:
+def _reference(value: dict[str, Any]) -> tuple[BinaryForm, str] | None:
     match value:
-        case {"$given": [str(form), str(ref)]} if len(value) == 1 and REF.fullmatch(ref):
-            return next(((known, ref) for known in FORMS if known == form), None)
+        case {"$given": [str(form), str(ref)]} if len(value) == 1 and BLOB_REF.fullmatch(ref):
+            return next(((known, ref) for known in BINARY_FORMS if known == form), None)
     return None
 
 
 def _file(value: dict[str, Any]) -> FileInfo | None:
-    if value.keys() != {FILE}:
+    if value.keys() != {FILE_MARKER}:
         return None
     try:
-        info = msgspec.convert(value[FILE], FileInfo)
+        info = msgspec.convert(value[FILE_MARKER], FileInfo)
     except msgspec.ValidationError:
         return None
-    return info if REF.fullmatch(info.ref) and info.size >= 0 else None
+    return info if BLOB_REF.fullmatch(info.ref) and info.size >= 0 else None
 
 
 def _escaped(value: dict[str, Any]) -> dict[str, Any] | None:
     """The dict that is meant, when this one stands for it."""
-    inner = value.get(ESCAPE) if len(value) == 1 else None
-    return inner if isinstance(inner, dict) and not MARKS.isdisjoint(inner) else None
+    inner = value.get(ESCAPE_MARKER) if len(value) == 1 else None
+    return inner if isinstance(inner, dict) and not MARKERS.isdisjoint(inner) else None

@@ -16,51 +16,51 @@ from cadre.protocol.code import CodeExchange
 from cadre.protocol.messages import CodeCall, ErrorInfo
 from cadre.spec.agent import NAME
 from cadre_sandbox.serving.position import Answer
-from cadre_sandbox.serving.request import check
+from cadre_sandbox.serving.request import check_call
 from cadre_sandbox.serving.run_block import CodeRunner
 
 log = logging.getLogger("cadre.sandbox")
 
-Offer = Callable[[str], Awaitable[bool]]
+OfferHandover = Callable[[str], Awaitable[bool]]
 """Whether another process, which keeps the interpreter of this run, has taken the delivery over."""
 
 SENDER = "sandbox"
 """Who an agent's inbox says that the answers are from."""
 
 
-class Serving:
+class CodeCallHandler:
     """Handles the deliveries of a pool."""
 
-    def __init__(self, running: CodeRunner, bus: Bus, marks: Marks, pool: str) -> None:
-        self._running = running
+    def __init__(self, runner: CodeRunner, bus: Bus, marks: Marks, pool: str) -> None:
+        self._runner = runner
         self._bus = bus
         self._pool = pool
-        self._worker = Worker(unpack_code_call, self._refuse, running.blobs, marks, running.clock)
+        self._worker = Worker(unpack_code_call, self._refuse, runner.blobs, marks, runner.clock)
 
-    async def handle(self, delivery: Delivery, offer: Offer | None = None) -> None:
+    async def handle(self, delivery: Delivery, offer: OfferHandover | None = None) -> None:
         """Acks once the answer is in the run's inbox. Raises RetryableError: deliver again.
 
         With `offer`, a call whose interpreter is not here may go to where it is.
         """
         await self._worker.handle(delivery, lambda job: self._serve(job, offer))
 
-    async def has_place_for(self, delivery: Delivery) -> bool:
+    async def can_continue(self, delivery: Delivery) -> bool:
         """Whether another process's delivery is best served here."""
         try:
-            call = await unpack_code_call(delivery.data, self._running.blobs)
-            check(call, delivery.subject, self._pool)
+            call = await unpack_code_call(delivery.data, self._runner.blobs)
+            check_call(call, delivery.subject, self._pool)
         except (RetryableError, TerminalError) as error:
             log.debug("%s is left to the process that was delivered it: %s", delivery.subject, error)
             return False
-        return await self._running.warm_pool.has_place_for(call)
+        return await self._runner.warm_pool.can_continue(call)
 
-    async def _serve(self, job: Job[CodeCall], offer: Offer | None) -> bool:
+    async def _serve(self, job: Job[CodeCall], offer: OfferHandover | None) -> bool:
         call = await job.message()
-        check(call, job.delivery.subject, self._pool)
+        check_call(call, job.delivery.subject, self._pool)
         if offer and await self._is_for_others(job.delivery, call) and await offer(call.run):
-            self._running.count("handed_over")
+            self._runner.count("handed_over")
             return False
-        answer = await self._running.answer(call)
+        answer = await self._runner.answer(call)
         if answer is not None:
             await self._send(answer, call.agent)
         return True
@@ -69,7 +69,7 @@ class Serving:
         """A run's first code is for anybody; what comes again may have killed whoever was handed it before."""
         begun = call.done > 0 or call.snapshot is not None
         first = delivery.deliveries == 1 and not delivery.retried
-        return begun and first and not await self._running.warm_pool.has_place_for(call)
+        return begun and first and not await self._runner.warm_pool.can_continue(call)
 
     async def _refuse(self, job: Job[CodeCall], error: TerminalError) -> None:
         """Tells the run that its code is given up, as far as the message says whom to tell."""
@@ -77,7 +77,9 @@ class Serving:
         call = await self._as_far_as_readable(job)
         if call is not None:
             info = ErrorInfo("Poisoned", f"the code cannot be run: {error}")
-            await self._send(self._running.teller.refused(call, info, self._running.clock.now()), call.agent)
+            await self._send(
+                self._runner.answer_builder.refused(call, info, self._runner.clock.now()), call.agent
+            )
 
     async def _as_far_as_readable(self, job: Job[CodeCall]) -> CodeCall | None:
         """Returns whom to tell, which the subject alone does not say; None when that cannot be read or trusted."""
@@ -92,7 +94,7 @@ class Serving:
         return call if (call.tree, call.run) == place and NAME.fullmatch(call.agent) else None
 
     async def _send(self, answer: Answer, agent: str) -> None:
-        await retry(lambda: self._bus.send(answer, SENDER, to=agent), self._running.clock.sleep)
+        await retry(lambda: self._bus.send(answer, SENDER, to=agent), self._runner.clock.sleep)
 
 
 class _CallHead(msgspec.Struct):

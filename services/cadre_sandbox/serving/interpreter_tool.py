@@ -16,11 +16,11 @@ from cadre.protocol.files import dicts_in
 from cadre.protocol.messages import ErrorInfo, ToolCall
 from cadre.protocol.topology import Address
 from cadre.spec.agent import BASE_IMPORTS, INTERPRETER_TOOL
-from cadre_sandbox.interpreters.contract import Failed, Finished, Lost, Request, SandboxError
+from cadre_sandbox.interpreters.contract import BlockRequest, Failed, Finished, InterpreterLost, SandboxError
 from cadre_sandbox.serving.answer import explain
 from cadre_sandbox.serving.blob_values import to_json
 from cadre_sandbox.serving.warm_pool import RunInterpreter, WarmPool
-from cadre_sandbox.wire.values import MARKS
+from cadre_sandbox.wire.values import MARKERS
 
 log = logging.getLogger("cadre.sandbox")
 
@@ -88,7 +88,7 @@ class InterpreterTool:
                 await interpreter.close()
 
     async def _run(self, interpreter: RunInterpreter, call: ToolCall, code: str) -> dict[str, Any]:
-        request = Request(code=code, authorized_imports=self._imports, final_answer=False, seed=call.id)
+        request = BlockRequest(code=code, authorized_imports=self._imports, final_answer=False, seed=call.id)
         outcome: object = None
         for _ in range(_TRIES):
             try:
@@ -96,10 +96,10 @@ class InterpreterTool:
             except SandboxError as error:
                 raise RetryableError(f"code cannot be run here: {error}") from error
             outcome = await session.execute(request)
-            if not isinstance(outcome, Lost):
+            if not isinstance(outcome, InterpreterLost):
                 break
         if isinstance(outcome, Finished):
-            return await self._told(call, outcome)
+            return await self._tool_result(call, outcome)
         why = (
             explain(outcome)
             if isinstance(outcome, Failed)
@@ -108,13 +108,13 @@ class InterpreterTool:
         printed = f"\nIt had printed:\n{outcome.logs}" if isinstance(outcome, Failed) and outcome.logs else ""
         return {"error": ErrorInfo("AgentToolExecutionError", clip(why + printed, call.output_chars))}
 
-    async def _told(self, call: ToolCall, outcome: Finished) -> dict[str, Any]:
+    async def _tool_result(self, call: ToolCall, outcome: Finished) -> dict[str, Any]:
         """A text; beside it the value itself where it is, or holds, an image or a table."""
         text, blob = f"Stdout:\n{outcome.logs}\nOutput: {outcome.text or None}", None
         value = await retry(lambda: to_json(outcome.output, self._blobs), self._clock.sleep)
         if (whole := oversized(text, call.output_chars)) is not None:
             blob = await retry(lambda: self._blobs.put(whole), self._clock.sleep)
             text = cut_to_read(whole, blob, call.output_chars)
-        if any(not MARKS.isdisjoint(one) for one in dicts_in(value)):
+        if any(not MARKERS.isdisjoint(one) for one in dicts_in(value)):
             return {"output": {"text": text, "output": value}}
         return {"output": text, "blob": blob}

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 
 from msgspec.structs import replace
 
-from cadre.delivery.code_history import Place, shortened
+from cadre.delivery.code_history import BlockHistory, cut_history
 from cadre.delivery.codec import encode
 from cadre.protocol.code import CodeExchange
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded
@@ -34,7 +34,7 @@ class Position(NamedTuple):
     @classmethod
     def of(cls, call: CodeCall) -> Self:
         """The point that the call goes on from; the same however much of the history the call carries itself."""
-        history, _ = shortened(call.block, Place(call.before, call.earlier, call.exchanges))
+        history, _ = cut_history(call.block, BlockHistory(call.before, call.earlier, call.exchanges))
         digest = hashlib.sha256(encode([call.block, call.code, call.snapshot, *history])).hexdigest()
         return cls(call.block, call.done, digest)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.delivery.code_history import whole
+from cadre.delivery.code_history import with_whole_history
 from cadre.delivery.codec import UNREADABLE
 from cadre.errors import BlobMissing, UnreadableMessage
 from cadre.ports import Blobs
@@ -15,13 +15,20 @@ from cadre.protocol.code import CodeExchange, CodeLimits, CodeReply
 from cadre.protocol.messages import CodeCall
 from cadre.protocol.topology import Topology
 from cadre.spec.agent import NAME
-from cadre_sandbox.interpreters.contract import Call, Exchange, Function, Limits, Request, Result
+from cadre_sandbox.interpreters.contract import (
+    BlockLimits,
+    BlockRequest,
+    CallResult,
+    Exchange,
+    Function,
+    FunctionCall,
+)
 from cadre_sandbox.serving.blob_values import from_json
 from cadre_sandbox.wire.signatures import parse
 from cadre_sandbox.wire.values import Value
 
 
-def check(call: CodeCall, subject: str, pool: str) -> None:
+def check_call(call: CodeCall, subject: str, pool: str) -> None:
     """Raises UnreadableMessage for a call that no sandbox could serve."""
     if call.pool != pool:
         raise UnreadableMessage(f"code for pool {call.pool!r} in the queue of pool {pool!r}")
@@ -37,12 +44,14 @@ def check(call: CodeCall, subject: str, pool: str) -> None:
             raise UnreadableMessage(f"function {function.name!r}: {error}") from None
 
 
-async def request_of(call: CodeCall, snapshot: bytes | None, blobs: Blobs) -> tuple[Request, list[str]]:
+async def block_request(
+    call: CodeCall, snapshot: bytes | None, blobs: Blobs
+) -> tuple[BlockRequest, list[str]]:
     """The request, and what the model should know of it. Raises UnreadableMessage, BlobMissing, RetryableError."""
-    call = await whole(call, blobs)
+    call = await with_whole_history(call, blobs)
     _check_exchanges(call)
     variables, notes = await _variables(call.variables, blobs)
-    request = Request(
+    request = BlockRequest(
         code=call.code,
         snapshot=snapshot,
         recorded=[await _exchange(exchange, blobs) for exchange in call.exchanges],
@@ -58,23 +67,23 @@ async def request_of(call: CodeCall, snapshot: bytes | None, blobs: Blobs) -> tu
     return request, notes
 
 
-async def results_of(replies: Sequence[CodeReply], blobs: Blobs) -> list[Result]:
+async def call_results(replies: Sequence[CodeReply], blobs: Blobs) -> list[CallResult]:
     """As the code gets them: what was cut for the journal is fetched whole. Raises BlobMissing, RetryableError."""
     return [await _result(reply, blobs) for reply in replies]
 
 
-async def _result(reply: CodeReply, blobs: Blobs) -> Result:
+async def _result(reply: CodeReply, blobs: Blobs) -> CallResult:
     if reply.error is not None:
-        return Result(error=reply.error)
+        return CallResult(error=reply.error)
     value = reply.value
     if reply.blob is not None:
         data = await blobs.get(reply.blob)
         value = data.decode(errors="replace") if reply.blob_form == "text" else _read(data, reply.blob)
     try:
-        return Result(value=await from_json(value, blobs))
+        return CallResult(value=await from_json(value, blobs))
     except BlobMissing as missing:
         # The tool said so, or the member: it is their result that is of no use.
-        return Result(error=f"the result cannot be read: {missing}")
+        return CallResult(error=f"the result cannot be read: {missing}")
 
 
 def _read(data: bytes, ref: str) -> Any:
@@ -99,8 +108,8 @@ async def _variables(given: dict[str, Any], blobs: Blobs) -> tuple[dict[str, Val
 
 async def _exchange(exchange: CodeExchange, blobs: Blobs) -> Exchange:
     return Exchange(
-        [Call(call.name, await _arguments(call.arguments, blobs)) for call in exchange.calls],
-        await results_of(exchange.replies, blobs),
+        [FunctionCall(call.name, await _arguments(call.arguments, blobs)) for call in exchange.calls],
+        await call_results(exchange.replies, blobs),
         exchange.clock,
     )
 
@@ -118,8 +127,8 @@ def _check_exchanges(call: CodeCall) -> None:
             )
 
 
-def _limits(limits: CodeLimits) -> Limits:
-    return Limits(
+def _limits(limits: CodeLimits) -> BlockLimits:
+    return BlockLimits(
         seconds=limits.seconds,
         memory_mb=limits.memory_mb,
         print_chars=limits.print_chars,

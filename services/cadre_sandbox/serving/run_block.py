@@ -11,10 +11,17 @@ from cadre.delivery.retry import retry
 from cadre.errors import BlobMissing, RetryableError
 from cadre.ports import Blobs, Clock
 from cadre.protocol.messages import CodeCall, ErrorInfo
-from cadre_sandbox.interpreters.contract import Failed, Finished, Lost, Outcome, SandboxError, Yielded
-from cadre_sandbox.serving.answer import Teller
+from cadre_sandbox.interpreters.contract import (
+    Failed,
+    Finished,
+    InterpreterLost,
+    Outcome,
+    SandboxError,
+    Yielded,
+)
+from cadre_sandbox.serving.answer import AnswerBuilder
 from cadre_sandbox.serving.position import Answer, Position, Served
-from cadre_sandbox.serving.request import request_of, results_of
+from cadre_sandbox.serving.request import block_request, call_results
 from cadre_sandbox.serving.warm_pool import RunInterpreter, WarmPool
 
 log = logging.getLogger("cadre.sandbox")
@@ -27,7 +34,7 @@ MAX_LOSSES = 3
 """Interpreters that may be lost in one block: what code can make look like an accident is not one for ever."""
 
 
-class Turn(NamedTuple):
+class BlockTurn(NamedTuple):
     """One turn of the code, to its end or its next calls."""
 
     outcome: Outcome
@@ -41,15 +48,17 @@ class Turn(NamedTuple):
 class CodeRunner:
     """What this process does for all runs of its pool."""
 
-    def __init__(self, warm_pool: WarmPool, blobs: Blobs, teller: Teller, clock: Clock) -> None:
+    def __init__(
+        self, warm_pool: WarmPool, blobs: Blobs, answer_builder: AnswerBuilder, clock: Clock
+    ) -> None:
         self.warm_pool = warm_pool
         self.blobs = blobs
-        self.teller = teller
+        self.answer_builder = answer_builder
         self.clock = clock
         self.counts: Counter[str] = Counter()
         """Calls since the start: those that went on in a `warm` interpreter, that were run in a `fresh` one from the
         beginning or `again` from what is recorded, and that were `handed_over` to another process."""
-        self.trouble: str | None = None
+        self.unavailable: str | None = None
         """Why no interpreter was to be had the last time."""
 
     def count(self, what: Count) -> None:
@@ -69,7 +78,9 @@ class CodeRunner:
                 return None
             if call.deadline is not None and self.clock.now() >= call.deadline:
                 text = "the code was not run: its time had passed before"
-                return self.teller.refused(call, ErrorInfo("DeadlineExceeded", text), self.clock.now())
+                return self.answer_builder.refused(
+                    call, ErrorInfo("DeadlineExceeded", text), self.clock.now()
+                )
             answer = await interpreter.work(self._serve(interpreter, call, position))
             if answer is None:
                 log.info("run %s is over: its code was stopped", call.run)
@@ -97,7 +108,7 @@ class CodeRunner:
         for loss in range(1, MAX_LOSSES + 1):
             turn = await self._turn(interpreter, call, position)
             outcome = turn.outcome
-            if not isinstance(outcome, Lost):
+            if not isinstance(outcome, InterpreterLost):
                 answer = await self._answer(call, outcome, turn)
                 if not _goes_on(outcome):
                     await interpreter.close()
@@ -109,51 +120,53 @@ class CodeRunner:
             f"Code execution stopped: its interpreter was lost {MAX_LOSSES} times ({reason})."
             " The variables are as they were before this code. Use less memory, or do less in one block."
         )
-        return self.teller.refused(call, ErrorInfo("AgentExecutionError", text), self.clock.now()), ()
+        return self.answer_builder.refused(call, ErrorInfo("AgentExecutionError", text), self.clock.now()), ()
 
-    async def _turn(self, interpreter: RunInterpreter, call: CodeCall, position: Position) -> Turn:
+    async def _turn(self, interpreter: RunInterpreter, call: CodeCall, position: Position) -> BlockTurn:
         session, served = interpreter.session, interpreter.served
         if session is not None and served is not None:
             before = session.snapshot
             if served.resumes(call, position):
                 self.count("warm")
                 replies = call.exchanges[-1].replies
-                results = await retry(lambda: results_of(replies, self.blobs), self.clock.sleep)
-                return Turn(await session.resume(results), served.notes, before)
+                results = await retry(lambda: call_results(replies, self.blobs), self.clock.sleep)
+                return BlockTurn(await session.resume(results), served.notes, before)
             if served.follows(call):
                 self.count("again" if call.done else "warm")
-                request, notes = await retry(lambda: request_of(call, None, self.blobs), self.clock.sleep)
-                return Turn(await session.execute(request), tuple(notes), before)
+                request, notes = await retry(lambda: block_request(call, None, self.blobs), self.clock.sleep)
+                return BlockTurn(await session.execute(request), tuple(notes), before)
         self.count("again" if call.done or call.snapshot else "fresh")
         return await self._start_anew(interpreter, call)
 
-    async def _start_anew(self, interpreter: RunInterpreter, call: CodeCall) -> Turn:
+    async def _start_anew(self, interpreter: RunInterpreter, call: CodeCall) -> BlockTurn:
         snapshot, ref = None, call.snapshot
         if ref is not None:
             try:
                 snapshot = await retry(lambda: self.blobs.get(ref), self.clock.sleep)
             except BlobMissing as error:
-                return Turn(self.teller.unrestored(str(error)), (), None)
-        request, notes = await retry(lambda: request_of(call, snapshot, self.blobs), self.clock.sleep)
+                return BlockTurn(self.answer_builder.unreadable_snapshot(str(error)), (), None)
+        request, notes = await retry(lambda: block_request(call, snapshot, self.blobs), self.clock.sleep)
         try:
             session = await interpreter.start()
         except SandboxError as error:
-            self.trouble = str(error)
+            self.unavailable = str(error)
             raise RetryableError(f"code cannot be run here: {error}") from error
-        self.trouble = None
-        return Turn(await session.execute(request), tuple(notes), snapshot)
+        self.unavailable = None
+        return BlockTurn(await session.execute(request), tuple(notes), snapshot)
 
-    async def _answer(self, call: CodeCall, outcome: Yielded | Finished | Failed, turn: Turn) -> Answer:
+    async def _answer(self, call: CodeCall, outcome: Yielded | Finished | Failed, turn: BlockTurn) -> Answer:
         if isinstance(outcome, Yielded):
             yielded = outcome
-            return await retry(lambda: self.teller.yielded(call, yielded, self.clock.now()), self.clock.sleep)
+            return await retry(
+                lambda: self.answer_builder.yielded(call, yielded, self.clock.now()), self.clock.sleep
+            )
         ended = replace(outcome, notes=(*turn.notes, *outcome.notes))
         if isinstance(ended, Failed) and ended.error == "SnapshotUnreadable":
             # The next block would fail in the same way, and so on.
             ended = replace(ended, snapshot=None, notes=(*ended.notes, VARIABLES_GONE))
         snapshot = await self._stored(call, ended.snapshot, turn.before)
         return await retry(
-            lambda: self.teller.finished(call, ended, snapshot, self.clock.now()), self.clock.sleep
+            lambda: self.answer_builder.finished(call, ended, snapshot, self.clock.now()), self.clock.sleep
         )
 
     async def _stored(self, call: CodeCall, snapshot: bytes | None, before: bytes | None) -> str | None:

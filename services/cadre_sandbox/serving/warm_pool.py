@@ -123,7 +123,7 @@ class WarmPool:
         """Runs whose interpreters wait for them."""
         return list(self._warm)
 
-    async def has_place_for(self, call: CodeCall) -> bool:
+    async def can_continue(self, call: CodeCall) -> bool:
         """Whether the call is best served here: its run is being worked for, or its interpreter is warm.
 
         An interpreter that cannot go on with the call is closed: the run has gone on without it."""

@@ -1,4 +1,4 @@
-"""What passes between the outside and a jailed interpreter: a JSON header and bytes, with lengths before them."""
+"""What passes between the outside and a jailed interpreter: a JSON header and bytes, with frame_sizes before them."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def encode(header: dict[str, Any], blobs: Sequence[bytes] = ()) -> bytes:
     return b"".join((PREFIX.pack(len(data), sum(map(len, blobs))), data, *blobs))
 
 
-def lengths(prefix: bytes, most_header: int, most_blobs: int) -> tuple[int, int]:
+def frame_sizes(prefix: bytes, max_header: int, max_blobs: int) -> tuple[int, int]:
     header, blobs = PREFIX.unpack(prefix)
-    if header > most_header or blobs > most_blobs:
-        raise BrokenFrame(f"a frame of {header} + {blobs} bytes, allowed are {most_header} + {most_blobs}")
+    if header > max_header or blobs > max_blobs:
+        raise BrokenFrame(f"a frame of {header} + {blobs} bytes, allowed are {max_header} + {max_blobs}")
     return header, blobs
 
 

@@ -8,14 +8,14 @@ from functools import cache
 from typing import Any
 
 
-class _GivenByTool:
+class _ToolDefault:
     """Stands for a default that only the tool itself knows."""
 
     def __repr__(self) -> str:
         return "…"
 
 
-_GIVEN_BY_TOOL = _GivenByTool()
+_TOOL_DEFAULT = _ToolDefault()
 
 
 @cache
@@ -39,14 +39,14 @@ def parse(name: str, text: str) -> inspect.Signature:
         _parameter(
             argument,
             kinds.POSITIONAL_ONLY if argument in given.posonlyargs else kinds.POSITIONAL_OR_KEYWORD,
-            empty if index < required else _GIVEN_BY_TOOL,
+            empty if index < required else _TOOL_DEFAULT,
         )
         for index, argument in enumerate(positional)
     ]
     if given.vararg:
         made.append(_parameter(given.vararg, kinds.VAR_POSITIONAL, empty))
     for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
-        made.append(_parameter(argument, kinds.KEYWORD_ONLY, empty if default is None else _GIVEN_BY_TOOL))
+        made.append(_parameter(argument, kinds.KEYWORD_ONLY, empty if default is None else _TOOL_DEFAULT))
     if given.kwarg:
         made.append(_parameter(given.kwarg, kinds.VAR_KEYWORD, empty))
     returns = ast.unparse(function.returns) if function.returns else inspect.Signature.empty

@@ -7,23 +7,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-Form: TypeAlias = Literal["bytes", "image", "table", "array"]
+BinaryForm: TypeAlias = Literal["bytes", "image", "table", "array"]
 """bytes: as they are. image: a file that Pillow reads. table: CSV with a header. array: a `.npy` file."""
 
-FORMS: tuple[Form, ...] = ("bytes", "image", "table", "array")
+BINARY_FORMS: tuple[BinaryForm, ...] = ("bytes", "image", "table", "array")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class BinaryValue:
     """An image, a table, an array or plain bytes. The code sees a Pillow image, a DataFrame, a numpy array where
     these libraries are installed, else the bytes (a table: a list of dicts)."""
 
-    form: Form
+    form: BinaryForm
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class GivenFile:
+class FileValue:
     """A file in the blob store. What the code passes on is the reference alone."""
 
     ref: str
@@ -35,48 +35,48 @@ class GivenFile:
 
 
 Value: TypeAlias = (
-    bool | int | float | str | Given | GivenFile | Sequence["Value"] | Mapping[str, "Value"] | None
+    bool | int | float | str | BinaryValue | FileValue | Sequence["Value"] | Mapping[str, "Value"] | None
 )
 
-MOST_WEIGHT = 1 << 20
-"""Of one output, of the arguments of one call, `Given`s left out; about bytes."""
+MAX_JSON_SIZE = 1 << 20
+"""Of one output, of the arguments of one call, `BinaryValue`s left out; about bytes."""
 
-MOST_BYTES = 64 << 20
-"""Of all `Given`s of one output, of the calls of one yield."""
+MAX_BINARY_BYTES = 64 << 20
+"""Of all `BinaryValue`s of one output, of the calls of one yield."""
 
-MOST_TOGETHER = 7 << 20
-"""Bytes of the arguments of all calls of one yield as JSON, `Given`s left out. The weight of one is bounded so that
-it stays below, whatever is in it."""
+MAX_YIELD_BYTES = 7 << 20
+"""Of the arguments of all calls of one yield as JSON, `BinaryValue`s left out. MAX_JSON_SIZE keeps a single call below
+it, whatever is in it."""
 
-MOST_CALLS = 1_000
+MAX_CALLS = 1_000
 """Of one yield."""
 
-MARK = "$given"
-FILE = "$file"
-ESCAPE = "$dict"
-MARKS = frozenset((MARK, FILE, ESCAPE))
-"""A dict of somebody's own that has such a key stands in one under `ESCAPE`."""
+BINARY_MARKER = "$given"
+FILE_MARKER = "$file"
+ESCAPE_MARKER = "$dict"
+MARKERS = frozenset((BINARY_MARKER, FILE_MARKER, ESCAPE_MARKER))
+"""A dict of somebody's own that has such a key stands in one under `ESCAPE_MARKER`."""
 
-UNKNOWN = "application/octet-stream"
+UNKNOWN_MEDIA_TYPE = "application/octet-stream"
 """The media type of what is not known."""
 
-REF = re.compile(r"blob:[0-9a-f]{64}")
+BLOB_REF = re.compile(r"blob:[0-9a-f]{64}")
 
 
 def pack(value: Value, blobs: list[bytes]) -> object:
-    """The value as JSON; the bytes of its `Given`s are appended to `blobs` and stand in it by position."""
-    if isinstance(value, Given):
+    """The value as JSON; the bytes of its `BinaryValue`s are appended to `blobs` and stand in it by position."""
+    if isinstance(value, BinaryValue):
         blobs.append(value.data)
-        return {MARK: [value.form, len(blobs) - 1]}
-    if isinstance(value, GivenFile):
+        return {BINARY_MARKER: [value.form, len(blobs) - 1]}
+    if isinstance(value, FileValue):
         place = None
         if value.data is not None:
             place = len(blobs)
             blobs.append(value.data)
-        return {FILE: [value.ref, value.media_type, value.name, value.size, place]}
+        return {FILE_MARKER: [value.ref, value.media_type, value.name, value.size, place]}
     if isinstance(value, Mapping):
         packed = {key: pack(item, blobs) for key, item in value.items()}
-        return packed if MARKS.isdisjoint(packed) else {ESCAPE: packed}
+        return packed if MARKERS.isdisjoint(packed) else {ESCAPE_MARKER: packed}
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [pack(item, blobs) for item in value]
     return value
@@ -85,11 +85,11 @@ def pack(value: Value, blobs: list[bytes]) -> object:
 def unpack(packed: object, blobs: Sequence[bytes]) -> Value:
     """Raises ValueError for what `pack` would not have made; it may come from the jail."""
     if isinstance(packed, dict):
-        if set(packed) == {MARK}:
-            return _given(packed[MARK], blobs)
-        if set(packed) == {FILE}:
-            return _file(packed[FILE], blobs)
-        escaped = packed[ESCAPE] if set(packed) == {ESCAPE} else None
+        if set(packed) == {BINARY_MARKER}:
+            return _unpack_binary(packed[BINARY_MARKER], blobs)
+        if set(packed) == {FILE_MARKER}:
+            return _unpack_file(packed[FILE_MARKER], blobs)
+        escaped = packed[ESCAPE_MARKER] if set(packed) == {ESCAPE_MARKER} else None
         items = escaped if isinstance(escaped, dict) else packed
         return {encodable(str(key)): unpack(item, blobs) for key, item in items.items()}
     if isinstance(packed, list):
@@ -101,16 +101,16 @@ def unpack(packed: object, blobs: Sequence[bytes]) -> Value:
     raise ValueError(f"{type(packed).__name__} is not a value")
 
 
-def weight(value: Value) -> int:
-    """About the characters of its JSON, `Given`s left out; of the bytes at least a sixth."""
-    if isinstance(value, Given | GivenFile):
+def json_size(value: Value) -> int:
+    """About the characters of its JSON, `BinaryValue`s left out; of the bytes at least a sixth."""
+    if isinstance(value, BinaryValue | FileValue):
         return 0
     if isinstance(value, str):
         return len(value)
     if isinstance(value, Mapping):
-        return sum(len(key) + weight(item) for key, item in value.items()) + len(value)
+        return sum(len(key) + json_size(item) for key, item in value.items()) + len(value)
     if isinstance(value, Sequence):
-        return sum(map(weight, value)) + len(value)
+        return sum(map(json_size, value)) + len(value)
     return value.bit_length() // 3 if isinstance(value, int) else 8
 
 
@@ -119,21 +119,23 @@ def encodable(text: str) -> str:
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
-def _given(place: object, blobs: Sequence[bytes]) -> Given:
+def _unpack_binary(place: object, blobs: Sequence[bytes]) -> BinaryValue:
     match place:
         case [str(form), int(index)] if 0 <= index < len(blobs):
-            for known in FORMS:
+            for known in BINARY_FORMS:
                 if form == known:
-                    return Given(known, blobs[index])
+                    return BinaryValue(known, blobs[index])
     raise ValueError(f"no such bytes: {place!r}"[:200])
 
 
-def _file(about: object, blobs: Sequence[bytes]) -> GivenFile:
+def _unpack_file(about: object, blobs: Sequence[bytes]) -> FileValue:
     match about:
-        case [str(ref), str(media_type), str(name), int(size), place] if REF.fullmatch(ref) and size >= 0:
+        case [str(ref), str(media_type), str(name), int(size), place] if (
+            BLOB_REF.fullmatch(ref) and size >= 0
+        ):
             media_type, name = encodable(media_type), encodable(name)
             if place is None:
-                return GivenFile(ref, media_type, name, size)
+                return FileValue(ref, media_type, name, size)
             if isinstance(place, int) and 0 <= place < len(blobs):
-                return GivenFile(ref, media_type, name, size, blobs[place])
+                return FileValue(ref, media_type, name, size, blobs[place])
     raise ValueError(f"no such file: {about!r}"[:200])

@@ -26,12 +26,12 @@ PIECE_EXCHANGES = 16
 PIECE_BYTES = 64 * 1024
 """A piece ends with the exchange that brings it to one of these."""
 
-_BLOCKS = 256
+_MAX_BLOCKS = 256
 _TRUSTED_SECONDS = 1800.0
 """After which a piece is stored again: nothing may have named it since."""
 
 
-class Piece(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class HistoryPiece(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a blob of the past holds."""
 
     v: Literal[1] = 1
@@ -43,7 +43,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     exchanges: list[CodeExchange]
 
 
-class Place(NamedTuple):
+class BlockHistory(NamedTuple):
     """Where a block stands: exchanges at hand, those before them behind a reference."""
 
     before: int
@@ -51,10 +51,10 @@ class Place(NamedTuple):
     exchanges: list[CodeExchange]
 
 
-_decoder = msgspec.json.Decoder(Piece)
+_decoder = msgspec.json.Decoder(HistoryPiece)
 
 
-def shortened(block: str, place: Place) -> tuple[Place, list[bytes]]:
+def cut_history(block: str, place: BlockHistory) -> tuple[BlockHistory, list[bytes]]:
     """The same place with no more at hand than must be, the last exchange in any case; and the new pieces behind it."""
     before, earlier, exchanges = place
     pieces: list[bytes] = []
@@ -63,13 +63,13 @@ def shortened(block: str, place: Place) -> tuple[Place, list[bytes]]:
         size += len(encode(exchange))
         if end - begin >= PIECE_EXCHANGES or size >= PIECE_BYTES:
             held = exchanges[begin:end]
-            pieces.append(encode(Piece(block=block, before=before, earlier=earlier, exchanges=held)))
+            pieces.append(encode(HistoryPiece(block=block, before=before, earlier=earlier, exchanges=held)))
             earlier = f"blob:{hashlib.sha256(pieces[-1]).hexdigest()}"
             before, begin, size = before + len(held), end, 0
-    return Place(before, earlier, list(exchanges[begin:])), pieces
+    return BlockHistory(before, earlier, list(exchanges[begin:])), pieces
 
 
-async def whole(call: CodeCall, blobs: Blobs) -> CodeCall:
+async def with_whole_history(call: CodeCall, blobs: Blobs) -> CodeCall:
     """The call with all exchanges. Raises UnreadableMessage, BlobMissing, RetryableError."""
     pieces: list[Sequence[CodeExchange]] = [call.exchanges]
     before, ref = call.before, call.earlier
@@ -88,7 +88,7 @@ async def whole(call: CodeCall, blobs: Blobs) -> CodeCall:
     return replace(call, before=0, earlier=None, exchanges=exchanges)
 
 
-class _Known(NamedTuple):
+class _StoredHistory(NamedTuple):
     before: int
     earlier: str | None
     last: CodeExchange
@@ -96,29 +96,29 @@ class _Known(NamedTuple):
     at: float
 
 
-class Shortening:
+class HistoryCutter:
     """Sends the past of each block to the store once."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
-        self._known = Recent[str, _Known](_BLOCKS)
+        self._known = Recent[str, _StoredHistory](_MAX_BLOCKS)
 
     async def __call__(self, call: CodeCall) -> CodeCall:
         """The call as it travels. Raises RetryableError."""
         if call.before or len(call.exchanges) <= 1:
             return call
         known = self._known.pop(call.block, None)
-        begin, at = Place(0, None, call.exchanges), time.monotonic()
+        begin, at = BlockHistory(0, None, call.exchanges), time.monotonic()
         if known is not None and _continues(call, known) and at - known.at < _TRUSTED_SECONDS:
-            begin, at = Place(known.before, known.earlier, call.exchanges[known.before :]), known.at
-        place, pieces = shortened(call.block, begin)
+            begin, at = BlockHistory(known.before, known.earlier, call.exchanges[known.before :]), known.at
+        place, pieces = cut_history(call.block, begin)
         for piece in pieces:
             await self._blobs.put(piece)
         if place.before:
             last = call.exchanges[place.before - 1]
-            self._known[call.block] = _Known(place.before, place.earlier, last, at)
+            self._known[call.block] = _StoredHistory(place.before, place.earlier, last, at)
         return replace(call, before=place.before, earlier=place.earlier, exchanges=place.exchanges)
 
 
-def _continues(call: CodeCall, known: _Known) -> bool:
+def _continues(call: CodeCall, known: _StoredHistory) -> bool:
     return len(call.exchanges) > known.before and call.exchanges[known.before - 1] is known.last

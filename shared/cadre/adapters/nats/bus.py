@@ -11,7 +11,7 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.streams import jetstream
-from cadre.delivery.code_history import Shortening
+from cadre.delivery.code_history import HistoryCutter
 from cadre.delivery.codec import HEADERS, encode, pack
 from cadre.errors import Fenced
 from cadre.ports import Blobs
@@ -48,7 +48,7 @@ class NatsBus:
         self._topology = topology
         self._blobs = blobs
         self._effects = NatsEffects(nc, topology)
-        self._shortened = Shortening(blobs)
+        self._shortened = HistoryCutter(blobs)
 
     async def send(self, message: Addressed, sender: str, *, to: str | None = None) -> None:
         """`to` names the agent whose inbox it is for; Task, ToolCall and CodeCall know their receiver themselves."""
