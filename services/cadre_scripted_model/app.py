@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Protocol
 
 import msgspec
@@ -12,48 +13,42 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cadre_scripted_model import embeddings
-from cadre_scripted_model.paced_response import HONESTY
+from cadre_scripted_model.paced_response import NOT_AN_AI_HEADERS, PacedResponse
 from cadre_scripted_model.replies import error_body, model_list
 from cadre_scripted_model.request import BadRequest, RequestView, read_request
-from cadre_scripted_model.request_log import Journal, Line
+from cadre_scripted_model.request_log import LogLine, RequestLog
 from cadre_scripted_model.script import ErrorReply
 
 
-class Source(Protocol):
-    """Where answers come from: a script, a recording upstream, or cassettes."""
+class ReplySource(Protocol):
+    """A source of answers: a script, a recording upstream, or cassettes."""
 
-    async def respond(self, view: RequestView, body: dict[str, Any], line: Line) -> Response:
-        """The answer; it ends `line` in the journal when it has been sent."""
+    async def respond(self, view: RequestView, body: dict[str, Any], line: LogLine) -> PacedResponse:
+        """Returns the answer, and writes into `line` which rule it came from."""
         ...
 
     def reset(self) -> None:
-        """Forgets what was counted so far."""
+        """Forgets which answers were given so far."""
         ...
 
 
-def build_app(source: Source, journal: Journal) -> Starlette:
+def build_app(source: ReplySource, log: RequestLog) -> Starlette:
+    """Returns the server that answers from `source` and writes down in `log` what it was asked."""
+
     async def chat(request: Request) -> Response:
+        body = msgspec.json.decode(await request.body())
+        view = read_request(body)
+        line = log.begin(view)
         try:
-            body = msgspec.json.decode(await request.body())
-            view = read_request(body)
-        except msgspec.DecodeError as error:
-            return _error(ErrorReply(status=400, message=f"the body is not JSON: {error}"))
-        except BadRequest as error:
-            return _error(ErrorReply(status=400, message=str(error), param=error.param))
-        line = journal.begin(view)
-        try:
-            return await source.respond(view, body, line)
+            response = await source.respond(view, body, line)
         except BaseException:
-            journal.end(line, "failed")
+            log.end(line, "failed")
             raise
+        response.on_end = functools.partial(log.end, line)
+        return response
 
     async def embed(request: Request) -> Response:
-        try:
-            return _json(embeddings.answer(msgspec.json.decode(await request.body())))
-        except msgspec.DecodeError as error:
-            return _error(ErrorReply(status=400, message=f"the body is not JSON: {error}"))
-        except BadRequest as error:
-            return _error(ErrorReply(status=400, message=str(error), param=error.param))
+        return _json(embeddings.answer(msgspec.json.decode(await request.body())))
 
     async def models(request: Request) -> Response:
         return _json(model_list())
@@ -65,13 +60,13 @@ def build_app(source: Source, journal: Journal) -> Starlette:
             return _error(
                 ErrorReply(status=400, message="settled must be a number of seconds", param="settled")
             )
-        if seconds > 0 and not await journal.settled(seconds):
+        if seconds > 0 and not await log.settled(seconds):
             return _error(ErrorReply(status=408, message=f"requests are still open after {seconds:g} s"))
-        return _json(journal.lines())
+        return _json(log.lines())
 
     async def reset(request: Request) -> Response:
         source.reset()
-        journal.clear()
+        log.clear()
         return _json({"status": "reset"})
 
     async def health(request: Request) -> Response:
@@ -87,8 +82,20 @@ def build_app(source: Source, journal: Journal) -> Starlette:
             Route("/healthz", health),
             Route("/readyz", health),
         ],
-        exception_handlers={HTTPException: _unknown},
+        exception_handlers={
+            HTTPException: _unknown,
+            msgspec.DecodeError: _not_json,
+            BadRequest: _bad_request,
+        },
     )
+
+
+async def _not_json(request: Request, error: Exception) -> Response:
+    return _error(ErrorReply(status=400, message=f"the body is not JSON: {error}"))
+
+
+async def _bad_request(request: Request, error: Exception) -> Response:
+    return _error(ErrorReply(status=400, message=str(error), param=getattr(error, "param", None)))
 
 
 async def _unknown(request: Request, error: Exception) -> Response:
@@ -104,4 +111,4 @@ def _error(error: ErrorReply) -> Response:
 
 
 def _json(data: object, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(data), status, HONESTY, "application/json")
+    return Response(msgspec.json.encode(data), status, NOT_AN_AI_HEADERS, "application/json")

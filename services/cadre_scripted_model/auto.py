@@ -1,4 +1,4 @@
-"""What is answered when no rule matches: every tool once, then an answer that says what they returned."""
+"""The automatic reply: it calls every tool once, and then answers with what they returned."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from cadre_scripted_model.examples import example
 from cadre_scripted_model.request import RequestView
 from cadre_scripted_model.script import CallReply, Reply
 
-LAST = "final_answer"
+FINAL_ANSWER = "final_answer"
 """A tool of this name ends the conversation, so it is called after all others."""
 
 
 def auto_reply(view: RequestView) -> Reply:
+    """Returns the reply to a request that no rule matches."""
     calls = [CallReply(name=name, arguments=_arguments(name, view)) for name in _due(view)]
     if calls:
         return Reply(tool_calls=calls if view.parallel else calls[:1])
     if view.schema is not None:
-        value = example(view.schema) if view.schema else {"answer": _told(view)}
+        value = example(view.schema) if view.schema else {"answer": _summary(view)}
         return Reply(content=json.dumps(value, ensure_ascii=False))
-    return Reply(content=_told(view))
+    return Reply(content=_summary(view))
 
 
 def _due(view: RequestView) -> list[str]:
-    """Names of the tools to call now."""
+    """Returns the names of the tools to call now."""
     choice = view.tool_choice
     if choice == "none" or not view.tools:
         return []
     if choice in view.tools:
         return [choice]
-    due = [name for name in view.tools if name not in view.called and name != LAST]
-    if not due and LAST in view.tools:
-        return [LAST]
+    due = [name for name in view.tools if name not in view.called and name != FINAL_ANSWER]
+    if not due and FINAL_ANSWER in view.tools:
+        return [FINAL_ANSWER]
     # An endpoint that is told "required" must call something, even for the second time.
     return due or (view.tools[:1] if choice == "required" else [])
 
@@ -41,10 +42,10 @@ def _due(view: RequestView) -> list[str]:
 def _arguments(name: str, view: RequestView) -> dict[str, Any]:
     schema = view.offered[name]
     arguments = example({"type": "object", **schema})
-    if name == LAST:
+    if name == FINAL_ANSWER:
         for key, shape in (schema.get("properties") or {}).items():
             if isinstance(shape, dict) and shape.get("type", "string") == "string" and _is_free(shape):
-                return {**arguments, key: _told(view)}
+                return {**arguments, key: _summary(view)}
     return arguments if isinstance(arguments, dict) else {}
 
 
@@ -53,10 +54,10 @@ def _is_free(shape: dict[str, Any]) -> bool:
     return not any(key in shape for key in narrow)
 
 
-def _told(view: RequestView) -> str:
+def _summary(view: RequestView) -> str:
     returned = [f"{name}: {_cut(text)}" for name, texts in view.results.items() for text in texts]
-    said = "; ".join(returned) if returned else "no tool was called"
-    return f"[{NOT_AN_AI}] Asked: {_cut(view.first)} | Tools returned: {said}"
+    results = "; ".join(returned) if returned else "no tool was called"
+    return f"[{NOT_AN_AI}] Asked: {_cut(view.first)} | Tools returned: {results}"
 
 
 def _cut(text: str, limit: int = 200) -> str:

@@ -12,7 +12,7 @@ import msgspec
 
 from cadre.errors import SettingError
 
-KEPT_KEYS = ("model", "messages", "tools", "tool_choice", "response_format", "stream")
+FINGERPRINTED_KEYS = ("model", "messages", "tools", "tool_choice", "response_format", "stream")
 
 VOLATILE = re.compile(
     r"\b(?:call|run)_(?=[A-Za-z]*\d)[A-Za-z0-9]{8,}\b"
@@ -26,17 +26,19 @@ DATA_URL = re.compile(r"data:([\w/+.-]+);base64,([A-Za-z0-9+/=]{64,})")
 
 
 class Cassette(msgspec.Struct, frozen=True, kw_only=True):
+    """A recorded answer, and the request that it answers."""
+
     prompt: str
     request: dict[str, Any]
-    """The canonical request: what the fingerprint is taken of."""
+    """The canonical request, of which the fingerprint is taken."""
     status: int
     content_type: str
     body: str
 
 
 def canonical(body: dict[str, Any]) -> dict[str, Any]:
-    """The request without what differs from run to run: equal for requests that ask the same."""
-    kept = {key: body[key] for key in KEPT_KEYS if body.get(key) is not None}
+    """Returns the request without what differs from run to run: equal for requests that ask the same."""
+    kept = {key: body[key] for key in FINGERPRINTED_KEYS if body.get(key) is not None}
     names = {made_id: f"id-{n}" for n, made_id in enumerate(_call_ids(body.get("messages") or []))}
     text = json.dumps(_renamed(kept, names), sort_keys=True, ensure_ascii=False)
     for made_id, name in names.items():
@@ -49,7 +51,7 @@ def canonical(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _renamed(value: Any, names: dict[str, str]) -> Any:
-    """`value` with every id of a tool call replaced, wherever it stands as one."""
+    """Returns `value` with every id of a tool call replaced, wherever it stands as one."""
     if isinstance(value, list):
         return [_renamed(item, names) for item in value]
     if isinstance(value, dict):
@@ -61,6 +63,7 @@ def _renamed(value: Any, names: dict[str, str]) -> Any:
 
 
 def fingerprint(request: dict[str, Any]) -> str:
+    """Returns 20 hex digits of the SHA-256 of a canonical request."""
     return _sha(json.dumps(request, sort_keys=True))
 
 
@@ -72,6 +75,7 @@ class Cassettes:
         self._seen: dict[str, int] = {}
 
     def reset(self) -> None:
+        """Begins with the first answer to each request again."""
         self._seen = {}
 
     def keep(self, cassette: Cassette) -> str:
@@ -83,7 +87,7 @@ class Cassettes:
         return name
 
     def find(self, request: dict[str, Any]) -> tuple[str, Cassette] | None:
-        """The next answer to this request, the last one again when it is asked more often than recorded."""
+        """Returns the next answer to this request and its file; after the last one, that again."""
         mark = fingerprint(request)
         self._next(mark)
         for n in range(self._seen[mark], 0, -1):
@@ -93,14 +97,14 @@ class Cassettes:
         return None
 
     def check(self) -> int:
-        """How many cassettes there are. Raises SettingError when there is none, or an unreadable one."""
+        """Returns how many cassettes there are. Raises SettingError when there is none, or an unreadable one."""
         count = len([_read(path) for path in self._folder.glob("*.json")])
         if not count:
             raise SettingError(f"{self._folder}: no cassettes here; make some with --mode record")
         return count
 
     def nearest(self, request: dict[str, Any]) -> str:
-        """Where the recording most like this request differs from it first."""
+        """Says where the recording most like this request differs from it first."""
         best, where = -1, ""
         for path in sorted(self._folder.glob("*.json")):
             old, new = _read(path).request.get("messages", []), request.get("messages", [])

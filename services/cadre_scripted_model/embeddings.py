@@ -1,4 +1,4 @@
-"""Embeddings that mean nothing but repeat: each word has a direction of its own, a text is the sum of its words.
+"""Makes embeddings that mean nothing but repeat: each word has a direction of its own, a text is the sum of its words.
 
 Texts with words in common lie close, equal texts at the same place. It knows no meanings: it is not an AI.
 """
@@ -16,19 +16,19 @@ from cadre_scripted_model import MODEL_ID
 from cadre_scripted_model.request import BadRequest
 
 DIMENSIONS = 64
-_MOST_DIMENSIONS = 4096
+_MAX_DIMENSIONS = 4096
 
 _WORD = re.compile(r"\w+")
 
 
 def answer(body: object) -> dict[str, Any]:
-    """The answer to a request for embeddings. Raises BadRequest."""
+    """Returns the answer to a request for embeddings. Raises BadRequest."""
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")
     texts = _texts(body.get("input"))
     dimensions = body.get("dimensions") or DIMENSIONS
-    if not isinstance(dimensions, int) or not 1 <= dimensions <= _MOST_DIMENSIONS:
-        raise BadRequest(f"dimensions must be from 1 to {_MOST_DIMENSIONS}", "dimensions")
+    if not isinstance(dimensions, int) or not 1 <= dimensions <= _MAX_DIMENSIONS:
+        raise BadRequest(f"dimensions must be from 1 to {_MAX_DIMENSIONS}", "dimensions")
     form = body.get("encoding_format") or "float"
     if form not in ("float", "base64"):
         raise BadRequest("encoding_format must be float or base64", "encoding_format")
@@ -46,7 +46,7 @@ def answer(body: object) -> dict[str, Any]:
 
 
 def vector(text: str, dimensions: int = DIMENSIONS) -> list[float]:
-    """Of length 1."""
+    """Returns the text's vector, which has length 1."""
     total = [0.0] * dimensions
     for word in _WORD.findall(text.lower()) or [""]:
         digest = hashlib.shake_128(word.encode()).digest(dimensions)

@@ -1,11 +1,11 @@
-"""A value that fits a JSON schema: the smallest one that says what it stands for."""
+"""Makes a value that fits a JSON schema: the smallest one that says what it stands for."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-DEEP = 6
+NULLABLE_IS_NULL_DEPTH = 6
 """From this depth on, a schema that may be null is null: strict schemas recurse that way."""
 
 _FORMATS = {
@@ -23,7 +23,7 @@ _FORMATS = {
 
 
 def example(schema: Any, name: str = "value") -> Any:
-    """A value for `schema`, which may refer to its own `$defs`. Patterns are not solved."""
+    """Returns a value for `schema`, which may refer to its own `$defs`. Patterns are not solved."""
     return _example(schema, schema, name, 0)
 
 
@@ -45,7 +45,7 @@ def _example(schema: Any, root: Any, name: str, depth: int) -> Any:
 
 
 def _resolved(schema: dict[str, Any], root: Any) -> dict[str, Any]:
-    """The schema with its `$ref` followed and its `allOf` merged in."""
+    """Returns the schema with its `$ref` followed and its `allOf` merged in."""
     seen: set[str] = set()
     while isinstance(ref := schema.get("$ref"), str) and ref not in seen:
         seen.add(ref)
@@ -82,7 +82,7 @@ def _branch(branches: list[Any], root: Any, depth: int) -> dict[str, Any]:
     known = [_resolved(branch, root) for branch in branches if isinstance(branch, dict)]
     nulls = [branch for branch in known if branch.get("type") == "null"]
     others = [branch for branch in known if branch.get("type") != "null"]
-    first = (nulls + others) if depth >= DEEP else (others + nulls)
+    first = (nulls + others) if depth >= NULLABLE_IS_NULL_DEPTH else (others + nulls)
     return first[0] if first else {}
 
 
@@ -90,7 +90,9 @@ def _type(schema: dict[str, Any], depth: int) -> str:
     kind = schema.get("type")
     if isinstance(kind, list):
         others = [one for one in kind if one != "null"]
-        return "null" if "null" in kind and (depth >= DEEP or not others) else str(others[0])
+        return (
+            "null" if "null" in kind and (depth >= NULLABLE_IS_NULL_DEPTH or not others) else str(others[0])
+        )
     if isinstance(kind, str):
         return kind
     if "properties" in schema:
@@ -122,7 +124,7 @@ def _object(schema: dict[str, Any], root: Any, depth: int) -> dict[str, Any]:
 
 def _array(schema: dict[str, Any], root: Any, name: str, depth: int) -> list[Any]:
     fixed = [_example(item, root, name, depth + 1) for item in schema.get("prefixItems") or []]
-    wanted = int(schema.get("minItems", 0 if depth >= DEEP else 1))
+    wanted = int(schema.get("minItems", 0 if depth >= NULLABLE_IS_NULL_DEPTH else 1))
     items = schema.get("items", {})
     if items is False or wanted <= len(fixed):
         return fixed

@@ -14,24 +14,24 @@ import uvicorn
 from cadre.errors import SettingError
 from cadre.settings import read_secret
 from cadre_scripted_model import MODEL_ID
-from cadre_scripted_model.app import Source, build_app
+from cadre_scripted_model.app import ReplySource, build_app
 from cadre_scripted_model.cassettes import Cassettes
-from cadre_scripted_model.request_log import Journal
+from cadre_scripted_model.request_log import RequestLog
 from cadre_scripted_model.script import Script, read_script
-from cadre_scripted_model.script_player import Scripted
+from cadre_scripted_model.script_player import ScriptPlayer
 
 BANNER = (
     "Scripted model: canned replies, not an AI."
     " For a real one set CADRE_MODEL_URL, CADRE_MODEL_KEY and CADRE_MODEL."
 )
 
-NO_TROUBLE = (
+IGNORED_SERVER_ERRORS = (
     # A scripted cut is an unfinished response on purpose.
     "ASGI callable returned without completing response",
     # A slow answer may be open when the server is stopped.
     "Cancel ",
 )
-"""Beginnings of what the HTTP server reports as errors and is none here."""
+"""How messages begin that the HTTP server logs as errors and are none here."""
 
 MODES = ("script", "auto", "record", "replay")
 
@@ -62,12 +62,9 @@ def command(  # noqa: PLR0913 - options
     Needs no NATS. In record mode the upstream's key is read from CADRE_MODEL_KEY.
     """
     try:
-        journal = Journal()
-        source, playing = _source(
-            mode or ("script" if script else "auto"), journal, script, cassette, upstream
-        )
+        source, playing = _source(mode or ("script" if script else "auto"), script, cassette, upstream)
         if context is not None:
-            if not isinstance(source, Scripted):
+            if not isinstance(source, ScriptPlayer):
                 raise SettingError("--context goes with the modes script and auto")
             source.script.context = context
         listener = _listen(host, port)
@@ -78,22 +75,22 @@ def command(  # noqa: PLR0913 - options
     shown = f"[{host}]" if ":" in host else host
     click.echo(f"model {MODEL_ID} (not an AI) at http://{shown}:{listener.getsockname()[1]}/v1")
     sys.stdout.flush()
-    _serve(source, journal, listener)
+    _serve(source, listener)
 
 
 def _source(
-    mode: str, journal: Journal, script: Path | None, cassette: Path | None, upstream: str | None
-) -> tuple[Source, str]:
-    """Where answers come from, and that in words. Raises SettingError."""
+    mode: str, script: Path | None, cassette: Path | None, upstream: str | None
+) -> tuple[ReplySource, str]:
+    """Returns the source of answers, and what it is in words. Raises SettingError."""
     if mode == "script":
         if script is None:
             raise SettingError("--mode script needs --script FILE")
         rules = read_script(script)
-        return Scripted(rules, journal), f"{script}, {len(rules.rules)} rules; auto where none matches"
+        return ScriptPlayer(rules), f"{script}, {len(rules.rules)} rules; auto where none matches"
     if mode == "auto":
         if script is not None:
             raise SettingError("--mode auto plays no script: leave out --script, or say --mode script")
-        return Scripted(Script([]), journal), "auto replies: every tool once, then an answer"
+        return ScriptPlayer(Script([])), "auto replies: every tool once, then an answer"
     # Only these two modes need an HTTP client, whose import takes as long as all the rest.
     from cadre_scripted_model.record_replay import Recorder, Replayer
 
@@ -101,13 +98,11 @@ def _source(
         raise SettingError(f"--mode {mode} needs --cassette DIRECTORY")
     cassettes = Cassettes(cassette)
     if mode == "replay":
-        return Replayer(cassettes, journal), f"{cassettes.check()} recordings from {cassette}"
+        return Replayer(cassettes), f"{cassettes.check()} recordings from {cassette}"
     if upstream is None or not upstream.startswith(("http://", "https://")):
         raise SettingError("--mode record needs --upstream URL, such as https://api.example.com/v1")
     key = read_secret("CADRE_MODEL_KEY").strip()
-    return Recorder(
-        cassettes, journal, upstream, key
-    ), f"the upstream's answers and recording them in {cassette}"
+    return Recorder(cassettes, upstream, key), f"the upstream's answers and recording them in {cassette}"
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -122,9 +117,9 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def _serve(source: Source, journal: Journal, listener: socket.socket) -> None:
+def _serve(source: ReplySource, listener: socket.socket) -> None:
     config = uvicorn.Config(
-        build_app(source, journal),
+        build_app(source, RequestLog()),
         log_level="warning",
         access_log=False,
         lifespan="off",
@@ -132,7 +127,7 @@ def _serve(source: Source, journal: Journal, listener: socket.socket) -> None:
         timeout_graceful_shutdown=1,
     )
     logging.getLogger("uvicorn.error").addFilter(
-        lambda record: not record.getMessage().startswith(NO_TROUBLE)
+        lambda record: not record.getMessage().startswith(IGNORED_SERVER_ERRORS)
     )
     for number in (signal.SIGINT, signal.SIGTERM):
         # The server restores these and raises the signal again once it has shut down.

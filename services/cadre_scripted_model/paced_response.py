@@ -1,24 +1,24 @@
-"""Sends an answer at its pace: stops when the client leaves, cuts the connection when told to."""
+"""Sends an answer at its pace; stops when the client leaves, and cuts the connection when told to."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from cadre_scripted_model.request_log import Journal, Line
+from cadre_scripted_model.request_log import LogLine
 
-HONESTY = {"x-cadre-scripted-model": "not-an-ai"}
-
-
-class Cut(Exception):
-    """Raised by the pieces of an answer where its connection is to break off."""
+NOT_AN_AI_HEADERS = {"x-cadre-scripted-model": "not-an-ai"}
 
 
-class Performance(Response):
+class ConnectionCut(Exception):
+    """The connection is to break off here: raised by the generator of an answer's pieces."""
+
+
+class PacedResponse(Response):
     """A response whose head is sent with the first piece of its body."""
 
     def __init__(
@@ -26,15 +26,14 @@ class Performance(Response):
         status: int,
         headers: dict[str, str],
         pieces: AsyncGenerator[bytes, None],
-        journal: Journal,
-        line: Line,
+        line: LogLine,
     ) -> None:
         self.status_code = status
         self.background = None
-        self.init_headers({**headers, **HONESTY, "x-cadre-rule": _printable(line.rule)})
+        self.init_headers({**headers, **NOT_AN_AI_HEADERS, "x-cadre-rule": _printable(line.rule)})
         self._pieces = pieces
-        self._journal = journal
-        self._line = line
+        self.on_end: Callable[[str], None] = lambda outcome: None
+        """Is called once with the outcome, as LogLine knows it, when the response has been sent or broken off."""
         line.status = status
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -45,7 +44,7 @@ class Performance(Response):
             # Only the server cancels a request, when it stops: an open answer is no error then.
             outcome = "cut"
         finally:
-            self._journal.end(self._line, outcome)
+            self.on_end(outcome)
 
     async def _play_while_heard(self, receive: Receive, send: Send) -> str:
         gone = asyncio.ensure_future(_gone(receive))
@@ -68,7 +67,7 @@ class Performance(Response):
                         await send(head)
                         started = True
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
-        except Cut:
+        except ConnectionCut:
             if not started:
                 await send(head)
             # A response that ends without its last body message makes the server close the connection.

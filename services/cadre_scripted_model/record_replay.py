@@ -8,31 +8,29 @@ from urllib.parse import urlsplit
 
 import httpx2
 import msgspec
-from starlette.responses import Response
 
 from cadre_scripted_model.cassettes import Cassette, Cassettes, canonical, fingerprint
-from cadre_scripted_model.paced_response import Cut, Performance
-from cadre_scripted_model.replies import error_body
+from cadre_scripted_model.paced_response import ConnectionCut, PacedResponse
 from cadre_scripted_model.request import RequestView
-from cadre_scripted_model.request_log import Journal, Line
-from cadre_scripted_model.script import ErrorReply
+from cadre_scripted_model.request_log import LogLine
+from cadre_scripted_model.script import ErrorReply, Reply
+from cadre_scripted_model.script_player import respond_with
 
-PASSED_ON = ("content-type", "retry-after", "retry-after-ms")
+FORWARDED_HEADERS = ("content-type", "retry-after", "retry-after-ms")
 
 
 class Recorder:
     """Passes requests on to the upstream; keeps each complete, successful answer."""
 
-    def __init__(self, cassettes: Cassettes, journal: Journal, upstream: str, key: str) -> None:
+    def __init__(self, cassettes: Cassettes, upstream: str, key: str) -> None:
         self._cassettes = cassettes
-        self._journal = journal
         self._url = upstream.rstrip("/") + "/chat/completions"
         headers = {"accept-encoding": "identity", "content-type": "application/json"}
         if key:
             headers["authorization"] = f"Bearer {key}"
         self._client = httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(600, connect=10))
 
-    async def respond(self, view: RequestView, body: dict[str, Any], line: Line) -> Response:
+    async def respond(self, view: RequestView, body: dict[str, Any], line: LogLine) -> PacedResponse:
         line.rule = "recording"
         request = self._client.build_request("POST", self._url, content=msgspec.json.encode(body))
         try:
@@ -40,22 +38,20 @@ class Recorder:
         except httpx2.HTTPError as error:
             where = urlsplit(self._url).hostname
             message = f"cannot reach the upstream at {where}: {error or type(error).__name__}"
-            return whole_error(ErrorReply(status=502, message=message), self._journal, line)
-        headers = {name: answer.headers[name] for name in PASSED_ON if name in answer.headers}
-        return Performance(
-            answer.status_code, headers, self._taped(answer, view, body, line), self._journal, line
-        )
+            return respond_with(Reply(error=ErrorReply(status=502, message=message)), view, line)
+        headers = {name: answer.headers[name] for name in FORWARDED_HEADERS if name in answer.headers}
+        return PacedResponse(answer.status_code, headers, self._record(answer, view, body, line), line)
 
-    async def _taped(
-        self, answer: httpx2.Response, view: RequestView, body: dict[str, Any], line: Line
+    async def _record(
+        self, answer: httpx2.Response, view: RequestView, body: dict[str, Any], line: LogLine
     ) -> AsyncGenerator[bytes, None]:
-        tape: list[bytes] = []
+        received: list[bytes] = []
         try:
             async for piece in answer.aiter_bytes():
-                tape.append(piece)
+                received.append(piece)
                 yield piece
         except httpx2.HTTPError as error:
-            raise Cut from error
+            raise ConnectionCut from error
         finally:
             await answer.aclose()
         if answer.is_success:
@@ -64,7 +60,7 @@ class Recorder:
                 request=canonical(body),
                 status=answer.status_code,
                 content_type=answer.headers.get("content-type", "application/json"),
-                body=b"".join(tape).decode(),
+                body=b"".join(received).decode(),
             )
             line.rule = f"recorded {self._cassettes.keep(cassette)}"
 
@@ -75,11 +71,10 @@ class Recorder:
 class Replayer:
     """Answers from cassettes only: a request that was never recorded is an error, not a live call."""
 
-    def __init__(self, cassettes: Cassettes, journal: Journal) -> None:
+    def __init__(self, cassettes: Cassettes) -> None:
         self._cassettes = cassettes
-        self._journal = journal
 
-    async def respond(self, view: RequestView, body: dict[str, Any], line: Line) -> Response:
+    async def respond(self, view: RequestView, body: dict[str, Any], line: LogLine) -> PacedResponse:
         request = canonical(body)
         found = self._cassettes.find(request)
         if found is None:
@@ -89,20 +84,14 @@ class Replayer:
                 f" {self._cassettes.nearest(request)}"
             )
             error = ErrorReply(status=424, message=message, type="cassette_miss", code="cassette_miss")
-            return whole_error(error, self._journal, line)
+            return respond_with(Reply(error=error), view, line)
         name, cassette = found
         line.rule = f"cassette {name}"
         headers = {"content-type": cassette.content_type}
-        return Performance(cassette.status, headers, _whole(cassette.body.encode()), self._journal, line)
+        return PacedResponse(cassette.status, headers, _whole(cassette.body.encode()), line)
 
     def reset(self) -> None:
         self._cassettes.reset()
-
-
-def whole_error(error: ErrorReply, journal: Journal, line: Line) -> Response:
-    body = msgspec.json.encode(error_body(error))
-    headers = {"content-type": "application/json", "content-length": str(len(body))}
-    return Performance(error.status, headers, _whole(body), journal, line)
 
 
 async def _whole(body: bytes) -> AsyncGenerator[bytes, None]:

@@ -15,8 +15,8 @@ from cadre_scripted_model.script import CallReply, ErrorReply, Reply
 DONE = b"data: [DONE]\n\n"
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """A reply made ready for the wire."""
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
+    """A reply with all that the wire needs besides."""
 
     id: str
     created: int
@@ -26,12 +26,12 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     usage: dict[str, int]
 
 
-def answer(reply: Reply, view: RequestView, number: int, created: int) -> Answer:
-    """`number` counts the requests of the process and makes the ids; `created` is in Unix seconds."""
+def complete(reply: Reply, view: RequestView, number: int, created: int) -> Completion:
+    """Completes a reply; ids are made from `number`, that of the request; `created` is in Unix seconds."""
     content = cut_at_stop(reply.content or "", view.stop)
     calls = [_call(call, f"call_{number}_{index}") for index, call in enumerate(reply.tool_calls)]
     written = content + "".join(call["function"]["arguments"] for call in calls)
-    return Answer(
+    return Completion(
         id=f"chatcmpl-scripted-{number}",
         created=created,
         content=content,
@@ -44,23 +44,25 @@ def answer(reply: Reply, view: RequestView, number: int, created: int) -> Answer
 
 
 def cut_at_stop(text: str, stop: list[str]) -> str:
+    """Returns the text up to the first of the stop words."""
     places = [place for word in stop if word and (place := text.find(word)) >= 0]
     return text[: min(places)] if places else text
 
 
-def completion(done: Answer) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": done.content or None, "refusal": None}
-    if done.calls:
-        message["tool_calls"] = done.calls
-    choice = {"index": 0, "message": message, "finish_reason": done.finish, "logprobs": None}
-    return {**_head(done, "chat.completion"), "choices": [choice], "usage": done.usage}
+def completion_body(completion: Completion) -> dict[str, Any]:
+    """Returns the body of an answer that is not streamed."""
+    message: dict[str, Any] = {"role": "assistant", "content": completion.content or None, "refusal": None}
+    if completion.calls:
+        message["tool_calls"] = completion.calls
+    choice = {"index": 0, "message": message, "finish_reason": completion.finish, "logprobs": None}
+    return {**_head(completion, "chat.completion"), "choices": [choice], "usage": completion.usage}
 
 
-def pieces(done: Answer, size: int) -> Iterator[dict[str, Any]]:
-    """The deltas that carry the answer, `size` characters each."""
-    for text in _slices(done.content, size):
+def deltas(completion: Completion, size: int) -> Iterator[dict[str, Any]]:
+    """Yields the deltas that carry the answer, `size` characters each."""
+    for text in _slices(completion.content, size):
         yield {"content": text}
-    for index, call in enumerate(done.calls):
+    for index, call in enumerate(completion.calls):
         function = call["function"]
         opening = {"name": function["name"], "arguments": ""}
         yield {"tool_calls": [{"index": index, "id": call["id"], "type": "function", "function": opening}]}
@@ -68,22 +70,26 @@ def pieces(done: Answer, size: int) -> Iterator[dict[str, Any]]:
             yield {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
 
 
-def chunk(done: Answer, delta: dict[str, Any], finish: str | None = None) -> bytes:
+def chunk(completion: Completion, delta: dict[str, Any], finish: str | None = None) -> bytes:
+    """Returns one delta as an event of the stream."""
     choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
-    return _event({**_head(done, "chat.completion.chunk"), "choices": [choice]})
+    return _event({**_head(completion, "chat.completion.chunk"), "choices": [choice]})
 
 
-def usage_chunk(done: Answer) -> bytes:
-    return _event({**_head(done, "chat.completion.chunk"), "choices": [], "usage": done.usage})
+def usage_chunk(completion: Completion) -> bytes:
+    """Returns the event that ends a stream with the usage."""
+    return _event({**_head(completion, "chat.completion.chunk"), "choices": [], "usage": completion.usage})
 
 
 def error_body(error: ErrorReply) -> dict[str, Any]:
+    """Returns the body of an error."""
     kind = error.type or ("rate_limit_error" if error.status == 429 else None)
     kind = kind or ("invalid_request_error" if error.status < 500 else "server_error")
     return {"error": {"message": error.message, "type": kind, "param": error.param, "code": error.code}}
 
 
 def model_list() -> dict[str, Any]:
+    """Returns the body of the list of models: the one there is."""
     owner = f"cadre {NOT_AN_AI}"
     return {
         "object": "list",
@@ -98,9 +104,9 @@ def _call(call: CallReply, made_id: str) -> dict[str, Any]:
     return {"id": call.id or made_id, "type": "function", "function": function}
 
 
-def _head(done: Answer, kind: str) -> dict[str, Any]:
+def _head(completion: Completion, kind: str) -> dict[str, Any]:
     # Whatever model was asked for, the answer says who gave it.
-    return {"id": done.id, "object": kind, "created": done.created, "model": MODEL_ID}
+    return {"id": completion.id, "object": kind, "created": completion.created, "model": MODEL_ID}
 
 
 def _event(data: dict[str, Any]) -> bytes:

@@ -1,4 +1,4 @@
-"""What a chat completion request says, as rules match on it and templates read it."""
+"""Reads chat completion requests into the fields that rules match on and templates read."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ class BadRequest(Exception):
 
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
+    """A request, as rules and templates see it."""
+
     model: str
     messages: list[dict[str, Any]]
     user: str
@@ -58,7 +60,7 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def text_of(content: object) -> str:
-    """The text of a message's content, which may be a string, a list of parts, or missing."""
+    """Returns the text of a message's content, which may be a string, a list of parts, or missing."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []
@@ -66,12 +68,12 @@ def text_of(content: object) -> str:
 
 
 def rough_tokens(text: str) -> int:
-    """Four characters a token."""
+    """Returns an estimate: four characters a token."""
     return -(-len(text) // 4)
 
 
 def read_request(body: object) -> RequestView:
-    """Raises BadRequest."""
+    """Returns what a request's JSON body says. Raises BadRequest."""
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")
     messages = body.get("messages")
@@ -122,7 +124,7 @@ def _ending_results(messages: list[dict[str, Any]]) -> list[str]:
 
 
 def _tool_traffic(messages: list[dict[str, Any]]) -> tuple[list[str], dict[str, list[str]]]:
-    """Names called, and result texts by name. A result names its call by id only."""
+    """Returns the names called, and the texts of results by name. A result names its call by id only."""
     called: list[str] = []
     names: dict[str, str] = {}
     results: dict[str, list[str]] = {}
@@ -163,7 +165,7 @@ def _schema(response_format: object) -> dict[str, Any] | None:
 
 
 def _written(message: dict[str, Any]) -> str:
-    """What a message says, its calls included."""
+    """Returns all that a message says, its calls included."""
     return text_of(message.get("content")) + _json(message.get("tool_calls"))
 
 

@@ -1,4 +1,4 @@
-"""What was asked and who answered: one line a request, for tests and for the curious."""
+"""A log of requests and of what answered them: one line each, for tests and for the curious."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import msgspec
 
 from cadre_scripted_model.request import RequestView
 
-KEPT = 10_000
-"""Older lines are forgotten."""
+MAX_LINES = 10_000
+"""How many lines are kept; older ones are forgotten."""
 
 
-class Line(msgspec.Struct, kw_only=True):
+class LogLine(msgspec.Struct, kw_only=True):
+    """One request, and what answered it."""
+
     n: int
     """Counts the requests from 1."""
     rule: str = ""
@@ -26,26 +28,29 @@ class Line(msgspec.Struct, kw_only=True):
     stream: bool
     images: int
     tokens: int
-    """Of the request, roughly."""
+    """Tokens of the request, roughly."""
     status: int = 0
     """HTTP status of the answer; 0 before there is one."""
     outcome: str = "open"
     """`open`, `answered`, `cut` (as scripted, or by the upstream), `left` (by the client) or `failed`."""
 
 
-class Journal:
+class RequestLog:
+    """The log of one process; it also knows how many requests are open."""
+
     def __init__(self) -> None:
-        self._lines: deque[Line] = deque(maxlen=KEPT)
+        self._lines: deque[LogLine] = deque(maxlen=MAX_LINES)
         self._count = 0
         self._open = 0
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def begin(self, view: RequestView) -> Line:
+    def begin(self, view: RequestView) -> LogLine:
+        """Adds the line of a request that is open now."""
         self._count += 1
         self._open += 1
         self._idle.clear()
-        line = Line(
+        line = LogLine(
             n=self._count,
             model=view.model,
             turn=view.turn,
@@ -57,16 +62,19 @@ class Journal:
         self._lines.append(line)
         return line
 
-    def end(self, line: Line, outcome: str) -> None:
+    def end(self, line: LogLine, outcome: str) -> None:
+        """Ends an open request."""
         line.outcome = outcome
         self._open -= 1
         if not self._open:
             self._idle.set()
 
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[LogLine]:
+        """Returns all lines, the oldest first."""
         return list(self._lines)
 
     def clear(self) -> None:
+        """Forgets all lines; open requests stay open."""
         self._lines.clear()
 
     async def settled(self, seconds: float) -> bool:

@@ -1,4 +1,4 @@
-"""The script: rules that say which request gets which reply, read from YAML and checked at start-up."""
+"""Reads scripts: rules that say which request gets which reply, in YAML, checked at start-up."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from cadre_scripted_model.templates import BadTemplate, check
 
 
 class CallReply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A tool call of a reply."""
+
     name: str
     arguments: dict[str, Any] | str = {}
     """An object, or text that is sent as it stands (so that a script can play broken JSON)."""
@@ -22,6 +24,8 @@ class CallReply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ErrorReply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An HTTP error instead of a completion."""
+
     status: int
     message: str = "an error that the script asked for"
     type: str = ""
@@ -31,6 +35,8 @@ class ErrorReply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a rule answers, and how. Every text may be a template."""
+
     content: str | None = None
     tool_calls: list[CallReply] = []
     error: ErrorReply | None = None
@@ -43,11 +49,11 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     drop_after: int | None = None
     """Cut the connection after so many streamed pieces; a reply that is not streamed is cut in the middle."""
     finish: str | None = None
-    """finish_reason; else `tool_calls` or `stop`."""
+    """The finish_reason; `tool_calls` or `stop` when it is left out."""
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """All that is given must hold. Texts are regular expressions, found anywhere, in any case."""
+    """A request fits when all that is given holds. Texts are regular expressions, found anywhere, in any case."""
 
     model: str | None = None
     user: str | None = None
@@ -63,17 +69,21 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The rule answers at most so many requests."""
 
     def patterns(self) -> dict[str, str]:
+        """Returns the regular expressions that are given, by field."""
         found = {key: getattr(self, key) for key in ("model", "user", "first", "system", "last", "tool")}
         return {key: pattern for key, pattern in found.items() if pattern is not None}
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which requests get which reply."""
+
     name: str = ""
     match: Match = Match()
     reply: Reply | list[Reply]
     """Of a list, the nth request gets the nth reply; the last one repeats."""
 
     def replies(self) -> list[Reply]:
+        """Returns the replies in order, also when there is only one."""
         return self.reply if isinstance(self.reply, list) else [self.reply]
 
 
@@ -87,7 +97,7 @@ class Script:
         self._hits = [0] * len(rules)
 
     def choose(self, view: RequestView) -> tuple[str, Reply] | None:
-        """The first rule that matches: its name and its reply, not yet rendered."""
+        """Returns the name and the reply, not yet rendered, of the first rule that matches, and counts it."""
         for index, rule in enumerate(self.rules):
             if matches(rule.match, view, self._hits[index]):
                 replies = rule.replies()
@@ -97,10 +107,12 @@ class Script:
         return None
 
     def reset(self) -> None:
+        """Begins to count anew."""
         self._hits = [0] * len(self.rules)
 
 
 def matches(match: Match, view: RequestView, hits: int) -> bool:
+    """Returns whether a rule that has answered `hits` requests answers this one."""
     return (
         (match.times is None or hits < match.times)
         and (match.turn is None or match.turn == view.turn)
@@ -117,7 +129,7 @@ _KEYS = ("rules", "context")
 
 
 def read_script(path: Path) -> Script:
-    """Raises SettingError naming the file, the rule and the key."""
+    """Returns the script in a file. Raises SettingError naming the file, the rule and the key."""
     document = read_yaml(path, SettingError)
     if not isinstance(document, dict) or not isinstance(document.get("rules"), list):
         raise SettingError(f"{path}: a script is a mapping with a list under the key 'rules'")

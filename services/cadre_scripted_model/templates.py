@@ -1,4 +1,4 @@
-"""Templates in replies: Jinja2 over the request, so that an answer can be computed from real tool results."""
+"""Renders templates in replies: Jinja2 over the request, so that an answer can be computed from tool results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from cadre_scripted_model.request import RequestView
 
-NUMBER = r"-?\d[\d,_]*(?:\.\d+)?"
+NUMBER_PATTERN = r"-?\d[\d,_]*(?:\.\d+)?"
 
 ONE_EXPRESSION = re.compile(r"\s*\{\{((?:(?!\{\{|\}\}|\{%).)*)\}\}\s*", re.DOTALL)
 """A text that is one expression and nothing else keeps its type: `"{{ 2 + 3 }}"` gives 5, not "5"."""
@@ -25,16 +25,16 @@ class BadTemplate(Exception):
 
 
 def find(text: object, pattern: str) -> str:
-    """The first match of a regular expression: its group 1 if it has one. Raises BadTemplate."""
+    """Returns the first match of a regular expression: its group 1 if it has one. Raises BadTemplate."""
     found = re.search(pattern, str(text), re.DOTALL | re.IGNORECASE)
     if found is None:
         raise BadTemplate(f"nothing matches {pattern!r} in {str(text)[:120]!r}")
     return str(found[1] if found.re.groups else found[0])
 
 
-def number(text: object, pattern: str = NUMBER) -> int | float:
-    """The number in what `find` finds; commas and underscores group digits. Raises BadTemplate."""
-    digits = find(find(text, pattern), NUMBER).replace(",", "").replace("_", "")
+def number(text: object, pattern: str = NUMBER_PATTERN) -> int | float:
+    """Returns the number in what `find` finds; commas and underscores group digits. Raises BadTemplate."""
+    digits = find(find(text, pattern), NUMBER_PATTERN).replace(",", "").replace("_", "")
     return float(digits) if "." in digits else int(digits)
 
 
@@ -51,7 +51,7 @@ _environment.filters.update(number=number, find=find, fromjson=_fromjson)
 
 
 def render(value: Any, view: RequestView) -> Any:
-    """`value` with every text in it rendered, at any depth. Raises BadTemplate."""
+    """Returns `value` with every text in it rendered, at any depth. Raises BadTemplate."""
     names = {name: getattr(view, name) for name in view.__struct_fields__} | {"has_tool": view.has_tool}
     return _walk(value, lambda text: _rendered(text, names))
 
@@ -97,7 +97,7 @@ def _rendered(text: str, names: dict[str, Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """What filters give beside plain values: marked-up text, and things to loop over."""
+    """Returns as a plain value what filters give: marked-up text, and things to loop over."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, Iterable):

@@ -25,7 +25,7 @@ from cadre.spec.policy import why_untrue
 from cadre.tools.loading import load_tools
 from cadre_scripted_model.request import read_request
 from cadre_scripted_model.script import Script, read_script
-from cadre_scripted_model.script_player import rendered
+from cadre_scripted_model.script_player import render_reply
 
 TEAM = Path(__file__).parents[2] / "teams" / "apollo"
 DEMO: dict[str, Any] = yaml.safe_load((TEAM / "team.yaml").read_text())["spec"]
@@ -107,7 +107,7 @@ class Stage:
         view = read_request({"model": "scripted", "messages": messages, "tools": tools})
         chosen = self.script.choose(view)
         assert chosen, f"no rule for {messages[-1]['content'][:200]!r}"
-        reply: dict[str, Any] = msgspec.to_builtins(rendered(chosen[1], view))
+        reply: dict[str, Any] = msgspec.to_builtins(render_reply(chosen[1], view))
         return reply
 
     def observe(self, spec: AgentSpec, name: str, arguments: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ import pytest
 from cadre.errors import SettingError
 from cadre_scripted_model.request import BadRequest, RequestView, read_request
 from cadre_scripted_model.script import Match, Reply, Rule, Script, matches, read_script
-from cadre_scripted_model.script_player import rendered
+from cadre_scripted_model.script_player import render_reply
 from cadre_scripted_model.templates import BadTemplate, find, number, render
 
 
@@ -174,8 +174,8 @@ def test_numbers_and_texts_are_found_by_pattern() -> None:
 
 def test_content_is_text_whatever_the_expression_gives() -> None:
     view = view_of(*CONVERSATION)
-    assert rendered(Reply(content="{{ turn }}"), view).content == "1"
-    assert rendered(Reply(content="{{ tool_results }}"), view).content == '["42","found\\nit"]'
+    assert render_reply(Reply(content="{{ turn }}"), view).content == "1"
+    assert render_reply(Reply(content="{{ tool_results }}"), view).content == '["42","found\\nit"]'
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_the_worked_example_of_the_documentation_works(tmp_path: Path) -> None:
         view = view_of(question, *more, tools=[tool("search"), tool("final_answer")])
         chosen = script.choose(view)
         assert chosen
-        return rendered(chosen[1], view)
+        return render_reply(chosen[1], view)
 
     limit = reply().error
     assert limit
