@@ -1,4 +1,4 @@
-"""Which addresses a page may be fetched from: those of the public internet, and what the operator allows."""
+"""Decides which addresses a page may be fetched from: the public internet, and what the operator allows."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
-"""From a host name and a port to the texts of its addresses. Raises OSError."""
+"""Returns the addresses of a host name and a port as texts. Raises OSError."""
 
 EVERYTHING: tuple[Network, ...] = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0"))
 
 # Not public, though older Pythons hold some of them to be; the last one tells Azure's machines their secrets.
-_KEPT_BACK: tuple[Network, ...] = tuple(
+_NOT_PUBLIC: tuple[Network, ...] = tuple(
     ipaddress.ip_network(text) for text in ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32")
 )
 
 # All that is given out for the internet so far.
-_GIVEN_OUT = ipaddress.IPv6Network("2000::/3")
+_ALLOCATED = ipaddress.IPv6Network("2000::/3")
 
 # Addresses that stand for one of IPv4: translators send what is sent there on to it.
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_COMPATIBLE = ipaddress.IPv6Network("::/96")
+_IPV4_COMPATIBLE = ipaddress.IPv6Network("::/96")
 
 
 class AddressRefused(Exception):
-    """Nothing may be fetched from there. The text says why."""
+    """Nothing may be fetched from an address. The text says why."""
 
 
 def read_private(setting: str) -> tuple[Network, ...]:
-    """The networks that `CADRE_VISIT_PRIVATE` opens: none, all (`1`), or those listed. Raises SettingError."""
+    """Returns the networks that `CADRE_VISIT_PRIVATE` opens: none, all (`1`), or those listed. Raises SettingError."""
     if setting in ("", "0"):
         return ()
     if setting == "1":
@@ -52,7 +52,7 @@ def read_private(setting: str) -> tuple[Network, ...]:
 async def checked_addresses(
     host: str, port: int, allowed: tuple[Network, ...], resolve: Resolve
 ) -> list[Address]:
-    """Where the host is: every one of its addresses may be connected to.
+    """Returns the addresses of a host, all of which may be connected to.
 
     Raises AddressRefused when one may not be, or the host has none.
     """
@@ -70,29 +70,29 @@ async def checked_addresses(
 
 
 def may_visit(address: Address, allowed: tuple[Network, ...] = ()) -> bool:
-    """Whether it is on the public internet, or in a network that is allowed."""
+    """Returns whether an address is on the public internet, or in a network that is allowed."""
     if any(address in network for network in allowed):
         return True
-    within = _within(address)
+    within = _embedded_ipv4(address)
     if within is not None:
         return may_visit(within, allowed)
-    if isinstance(address, ipaddress.IPv6Address) and address not in _GIVEN_OUT:
+    if isinstance(address, ipaddress.IPv6Address) and address not in _ALLOCATED:
         return False
-    kept_back = any(address in network for network in _KEPT_BACK)
+    is_kept_back = any(address in network for network in _NOT_PUBLIC)
     # An address of multicast can be global.
-    return address.is_global and not address.is_multicast and not address.is_reserved and not kept_back
+    return address.is_global and not address.is_multicast and not address.is_reserved and not is_kept_back
 
 
-def _within(address: Address) -> ipaddress.IPv4Address | None:
-    """The address of IPv4 that one of IPv6 stands for."""
+def _embedded_ipv4(address: Address) -> ipaddress.IPv4Address | None:
+    """Returns the IPv4 address that an IPv6 one stands for, if it does."""
     if isinstance(address, ipaddress.IPv4Address):
         return None
-    if address in _NAT64 or address in _COMPATIBLE:
+    if address in _NAT64 or address in _IPV4_COMPATIBLE:
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     return address.ipv4_mapped or address.sixtofour
 
 
 async def system_resolve(host: str, port: int) -> list[str]:
-    """As the machine resolves names. Raises OSError."""
+    """Resolves a host name as the machine does. Raises OSError."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(address[0]) for *_, address in found]

@@ -16,23 +16,23 @@ from cadre_standard_tools.addresses import (
     checked_addresses,
     system_resolve,
 )
-from cadre_standard_tools.tls import tls
+from cadre_standard_tools.tls import tls_context
 
-WITHIN = 20.0
-"""Seconds for a page with all its redirects."""
+FETCH_SECONDS = 20.0
+"""How long a page with all its redirects may take."""
 
-MOST_BYTES = 2_000_000
-"""Of a page's content, packed as well as unpacked. What lies beyond is not read."""
+MAX_PAGE_BYTES = 2_000_000
+"""How much of a page's content is read, packed as well as unpacked."""
 
-MOST_REDIRECTS = 10
+MAX_REDIRECTS = 10
 
-_MOST_MEMBERS = 100
-"""Of a packed content: each is unpacked by itself, which costs most where they are small."""
+_MAX_GZIP_MEMBERS = 100
+"""How many members a gzip file may have: unpacking each costs most where they are small."""
 
-_GZIP = b"\x1f\x8b"
+_GZIP_MAGIC = b"\x1f\x8b"
 
 _TIMEOUT = httpx2.Timeout(None, connect=5.0)
-"""For one address of several; `WITHIN` bounds the whole."""
+"""How long connecting to one of several addresses may take; `FETCH_SECONDS` bounds the whole."""
 
 _HEADERS = {
     "User-Agent": "Mozilla/5.0 (compatible; Cadre)",
@@ -45,11 +45,11 @@ class PageUnavailable(Exception):
     """There is no page to read. The text says why; the model reads it."""
 
 
-class Page(NamedTuple):
-    """What an address answers."""
+class FetchedPage(NamedTuple):
+    """A page that was read, or its beginning."""
 
     url: str
-    """After all redirects."""
+    """The page's address after all redirects."""
     content_type: str
     """Such as `text/html`; without parameters, in small letters."""
     charset: str | None
@@ -58,17 +58,17 @@ class Page(NamedTuple):
 
 
 class Fetcher:
-    """Each address on the way is resolved once, checked, and connected to as it was checked."""
+    """Fetches pages. It resolves each host on the way once, and connects to the very address that it has checked."""
 
     def __init__(
-        self, allowed: tuple[Network, ...], resolve: Resolve = system_resolve, within: float = WITHIN
+        self, allowed: tuple[Network, ...], resolve: Resolve = system_resolve, within: float = FETCH_SECONDS
     ) -> None:
         self._allowed = allowed
         self._resolve = resolve
         self._within = within
 
-    async def fetch(self, address: str) -> Page:
-        """Raises PageUnavailable."""
+    async def fetch(self, address: str) -> FetchedPage:
+        """Returns the page at an address, following redirects. Raises PageUnavailable."""
         try:
             async with asyncio.timeout(self._within):
                 return await self._follow(httpx2.URL(address.strip()))
@@ -80,16 +80,16 @@ class Fetcher:
             problem = str(error) or type(error).__name__
             raise PageUnavailable(f"{address} cannot be read: {problem}") from error
 
-    async def _follow(self, url: httpx2.URL) -> Page:
-        for _ in range(MOST_REDIRECTS + 1):
+    async def _follow(self, url: httpx2.URL) -> FetchedPage:
+        for _ in range(MAX_REDIRECTS + 1):
             answer = await self._hop(url)
-            if isinstance(answer, Page):
+            if isinstance(answer, FetchedPage):
                 return answer
             url = answer
-        raise PageUnavailable(f"{url} is where redirects led: more than {MOST_REDIRECTS} are not followed")
+        raise PageUnavailable(f"{url} is where redirects led: more than {MAX_REDIRECTS} are not followed")
 
-    async def _hop(self, url: httpx2.URL) -> Page | httpx2.URL:
-        """The page, or where to go on."""
+    async def _hop(self, url: httpx2.URL) -> FetchedPage | httpx2.URL:
+        """Returns the page, or the address that it redirects to."""
         if url.scheme not in ("http", "https") or not url.host:
             raise PageUnavailable(
                 f"{str(url)!r} cannot be visited: give a whole address: http://… or https://…"
@@ -109,11 +109,11 @@ class Fetcher:
         assert unreachable is not None
         raise unreachable
 
-    async def _ask(self, url: httpx2.URL, address: Address) -> Page | httpx2.URL:
+    async def _ask(self, url: httpx2.URL, address: Address) -> FetchedPage | httpx2.URL:
         # The name would be resolved once more, perhaps to something else. It still is what the certificate
         # must be for, and what the server is asked for. No proxy: it would resolve the name, too.
         async with (
-            httpx2.AsyncClient(verify=tls(), timeout=_TIMEOUT, trust_env=False) as client,
+            httpx2.AsyncClient(verify=tls_context(), timeout=_TIMEOUT, trust_env=False) as client,
             client.stream(
                 "GET",
                 url.copy_with(host=str(address)),
@@ -130,42 +130,42 @@ class Fetcher:
             return await _read(url, response)
 
 
-async def _read(url: httpx2.URL, response: httpx2.Response) -> Page:
+async def _read(url: httpx2.URL, response: httpx2.Response) -> FetchedPage:
     packed = bytearray()
     is_whole = True
     async for part in response.aiter_raw():
         packed += part
-        if len(packed) > MOST_BYTES:
+        if len(packed) > MAX_PAGE_BYTES:
             is_whole = False
             break
-    data, is_all = _unpacked(bytes(packed[:MOST_BYTES]), response.headers.get("content-encoding", ""))
+    data, is_all = _unpacked(bytes(packed[:MAX_PAGE_BYTES]), response.headers.get("content-encoding", ""))
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return Page(str(url), kind, response.charset_encoding, data, is_whole and is_all)
+    return FetchedPage(str(url), kind, response.charset_encoding, data, is_whole and is_all)
 
 
 def _unpacked(data: bytes, encoding: str) -> tuple[bytes, bool]:
-    """The content, and whether that is all of it: a small answer may unpack to more than fits any memory."""
+    """Returns the content, and whether that is all of it: a small answer may unpack to more than fits any memory."""
     match encoding.strip().lower():
         case "" | "identity":
             return data, True
         case "gzip" | "x-gzip" | "deflate":
             try:
-                return _members(data)
+                return _decompressed(data)
             except zlib.error as error:
                 raise PageUnavailable(f"the page's content is damaged: {error}") from error
         case other:
             raise PageUnavailable(f"the page's content is packed as {other!r}, which was not asked for")
 
 
-def _members(data: bytes) -> tuple[bytes, bool]:
-    """Of gzip there may be several in a row. What follows the last of them is no content."""
+def _decompressed(data: bytes) -> tuple[bytes, bool]:
+    """Unpacks all members of a gzip file, or one deflate stream. What follows the last of them is no content."""
     content = b""
-    for _ in range(_MOST_MEMBERS):
+    for _ in range(_MAX_GZIP_MEMBERS):
         unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
-        content += unpacking.decompress(data, MOST_BYTES - len(content))
+        content += unpacking.decompress(data, MAX_PAGE_BYTES - len(content))
         data = unpacking.unused_data
-        if not data.startswith(_GZIP):
+        if not data.startswith(_GZIP_MAGIC):
             return content, not unpacking.unconsumed_tail
-        if len(content) == MOST_BYTES:
+        if len(content) == MAX_PAGE_BYTES:
             break
     return content, False

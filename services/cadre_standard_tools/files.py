@@ -9,11 +9,11 @@ import msgspec
 from cadre.tool import ToolContext, tool
 from cadre.tools.files import File, media_type_of
 
-MOST_CHARACTERS = 15_000
-"""Of a text that one call shows: more would be cut by most agents' own limit."""
+MAX_CHARACTERS = 15_000
+"""How much of a text one call shows: more would be cut by most agents' own limit."""
 
 Start = Annotated[int, msgspec.Meta(ge=0)]
-Count = Annotated[int, msgspec.Meta(ge=1, le=MOST_CHARACTERS)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_CHARACTERS)]
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ async def list_files(context: ToolContext) -> list[Listed]:
 
 @tool(read_only=True, timeout=60)
 async def read_file(
-    path: str, context: ToolContext, offset: Start = 0, limit: Count = MOST_CHARACTERS
+    path: str, context: ToolContext, offset: Start = 0, limit: Count = MAX_CHARACTERS
 ) -> str | File:
     """Reads a file of the workspace. A text comes as it is, an image or other binary file as a file value.
 
@@ -103,7 +103,7 @@ async def delete_file(path: str, context: ToolContext) -> str:
 
 @tool(read_only=True, timeout=60)
 async def read_output(
-    ref: str, context: ToolContext, start: Start = 0, chars: Count = MOST_CHARACTERS
+    ref: str, context: ToolContext, start: Start = 0, chars: Count = MAX_CHARACTERS
 ) -> str | File:
     """Reads a piece of a tool's output that was too long to be shown whole.
 
@@ -121,7 +121,7 @@ async def read_output(
 
 
 def part(text: str, start: int, count: int) -> str:
-    """A piece of a text with a note on what follows it."""
+    """Returns a piece of a text with a note on what follows it."""
     if not text:
         return "[It is empty.]"
     if start >= len(text):
@@ -136,7 +136,7 @@ def part(text: str, start: int, count: int) -> str:
 
 
 def _text(data: bytes) -> str | None:
-    """None for what is no text."""
+    """Returns the data as text; None when it is none."""
     if b"\0" in data or media_type_of(data) != media_type_of(b""):
         return None
     try:

@@ -16,17 +16,17 @@ from cadre_standard_tools.search_results import Found, Hit, SearchUnavailable
 log = logging.getLogger("cadre.tools")
 
 ENDINGS = frozenset({".md", ".txt", ".rst"})
-MOST_BYTES = 2_000_000
+MAX_FILE_BYTES = 2_000_000
 """A larger file is left out."""
 
-SNIPPET = 600
-"""Characters."""
+SNIPPET_CHARACTERS = 600
+"""How much of a file a result shows."""
 
 # How soon repeating a word stops to count, and how much long files are held back.
-_SATURATION, _LENGTH = 1.2, 0.75
+_SATURATION, _LENGTH_SHARE = 1.2, 0.75
 
 # They say nothing about what a text is about; a query of nothing else is searched by them all the same.
-_COMMON = frozenset(
+_STOPWORDS = frozenset(
     re.findall(
         r"\w+",
         """a about an and are as at be but by can did do does for from has have how i in is it its me my of on or so
@@ -35,7 +35,7 @@ _COMMON = frozenset(
 )
 
 
-class _Document(NamedTuple):
+class _IndexedFile(NamedTuple):
     path: str
     title: str
     paragraphs: list[str]
@@ -44,18 +44,18 @@ class _Document(NamedTuple):
 
 
 class FolderSearch:
-    """Files are read when they are new or changed. Hidden ones, and links out of the folder, are left out."""
+    """Searches a folder, without hidden files and links out of it. Files are read when they are new or changed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._read: dict[Path, tuple[tuple[int, int], _Document]] = {}
+        self._read: dict[Path, tuple[tuple[int, int], _IndexedFile]] = {}
 
     async def search(self, query: str, limit: int) -> Found:
-        """See `search_results.Search`."""
+        """Searches, as `search_results.Search` says."""
         return await run_in_thread(lambda: self._find(query, limit), "folder search")
 
     def _find(self, query: str, limit: int) -> Found:
-        asked = _asked(query)
+        asked = _query_words(query)
         if not asked:
             return Found([], f"The query {query!r} has no word in it: say in words what to look for.")
         documents = self._documents()
@@ -68,12 +68,12 @@ class FolderSearch:
             )
         return Found([Hit(one.title, one.path, _snippet(one, asked)) for one in ranked[:limit]])
 
-    def _documents(self) -> list[_Document]:
+    def _documents(self) -> list[_IndexedFile]:
         if not self._folder.is_dir():
             raise SearchUnavailable(
                 f"there is no folder {str(self._folder)!r} to search: whoever runs this tool sets CADRE_SEARCH"
             )
-        found: dict[Path, tuple[tuple[int, int], _Document]] = {}
+        found: dict[Path, tuple[tuple[int, int], _IndexedFile]] = {}
         for path in self._files():
             try:
                 status = path.stat()
@@ -98,32 +98,32 @@ class FolderSearch:
                 continue
             if not path.is_file() or not path.resolve().is_relative_to(inside):
                 continue
-            if path.stat().st_size > MOST_BYTES:
-                log.info("%s is left out of the search: it has more than %d bytes", path, MOST_BYTES)
+            if path.stat().st_size > MAX_FILE_BYTES:
+                log.info("%s is left out of the search: it has more than %d bytes", path, MAX_FILE_BYTES)
                 continue
             yield path
 
 
-def _read(path: Path, name: str) -> _Document:
+def _read(path: Path, name: str) -> _IndexedFile:
     text = path.read_text("utf-8", errors="replace")
     paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part.strip()]
     first = text.strip().partition("\n")[0].strip("#=* \t")
     title = first if 0 < len(first) <= 120 else path.stem.replace("-", " ").replace("_", " ")
     counts = Counter(_words(f"{path.stem} {text}"))
-    return _Document(name, title, paragraphs, counts, counts.total())
+    return _IndexedFile(name, title, paragraphs, counts, counts.total())
 
 
 def _words(text: str) -> list[str]:
     return re.findall(r"[^\W_]+", text.casefold())
 
 
-def _asked(query: str) -> list[str]:
+def _query_words(query: str) -> list[str]:
     words = list(dict.fromkeys(_words(query)))
-    return [word for word in words if word not in _COMMON] or words
+    return [word for word in words if word not in _STOPWORDS] or words
 
 
-def _rank(documents: list[_Document], asked: list[str]) -> list[_Document]:
-    """Those that have a word of the query, the best first. A rare word weighs more than a common one."""
+def _rank(documents: list[_IndexedFile], asked: list[str]) -> list[_IndexedFile]:
+    """Returns those that have a word of the query, the best first. A rare word weighs more than a common one."""
     average = sum(document.length for document in documents) / len(documents)
     scores = dict.fromkeys(range(len(documents)), 0.0)
     for word in asked:
@@ -132,20 +132,20 @@ def _rank(documents: list[_Document], asked: list[str]) -> list[_Document]:
         for place, document in enumerate(documents):
             times = document.counts[word]
             if times:
-                norm = _SATURATION * (1 - _LENGTH + _LENGTH * document.length / average)
+                norm = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * document.length / average)
                 scores[place] += weight * times * (_SATURATION + 1) / (times + norm)
     best = sorted(scores, key=lambda place: -scores[place])
     return [documents[place] for place in best if scores[place] > 0]
 
 
-def _snippet(document: _Document, asked: list[str]) -> str:
-    """The paragraph with most of the words, cut so that the first of them is in sight."""
+def _snippet(document: _IndexedFile, asked: list[str]) -> str:
+    """Returns the paragraph with most of the words, cut so that the first of them is in sight."""
     if not document.paragraphs:
         return ""
     best = max(document.paragraphs, key=lambda paragraph: len(set(asked) & set(_words(paragraph))))
-    if len(best) <= SNIPPET:
+    if len(best) <= SNIPPET_CHARACTERS:
         return best
     places = [match.start() for word in asked if (match := re.search(re.escape(word), best, re.IGNORECASE))]
-    begin = max(0, min(min(places, default=0) - SNIPPET // 4, len(best) - SNIPPET))
-    cut = best[begin : begin + SNIPPET]
-    return f"{'…' if begin else ''}{cut}{'…' if begin + SNIPPET < len(best) else ''}"
+    begin = max(0, min(min(places, default=0) - SNIPPET_CHARACTERS // 4, len(best) - SNIPPET_CHARACTERS))
+    cut = best[begin : begin + SNIPPET_CHARACTERS]
+    return f"{'…' if begin else ''}{cut}{'…' if begin + SNIPPET_CHARACTERS < len(best) else ''}"

@@ -1,4 +1,4 @@
-"""From a page's HTML to Markdown that a model reads well."""
+"""Turns a page's HTML into Markdown that a model reads well."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNREADABLE = "script, style, noscript, template, svg, iframe, canvas, object, b
 
 
 def to_markdown(html: bytes, url: str, charset: str | None = None) -> str:
-    """Title, headings, lists, tables, code and links, these as whole addresses. Scripts and styles are left out.
+    """Returns title, headings, lists, tables, code, and links as whole addresses. Scripts and styles are left out.
 
     `charset` is what the server says; else the page itself is asked. Never raises for what a page holds.
     """

@@ -1,4 +1,4 @@
-"""What a search finds, wherever it looks."""
+"""The results of a search, wherever it looks, and the interface of one."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ class Search(Protocol):
     """Somewhere to search."""
 
     async def search(self, query: str, limit: int) -> Found:
-        """`limit` results at most. Raises SearchUnavailable."""
+        """Returns `limit` results at most. Raises SearchUnavailable."""
         ...

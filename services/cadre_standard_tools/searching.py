@@ -15,11 +15,11 @@ from cadre_standard_tools.search_results import Found, Search
 from cadre_standard_tools.searxng import Searxng
 from cadre_standard_tools.settings import read_standard_tools_settings
 
-MOST = 20
+MAX_RESULTS = 20
 
 
 def search_of(setting: str) -> Search:
-    """What `CADRE_SEARCH` names. Raises SettingError."""
+    """Returns the search that `CADRE_SEARCH` names. Raises SettingError."""
     kind, _, place = setting.partition(":")
     if kind == "folder" and place:
         return FolderSearch(Path(place))
@@ -40,7 +40,7 @@ _search = search_of(read_standard_tools_settings().search)
 
 
 @tool(read_only=True, timeout=60)
-async def web_search(query: str, limit: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = 5) -> Found:
+async def web_search(query: str, limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_RESULTS)] = 5) -> Found:
     """Searches for pages about something.
 
     Args:

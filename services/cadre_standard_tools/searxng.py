@@ -8,10 +8,10 @@ import httpx2
 import msgspec
 
 from cadre_standard_tools.search_results import Found, Hit, SearchUnavailable
-from cadre_standard_tools.tls import tls
+from cadre_standard_tools.tls import tls_context
 
-WITHIN = 20.0
-"""Seconds."""
+SEARCH_SECONDS = 20.0
+"""How long a search may take."""
 
 
 class _Result(msgspec.Struct):
@@ -26,13 +26,13 @@ class _Answer(msgspec.Struct):
 
 
 class Searxng:
-    """The server must offer JSON: `search: formats: [html, json]` in its settings.yml."""
+    """Searches by a SearXNG server, which must offer JSON: `search: formats: [html, json]` in its settings.yml."""
 
     def __init__(self, url: str) -> None:
         self._url = f"{url.rstrip('/')}/search"
 
     async def search(self, query: str, limit: int) -> Found:
-        """See `search_results.Search`."""
+        """Searches, as `search_results.Search` says."""
         answer = await self._ask(query)
         hits = [Hit(one.title or one.url, one.url, one.content or "") for one in answer.results if one.url]
         if hits:
@@ -46,7 +46,7 @@ class Searxng:
 
     async def _ask(self, query: str) -> _Answer:
         try:
-            async with httpx2.AsyncClient(verify=tls(), timeout=WITHIN) as client:
+            async with httpx2.AsyncClient(verify=tls_context(), timeout=SEARCH_SECONDS) as client:
                 response = await client.get(self._url, params={"q": query, "format": "json"})
         except httpx2.HTTPError as error:
             raise SearchUnavailable(f"the search server does not answer ({type(error).__name__})") from error

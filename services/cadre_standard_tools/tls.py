@@ -1,4 +1,4 @@
-"""Which certificates are trusted: read once, since it takes tens of milliseconds."""
+"""The certificates that are trusted."""
 
 from __future__ import annotations
 
@@ -9,5 +9,6 @@ import httpx2
 
 
 @functools.cache
-def tls() -> ssl.SSLContext:
+def tls_context() -> ssl.SSLContext:
+    """Returns the context of all connections. It is made once, since that takes tens of milliseconds."""
     return httpx2.create_ssl_context()

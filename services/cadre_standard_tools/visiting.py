@@ -7,12 +7,12 @@ import codecs
 from cadre.tool import tool
 from cadre.tools.thread import run_in_thread
 from cadre_standard_tools.addresses import read_private
-from cadre_standard_tools.fetching import Fetcher, Page, PageUnavailable
+from cadre_standard_tools.fetching import FetchedPage, Fetcher, PageUnavailable
 from cadre_standard_tools.markdown import to_markdown
 from cadre_standard_tools.settings import read_standard_tools_settings
 
-MOST_CHARACTERS = 40_000
-"""That the model is shown."""
+MAX_CHARACTERS = 40_000
+"""How much of a page the model is shown."""
 
 _HTML = ("text/html", "application/xhtml+xml")
 _TEXT = tuple(
@@ -35,11 +35,11 @@ async def visit_webpage(url: str) -> str:
         The page's text, cut when it is very long.
     """
     page = await _fetcher.fetch(url)
-    return await run_in_thread(lambda: shown(url, page), "page to text")
+    return await run_in_thread(lambda: page_text(url, page), "page to text")
 
 
-def shown(asked: str, page: Page) -> str:
-    """A page as the model reads it. Raises PageUnavailable for one that is no text."""
+def page_text(asked: str, page: FetchedPage) -> str:
+    """Returns a page as the model reads it. Raises PageUnavailable for one that is no text."""
     if page.content_type in _HTML:
         text = to_markdown(page.data, page.url, page.charset)
     elif _is_text(page.content_type):
@@ -48,11 +48,11 @@ def shown(asked: str, page: Page) -> str:
         kind = page.content_type or "content of no type"
         raise PageUnavailable(f"{page.url} is {kind}: only HTML, plain text, JSON, XML and YAML can be read")
     text = text or "[The page is empty.]"
-    missing = len(text) - MOST_CHARACTERS
+    missing = len(text) - MAX_CHARACTERS
     if missing > 0:
         more = "" if page.is_whole else " at least"
         text = (
-            f"{text[:MOST_CHARACTERS]}\n\n[The page is longer:{more} {missing} more characters are left out.]"
+            f"{text[:MAX_CHARACTERS]}\n\n[The page is longer:{more} {missing} more characters are left out.]"
         )
     elif not page.is_whole:
         text += "\n\n[The page is longer: only its beginning was read.]"

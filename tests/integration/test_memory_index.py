@@ -13,7 +13,7 @@ import pytest_asyncio
 from cadre_memory.index.filters import PointSelector
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.store import Query, ScoredPoint, Store
-from cadre_memory.index.vector_index import Chunk, Clause, Hit, IndexRefused, Vectors, Where, Within
+from cadre_memory.index.vector_index import Chunk, Clause, IndexRefused, ScoredChunk, Vectors, Where, Within
 from cadre_memory.text.bm25 import encode_query
 from cadre_memory.text.sparse import SparseVector
 from integration.memory_index_world import (
@@ -86,7 +86,7 @@ async def search(
     sparse: SparseVector | None = None,
     dense: list[float] | None = None,
     limit: int = 5,
-) -> list[Hit]:
+) -> list[ScoredChunk]:
     return await index.search(sparse=sparse, dense=dense, within=within, where=where, limit=limit)
 
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import pytest
 
 from cadre_standard_tools.addresses import read_private
-from cadre_standard_tools.fetching import MOST_BYTES, MOST_REDIRECTS, Fetcher, PageUnavailable
+from cadre_standard_tools.fetching import MAX_PAGE_BYTES, MAX_REDIRECTS, Fetcher, PageUnavailable
 from cadre_standard_tools.search_results import Hit, SearchUnavailable
 from cadre_standard_tools.searxng import Searxng
-from cadre_standard_tools.visiting import MOST_CHARACTERS, shown
+from cadre_standard_tools.visiting import MAX_CHARACTERS, page_text
 from integration.web_server import Answer, WebServer, web_server
 
 HERE = read_private("127.0.0.1/32")
@@ -29,7 +29,7 @@ def web() -> Iterator[WebServer]:
 
 async def visit(url: str, fetcher: Fetcher | None = None) -> str:
     """As the tool does, on this machine."""
-    return shown(url, await (fetcher or Fetcher(HERE)).fetch(url))
+    return page_text(url, await (fetcher or Fetcher(HERE)).fetch(url))
 
 
 # --- what is read
@@ -76,16 +76,16 @@ async def test_an_error_is_told(web: WebServer) -> None:
 
 
 async def test_a_long_page_is_cut(web: WebServer) -> None:
-    web.pages["/"] = Answer(b"x" * (MOST_CHARACTERS + 7), "text/plain")
+    web.pages["/"] = Answer(b"x" * (MAX_CHARACTERS + 7), "text/plain")
     text = await visit(web.url)
-    assert text == "x" * MOST_CHARACTERS + "\n\n[The page is longer: 7 more characters are left out.]"
+    assert text == "x" * MAX_CHARACTERS + "\n\n[The page is longer: 7 more characters are left out.]"
 
 
 async def test_an_endless_page_is_not_read_to_its_end(web: WebServer) -> None:
-    web.pages["/"] = Answer(b"x" * (50 * MOST_BYTES), "text/plain")
+    web.pages["/"] = Answer(b"x" * (50 * MAX_PAGE_BYTES), "text/plain")
     page = await Fetcher(HERE).fetch(web.url)
-    assert (len(page.data), page.is_whole) == (MOST_BYTES, False)
-    assert "at least" in shown(web.url, page)
+    assert (len(page.data), page.is_whole) == (MAX_PAGE_BYTES, False)
+    assert "at least" in page_text(web.url, page)
 
 
 @pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
@@ -95,15 +95,15 @@ async def test_a_packed_page_is_unpacked_but_no_bomb_is(web: WebServer, encoding
     assert await visit(web.url) == "small"
     web.pages["/"] = Answer(pack(bytes(200_000_000)), "text/plain", headers={"Content-Encoding": encoding})
     page = await Fetcher(HERE).fetch(web.url)
-    assert (len(page.data), page.is_whole) == (MOST_BYTES, False)
+    assert (len(page.data), page.is_whole) == (MAX_PAGE_BYTES, False)
 
 
 @pytest.mark.parametrize(
     ("members", "length", "is_whole"),
     [
         ([b"first ", b"", b"second"], 12, True),
-        ([bytes(MOST_BYTES), b"second"], MOST_BYTES, False),
-        ([bytes(MOST_BYTES - 3), b"second"], MOST_BYTES, False),
+        ([bytes(MAX_PAGE_BYTES), b"second"], MAX_PAGE_BYTES, False),
+        ([bytes(MAX_PAGE_BYTES - 3), b"second"], MAX_PAGE_BYTES, False),
         ([b"x"] * 5000, 100, False),
     ],
 )
@@ -145,7 +145,7 @@ async def test_redirects_come_to_an_end(web: WebServer) -> None:
     web.pages["/"] = Answer(status=301, headers={"Location": "/"})
     with pytest.raises(PageUnavailable, match="redirects"):
         await visit(web.url)
-    assert len(web.asked) == MOST_REDIRECTS + 1
+    assert len(web.asked) == MAX_REDIRECTS + 1
 
 
 async def test_this_machine_is_refused_unless_allowed(web: WebServer) -> None:

@@ -19,7 +19,7 @@ from cadre_memory.index import scopes
 from cadre_memory.index.filters import PointSelector, admits, condition_of
 from cadre_memory.index.schema import payload
 from cadre_memory.index.scopes import Caller
-from cadre_memory.index.vector_index import Chunk, Hit, Within
+from cadre_memory.index.vector_index import Chunk, ScoredChunk, Within
 from cadre_memory.tools.cards import Recall, Remember
 from cadre_memory.tools.chunks import About, chunks_of
 from cadre_memory.tools.memories import parse_arguments, recalled_hit
@@ -80,7 +80,7 @@ class SimMemories:
                 found = await self._wire.ask(
                     "searching", lambda: self.index.search(within, asked.k), BusUnavailable
                 )
-                hits = [recalled_hit(Hit(chunk, 1.0)) for chunk in found]
+                hits = [recalled_hit(ScoredChunk(chunk, 1.0)) for chunk in found]
                 return msgspec.to_builtins(Recalled(hits=hits, degraded=False, why=""))
 
     def chunks(self, wanted: Remember, caller: Caller, at: float) -> list[Chunk]:

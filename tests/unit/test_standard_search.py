@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cadre.errors import SettingError
-from cadre_standard_tools.folder_search import MOST_BYTES, SNIPPET, FolderSearch
+from cadre_standard_tools.folder_search import MAX_FILE_BYTES, SNIPPET_CHARACTERS, FolderSearch
 from cadre_standard_tools.search_results import SearchUnavailable
 from cadre_standard_tools.searching import search_of
 from cadre_standard_tools.searxng import Searxng
@@ -76,7 +76,7 @@ async def test_only_texts_within_the_folder_are_shown(folder: Path, tmp_path: Pa
     (folder / "link.txt").symlink_to(secret)
     (folder / ".hidden.md").write_text("password")
     (folder / "key.pem").write_text("password")
-    (folder / "huge.txt").write_text("password" + " " * MOST_BYTES)
+    (folder / "huge.txt").write_text("password" + " " * MAX_FILE_BYTES)
     (folder / "gone.txt").symlink_to(tmp_path / "nothing")
     assert (await FolderSearch(folder).search("password", 5)).results == []
 
@@ -85,7 +85,7 @@ async def test_a_long_paragraph_is_cut_around_the_word(folder: Path) -> None:
     (folder / "long.md").write_text("Long\n\n" + "filler " * 500 + "needle " + "filler " * 500)
     [hit] = (await FolderSearch(folder).search("needle", 5)).results
     assert "needle" in hit.snippet
-    assert len(hit.snippet) == SNIPPET + 2
+    assert len(hit.snippet) == SNIPPET_CHARACTERS + 2
 
 
 async def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:

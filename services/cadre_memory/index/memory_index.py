@@ -22,9 +22,9 @@ from cadre_memory.index.vector_index import (
     Chunk,
     ChunkPage,
     EmbedState,
-    Hit,
     IndexStatus,
     IndexUnavailable,
+    ScoredChunk,
     Vectors,
     Where,
     Within,
@@ -95,14 +95,14 @@ class MemoryIndex:
         within: Within,
         where: Where,
         limit: int,
-    ) -> list[Hit]:
+    ) -> list[ScoredChunk]:
         check_query(sparse, dense, self.schema.dim)
         selector = PointSelector(within=within, where=where)
         condition = condition_of(selector)
         if not within.any_of or limit < 1:
             return []
 
-        async def search(live: str) -> list[Hit]:
+        async def search(live: str) -> list[ScoredChunk]:
             # Vectors of another model do not compare: until all are made anew, words alone are.
             query = Query(
                 sparse=sparse if sparse is not None and sparse.indices else None,
@@ -114,7 +114,7 @@ class MemoryIndex:
             found = await self.store.search(live, query, selector)
             for one in found:
                 _check(condition, PointRecord(one.id, one.payload))
-            return [Hit(schema.chunk(one.id, one.payload), one.score) for one in found]
+            return [ScoredChunk(schema.chunk(one.id, one.payload), one.score) for one in found]
 
         return await self._read(search)
 

@@ -100,7 +100,7 @@ class Where(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Remembered at or before, Unix seconds."""
 
 
-class Hit(NamedTuple):
+class ScoredChunk(NamedTuple):
     """A chunk that a search has found; the higher its score, the better it fits."""
 
     chunk: Chunk
@@ -151,7 +151,7 @@ class VectorIndex(Protocol):
         within: Within,
         where: Where,
         limit: int,
-    ) -> list[Hit]:
+    ) -> list[ScoredChunk]:
         """Returns the best hits first, both legs fused by rank (RRF, k=2); one leg alone keeps its own scores."""
         ...
 

@@ -11,7 +11,7 @@ from cadre.protocol.memory import Recalled, RecalledHit
 from cadre.protocol.messages import ErrorInfo
 from cadre_memory.index import scopes
 from cadre_memory.index.scopes import Caller
-from cadre_memory.index.vector_index import Chunk, EmbedState, Hit, VectorIndex, Vectors, Where
+from cadre_memory.index.vector_index import Chunk, EmbedState, ScoredChunk, VectorIndex, Vectors, Where
 from cadre_memory.text.bm25 import encode_document
 from cadre_memory.text.chunking import split_text
 from cadre_memory.tools.cards import ARGUMENTS, Arguments, Forget, Recall, Remember
@@ -111,7 +111,7 @@ async def _sparse_only(chunk: Chunk) -> Vectors:
     return Vectors(sparse, [])
 
 
-def recalled_hit(hit: Hit) -> RecalledHit:
+def recalled_hit(hit: ScoredChunk) -> RecalledHit:
     """Returns the hit as an agent recalls it."""
     chunk = hit.chunk
     return RecalledHit(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from cadre.errors import ModelError
 from cadre_memory.embedding.embedder import Embedder
 from cadre_memory.embedding.open import NO_EMBEDDINGS
-from cadre_memory.index.vector_index import Hit, VectorIndex, Where, Within
+from cadre_memory.index.vector_index import ScoredChunk, VectorIndex, Where, Within
 from cadre_memory.text.bm25 import encode_query
 
 _MAX_HITS = 400
@@ -22,7 +22,7 @@ _MAX_QUERY_CHARS = 8000
 class SearchOutcome(NamedTuple):
     """What a search found."""
 
-    hits: list[Hit]
+    hits: list[ScoredChunk]
     degraded: bool
     """Whether only words were compared."""
     why: str
@@ -89,9 +89,9 @@ class Searcher:
         return vector, ""
 
 
-def _different(found: list[Hit]) -> list[Hit]:
+def _different(found: list[ScoredChunk]) -> list[ScoredChunk]:
     """Returns the best hit of each text, in their order."""
-    best: dict[str, Hit] = {}
+    best: dict[str, ScoredChunk] = {}
     for hit in found:
         best.setdefault(hit.chunk.hash, hit)
     return list(best.values())
