@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from cadre.delivery.codec import CONTENT_TYPE
+from cadre.journal.entry import EVENTS
 from cadre.protocol.messages import SCHEMA_VERSION
 from generate.channels import CHANNELS, OPERATIONS, PARAMETERS, Channel, Operation
-from generate.schemas import EVENTS, MESSAGES, components, tag_of
+from generate.schemas import MESSAGES, components, tag_of
 
 INTERRUPT = "Interrupt"
 """The one payload that is no JSON."""

@@ -6,7 +6,7 @@ from typing import NamedTuple, get_args
 
 import msgspec
 
-from cadre.journal.events import Entry
+from cadre.journal.entry import Entry
 from cadre.protocol.cards import Presence
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.messages import (

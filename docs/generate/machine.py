@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cadre.engine.offer import Offer
 from cadre.engine.timers import waits
-from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
-from cadre.journal.events import AnyEvent, Entry, RecordIgnored, RequestedCall
+from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Offer, Poisoned
+from cadre.journal.entry import Entry
+from cadre.journal.events import AnyEvent, RecordIgnored, RequestedCall
 from cadre.journal.run import Phase, Run
+from cadre.kinds.code.fold import state_of
 from cadre.loop.fold import apply_entry
 from cadre.loop.transition import transition
 from cadre.protocol.cards import AgentCard, ToolCard
@@ -140,7 +141,7 @@ def _state(run: Run) -> tuple[object, ...]:
         run.proposal is not None,
         run.deferral and run.deferral.purpose,
         tuple((call.kind, call.hold is not None) for call in run.open_calls()),
-        run.code and (run.code.since > 0, bool(run.code.exchanges)),
+        (work := state_of(run).work) and (work.since > 0, bool(work.exchanges)),
         run.cancelled is not None,
         run.result and run.result.state,
     )
@@ -155,7 +156,8 @@ def _arrivals(run: Run) -> Iterator[Any]:
     for calls in ([LOOK], [LOOK, ASK], [PAY], [ANSWER], [RequestedCall("nothing", {})], []):
         yield ModelReplied(attempt=attempt, content="", calls=calls)
     yield ModelReplied(attempt=attempt, content="<code>look()</code>")
-    block, exchange = (run.code.block, len(run.code.exchanges)) if run.code else ("none", 0)
+    work = state_of(run).work
+    block, exchange = (work.block, len(work.exchanges)) if work else ("none", 0)
     about: dict[str, Any] = {"block": block, "exchange": exchange, **head}
     if exchange == 0:
         asked = [CodeRequest("look", {}), CodeRequest("member", {"task": "Help."})]

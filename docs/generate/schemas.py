@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from cadre.journal.events import AnyEvent, Entry
+from cadre.journal.entry import Entry
 from cadre.protocol import cards, messages
 from cadre.protocol.files import WorkspaceFile
 
@@ -28,7 +28,6 @@ MESSAGES: tuple[type[msgspec.Struct], ...] = (
 )
 """Everything that stands alone in a payload."""
 
-EVENTS: tuple[type[msgspec.Struct], ...] = get_args(AnyEvent)
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from cadre.journal.entry import EVENTS
 from generate.channels import CHANNELS, OPERATIONS
-from generate.schemas import EVENTS, MESSAGES, tag_of
+from generate.schemas import MESSAGES, tag_of
 
 
 def subjects() -> str:

@@ -7,7 +7,7 @@ import logging
 from typing import Protocol
 
 from cadre.errors import BusUnavailable
-from cadre.journal.events import Entry
+from cadre.journal.entry import Entry
 from cadre.ports import Stored
 from cadre.recent import Recent
 from cadre.telemetry.tracing.projection import Projection

@@ -25,7 +25,7 @@ CadreError
     └── ModelRefused        for good: the request itself is wrong
 
 What a *model* does wrong (bad arguments, unknown tool, no tool call) is no exception: it is an
-observation that the model reads at its next step (`cadre.protocol.messages.ErrorInfo`).
+observation that the model reads at its next step (`cadre.loop.run.ErrorInfo`).
 """
 
 from __future__ import annotations
@@ -40,28 +40,24 @@ class RetryableError(CadreError):
 
 
 class BusUnavailable(RetryableError):
-    """NATS does not answer."""
-
     def __init__(self, doing: str, cause: object) -> None:
         super().__init__(f"NATS did not answer while {doing}: {cause}")
 
 
 class BusFull(BusUnavailable):
-    """The storage limit of NATS is reached: writes are refused until there is room."""
+    """Writes are refused until somebody makes room."""
 
     def __init__(self, doing: str, cause: object) -> None:
         RetryableError.__init__(self, f"NATS has no room left for {doing}: {cause}")
 
 
 class OutcomeUnknown(RetryableError):
-    """An append or publish was sent, and its answer was lost."""
-
     def __init__(self, doing: str, cause: object) -> None:
         super().__init__(f"{doing} was sent but its answer never came: {cause}")
 
 
 class MemoryUnavailable(RetryableError):
-    """No memory service answers, or its index does not: nothing was stored, found or removed."""
+    """Nothing was remembered, found or forgotten."""
 
 
 class TerminalError(CadreError):
@@ -77,12 +73,10 @@ class MemoryRefused(TerminalError):
 
 
 class UnreadableMessage(TerminalError):
-    """The message has malformed JSON, an unknown type or a wrong field."""
+    pass
 
 
 class NewerSchema(UnreadableMessage):
-    """The message was written by a newer Cadre."""
-
     def __init__(self, found: int, known: int) -> None:
         super().__init__(
             f"schema version {found} is newer than version {known}, the newest this service reads: upgrade it"
@@ -90,24 +84,29 @@ class NewerSchema(UnreadableMessage):
         self.found, self.known = found, known
 
 
-class BlobMissing(TerminalError):
-    """The object store does not have the blob."""
+class NewerKind(NewerSchema):
+    """Written by a replica that knows a kind of agent, or a version of it, that this service does not."""
 
+    def __init__(self, kind: str, found: int, known: int) -> None:
+        have = f"this service knows it up to version {known}" if known else "this service does not know it"
+        UnreadableMessage.__init__(self, f"agent kind {kind!r}, version {found}: {have}: upgrade it")
+        self.found, self.known = found, known
+
+
+class BlobMissing(TerminalError):
     def __init__(self, ref: str) -> None:
         super().__init__(f"{ref} is not in the object store: it was removed, or never uploaded")
         self.ref = ref
 
 
 class TooLarge(TerminalError):
-    """A payload is over its limit; sizes are in bytes."""
-
     def __init__(self, what: str, size: int, limit: int) -> None:
         super().__init__(f"{what} has {size} bytes, over the limit of {limit}")
         self.size, self.limit = size, limit
 
 
 class Fenced(CadreError):
-    """Another writer was first: the subject's last message is not the one that was expected."""
+    """The journal has moved on since it was folded."""
 
 
 class SetupError(CadreError):
@@ -115,24 +114,22 @@ class SetupError(CadreError):
 
 
 class SpecError(SetupError):
-    """An agent's spec is wrong."""
+    pass
 
 
 class PromptError(SetupError):
-    """A prompt file is wrong."""
+    pass
 
 
 class ToolDefinitionError(SetupError):
-    """A function cannot be a tool, because no model could use it."""
+    pass
 
 
 class SettingError(SetupError):
-    """An environment variable or option is wrong."""
+    pass
 
 
 class NotPermitted(SetupError):
-    """The NATS user of this process lacks a right."""
-
     def __init__(self, subject: str) -> None:
         super().__init__(
             f"the NATS user of this process may not publish to {subject}: give it the key of its own service"
@@ -142,7 +139,7 @@ class NotPermitted(SetupError):
 
 
 class StreamDrift(SetupError):
-    """A stream exists with other settings than this version needs."""
+    pass
 
 
 class ModelError(CadreError):

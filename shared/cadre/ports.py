@@ -7,8 +7,9 @@ from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
-from cadre.engine.chat import ModelRequest
-from cadre.journal.events import Entry, RequestedCall
+from cadre.engine.model_request import ModelRequest
+from cadre.journal.entry import Entry
+from cadre.journal.events import RequestedCall
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.messages import (
     Addressed,
@@ -31,8 +32,11 @@ class Stored(NamedTuple):
 
 
 class Appended(NamedTuple):
+    """Where an entry lies now, its size in bytes, and its hash."""
+
     seq: int
     size: int
+    hash: str
 
 
 class Journal(Protocol):
@@ -50,12 +54,14 @@ class Journal(Protocol):
         entry: Entry,
         fence: int,
         *,
+        before: str = "",
         ends_timer: str | None = None,
         meanwhile: Callable[[], None] | None = None,
     ) -> Appended:
         """Appends if the last entry of the run still is the one at `fence` (0: none).
 
-        `ends_timer` removes that timer of the run in the same write. `meanwhile` is called once, with the entry
+        `before` is the hash of that last entry, "" when it has none. `ends_timer` removes that timer of the run in
+        the same write. `meanwhile` is called once, with the entry
         encoded and on its way: it need not arrive.
         Raises Fenced when somebody else was first, OutcomeUnknown when no answer came.
         """

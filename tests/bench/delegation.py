@@ -22,7 +22,7 @@ from bench.processes import Member, cpu_seconds
 from bench.worker import ECHO
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import encode
-from cadre.engine.chat import ModelRequest
+from cadre.engine.model_request import ModelRequest
 from cadre.ports import ModelReply
 from cadre.spec.agent import AgentSpec
 

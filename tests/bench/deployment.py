@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from cadre.journal.events import AnyEvent, Entry, RunFinished
+from cadre.journal.entry import Entry
+from cadre.journal.events import AnyEvent, RunFinished
 from cadre.ports import Appended, Journal, Model, Stored
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Task

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from bench.instant import answer, call
-from cadre.engine.chat import ModelRequest
+from cadre.engine.model_request import ModelRequest
 from cadre.ports import ModelReply, OnText
 
 STEPS = 50

@@ -20,7 +20,8 @@ from bench.deployment import Deployment, deployment
 from bench.paced import STEPS, Gate, PacedModel
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import decode
-from cadre.journal.events import Entry, ModelCalled
+from cadre.journal.entry import Entry
+from cadre.journal.events import ModelCalled
 from cadre.settings import child_environment
 from cadre.spec.agent import AgentSpec, Limits
 from harness.stack import Service

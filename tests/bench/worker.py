@@ -11,7 +11,7 @@ from nats.aio.msg import Msg
 
 from bench.floor import WORKER, Relay
 from bench.instant import InstantModel, answer, call
-from cadre.engine.chat import ModelRequest
+from cadre.engine.model_request import ModelRequest
 from cadre.ports import Model, ModelReply, OnText
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.cards import ToolCard

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cadre.journal import events as ev
+from cadre.kinds.code.records import BlockFinished, BlockStarted, BlockYielded
 from cadre.protocol.messages import CodeCall
 from cadre.protocol.topology import call_id
 from chaos.evidence import Evidence
@@ -16,16 +17,16 @@ Asked = list[tuple[str, dict[str, object]]]
 class _Block:
     """A block as its run's journal has it."""
 
-    def __init__(self, run: str, started: ev.BlockStarted) -> None:
+    def __init__(self, run: str, started: BlockStarted) -> None:
         self.run, self.code = run, started.code
         self.exchanges: list[tuple[Asked, list[str]]] = []
         """Calls and their ids."""
-        self.ends: list[ev.BlockFinished] = []
+        self.ends: list[BlockFinished] = []
         self.snapshot: str | None = None
         """Of the variables that it began with."""
         self._step, self._calls = int(started.block.rpartition(":")[2]), 0
 
-    def yielded(self, event: ev.BlockYielded) -> None:
+    def yielded(self, event: BlockYielded) -> None:
         asked: Asked = [(call.name, call.arguments) for call in event.calls]
         places = range(self._calls, self._calls + len(asked))
         self.exchanges.append((asked, [call_id(self.run, self._step, place) for place in places]))
@@ -58,14 +59,14 @@ def violations(evidence: Evidence) -> Iterator[str]:
 def _read(run: str, events: list[ev.AnyEvent], blocks: dict[str, _Block]) -> Iterator[str]:
     left: str | None = None
     for event in events:
-        if isinstance(event, ev.BlockStarted):
+        if isinstance(event, BlockStarted):
             blocks[event.block] = _Block(run, event)
             blocks[event.block].snapshot = left
-        if isinstance(event, ev.BlockYielded | ev.BlockFinished):
+        if isinstance(event, BlockYielded | BlockFinished):
             block = blocks.get(event.block)
             if block is None or event.exchange != len(block.exchanges) or block.ends:
                 yield f"block {event.block} has an answer to its exchange {event.exchange} out of order"
-            elif isinstance(event, ev.BlockYielded):
+            elif isinstance(event, BlockYielded):
                 block.yielded(event)
             else:
                 block.ends.append(event)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from cadre.journal import events as ev
+from cadre.kinds.code.records import BlockFinished, BlockYielded
 from chaos import effects, traces
 from chaos.campaign import Outcome
 from chaos.evidence import Evidence
@@ -72,9 +73,9 @@ def _work(evidence: Evidence, events: list[ev.AnyEvent]) -> Iterator[str]:
 def _code(events: list[ev.AnyEvent]) -> Iterator[str]:
     sandboxes: dict[str, set[str]] = {}
     for event in events:
-        if isinstance(event, ev.BlockYielded | ev.BlockFinished):
+        if isinstance(event, BlockYielded | BlockFinished):
             sandboxes.setdefault(event.block, set()).add(event.sandbox)
-    yields = sum(isinstance(event, ev.BlockYielded) for event in events)
+    yields = sum(isinstance(event, BlockYielded) for event in events)
     moved = sum(len(those) > 1 for those in sandboxes.values())
     yield f"  code      {len(sandboxes):4}   blocks; {yields} waits for calls; {moved} went on in another sandbox"
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.offer import Offer
-from cadre.journal.arrivals import Arrival, ModelReplied
-from cadre.journal.events import Entry, RequestedCall
+from cadre.engine.commands import CallModel, Send
+from cadre.journal.arrivals import Arrival, ModelReplied, Offer
+from cadre.journal.entry import Entry
+from cadre.journal.events import RequestedCall
 from cadre.journal.run import Run
 from cadre.loop.fold import apply_entry
-from cadre.loop.owed import CallModel, Send, owed
+from cadre.loop.owed import owed
 from cadre.loop.transition import transition
 from cadre.ports import Stored
 from cadre.protocol.cards import AgentCard

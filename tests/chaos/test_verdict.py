@@ -7,14 +7,9 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from cadre.journal.events import (
-    BlockFinished,
-    BlockYielded,
-    DelegateFinished,
-    Entry,
-    RunFinished,
-    ToolAnswered,
-)
+from cadre.journal.entry import Entry
+from cadre.journal.events import DelegateFinished, RunFinished, ToolAnswered
+from cadre.kinds.code.records import BlockFinished, BlockYielded
 from cadre.ports import Stored
 from cadre.protocol.code import CodeReply
 from cadre.protocol.messages import ErrorInfo

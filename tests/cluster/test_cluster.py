@@ -19,7 +19,7 @@ from cadre.adapters.nats.journal import NatsJournal
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
-from cadre.journal.events import Entry
+from cadre.journal.entry import Entry
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from cluster.load import Load, users

@@ -17,7 +17,7 @@ _CHANGES = {
         (f"SCHEMA_VERSION = {SCHEMA_VERSION}\n", f"SCHEMA_VERSION = {NEXT}\n"),
         (f"v: Literal[{SCHEMA_VERSION}] = {SCHEMA_VERSION}\n", f"v: Literal[{NEXT}] = {NEXT}\n"),
     ),
-    "shared/cadre/journal/events.py": (
+    "shared/cadre/journal/entry.py": (
         (f"v: Literal[{SCHEMA_VERSION}] = {SCHEMA_VERSION}\n", f"v: Literal[{NEXT}] = {NEXT}\n"),
     ),
     "shared/cadre/protocol/upcast.py": (

@@ -25,7 +25,8 @@ from cadre.adapters.nats.journal import NatsJournal
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.streams.provision import provision
-from cadre.journal.events import AnyEvent, Entry, ModelCalled, RunAccepted, RunFinished
+from cadre.journal.entry import Entry
+from cadre.journal.events import AnyEvent, ModelCalled, RunAccepted, RunFinished
 from cadre.journal.run import Run
 from cadre.protocol.cards import AgentCard, Presence
 from cadre.protocol.messages import ReplyTo, Task, Usage

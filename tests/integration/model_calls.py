@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from cadre.adapters.models.openai_model import OpenAIModel
-from cadre.engine.chat import ModelRequest
+from cadre.engine.model_request import ModelRequest
 from cadre.errors import BlobMissing
 from cadre.ports import Model, ModelReply
 from cadre.settings import ModelSettings

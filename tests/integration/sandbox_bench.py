@@ -23,11 +23,10 @@ from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.codec import unpack_record
-from cadre.protocol.code import CodeExchange, CodeFunction, CodeReply
+from cadre.protocol.code import BASE_IMPORTS, CodeExchange, CodeFunction, CodeReply
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, Record
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.spec.agent import BASE_IMPORTS
 from harness.nats_server import free_port
 from integration.executor_bench import PATIENCE, eventually
 

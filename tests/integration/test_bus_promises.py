@@ -12,7 +12,8 @@ import pytest
 from cadre.adapters.nats.connection.connect import connect, settled
 from cadre.adapters.nats.effects import NatsEffects
 from cadre.delivery.codec import unpack_record
-from cadre.journal.events import CancelRequested, Entry
+from cadre.journal.entry import Entry
+from cadre.journal.events import CancelRequested
 from cadre.protocol.messages import EffectClaim, ErrorInfo, TimerFired, ToolResult
 from cadre.protocol.topology import timer_id
 from cadre.service.frame import Platform, open_platform

@@ -32,7 +32,7 @@ time.sleep(600)
 PROCESS = """
 import asyncio, sys
 from cadre.adapters.models.openai_model import OpenAIModel
-from cadre.engine.chat import ModelRequest
+from cadre.engine.model_request import ModelRequest
 from cadre.settings import ModelSettings
 from cadre.spec.agent import ModelSpec
 

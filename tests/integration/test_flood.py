@@ -14,8 +14,9 @@ from bench.deployment import Deployment, deployment
 from bench.instant import InstantModel, answer
 from bench.processes import Member, rss_mb
 from cadre.adapters.nats.connection.connect import settled
-from cadre.engine.chat import ModelRequest
-from cadre.journal.events import Entry, RequestedCall, RunFinished
+from cadre.engine.model_request import ModelRequest
+from cadre.journal.entry import Entry
+from cadre.journal.events import RequestedCall, RunFinished
 from cadre.ports import ModelReply
 from cadre.protocol.messages import Task
 from cadre.spec.agent import AgentSpec, Limits

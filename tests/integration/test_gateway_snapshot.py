@@ -14,7 +14,8 @@ from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.objects.snapshots import NatsSnapshots
 from cadre.adapters.nats.streams.provision import provision
 from cadre.adapters.nats.tail import identities
-from cadre.journal.events import Entry, RunAccepted
+from cadre.journal.entry import Entry
+from cadre.journal.events import RunAccepted
 from cadre.protocol.messages import Erased, Task
 from cadre.protocol.topology import Topology, task_id
 from cadre.settings import Settings

@@ -15,10 +15,10 @@ from nats.aio.client import Client
 from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams import jetstream
+from cadre.protocol.code import INTERPRETER_TOOL
 from cadre.protocol.messages import Origin, ToolCall
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.spec.agent import INTERPRETER_TOOL
 from cadre.telemetry.metrics.names import (
     METRICS,
     RUNS_FINISHED,

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from cadre.engine.chat import ModelRequest
+from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused
 from integration.model_calls import ADD, SEARCH, MemoryBlobs, ask, saying, spec_for
 from integration.model_server import ROOT, ModelServer

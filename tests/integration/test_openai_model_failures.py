@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from cadre.adapters.models.openai_model import OpenAIModel
-from cadre.engine.chat import ModelRequest
+from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.spec.agent import ModelSpec
 from integration.model_calls import ADD, NO_ENDPOINT, MemoryBlobs, ask, saying, spec_for

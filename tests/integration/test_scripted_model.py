@@ -10,7 +10,7 @@ import httpx2
 import openai
 import pytest
 
-from cadre.engine.chat import ModelRequest
+from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.ports import ModelReply
 from cadre.spec.agent import ModelSpec

@@ -17,7 +17,7 @@ from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.history import History
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.delivery.codec import encode
-from cadre.journal.events import Entry
+from cadre.journal.entry import Entry
 from cadre.protocol.messages import Erased
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cadre.delivery.codec import decode
-from cadre.journal.events import Entry
+from cadre.journal.entry import Entry
 from cadre.loop.redecide import Journaled
 
 HERE = Path(__file__).parent

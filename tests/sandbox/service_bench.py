@@ -12,9 +12,8 @@ from msgspec.structs import replace
 from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.codec import decode, encode
 from cadre.errors import BlobMissing
-from cadre.protocol.code import CodeExchange, CodeFunction, CodeReply, CodeRequest
+from cadre.protocol.code import BASE_IMPORTS, CodeExchange, CodeFunction, CodeReply, CodeRequest
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded
-from cadre.spec.agent import BASE_IMPORTS
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.serving.answer import AnswerBuilder
 from cadre_sandbox.serving.position import Answer

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from cadre.kinds.code.section import prompt_terms
 from cadre.prompting.prompts import Prompts
+from cadre.spec.agent import AgentSpec
 from cadre_sandbox.interpreters.contract import (
     BlockRequest,
     CallResult,
@@ -52,9 +54,12 @@ RETURNED: dict[str, Any] = {
 """By what stands in the call's arguments."""
 
 
+TERMS = prompt_terms(AgentSpec(name="a", description="A.", kind="code"))
+
+
 def examples() -> list[list[tuple[str, str]]]:
     """Of each example the blocks, each with what the prompt says that it prints."""
-    system = Prompts.load("code").system([], [], "").partition("You have no tools")[0]
+    system = Prompts.load("code").system([], [], "", TERMS).partition("You have no tools")[0]
     block = re.compile(r"^<code>\n(.*?)\n</code>\n(?:It prints:\n(.*?)\n\n)?", re.MULTILINE | re.DOTALL)
     return [block.findall(example) for example in system.split("\nExample ")[1:]]
 

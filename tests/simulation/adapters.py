@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 from cadre.delivery.code_history import HistoryCutter
 from cadre.delivery.codec import decode, encode
+from cadre.delivery.hash_chain import seal
 from cadre.errors import BlobMissing, BusUnavailable, Fenced, OutcomeUnknown
-from cadre.journal.events import Entry
+from cadre.journal.entry import Entry
 from cadre.ports import Appended, Effect, Mark, Stored
 from cadre.protocol.messages import (
     Addressed,
@@ -78,17 +79,18 @@ class SimJournal:
         entry: Entry,
         fence: int,
         *,
+        before: str = "",
         ends_timer: str | None = None,
         meanwhile: Callable[[], None] | None = None,
     ) -> Appended:
-        data = encode(entry)
+        data, hash_ = seal(entry, before)
         if meanwhile is not None:
             meanwhile()
         stream = self._stream(entry.tree)
         seq = await self._wire.ask(
             "appending", lambda: self._store(stream, entry, data, fence, ends_timer), OutcomeUnknown
         )
-        return Appended(seq, len(data))
+        return Appended(seq, len(data), hash_)
 
     def _store(self, stream: Stream, entry: Entry, data: bytes, fence: int, ends_timer: str | None) -> int:
         seq = stream.append(self._topology.journal(entry.tree, entry.run), data, expect=fence)

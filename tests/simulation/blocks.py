@@ -12,6 +12,7 @@ from cadre.delivery.code_history import HistoryPiece
 from cadre.engine.calls.fold_calls import failure_of
 from cadre.journal import events as ev
 from cadre.journal.run import Phase
+from cadre.kinds.code.records import BlockFinished, BlockStarted, BlockYielded
 from cadre.protocol.code import CodeExchange
 from cadre.protocol.memory import MEMORY_TOOLS
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded
@@ -56,7 +57,7 @@ class _Reader:
         self._offered: set[str] = set()
         self._before: str | None = None
         """Reference of the variables that the block before has left."""
-        self._block: ev.BlockStarted | None = None
+        self._block: BlockStarted | None = None
         self._step = self._first = self._exchange = 0
         """Step of the block, place of its next call, exchanges so far."""
         self._course: Generator[Need, Any, Ended] | None = None
@@ -76,11 +77,11 @@ class _Reader:
             match event:
                 case ev.OfferChanged():
                     self._offered = {one.name for one in event.tools} | {one.name for one in event.members}
-                case ev.BlockStarted():
+                case BlockStarted():
                     self._started(event)
-                case ev.BlockYielded():
+                case BlockYielded():
                     self._yielded(event)
-                case ev.BlockFinished():
+                case BlockFinished():
                     self._finished(event)
                 case ev.AnswerProposed():
                     self._checks.update(event.checks)
@@ -90,7 +91,7 @@ class _Reader:
             raise Violation(ONE_OUTCOME, f"{self._block.block} has none")
         return self._asked
 
-    def _started(self, event: ev.BlockStarted) -> None:
+    def _started(self, event: BlockStarted) -> None:
         if self._block is not None:
             raise Violation(ONE_OUTCOME, f"{self._block.block} had none when {event.block} began")
         self._block = event
@@ -98,7 +99,7 @@ class _Reader:
         self._awaited, self._replies, self._told = [], {}, []
         self._course = course(event.code, self._variables(self._before), self._offered)
 
-    def _yielded(self, event: ev.BlockYielded) -> None:
+    def _yielded(self, event: BlockYielded) -> None:
         self._is_due(event.block, event.exchange)
         self._was_sent(event, CodeYielded)
         need = self._until(self._heard(), list(event.clock), 0.0)
@@ -139,7 +140,7 @@ class _Reader:
             raise Violation(MADE_ONCE, f"{call} is answered twice")
         self._replies[call] = reply
 
-    def _finished(self, event: ev.BlockFinished) -> None:
+    def _finished(self, event: BlockFinished) -> None:
         self._is_due(event.block, event.exchange)
         self._was_sent(event, CodeFinished)
         heard = self._heard()
@@ -240,7 +241,7 @@ def _is_reply(given: Reply, wanted: Reply | None) -> bool:
     return given == wanted
 
 
-def _is_its_end(event: ev.BlockFinished, ended: Ended, left: Variables) -> None:
+def _is_its_end(event: BlockFinished, ended: Ended, left: Variables) -> None:
     if ended.variables != left:
         raise Violation(GOES_ON, f"{event.block} left {left}, it should be {ended.variables}")
     if ended.error is None:

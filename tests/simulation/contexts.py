@@ -9,10 +9,12 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.chat import ModelRequest, base_tokens
+from cadre.engine.chat import base_tokens
 from cadre.engine.context.tokens import tokens_of
-from cadre.engine.offer import Offer
+from cadre.engine.model_request import ModelRequest
+from cadre.journal.arrivals import Offer
 from cadre.journal.run import Run
+from cadre.kinds.code.section import code_of
 from cadre.prompting.prompts import Prompts
 from cadre.spec.agent import AgentSpec, ModelSpec
 
@@ -32,7 +34,7 @@ def prompts_of(kind: str) -> Prompts:
 
 
 def kind_of(spec: AgentSpec) -> str:
-    return "structured" if spec.kind == "code" and spec.code.structured else spec.kind
+    return "structured" if spec.kind == "code" and code_of(spec).structured else spec.kind
 
 
 def narrowed(spec: AgentSpec, offer: Offer, chance: random.Random) -> AgentSpec:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cadre.journal import events as ev
+from cadre.kinds.code.records import BlockFinished
 from cadre.protocol.messages import Cancel
 from simulation.history import Chronicle, Violation
 from simulation.plans import plan_number
@@ -68,7 +69,7 @@ def poison_takes_nobody_along(world: World) -> None:
             raise Violation("poison takes nobody along", f"{name} was ended, {deadly} was the poison")
         for event in chronicle.events:
             refused = isinstance(event, ev.ToolAnswered) and event.error and event.error.type == "Poisoned"
-            stopped = isinstance(event, ev.BlockFinished) and event.error and event.error.type == "Poisoned"
+            stopped = isinstance(event, BlockFinished) and event.error and event.error.type == "Poisoned"
             if stopped and not guilty:
                 raise Violation(
                     "poison takes nobody along", f"code of {name} was refused, {deadly} is the poison"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from cadre.journal import events as ev
+from cadre.kinds.code.records import BlockFinished
 from simulation.history import Chronicle, Violation
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ Excuse = Literal["", "kept", "gone"]
 _MOST_LOST = 3
 
 
-def is_excused(world: World, chronicle: Chronicle, event: ev.BlockFinished) -> Excuse:
+def is_excused(world: World, chronicle: Chronicle, event: BlockFinished) -> Excuse:
     """Whether the block was stopped from outside. Raises Violation where nothing in the world gave cause for it."""
     assert event.error is not None
     counts, text = world.trace.counts, event.error.message
@@ -41,7 +41,7 @@ def is_excused(world: World, chronicle: Chronicle, event: ev.BlockFinished) -> E
     raise Violation(REASON, f"{event.block}: {text}")
 
 
-def _with(reason: bool, excuse: Excuse, event: ev.BlockFinished) -> Excuse:
+def _with(reason: bool, excuse: Excuse, event: BlockFinished) -> Excuse:
     if not reason:
         raise Violation(REASON, f"{event.block}: {event.error}")
     return excuse

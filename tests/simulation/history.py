@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from cadre.delivery.codec import decode
 from cadre.journal import events as ev
-from cadre.journal.events import Entry
+from cadre.journal.entry import Entry
 from cadre.journal.run import Run
 from cadre.loop.fold import apply_entry
 from cadre.protocol.messages import CodeCall, EffectClaim, EffectResult, Record, ToolCall

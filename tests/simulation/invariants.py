@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from cadre.engine.commands import CallModel, Command, Revoke, Send, SetTimer
 from cadre.engine.timers import waits
 from cadre.journal import events as ev
-from cadre.journal.run import CallState, Phase, Run
-from cadre.loop.owed import CallModel, Command, Revoke, Send, SetTimer, owed
+from cadre.journal.run import Phase, Run
+from cadre.journal.steps import CallState
+from cadre.kinds.code.fold import state_of
+from cadre.loop.owed import owed
 from cadre.protocol.messages import CodeCall, EffectResult, Report, Task, ToolCall, ToolResult
 from cadre.protocol.topology import cancel_id, code_call_id, parent_of, report_id, result_id
 from simulation.blocks import blocks_do_what_their_code_says
@@ -100,8 +103,9 @@ def _lack(world: World, chronicle: Chronicle) -> str | None:
         return None
     if run.phase is not Phase.ACTING:
         return f"{run.id} is {run.phase.value}, and nothing will ever wake it"
-    if run.code is not None and run.code.since:
-        due = code_call_id(run.code.block, len(run.code.exchanges))
+    work = state_of(run).work
+    if work is not None and work.since:
+        due = code_call_id(work.block, len(work.exchanges))
         if due not in world.history.unsettled_code[run.id].values() and not _is_let_go(world, run):
             return f"{run.id} waits for its code {due}, and no sandbox will ever answer"
     sent = [call for call in run.open_calls() if call.opened]

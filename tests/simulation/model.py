@@ -10,9 +10,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from cadre.engine.chat import END_PLAN, ModelRequest
 from cadre.engine.context.context_budget import room
+from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable
+from cadre.kinds.code.section import code_of
+from cadre.kinds.stepwise import END_PLAN
 from cadre.ports import ModelReply, OnText
 from cadre.protocol.messages import Usage
 from cadre.spec.agent import AgentSpec
@@ -90,9 +92,9 @@ class PlannedModel:
 
     def _written(self, block: str) -> str:
         """The block as a model writes it; the closing tag, at which it was to stop, is not there."""
-        if self._spec.code.structured:
+        if code_of(self._spec).structured:
             return msgspec.json.encode({"thought": "Next.", "code": block}).decode()
-        return f"Next.\n{self._spec.code.tags[0]}\n{block}\n"
+        return f"Next.\n{code_of(self._spec).tags[0]}\n{block}\n"
 
     def _fail_perhaps(self) -> None:
         if self._faults.happens("model-busy"):

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from cadre.errors import RetryableError
 from cadre.journal import events as ev
-from cadre.journal.events import Entry
+from cadre.journal.entry import Entry
 from cadre.journal.run import Phase
+from cadre.kinds.code.fold import state_of
 from cadre.protocol.messages import Addressed, Cancel, Decision, Origin, Task, Verdict
 from cadre.protocol.topology import task_id
 from simulation.history import Chronicle
@@ -42,7 +43,7 @@ class Person:
         """Reads what a run has journaled."""
         for event in entry.events:
             if isinstance(event, ev.ApprovalRequested):
-                self._world.trace.counts["held-in-code"] += chronicle.run.code is not None
+                self._world.trace.counts["held-in-code"] += state_of(chronicle.run).work is not None
                 self._make_up_mind(chronicle, event)
                 self._asked[event.call] = event
         call, _, turn = entry.cause.partition(":decision:")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cadre.journal.events import Entry
+from cadre.engine.commands import Command, Send, SetTimer
+from cadre.journal.entry import Entry
 from cadre.journal.run import Phase, Run
-from cadre.loop.owed import Command, Send, SetTimer
 from cadre.ports import Appended, Delivery, Effect
 from cadre.protocol.messages import Cancel, EffectClaim, Record, Report, Task, ToolResult
 from cadre.runtime.inbox import Inbox

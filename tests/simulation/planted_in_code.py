@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
-from cadre.loop.owed import Command
+from cadre.engine.commands import Command
+from cadre.kinds.code.fold import state_of
 from cadre.ports import Delivery
 from cadre.protocol.code import CodeExchange
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, Record
@@ -28,7 +29,7 @@ class TakesAnyAnswer(Runner):
             return await super()._account(record, deliveries, seq)
 
         def decide(held: Held) -> Advance | list[Command]:
-            code = held.run.code
+            code = state_of(held.run).work
             if code is None or not code.since or record.block != code.block:
                 raise _AsItShould
             if record.exchange == len(code.exchanges):

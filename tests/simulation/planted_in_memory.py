@@ -6,10 +6,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cadre.engine.chat import ModelRequest, Transcript
+from cadre.engine.chat import Transcript
+from cadre.engine.commands import CallModel, Command, Send
+from cadre.engine.model_request import ModelRequest
 from cadre.errors import OutcomeUnknown
 from cadre.journal.run import Run
-from cadre.loop.owed import CallModel, Command, Send
 from cadre.protocol.memory import RECALL, REMEMBER
 from cadre.protocol.messages import Record, ToolCall, ToolResult
 from cadre.runtime.model_calls import ModelCalls, Outcome

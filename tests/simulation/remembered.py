@@ -6,7 +6,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from cadre.journal import events as ev
-from cadre.journal.run import Memory, Run
+from cadre.journal.run import Run
+from cadre.journal.steps import Memory
+from cadre.kinds.code.records import BlockStarted
 from cadre.protocol.memory import REMEMBER
 from cadre.protocol.messages import ToolResult
 from cadre.protocol.topology import result_id, tree_of
@@ -52,7 +54,7 @@ def _to_be_left(chronicle: Chronicle) -> list[str]:
         match event:
             case ev.ToolCalled(tool=tool):
                 did_something = did_something or tool != CHECK
-            case ev.DelegateStarted() | ev.BlockStarted():
+            case ev.DelegateStarted() | BlockStarted():
                 did_something = True
             case ev.StepFinished(step=step):
                 if did_something and wanted == "steps":

@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from cadre.engine.offer import Offer
+from cadre.journal.arrivals import Offer
+from cadre.kinds.code.section import CodeSpec
 from cadre.protocol.cards import AgentCard
 from cadre.protocol.messages import Budget
-from cadre.spec.agent import AgentSpec, CodeSpec, Limits, MemorySpec, ModelSpec
+from cadre.spec.agent import AgentSpec, Limits, MemorySpec, ModelSpec, sections
 from simulation.contexts import narrowed
 from simulation.plans import Plan, Planner
 from simulation.tools import CARDS, CHECK
@@ -110,7 +111,7 @@ class Scenario:
             name=name,
             description=f"Works as {name}.",
             kind="code" if chance.random() < CODERS else "tool_calling",
-            code=CodeSpec(structured=chance.random() < 0.2),
+            **sections(CodeSpec(structured=chance.random() < 0.2)),
             tools=list(CARDS),
             team=list(team),
             model=ModelSpec(retries=1000, patience=1e6) if patient else ModelSpec(retries=1),

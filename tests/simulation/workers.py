@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from cadre.delivery.code_history import HistoryCutter
 from cadre.delivery.fair_slots import Slots
+from cadre.kinds.code.section import CodeSpec
 from cadre.ports import Delivery
 from cadre.protocol.memory import RECALL, REMEMBER
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.runner import Runner
 from cadre.runtime.runner import World as Reach
-from cadre.spec.agent import CodeSpec
 from cadre_memory.tools.calls import CallHandler
 from cadre_memory.tools.memories import Memories
 from cadre_sandbox.interpreters.pool import Sandbox

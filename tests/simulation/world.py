@@ -9,7 +9,7 @@ import random
 from typing import NamedTuple
 
 from cadre.delivery import code_history
-from cadre.engine.offer import Offer
+from cadre.journal.arrivals import Offer
 from cadre.protocol.topology import Topology
 from cadre.runtime import run_cache
 from simulation.consumer import Consumer, Subscriber

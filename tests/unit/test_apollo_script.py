@@ -17,8 +17,9 @@ import yaml
 
 from cadre.errors import TerminalError
 from cadre.kinds.code.parse import read_code
+from cadre.kinds.code.section import code_of, prompt_terms
 from cadre.local.team_file import read_team
-from cadre.prompting.prompts import CodeTerms, Prompts, prompts_for
+from cadre.prompting.prompts import Prompts, prompts_for
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
 from cadre.spec.policy import why_untrue
@@ -77,7 +78,7 @@ class Stage:
     def play_code(self, spec: AgentSpec, task: str) -> str:
         """Runs the blocks in this process: what the sandbox adds to that has tests of its own."""
         prompts, tools = prompts_for(spec), [self.tools[name] for name in spec.tools]
-        system = prompts.system([tool.card for tool in tools], [], spec.instructions, CodeTerms.of(spec.code))
+        system = prompts.system([tool.card for tool in tools], [], spec.instructions, prompt_terms(spec))
         messages: list[dict[str, Any]] = [
             {"role": "system", "content": system},
             {"role": "user", "content": task},
@@ -89,7 +90,7 @@ class Stage:
             told = io.StringIO()
             try:
                 with contextlib.redirect_stdout(told):
-                    exec(read_code(content, spec.code), state)
+                    exec(read_code(content, code_of(spec)), state)
             except (TypeError, ValueError) as error:
                 print(f"{type(error).__name__}: {error}", file=told)
             self.log.append((spec.name, ["code"], [told.getvalue()]))

@@ -47,8 +47,7 @@ RUN: dict[str, Any] = {
             "type": "action",
             "number": 2,
             "content": "Thought: I add.\n<code>\nx = 1\nprint(x)\n</code>",
-            "code": "x = 1\nprint(x)",
-            "observation": "Execution logs:\n1",
+            "own": {"kind": "code", "code": "x = 1\nprint(x)", "observation": "Execution logs:\n1"},
             "error": {"type": "AgentExecutionError", "message": "1 / 0"},
         },
         {"type": "answer", "output": "One."},
@@ -118,7 +117,12 @@ def test_runs_below_are_played_where_they_were_called() -> None:
     ],
 )
 def test_thought_and_code_are_told_apart(content: str, code: str, thought: str | None) -> None:
-    run = {**RUN, "memory": [{"type": "action", "number": 1, "content": content, "code": code}]}
+    run = {
+        **RUN,
+        "memory": [
+            {"type": "action", "number": 1, "content": content, "own": {"kind": "code", "code": code}}
+        ],
+    }
     text = "\n".join(playback(run))
     told = text.split("  code\n", maxsplit=1)[0]
     assert ("thought" in told) == (thought != "")

@@ -12,12 +12,13 @@ import msgspec
 import pytest
 import yaml
 
+from cadre.engine.stop_sequences import STOP_SEQUENCES
 from cadre.errors import PromptError
-from cadre.kinds.tool_calling.parse import STOP_SEQUENCES
-from cadre.prompting.prompt_file import Kind
-from cadre.prompting.prompts import CodeTerms, Prompts, prompts_for, to_code_prompt
+from cadre.kinds.code.section import CodeSpec, prompt_terms
+from cadre.prompting.prompts import Prompts, prompts_for, to_code_prompt
 from cadre.protocol.cards import AgentCard, ToolCard
-from cadre.spec.agent import BASE_IMPORTS, AgentSpec, CodeSpec
+from cadre.protocol.code import BASE_IMPORTS
+from cadre.spec.agent import AgentSpec, sections
 from cadre_sandbox.jail import guard
 
 SHIPPED = Path(__file__).parents[2] / "prompts"
@@ -28,7 +29,15 @@ SEARCH = ToolCard(
     output_schema={"type": "array", "items": {"type": "object", "properties": {"url": {"type": "string"}}}},
 )
 ANALYST = AgentCard(name="analyst", description="Calculates.")
-KINDS: list[Kind] = ["code", "structured_code"]
+
+
+def terms(code: CodeSpec) -> dict[str, Any]:
+    return prompt_terms(AgentSpec(name="a", description="A.", kind="code", **sections(code)))
+
+
+TERMS = terms(CodeSpec())
+
+KINDS: list[str] = ["code", "structured_code"]
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -49,7 +58,7 @@ def own(tmp_path: Path, document: object) -> Path:
 
 
 def test_the_system_prompt_shows_functions_members_imports_and_instructions(prompts: Prompts) -> None:
-    text = prompts.system([SEARCH], [ANALYST], "You are the manager of it all.\n")
+    text = prompts.system([SEARCH], [ANALYST], "You are the manager of it all.\n", TERMS)
     assert f"\n{to_code_prompt(SEARCH)}\n" in text
     assert "def web_search(query: str) -> list[dict]:" in text
     assert f"\n{to_code_prompt(ANALYST)}\n" in text
@@ -61,27 +70,29 @@ def test_the_system_prompt_shows_functions_members_imports_and_instructions(prom
 
 def test_the_tags_are_those_of_the_agent() -> None:
     prompts = Prompts.load("code")
-    own_terms = CodeTerms.of(CodeSpec(tags=("```py", "```"), imports=["pandas", "math"]))
+    own_terms = terms(CodeSpec(tags=("```py", "```"), imports=["pandas", "math"]))
     text = prompts.system([SEARCH], [], "", own_terms)
     assert "\n```py\n…\n```\n" in text
     assert "<code>" not in text
     assert f"{', '.join([*BASE_IMPORTS, 'pandas'])}." in text
-    assert "\n<code>\n…\n</code>\n" in prompts.system([SEARCH], [], "")
+    assert "\n<code>\n…\n</code>\n" in prompts.system([SEARCH], [], "", TERMS)
 
 
 def test_imports_without_bounds_and_none(prompts: Prompts) -> None:
-    assert "every module that is installed" in prompts.system([], [], "", CodeTerms(("math", "*")))
-    assert "cannot import anything" in prompts.system([], [], "", CodeTerms(()))
+    assert "every module that is installed" in prompts.system(
+        [], [], "", {**TERMS, "authorized_imports": ["math", "*"]}
+    )
+    assert "cannot import anything" in prompts.system([], [], "", {**TERMS, "authorized_imports": []})
 
 
 def test_it_is_rendered_once_for_the_same_terms(prompts: Prompts) -> None:
-    first = prompts.system([SEARCH], [ANALYST], "", CodeTerms(("re",)))
-    assert prompts.system([SEARCH], [ANALYST], "", CodeTerms(("re",))) is first
-    assert prompts.system([SEARCH], [ANALYST], "", CodeTerms(("json",))) != first
+    first = prompts.system([SEARCH], [ANALYST], "", {**TERMS, "authorized_imports": ["re"]})
+    assert prompts.system([SEARCH], [ANALYST], "", {**TERMS, "authorized_imports": ["re"]}) is first
+    assert prompts.system([SEARCH], [ANALYST], "", {**TERMS, "authorized_imports": ["json"]}) != first
 
 
 def test_an_agent_without_tools_or_team_reads_nothing_about_them(prompts: Prompts) -> None:
-    alone = prompts.system([], [], "")
+    alone = prompts.system([], [], "", TERMS)
     assert "no tools besides Python itself" in alone
     assert "team" not in alone
 
@@ -89,7 +100,7 @@ def test_an_agent_without_tools_or_team_reads_nothing_about_them(prompts: Prompt
 def test_a_tool_has_one_name_wherever_the_model_reads_it(prompts: Prompts) -> None:
     twin = msgspec.structs.replace(SEARCH, name="web_search")
     for text in (
-        prompts.system([SEARCH, twin], [], ""),
+        prompts.system([SEARCH, twin], [], "", TERMS),
         prompts.initial_plan("T", [SEARCH, twin], []),
         prompts.update_plan_post("T", [SEARCH, twin], [], 2),
     ):
@@ -110,9 +121,9 @@ def blocks_in_json(system: str) -> list[str]:
     ("kind", "blocks_of"), [("code", blocks_in_text), ("structured_code", blocks_in_json)]
 )
 def test_the_examples_are_code_that_the_sandbox_takes(
-    kind: Kind, blocks_of: Callable[[str], list[str]]
+    kind: str, blocks_of: Callable[[str], list[str]]
 ) -> None:
-    blocks = blocks_of(Prompts.load(kind).system([SEARCH], [], ""))
+    blocks = blocks_of(Prompts.load(kind).system([SEARCH], [], "", TERMS))
     assert len(blocks) == 13
     rules = guard.Rules(BASE_IMPORTS, (), {"final_answer", "gather", "search"})
     for block in blocks:
@@ -121,12 +132,12 @@ def test_the_examples_are_code_that_the_sandbox_takes(
 
 
 def test_both_kinds_show_the_same_examples() -> None:
-    texts = [Prompts.load(kind).system([], [], "") for kind in KINDS]
+    texts = [Prompts.load(kind).system([], [], "", TERMS) for kind in KINDS]
     assert blocks_in_text(texts[0]) == blocks_in_json(texts[1])
 
 
 def test_no_prompt_holds_what_stops_the_model(prompts: Prompts) -> None:
-    assert not [stop for stop in STOP_SEQUENCES if stop in prompts.system([SEARCH], [ANALYST], "x")]
+    assert not [stop for stop in STOP_SEQUENCES if stop in prompts.system([SEARCH], [ANALYST], "x", TERMS)]
 
 
 def test_plans_ask_for_the_known_headings(prompts: Prompts) -> None:
@@ -186,12 +197,12 @@ def agent(**fields: Any) -> AgentSpec:
     [
         (agent(), "tool_calling"),
         (agent(kind="code"), "code"),
-        (agent(kind="code", code=CodeSpec(structured=True)), "structured_code"),
+        (agent(kind="code", **sections(CodeSpec(structured=True))), "structured_code"),
     ],
 )
-def test_an_agent_gets_the_prompts_of_its_kind(spec: AgentSpec, kind: Kind) -> None:
+def test_an_agent_gets_the_prompts_of_its_kind(spec: AgentSpec, kind: str) -> None:
     assert prompts_for(spec).kind == kind
-    assert prompts_for(spec).system([], [], "") == Prompts.load(kind).system([], [], "")
+    assert prompts_for(spec).system([], [], "", TERMS) == Prompts.load(kind).system([], [], "", TERMS)
 
 
 def test_an_own_file_is_that_of_the_agents_kind(tmp_path: Path, document: dict[str, Any]) -> None:
@@ -219,7 +230,7 @@ def test_an_own_file_is_that_of_the_agents_kind(tmp_path: Path, document: dict[s
     ],
 )
 def test_what_code_needs_must_be_shown(
-    tmp_path: Path, document: dict[str, Any], kind: Kind, left_out: str, complaint: str | None
+    tmp_path: Path, document: dict[str, Any], kind: str, left_out: str, complaint: str | None
 ) -> None:
     variables = [
         "tools",
@@ -239,5 +250,5 @@ def test_what_code_needs_must_be_shown(
 
 
 def test_terms_of_an_agent() -> None:
-    assert CodeTerms.of(CodeSpec()) == CodeTerms()
-    assert CodeTerms.of(CodeSpec(imports=["*"])).imports == (*BASE_IMPORTS, "*")
+    assert TERMS["authorized_imports"] == BASE_IMPORTS
+    assert terms(CodeSpec(imports=["*"]))["authorized_imports"] == [*BASE_IMPORTS, "*"]

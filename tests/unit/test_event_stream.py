@@ -7,7 +7,8 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
-from cadre.journal.events import Entry, RunAccepted, StepFinished
+from cadre.journal.entry import Entry
+from cadre.journal.events import RunAccepted, StepFinished
 from cadre.ports import Stored
 from cadre.protocol.messages import Task
 from cadre.spec.agent import AgentSpec

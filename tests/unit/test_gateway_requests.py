@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadre.journal.events import Entry, RunAccepted
+from cadre.journal.entry import Entry
+from cadre.journal.events import RunAccepted
 from cadre.loop.fold import fold
 from cadre.protocol.messages import Budget, Task
-from cadre.spec.agent import NAME, AgentSpec
+from cadre.spec.agent import AgentSpec
+from cadre.spec.names import NAME
 from cadre_gateway.requests.body import CancelBody, Submission, parse, submission
 from cadre_gateway.requests.last_event_id import resume_position
 from cadre_gateway.requests.prefer import MAX_WAIT, wait_seconds

@@ -14,6 +14,7 @@ from cadre.adapters.nats.erasure import Belongings
 from cadre.adapters.nats.objects.blobs import YOUNG
 from cadre.errors import BusUnavailable, Fenced
 from cadre.journal import events as ev
+from cadre.journal.entry import Entry
 from cadre.protocol.messages import Erased, Fate, Task
 from cadre.spec.agent import AgentSpec
 from cadre_gateway.index.run_index import RunIndex
@@ -152,7 +153,7 @@ class House:
         """As the tail hands it on."""
         self._seq += 1
         tree = run.partition("_")[0]
-        entry = ev.Entry(
+        entry = Entry(
             tree=tree, run=run, agent="boss", n=n, cause="c", at=self.time.now(), events=list(events)
         )
         status = self.trees.add_entry(self._seq, entry, refs or set(), self.time.now())

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from cadre.errors import BusUnavailable, ModelUnavailable
-from cadre.journal.events import Entry, RequestedCall
+from cadre.journal.entry import Entry
+from cadre.journal.events import RequestedCall
 from cadre.ports import Appended, ModelReply
 from cadre.protocol.messages import Usage
 from cadre.spec.agent import ModelSpec

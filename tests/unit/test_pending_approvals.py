@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from cadre.journal import events as ev
+from cadre.journal.entry import Entry
 from cadre.loop.fold import fold
 from cadre.protocol.messages import ReplyTo, Task
 from cadre.protocol.topology import call_id, task_id
@@ -24,11 +25,9 @@ HELD = call_id(CHILD, 1, 0)
 OTHER = call_id(CHILD, 1, 1)
 
 
-def entry(run: str, n: int, at: float, *events: ev.AnyEvent, **fields: Any) -> ev.Entry:
+def entry(run: str, n: int, at: float, *events: ev.AnyEvent, **fields: Any) -> Entry:
     tree = run.partition("_")[0]
-    return ev.Entry(
-        tree=tree, run=run, agent="boss", n=n, cause=f"c{n}", at=at, events=list(events), **fields
-    )
+    return Entry(tree=tree, run=run, agent="boss", n=n, cause=f"c{n}", at=at, events=list(events), **fields)
 
 
 def accepted(run: str, parent: str | None = None) -> ev.RunAccepted:
@@ -67,7 +66,7 @@ STORY = [
 """A member waits for two words at once."""
 
 
-def told(entries: list[ev.Entry]) -> RunIndex:
+def told(entries: list[Entry]) -> RunIndex:
     index = RunIndex()
     for seq, one in enumerate(entries, start=1):
         index.apply(seq, one)

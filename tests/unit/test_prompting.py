@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from cadre.engine.stop_sequences import STOP_SEQUENCES
 from cadre.errors import PromptError
-from cadre.kinds.tool_calling.parse import STOP_SEQUENCES
 from cadre.prompting.prompts import Prompts, to_tool_calling_prompt
 from cadre.protocol.cards import AgentCard, ToolCard
 

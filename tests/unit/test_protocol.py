@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from cadre.delivery.codec import decode, encode
-from cadre.journal.events import Entry, RecordIgnored
+from cadre.journal.entry import EVENTS, Entry
+from cadre.journal.events import RecordIgnored, WaitBegun, WaitEnded
 from cadre.journal.run import Phase
 from cadre.loop.owed import owed
 from cadre.protocol.cards import AgentCard, Presence, SandboxCard, ToolCard
@@ -42,7 +43,7 @@ from generate import pages
 from generate.asyncapi import document
 from generate.channels import CHANNELS
 from generate.machine import explore
-from generate.schemas import EVENTS, MESSAGES, schema_of, tag_of
+from generate.schemas import MESSAGES, schema_of, tag_of
 
 HEAD: dict[str, Any] = {"tree": "t", "run": "t_1_0", "at": 1.5}
 RESULT = ToolResult(id="t_1_0:result", call="t_1_0", tool="look", output={"found": [1, None]}, **HEAD)
@@ -245,9 +246,10 @@ class TestMachine:
     def test_it_reaches_every_phase(self) -> None:
         assert {run.phase for run in self.explored.runs} == set(Phase)
 
-    def test_it_sees_every_event_but_the_one_without_consequence(self) -> None:
+    def test_it_sees_every_event_but_those_without_consequence_and_of_waits(self) -> None:
+        """No kind that comes with Cadre waits by the clock."""
         seen = {type(event) for entry in self.explored.entries for event in entry.events}
-        assert seen == set(EVENTS) - {RecordIgnored}
+        assert seen == set(EVENTS) - {RecordIgnored, WaitBegun, WaitEnded}
 
     def test_no_run_that_began_stands_still(self) -> None:
         for run in self.explored.runs:

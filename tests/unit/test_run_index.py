@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cadre.journal import events as ev
+from cadre.journal.entry import Entry
 from cadre.journal.run import Run
 from cadre.loop.fold import fold
 from cadre.protocol.messages import ErrorInfo, ReplyTo, Task, Usage
@@ -36,8 +37,8 @@ def accepted(run: str, agent: str = "boss", parent: str | None = None, **fields:
     return ev.RunAccepted(task=task, spec=SPEC)
 
 
-def entry(run: str, n: int, at: float, *events: ev.AnyEvent, **fields: object) -> ev.Entry:
-    return ev.Entry(
+def entry(run: str, n: int, at: float, *events: ev.AnyEvent, **fields: object) -> Entry:
+    return Entry(
         tree=run.partition("_")[0],
         run=run,
         agent="boss",
@@ -61,7 +62,7 @@ def answered(step: int, tokens: int) -> ev.ModelAnswered:
 DEFERRED = ev.ModelDeferred(step=1, attempt=1, until=9.0, reason="slow down", status=429, rate_limited=True)
 
 
-def story(run: str) -> list[ev.Entry]:
+def story(run: str) -> list[Entry]:
     """A run that waits once and ends well."""
     return [
         entry(run, 1, 10.0, accepted(run, session="s1"), called(1)),
@@ -218,7 +219,7 @@ def test_an_unknown_page_is_refused() -> None:
 
 
 @st.composite
-def interleavings(draw: st.DrawFn) -> list[ev.Entry]:
+def interleavings(draw: st.DrawFn) -> list[Entry]:
     """Entries of up to six runs of distinct ages, each run's own in order."""
     names = [f"r{number}" for number in range(draw(st.integers(1, 6)))]
     journals = {}
@@ -227,11 +228,11 @@ def interleavings(draw: st.DrawFn) -> list[ev.Entry]:
         offset = draw(st.floats(0, 100, allow_nan=False))
         journals[name] = [msgspec.structs.replace(one, at=one.at + offset) for one in story(name)[:length]]
     turns = draw(st.permutations([name for name in names for _ in journals[name]]))
-    iterators: dict[str, Iterator[ev.Entry]] = {name: iter(journal) for name, journal in journals.items()}
+    iterators: dict[str, Iterator[Entry]] = {name: iter(journal) for name, journal in journals.items()}
     return [next(iterators[name]) for name in turns]
 
 
-def filled(entries: list[ev.Entry]) -> RunIndex:
+def filled(entries: list[Entry]) -> RunIndex:
     index = RunIndex()
     for seq, one in enumerate(entries, start=1):
         index.apply(seq, one)
@@ -239,7 +240,7 @@ def filled(entries: list[ev.Entry]) -> RunIndex:
 
 
 @given(interleavings(), st.data())
-def test_taking_entries_in_twice_changes_nothing(entries: list[ev.Entry], data: st.DataObject) -> None:
+def test_taking_entries_in_twice_changes_nothing(entries: list[Entry], data: st.DataObject) -> None:
     index = filled(entries)
     before = msgspec.json.encode(index.trees())
     start = data.draw(st.integers(0, len(entries) - 1))
@@ -249,7 +250,7 @@ def test_taking_entries_in_twice_changes_nothing(entries: list[ev.Entry], data: 
 
 
 @given(interleavings(), st.data())
-def test_going_on_from_a_saved_copy_gives_the_same_list(entries: list[ev.Entry], data: st.DataObject) -> None:
+def test_going_on_from_a_saved_copy_gives_the_same_list(entries: list[Entry], data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(entries)))
     copy = msgspec.json.encode(filled(entries[:cut]).trees())
     index = RunIndex(msgspec.json.decode(copy, type=list[TreeSummary]))
@@ -259,7 +260,7 @@ def test_going_on_from_a_saved_copy_gives_the_same_list(entries: list[ev.Entry],
 
 
 @given(interleavings(), st.integers(1, 4), st.sampled_from([None, "running", "waiting", "success"]))
-def test_pages_together_are_the_whole_list(entries: list[ev.Entry], limit: int, state: str | None) -> None:
+def test_pages_together_are_the_whole_list(entries: list[Entry], limit: int, state: str | None) -> None:
     index = filled(entries)
     whole, more = index.roots(state=state, limit=1000)
     assert more is None

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cadre.journal import events as ev
+from cadre.journal.entry import Entry
 from cadre.protocol.messages import Erased, Task
 from cadre.spec.agent import AgentSpec
 from cadre_gateway.retention.tree_records import EntryStatus, SavedRecords, TreeRecords
@@ -17,9 +18,9 @@ IGNORED = ev.RecordIgnored(kind="ToolResult", reason="the run has not begun")
 FINISHED = ev.RunFinished(state="success")
 
 
-def entry(run: str, n: int, *events: ev.AnyEvent) -> ev.Entry:
+def entry(run: str, n: int, *events: ev.AnyEvent) -> Entry:
     tree = run.partition("_")[0]
-    return ev.Entry(tree=tree, run=run, agent="boss", n=n, cause=f"c{n}", at=1.0, events=list(events))
+    return Entry(tree=tree, run=run, agent="boss", n=n, cause=f"c{n}", at=1.0, events=list(events))
 
 
 def accepted(run: str, at: float = 1.0) -> ev.RunAccepted:
@@ -118,8 +119,8 @@ def test_erasures_are_forgotten_with_their_records() -> None:
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[tuple[int, ev.Entry | Erased, set[str]]]:
-    found: list[tuple[int, ev.Entry | Erased, set[str]]] = []
+def histories(draw: st.DrawFn) -> list[tuple[int, Entry | Erased, set[str]]]:
+    found: list[tuple[int, Entry | Erased, set[str]]] = []
     counts: dict[str, int] = {}
     for seq in range(1, draw(st.integers(1, 25))):
         tree = draw(st.sampled_from("abc"))
@@ -137,7 +138,7 @@ def histories(draw: st.DrawFn) -> list[tuple[int, ev.Entry | Erased, set[str]]]:
     return found
 
 
-def taken(trees: TreeRecords, history: list[tuple[int, ev.Entry | Erased, set[str]]]) -> TreeRecords:
+def taken(trees: TreeRecords, history: list[tuple[int, Entry | Erased, set[str]]]) -> TreeRecords:
     for seq, what, refs in history:
         if isinstance(what, Erased):
             trees.erase(seq, what, 0.0)
@@ -155,7 +156,7 @@ def as_saved(trees: TreeRecords) -> bytes:
 
 @given(histories(), st.data())
 def test_going_on_from_the_saved_saved_is_the_same(
-    history: list[tuple[int, ev.Entry | Erased, set[str]]], data: st.DataObject
+    history: list[tuple[int, Entry | Erased, set[str]]], data: st.DataObject
 ) -> None:
     """Also when some of what the saved tell is read again."""
     cut = data.draw(st.integers(0, len(history)))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cadre.delivery.codec import decode, encode
-from cadre.journal.events import EarlierEntry, Entry
+from cadre.journal.entry import EarlierEntry, Entry
 from cadre.protocol.messages import SCHEMA_VERSION, EffectClaim, EffectResult, Record, Spilled, ToolCall
 from cadre.protocol.upcast import OLDEST, upcast
 from journals import kept

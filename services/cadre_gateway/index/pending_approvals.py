@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from cadre.journal.events import ApprovalDecided, ApprovalRequested, Entry, RunFinished
+from cadre.journal.entry import Entry
+from cadre.journal.events import ApprovalDecided, ApprovalRequested, RunFinished
 from cadre.journal.run import Run
 
 MAX_ARGUMENTS_BYTES = 2048
@@ -25,7 +26,7 @@ class PendingCall(msgspec.Struct, frozen=True, kw_only=True):
     tree: str
     agent: str
     name: str
-    kind: Literal["tool", "member"]
+    kind: Literal["tool", "member", "question"]
     arguments: dict[str, Any]
     cut: bool = False
     """The arguments are longer than this: the call itself has them whole."""

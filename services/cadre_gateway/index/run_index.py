@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 
 import msgspec
 
-from cadre.journal.events import Entry
+from cadre.journal.entry import Entry
 from cadre.protocol.topology import parent_of
 from cadre.recent import Recent
 from cadre_gateway.index.pending_approvals import PendingCall, PendingCalls, pending_changes, pending_in

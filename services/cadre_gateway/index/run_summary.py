@@ -6,10 +6,10 @@ from typing import Literal
 
 import msgspec
 
+from cadre.journal.entry import Entry
 from cadre.journal.events import (
     AnyEvent,
     DelegateFinished,
-    Entry,
     ModelAnswered,
     ModelCalled,
     ModelDeferred,

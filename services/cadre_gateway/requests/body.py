@@ -10,7 +10,7 @@ from fastapi import Request
 
 from cadre.errors import SpecError
 from cadre.protocol.messages import Budget, Verdict
-from cadre.spec.agent import check_name
+from cadre.spec.names import check_name
 from cadre_gateway.requests.problems import Problem, invalid
 
 MAX_BODY = 32 * 1024 * 1024

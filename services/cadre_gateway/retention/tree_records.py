@@ -12,7 +12,8 @@ from heapq import heapify, heappop, heappush
 
 import msgspec
 
-from cadre.journal.events import Entry, RunAccepted, RunFinished
+from cadre.journal.entry import Entry
+from cadre.journal.events import RunAccepted, RunFinished
 from cadre.protocol.messages import Erased
 from cadre_gateway.index.run_summary import starts_no_run
 

@@ -10,8 +10,10 @@ from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.engine.calls.approval import check_correction
 from cadre.engine.calls.call_check import CallError
-from cadre.journal.events import ApprovalRequested, Entry
-from cadre.journal.run import CallState, Run
+from cadre.journal.entry import Entry
+from cadre.journal.events import ApprovalRequested
+from cadre.journal.run import Run
+from cadre.journal.steps import CallState
 from cadre.ports import Stored
 from cadre.protocol.messages import Decision
 from cadre_gateway.requests.body import Ruling

@@ -8,8 +8,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from cadre.engine.budget import gained
-from cadre.journal.events import DelegateFinished, Entry
-from cadre.journal.run import Run, Step
+from cadre.journal.entry import Entry
+from cadre.journal.events import DelegateFinished
+from cadre.journal.run import Run
+from cadre.journal.steps import Step
 from cadre.loop.fold import fold
 from cadre.protocol.messages import Budget, ErrorInfo, Fork, Usage
 from cadre_gateway.index.run_index import RunIndex
@@ -92,7 +94,7 @@ def _detail_of(
         forked_from=state.task.forks if state and state.task else None,
         own_usage=own,
         children=[_detail_of(child, index, states, full) for child in index.children(summary)],
-        memory=(state.memory if state else []) if full else UNSET,
+        memory=(state.steps if state else []) if full else UNSET,
     )
 
 

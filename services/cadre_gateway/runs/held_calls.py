@@ -11,8 +11,10 @@ import msgspec
 from cadre.adapters.nats.history import History
 from cadre.engine.calls.approval import held_call
 from cadre.engine.calls.call_check import MEMBER_SCHEMA
-from cadre.journal.events import ApprovalDecided, ApprovalRequested, Entry
-from cadre.journal.run import CallState, Phase, Run
+from cadre.journal.entry import Entry
+from cadre.journal.events import ApprovalDecided, ApprovalRequested
+from cadre.journal.run import Phase, Run
+from cadre.journal.steps import CallState
 from cadre.loop.fold import fold
 from cadre.ports import Journal
 from cadre.protocol.messages import Verdict

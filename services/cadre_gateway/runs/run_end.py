@@ -7,7 +7,8 @@ import time
 from dataclasses import dataclass
 
 from cadre.adapters.nats.bus import NatsBus
-from cadre.journal.events import Entry, RunFinished
+from cadre.journal.entry import Entry
+from cadre.journal.events import RunFinished
 from cadre.ports import Stored
 from cadre.protocol.messages import Cancel, RunState
 from cadre_gateway.index.run_summary import RunSummary

@@ -12,7 +12,8 @@ import msgspec
 from cadre.adapters.nats.objects.blob_refs import refs_in
 from cadre.delivery.codec import decode
 from cadre.errors import UnreadableMessage
-from cadre.journal.events import Entry, RunFinished
+from cadre.journal.entry import Entry
+from cadre.journal.events import RunFinished
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.topology import tree_of
 from cadre.tools.workspace import WrongPath, normal_path

@@ -17,7 +17,8 @@ from cadre.adapters.nats.objects.blob_refs import refs_in
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.codec import decode
 from cadre.errors import BlobMissing, BusUnavailable, UnreadableMessage
-from cadre.journal.events import Entry, RunFinished
+from cadre.journal.entry import Entry
+from cadre.journal.events import RunFinished
 from cadre.ports import Blobs
 from cadre.protocol.topology import tree_of
 from cadre_gateway.requests.problems import Problem, invalid

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from cadre.spec.agent import BASE_IMPORTS
+from cadre.protocol.code import BASE_IMPORTS
 from cadre_sandbox.wire.values import Value
 
 Tier: TypeAlias = Literal["ns", "landlock"]

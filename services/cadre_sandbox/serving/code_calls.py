@@ -14,7 +14,7 @@ from cadre.errors import RetryableError, TerminalError
 from cadre.ports import Bus, Delivery, Marks
 from cadre.protocol.code import CodeExchange
 from cadre.protocol.messages import CodeCall, ErrorInfo
-from cadre.spec.agent import NAME
+from cadre.spec.names import NAME
 from cadre_sandbox.serving.position import Answer
 from cadre_sandbox.serving.request import check_call
 from cadre_sandbox.serving.run_block import CodeRunner

@@ -12,10 +12,10 @@ from cadre.engine.context.observation import clip
 from cadre.errors import RetryableError, UnreadableMessage
 from cadre.ports import Blobs, Bus, Clock, Delivery, Marks
 from cadre.protocol.cards import ToolCard
+from cadre.protocol.code import BASE_IMPORTS, INTERPRETER_TOOL
 from cadre.protocol.files import dicts_in
 from cadre.protocol.messages import ErrorInfo, ToolCall
 from cadre.protocol.topology import Address
-from cadre.spec.agent import BASE_IMPORTS, INTERPRETER_TOOL
 from cadre_sandbox.interpreters.contract import BlockRequest, Failed, Finished, InterpreterLost, SandboxError
 from cadre_sandbox.serving.answer import explain
 from cadre_sandbox.serving.blob_values import to_json

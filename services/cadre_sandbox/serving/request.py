@@ -14,7 +14,7 @@ from cadre.ports import Blobs
 from cadre.protocol.code import CodeExchange, CodeLimits, CodeReply
 from cadre.protocol.messages import CodeCall
 from cadre.protocol.topology import Topology
-from cadre.spec.agent import NAME
+from cadre.spec.names import NAME
 from cadre_sandbox.interpreters.contract import (
     BlockLimits,
     BlockRequest,

@@ -16,7 +16,7 @@ from cadre.cli.terminal.options import output_option, print_json
 from cadre.client.gateway import Gateway
 from cadre.delivery.codec import decode
 from cadre.errors import UnreadableMessage
-from cadre.journal.events import Entry
+from cadre.journal.entry import Entry
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.loop.redecide import Journaled, redecide
 

@@ -6,11 +6,23 @@ from typing import Any
 
 import msgspec
 
-from cadre.errors import NewerSchema, SpecError, TooLarge, UnreadableMessage
-from cadre.journal.events import EarlierEntry, Entry
+from cadre.delivery.hash_chain import Sealed, seal
+from cadre.errors import NewerKind, NewerSchema, SpecError, TooLarge, UnreadableMessage
+from cadre.journal.arrivals import AnyRecord
+from cadre.journal.entry import EarlierEntry, Entry
 from cadre.ports import Blobs
-from cadre.protocol.messages import SCHEMA_VERSION, CodeCall, Head, Message, Record, Spilled, ToolCall
+from cadre.protocol.messages import (
+    SCHEMA_VERSION,
+    CodeCall,
+    Head,
+    KindMessage,
+    Message,
+    Record,
+    Spilled,
+    ToolCall,
+)
 from cadre.protocol.upcast import OLDEST, upcast
+from cadre.spec.kinds import declared_kinds
 
 SPILL_BYTES = 256 * 1024
 """A larger message travels as a reference to the object store."""
@@ -28,6 +40,9 @@ _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
+
+_FIRST_WITH_KINDS = 3
+"""The first schema version whose entries name their agent's kind in their head."""
 
 _NOT_AS_TOLD = (KeyError, TypeError, AttributeError)
 
@@ -49,9 +64,12 @@ def decode(data: bytes, kind: Any) -> Any:
     if decoder is None:
         decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     try:
-        return decoder.decode(data)
+        message = decoder.decode(data)
     except (*UNREADABLE, SpecError) as error:
         return _decode_otherwise(data, kind, error)
+    if isinstance(message, Entry | KindMessage) and (newer := _newer_kind(message)) is not None:
+        raise newer
+    return message
 
 
 def newer_schema(data: bytes) -> NewerSchema | None:
@@ -60,7 +78,20 @@ def newer_schema(data: bytes) -> NewerSchema | None:
         head = _head_decoder.decode(data)
     except UNREADABLE:
         return None
-    return NewerSchema(head.v, SCHEMA_VERSION) if head.v > SCHEMA_VERSION else None
+    return _newer(head)
+
+
+def _newer(head: Head) -> NewerSchema | None:
+    return NewerSchema(head.v, SCHEMA_VERSION) if head.v > SCHEMA_VERSION else _newer_kind(head)
+
+
+def _newer_kind(head: Head | Entry | KindMessage) -> NewerKind | None:
+    """Why this service cannot go on with what a kind of agent wrote; None when it can."""
+    if not head.kind or head.v < _FIRST_WITH_KINDS:
+        return None
+    known = declared_kinds().get(head.kind)
+    version = known.version if known is not None else 0
+    return NewerKind(head.kind, head.kind_version, version) if head.kind_version > version else None
 
 
 def _decode_otherwise(data: bytes, kind: Any, error: Exception) -> Any:
@@ -69,8 +100,8 @@ def _decode_otherwise(data: bytes, kind: Any, error: Exception) -> Any:
         head = _head_decoder.decode(data)
     except UNREADABLE:
         raise UnreadableMessage(f"not a message: {error}") from error
-    if head.v > SCHEMA_VERSION:
-        raise NewerSchema(head.v, SCHEMA_VERSION) from error
+    if (newer := _newer(head)) is not None:
+        raise newer from error
     if not (OLDEST <= head.v < SCHEMA_VERSION and head.type):
         raise UnreadableMessage(f"message of type {head.type or 'unknown'!r}: {error}") from error
     try:
@@ -86,12 +117,21 @@ def _earlier(entry: Entry, said: dict[str, Any]) -> EarlierEntry:
     return EarlierEntry(**msgspec.structs.asdict(entry), said=said)
 
 
-async def pack(message: Message | Entry, blobs: Blobs) -> bytes:
+async def pack(message: Message, blobs: Blobs) -> bytes:
     """Encodes a message; over SPILL_BYTES it becomes a `spilled` message that names the blob."""
-    data = encode(message)
+    return await _spill(encode(message), message.id, message, blobs)
+
+
+async def pack_entry(entry: Entry, before: str, blobs: Blobs) -> Sealed:
+    """Encodes an entry with its hash, `before` being that of the entry before it; a large one is spilled."""
+    sealed = seal(entry, before)
+    data = await _spill(sealed.data, f"{entry.run}:entry:{entry.n}", entry, blobs)
+    return Sealed(data, sealed.hash)
+
+
+async def _spill(data: bytes, identity: str, message: Message | Entry, blobs: Blobs) -> bytes:
     if len(data) <= SPILL_BYTES:
         return data
-    identity = message.id if isinstance(message, Message) else f"{message.run}:entry:{message.n}"
     ref = await blobs.put(data)
     return encode(
         Spilled(id=identity, tree=message.tree, run=message.run, at=message.at, ref=ref, size=len(data))
@@ -109,7 +149,7 @@ async def unpack(data: bytes, kind: Any, blobs: Blobs) -> Any:
 
 
 async def unpack_record(data: bytes, blobs: Blobs) -> Record:
-    record: Record = await unpack(data, Record, blobs)
+    record: Record = await unpack(data, AnyRecord, blobs)
     return record
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 
-from cadre.errors import NewerSchema
+from cadre.errors import NewerKind, NewerSchema
 from cadre.ports import Delivery
 
 log = logging.getLogger("cadre.newer")
@@ -28,9 +28,11 @@ async def leave_to_newer(delivery: Delivery, error: NewerSchema) -> None:
         log.warning("%s is left to a newer replica for %g s: %s", delivery.subject, pause, error)
         await delivery.nak(pause)
         return
-    reason = (
-        f"written by a newer Cadre (schema {error.found}, this one reads up to {error.known}):"
-        " upgrade this service, then `cadre dead retry`"
+    why = (
+        f"agent kind version {error.found}, this service knows {error.known or 'none'}"
+        if isinstance(error, NewerKind)
+        else f"schema {error.found}, this one reads up to {error.known}"
     )
+    reason = f"written by a newer Cadre ({why}): upgrade this service, then `cadre dead retry`"
     log.error("dead letter %s: %s", delivery.subject, reason)
     await delivery.term(reason)

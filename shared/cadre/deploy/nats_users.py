@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from cadre.protocol.code import INTERPRETER_TOOL
 from cadre.protocol.memory import ANSWERS, MEMORY_TOOLS
 from cadre.protocol.topology import Subject, Topology
-from cadre.spec.agent import INTERPRETER_TOOL
 
 Kind = Literal["operator", "gateway", "agent", "tools", "sandbox", "memory", "tracer"]
 

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from cadre.engine.calls.call_check import FINAL_ANSWER
-from cadre.engine.steps import after_step, finished
+from cadre.engine.steps import finished, step_in_work
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Run
-from cadre.protocol.messages import ErrorInfo, ToolResult
+from cadre.protocol.messages import ToolResult
 from cadre.protocol.topology import call_id
 from cadre.spec.answer_schema import misfits
 from cadre.spec.policy import is_expression, why_untrue
@@ -23,59 +21,70 @@ NOT_PASSED = "AgentError"
 """Type of the error: smolagents' class for a check that fails."""
 
 
-def propose(
-    run: Run, answer: Any, arrival: Arrival, step: int, *, made: int, arguments: dict[str, Any] | None = None
-) -> list[ev.AnyEvent]:
-    """What follows from an answer given in step `step`: the end of the run, calls of the tools that check it, or
-    another step.
-
-    `made` calls of the step are told of already. `arguments` are those of `final_answer` as the model wrote them;
-    None when code has given the answer.
-    """
+def problem_with(run: Run, answer: Any) -> str | None:
+    """Why the answer does not fit the output schema or an expression; None when it does."""
     spec = run.spec
     assert spec is not None
     wrong = misfits(spec.output_schema, answer) if spec.output_schema is not None else []
     if wrong:
-        text = f"The answer does not fit the output schema: {'; '.join(wrong)}"
-        return _turned_down(run, arrival, step, arguments, text)
+        return f"The answer does not fit the output schema: {'; '.join(wrong)}"
     values = _values(run, answer)
     failed = [
         f"Check {check!r} failed: {why}"
         for check in spec.checks
         if is_expression(check) and (why := why_untrue(check, values)) is not None
     ]
-    if failed:
-        return _turned_down(run, arrival, step, arguments, "\n".join(failed))
+    return "\n".join(failed) if failed else None
+
+
+def check_calls(run: Run, answer: Any, arguments: dict[str, Any] | None) -> list[ev.AnyEvent]:
+    """The calls of the tools that check the answer; [] when there is none.
+
+    `arguments` are those of `final_answer` as the model wrote them, whose call is the step's first; None when the
+    answer came in another way.
+    """
+    spec = run.spec
+    assert spec is not None
     tools = [check for check in spec.checks if not is_expression(check)]
     if not tools:
-        return _given(run, answer, step)
+        return []
+    made = 1 if arguments is not None else len(run.current.calls) if run.current is not None else 0
+    step = step_in_work(run)
     checks = {call_id(run.id, step, index): tool for index, tool in enumerate(tools, made)}
     proposed = ev.AnswerProposed(step=step, answer=answer, checks=checks, arguments=arguments)
-    given = {"answer": answer, "task": values["task"]}
+    asked = {"answer": answer, "task": _values(run, answer)["task"]}
     return [
         proposed,
-        *(ev.ToolCalled(call=call, tool=tool, arguments=given) for call, tool in checks.items()),
+        *(ev.ToolCalled(call=call, tool=tool, arguments=asked) for call, tool in checks.items()),
     ]
+
+
+def given(run: Run, answer: Any) -> list[ev.AnyEvent]:
+    """The answer counts: the run ends with it."""
+    return [ev.StepFinished(step=step_in_work(run)), finished(run, "success", output=answer)]
 
 
 def is_check(run: Run, call: str) -> bool:
     return run.proposal is not None and call in run.proposal.checks
 
 
-def on_check(run: Run, call: str, problem: str, arrival: Arrival) -> list[ev.AnyEvent]:
-    """What follows when one check is over; `problem` is "" when the answer passed it."""
+def check_event(run: Run, call: str, problem: str) -> ev.AnswerChecked:
+    """One check is over; `problem` is "" when the answer passed it."""
+    assert run.proposal is not None
+    return ev.AnswerChecked(call=call, check=run.proposal.checks[call], problem=problem)
+
+
+def verdict(run: Run, call: str, problem: str) -> str | None:
+    """What all checks came to, `call` being over with `problem`: "" when the answer passed them all, why it did not,
+    or None while one is still to come."""
     proposal = run.proposal
     assert proposal is not None
-    checked = ev.AnswerChecked(call=call, check=proposal.checks[call], problem=problem)
     problems = {**proposal.problems, call: problem}
     if problems.keys() != proposal.checks.keys():
-        return [checked]
-    failed = [
+        return None
+    return "\n".join(
         f"Check {check!r} failed: {problems[one]}" for one, check in proposal.checks.items() if problems[one]
-    ]
-    if not failed:
-        return [checked, *_given(run, proposal.answer, proposal.step)]
-    return [checked, *_turned_down(run, arrival, proposal.step, proposal.arguments, "\n".join(failed))]
+    )
 
 
 def problem_of(result: ToolResult) -> str:
@@ -93,19 +102,3 @@ def _values(run: Run, answer: Any) -> dict[str, Any]:
     task = run.task
     assert task is not None
     return {"answer": answer, "task": task.task, "additional_args": task.additional_args}
-
-
-def _given(run: Run, answer: Any, step: int) -> list[ev.AnyEvent]:
-    return [ev.StepFinished(step=step), finished(run, "success", output=answer)]
-
-
-def _turned_down(
-    run: Run, arrival: Arrival, step: int, arguments: dict[str, Any] | None, text: str
-) -> list[ev.AnyEvent]:
-    error = ErrorInfo(NOT_PASSED, text)
-    if arguments is None:
-        return after_step(run, arrival, step, error=error)
-    refused = ev.CallRefused(
-        call=call_id(run.id, step, 0), name=FINAL_ANSWER, arguments=arguments, error=error
-    )
-    return [refused, *after_step(run, arrival, step)]

@@ -7,13 +7,10 @@ with that of a member which was no longer waited for.
 
 from __future__ import annotations
 
-import copy
 from typing import TypeVar
 
-from cadre.engine.partial_result import findings_of
 from cadre.journal import events as ev
 from cadre.journal.run import Run
-from cadre.loop.fold import apply
 from cadre.protocol.messages import Budget, ErrorInfo, Task, Usage
 from cadre.spec.agent import AgentSpec
 
@@ -62,33 +59,11 @@ def gained(events: list[ev.AnyEvent]) -> Usage:
     return total
 
 
-def within_bounds(run: Run, events: list[ev.AnyEvent], at: float) -> list[ev.AnyEvent]:
-    """The events, with the end of the run in place of a model call that would go beyond its bounds."""
-    if not isinstance(events[-1], ev.ModelCalled):
-        return events
-    deadline, budget = run.deadline, run.budget
-    if isinstance(events[0], ev.RunAccepted):
-        deadline, budget = events[0].deadline, events[0].budget
-    error: ErrorInfo | None = None
-    if deadline is not None and at >= deadline:
-        error = out_of_time()
-    elif budget is not None:
-        error = _over(run, budget, events)
-    if error is None:
-        return events
-    # What has just arrived has been found as well. A copy may cost something: it is made once in a run's life.
-    after = copy.deepcopy(run)
-    for event in events[:-1]:
-        apply(after, event, run.entries + 1, at)
-    end = ev.RunFinished(state="error", output=findings_of(after), error=error, steps=after.step)
-    return [*events[:-1], end]
-
-
 def out_of_time() -> ErrorInfo:
     return ErrorInfo("DeadlineExceeded", "The run's deadline has passed.")
 
 
-def _over(run: Run, budget: Budget, events: list[ev.AnyEvent]) -> ErrorInfo | None:
+def over_budget(run: Run, budget: Budget, events: list[ev.AnyEvent]) -> ErrorInfo | None:
     used = run.usage + gained(events)
     unpriced = run.unpriced or next(
         (

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.answer_form import final_answer_parameters, last_answer_form
-from cadre.engine.calls.call_check import FINAL_ANSWER, MEMBER_SCHEMA
+from cadre.engine.answer_form import final_answer_parameters
+from cadre.engine.calls.call_check import MEMBER_SCHEMA
 from cadre.engine.context.compaction_prompt import summary_prompt
 from cadre.engine.context.context_budget import (
     MESSAGE,
@@ -24,57 +24,28 @@ from cadre.engine.context.context_budget import (
 from cadre.engine.context.images import latest, with_images_of
 from cadre.engine.context.observation import observation_of
 from cadre.engine.context.tokens import fit, tokens_of
-from cadre.journal.run import (
+from cadre.engine.kind import Deed, deed_of, kind_of
+from cadre.engine.model_request import ChatMessage, ModelRequest
+from cadre.engine.tool_names import FINAL_ANSWER
+from cadre.journal.run import SUMMARY, Run
+from cadre.journal.steps import (
     ActionStep,
     AnswerStep,
     CallState,
     PlanningStep,
-    Purpose,
     RecalledStep,
-    Run,
     Step,
     TaskStep,
     is_fresh,
 )
-from cadre.kinds.tool_calling.parse import STOP_SEQUENCES
-from cadre.prompting.prompts import CodeTerms, Prompts
-from cadre.spec.agent import CodeSpec
-
-END_PLAN = "<end_plan>"
-
-THOUGHT_AND_CODE: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "thought": {
-            "type": "string",
-            "description": "What you think about the state of the work, and why this code.",
-        },
-        "code": {"type": "string", "description": "Python code that does the next step."},
-    },
-    "required": ["thought", "code"],
-    "additionalProperties": False,
-}
+from cadre.prompting.prompts import NO_TERMS, Prompts
+from cadre.spec.kinds import declaration_of
 
 LONGEST_CALL_ID = 40
 """Characters: the OpenAI API refuses a longer id of a tool call."""
 
 _NO_NAME, _LONGEST_NAME = re.compile(r"[^a-zA-Z0-9_-]"), 64
 """What the API refuses in a function's name, and the most characters of one."""
-
-ChatMessage = dict[str, Any]
-"""One message of the OpenAI chat format."""
-
-
-class ModelRequest(msgspec.Struct, kw_only=True):
-    """One chat completion, in the terms of the OpenAI API."""
-
-    messages: list[ChatMessage]
-    tools: list[dict[str, Any]] = []
-    stop: list[str] = []
-    schema: dict[str, Any] | None = None
-    """JSON Schema that the answer must fit."""
-    max_tokens: int | None = None
-    """Of the answer, where it is to be shorter than the agent allows."""
 
 
 class Transcript:
@@ -90,20 +61,19 @@ class Transcript:
         self._system: ChatMessage = {}
         self._tools: list[dict[str, Any]] = []
 
-    def request(self, run: Run, purpose: Purpose) -> ModelRequest:
+    def request(self, run: Run, purpose: str) -> ModelRequest:
         self.catch_up(run)
-        match purpose:
-            case "act":
-                messages = [self._system, *latest(self._messages, run)]
-                if run.spec is not None and run.spec.kind == "code":
-                    return _code_request(messages, run.spec.code)
-                return ModelRequest(messages=messages, tools=self._tools, stop=STOP_SEQUENCES)
-            case "plan":
-                return ModelRequest(messages=self._planning(run), stop=[END_PLAN])
-            case "final":
-                return ModelRequest(messages=self._final(run), schema=last_answer_form(run))
-            case "summary":
-                return self._condensing(run)
+        if purpose == SUMMARY:
+            return self._condensing(run)
+        return kind_of(run).request(run, purpose, self)
+
+    def messages(self, run: Run) -> list[ChatMessage]:
+        """The system prompt, and every step as the model reads it."""
+        return [self._system, *latest(self._messages, run)]
+
+    def functions(self) -> list[dict[str, Any]]:
+        """Tools, members and `final_answer`, as functions of the API."""
+        return self._tools
 
     def catch_up(self, run: Run) -> None:
         """Renders what is new, so that the next request need not."""
@@ -115,9 +85,9 @@ class Transcript:
         if self._begun != begun:
             self._begun = begun
             self._begin_anew(run)
-        for step in run.memory[self._rendered :]:
+        for step in run.steps[self._rendered :]:
             self._add(step, run)
-        self._rendered = len(run.memory)
+        self._rendered = len(run.steps)
 
     def _begin_anew(self, run: Run) -> None:
         """With the summary in place of what it covers, but for the task."""
@@ -125,7 +95,7 @@ class Transcript:
         self._rendered = run.summary.covers if run.summary is not None else 0
         for place in pinned(run):
             if place < self._rendered:
-                self._add(run.memory[place], run)
+                self._add(run.steps[place], run)
         if run.summary is not None:
             summary = _user(self._prompts.summary(run.summary.text))
             self._messages.append(summary)
@@ -147,16 +117,17 @@ class Transcript:
             message
             for place in range(first, to_cover(run) or first)
             if place not in always
-            for message in self._messages_of(run.memory[place], run)
+            for message in self._messages_of(run.steps[place], run)
         ]
         prompt = summary_prompt(run, as_text(past), task_text(run), self._prompts)
         return ModelRequest(messages=[_user(prompt)], max_tokens=summary_tokens(run))
 
-    def _planning(self, run: Run) -> list[ChatMessage]:
+    def planning(self, run: Run) -> list[ChatMessage]:
+        """The request for a plan, or for a new one."""
         task = repeated_task(run)
         tools, members = list(run.tools.values()), list(run.members.values())
-        if is_fresh(run.memory):
-            recalled = [step for step in run.memory if isinstance(step, RecalledStep)]
+        if is_fresh(run.steps):
+            recalled = [step for step in run.steps if isinstance(step, RecalledStep)]
             known = [message for step in recalled for message in self._messages_of(step, run)]
             # Nothing else holds the task yet.
             return [*known, _user(self._prompts.initial_plan(whole_task(run), tools, members))]
@@ -171,30 +142,21 @@ class Transcript:
             ),
         ]
 
-    def _final(self, run: Run) -> list[ChatMessage]:
+    def last_word(self, run: Run) -> list[ChatMessage]:
+        """The request for an answer when the steps are used up."""
         return [
             {"role": "system", "content": self._prompts.final_pre()},
             *as_text([*latest(self._messages, run), _user(self._prompts.final_post(repeated_task(run)))]),
         ]
 
 
-def _code_request(messages: list[ChatMessage], code: CodeSpec) -> ModelRequest:
-    """No functions are offered: code is the one thing that the model may answer with."""
-    if code.structured:
-        return ModelRequest(messages=messages, stop=STOP_SEQUENCES, schema=THOUGHT_AND_CODE)
-    opening, closing = code.tags
-    # Where the opening tag holds the closing one (a fence), the answer would stop before its code.
-    stop = STOP_SEQUENCES if closing in opening else [*STOP_SEQUENCES, closing]
-    return ModelRequest(messages=messages, stop=stop)
-
-
 def task_text(run: Run) -> str:
-    return next((step.task for step in reversed(run.memory) if isinstance(step, TaskStep)), "")
+    return next((step.task for step in reversed(run.steps) if isinstance(step, TaskStep)), "")
 
 
 def whole_task(run: Run) -> str:
     """The task as far as the context has room for it."""
-    return next((task_of(step, run) for step in reversed(run.memory) if isinstance(step, TaskStep)), "")
+    return next((task_of(step, run) for step in reversed(run.steps) if isinstance(step, TaskStep)), "")
 
 
 def repeated_task(run: Run) -> str:
@@ -215,7 +177,7 @@ def base_tokens(run: Run, prompts: Prompts) -> int:
 
 def system_message(run: Run, prompts: Prompts) -> ChatMessage:
     instructions = run.spec.instructions if run.spec else ""
-    terms = CodeTerms.of(run.spec.code) if run.spec is not None and run.spec.kind == "code" else None
+    terms = declaration_of(run.spec.kind).prompt_terms(run.spec) if run.spec is not None else NO_TERMS
     tools, members = list(run.tools.values()), list(run.members.values())
     schema = run.spec.output_schema if run.spec else None
     text = prompts.system(tools, members, instructions, terms, schema)
@@ -265,8 +227,9 @@ def _called(step: Step) -> str | None:
     """What a step did, when its model wrote that in text: the block of code, or the calls."""
     if not isinstance(step, ActionStep):
         return None
-    if step.code is not None:
-        return f"Code that was run:\n```python\n{step.code}\n```"
+    deed = deed_of(step)
+    if deed is not None:
+        return deed.written
     return None if step.native or not step.asked else _written_out([_tool_call(call) for call in step.asked])
 
 
@@ -306,8 +269,9 @@ def _action(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:
             ),
         ]
     said["content"] = step.content or "(empty)"
-    if step.code is not None:
-        return [said, _user(_observed_of_code(step, prompts))]
+    deed = deed_of(step)
+    if deed is not None:
+        return [said, _user(_seen(deed, step, prompts))]
     if step.error is not None:
         return [said, _user(prompts.error(step.error.message))]
     if not calls:
@@ -317,11 +281,11 @@ def _action(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:
     return [said, _user(f"Observation:\n{observations}")]
 
 
-def _observed_of_code(step: ActionStep, prompts: Prompts) -> str:
-    """What the block printed, even when it failed, and what it gave or why it failed."""
-    told = [f"Observation:\n{step.observation}"] if step.observation else []
-    told += [prompts.error(step.error.message)] if step.error is not None else []
-    return "\n".join(told) or "Observation:\n(nothing was printed)"
+def _seen(deed: Deed, step: ActionStep, prompts: Prompts) -> str:
+    """What came of a deed, even when it failed, and why it failed."""
+    seen = [f"Observation:\n{deed.seen}"] if deed.seen else []
+    seen += [prompts.error(step.error.message)] if step.error is not None else []
+    return "\n".join(seen) or deed.nothing
 
 
 def _observed(call: CallState, prompts: Prompts) -> str:

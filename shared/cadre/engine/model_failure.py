@@ -7,14 +7,14 @@ failure itself becomes the answer, as in smolagents.
 
 from __future__ import annotations
 
+from cadre.engine.carry_out import carry_out
 from cadre.engine.context.compaction import on_overflow, without_model
+from cadre.engine.kind import kind_of
 from cadre.engine.steps import finished
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival, ModelFailed
-from cadre.journal.run import Run
+from cadre.journal.run import SUMMARY, Run
 from cadre.protocol.messages import ErrorInfo
-
-LAST_WORD_FAILED = "Error in generating final LLM output: "
 
 _FIRST_WAIT = 0.5
 _LONGEST_WAIT = 60.0
@@ -41,12 +41,11 @@ def on_model_failure(run: Run, failure: ModelFailed, arrival: Arrival) -> list[e
                 rate_limited=failure.rate_limited,
             )
         ]
-    if model.purpose == "summary":
+    if model.purpose == SUMMARY:
         return without_model(run, arrival)
-    if model.purpose == "final":
-        error = ErrorInfo("AgentMaxStepsError", f"Reached the limit of {run.max_steps} steps.")
-        text = f"{LAST_WORD_FAILED}{failure.message}"
-        return [finished(run, "max_steps_error", output=text, error=error)]
+    moves = kind_of(run).gave_up(run, model.purpose, failure.message)
+    if moves is not None:
+        return carry_out(run, arrival, moves)
     return [finished(run, "error", error=ErrorInfo("AgentGenerationError", failure.message))]
 
 

@@ -5,24 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
-import msgspec
-
-from cadre.engine.calls.call_check import FINAL_ANSWER
+from cadre.engine.tool_names import FINAL_ANSWER
+from cadre.journal.arrivals import Offer
 from cadre.protocol.cards import AgentCard, Presence, ToolCard
 from cadre.protocol.memory import RECALL, REMEMBER
 from cadre.spec.agent import AgentSpec, Selector
 from cadre.spec.policy import is_expression
 
 T = TypeVar("T")
-
-
-class Offer(msgspec.Struct, frozen=True):
-    """Tools and team members by name, in a stable order."""
-
-    tools: dict[str, ToolCard] = {}
-    members: dict[str, AgentCard] = {}
-    missing: list[str] = []
-    """Named by the spec, offered by no live service."""
 
 
 def offer_of(spec: AgentSpec, presences: Iterable[Presence]) -> Offer:

@@ -1,27 +1,30 @@
-"""What a run has found until it was stopped: its plan and observations, told without asking a model again."""
+"""What a run has found until it was stopped: its plan and observations, found without asking a model again."""
 
 from __future__ import annotations
 
 from cadre.engine.context.observation import clip, observation_of
-from cadre.journal.run import ActionStep, PlanningStep, Run
+from cadre.engine.kind import deed_of
+from cadre.journal.run import Run
+from cadre.journal.steps import ActionStep, PlanningStep
 
 
-def findings_of(run: Run) -> str | None:
+def partial_result_of(run: Run) -> str | None:
     """Step by step, each call with its observation; None when there is nothing to tell."""
-    steps = [*run.memory, *([run.current] if run.current is not None else [])]
-    told: list[str] = []
+    steps = [*run.steps, *([run.current] if run.current is not None else [])]
+    found: list[str] = []
     for step in steps:
         match step:
             case PlanningStep():
-                told.append(f"Plan:\n{step.plan}")
+                found.append(f"Plan:\n{step.plan}")
             case ActionStep():
-                told += [f"{call.name}: {call.observation}" for call in step.asked if call.observation]
-                told += [step.observation] if step.observation else []
+                found += [f"{call.name}: {call.observation}" for call in step.asked if call.observation]
+                deed = deed_of(step)
+                found += [deed.seen] if deed is not None and deed.seen else []
             case _:
                 pass
     if run.proposal is not None:
-        told.append(f"Answer that was still being checked:\n{observation_of(run.proposal.answer)}")
-    if not told:
+        found.append(f"Answer that was still being checked:\n{observation_of(run.proposal.answer)}")
+    if not found:
         return None
     limit = run.spec.limits.observation_chars if run.spec else None
-    return clip("Stopped before it was done. Found until then:\n" + "\n".join(told), limit)
+    return clip("Stopped before it was done. Found until then:\n" + "\n".join(found), limit)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import msgspec
 
+from cadre.engine.carry_out import carry_out
 from cadre.engine.context.context_budget import room
 from cadre.engine.context.tokens import fit
-from cadre.engine.steps import first_call
+from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
-from cadre.journal.run import Memory, Recalling, Run
+from cadre.journal.run import Recalling, Run
+from cadre.journal.steps import Memory
 from cadre.protocol.memory import RECALL
 from cadre.protocol.messages import ErrorInfo, Origin, ToolCall, ToolResult
 from cadre.spec.agent import AgentSpec
@@ -58,9 +60,7 @@ def on_no_memories(run: Run, asked: Recalling, arrival: Arrival) -> list[ev.AnyE
 
 
 def _begin(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
-    assert run.task is not None
-    assert run.spec is not None
-    return first_call(run, arrival, run.task, run.spec)
+    return carry_out(run, arrival, kind_of(run).begin(run, arrival))
 
 
 def _with_room(run: Run, found: list[Memory]) -> list[Memory]:

@@ -7,8 +7,10 @@ the service stores each text once.
 from __future__ import annotations
 
 from cadre.engine.context.observation import clip, observation_of
+from cadre.engine.kind import deed_of
 from cadre.engine.recall import origin_of
-from cadre.journal.run import ActionStep, Run
+from cadre.journal.run import Run
+from cadre.journal.steps import ActionStep
 from cadre.protocol.memory import REMEMBER
 from cadre.protocol.messages import ToolCall
 from cadre.spec.agent import AgentSpec
@@ -24,7 +26,9 @@ def to_remember(run: Run, since: int) -> list[ToolCall]:
         return []
     calls = []
     if spec.memory.remember == "steps":
-        calls = [_call(run, spec, step, _told(step)) for step in _finished(run, max(1, since)) if _told(step)]
+        calls = [
+            _call(run, spec, step, _text_of(step)) for step in _finished(run, max(1, since)) if _text_of(step)
+        ]
     result = run.result
     if result is not None and result.state == "success" and result.since >= since and run.task is not None:
         answer = f"Task: {run.task.task}\nAnswer: {observation_of(result.output)}"
@@ -35,7 +39,7 @@ def to_remember(run: Run, since: int) -> list[ToolCall]:
 def _finished(run: Run, since: int) -> list[ActionStep]:
     """The latest steps first looked at: what earlier entries have finished is none of theirs."""
     found: list[ActionStep] = []
-    for step in reversed(run.memory):
+    for step in reversed(run.steps):
         if isinstance(step, ActionStep):
             if step.entry < since:
                 break
@@ -61,14 +65,13 @@ def _call(run: Run, spec: AgentSpec, step: ActionStep | None, text: str) -> Tool
     )
 
 
-def _told(step: ActionStep) -> str:
+def _text_of(step: ActionStep) -> str:
     """The step in plain text: what was thought, done and seen. Empty for one that held only the answer."""
-    told = []
+    deed = deed_of(step)
+    if deed is not None:
+        return "\n".join([f"{deed.name}:\n{deed.text}", clip(deed.seen or "", _OBSERVED)])
+    calls = []
     for call in step.calls:
         seen = call.observation if call.error is None else f"failed: {call.error.message}"
-        told.append(f"{call.name}({observation_of(call.arguments)}): {clip(seen or '', _OBSERVED)}")
-    if step.code is not None:
-        told = [f"Code:\n{step.code}", clip(step.observation or "", _OBSERVED)]
-    if not told:
-        return ""
-    return "\n".join([step.content, *told] if step.content and step.code is None else told)
+        calls.append(f"{call.name}({observation_of(call.arguments)}): {clip(seen or '', _OBSERVED)}")
+    return "\n".join([step.content, *calls] if step.content and calls else calls)

@@ -11,6 +11,7 @@ DEADLINE = "deadline"
 
 _CALL = "call-"
 _APPROVAL = "approval-"
+_KIND = "kind-"
 
 
 class Wait(NamedTuple):
@@ -30,9 +31,15 @@ def approval_timer(call: str) -> str:
 
 
 def call_of(timer: str, kind: str) -> str | None:
-    """The call that a timer named by `call_timer` (kind `call`) or `approval_timer` (`approval`) is about."""
+    """What the timer is about: a call (kind `call`), a held call (`approval`), a wait of the agent's kind (`kind`)."""
     prefix = f"{kind}-"
     return timer[len(prefix) :] if timer.startswith(prefix) else None
+
+
+def kind_wait_of(run: Run, timer: str) -> str | None:
+    """The wait of the agent's kind that the timer is about; None when there is none (any more)."""
+    name = call_of(timer, "kind")
+    return name if name in run.waits else None
 
 
 def waits(run: Run) -> list[Wait]:
@@ -40,6 +47,7 @@ def waits(run: Run) -> list[Wait]:
     found = [Wait(DEADLINE, run.deadline, run.accepted)] if run.deadline is not None else []
     if run.recalling is not None:
         found.append(Wait(call_timer(run.recalling.call), run.recalling.due, run.recalling.since))
+    found += [Wait(f"{_KIND}{name}", wait.until, wait.since) for name, wait in run.waits.items()]
     for call in run.current.calls if run.current is not None else ():
         if not call.is_open:
             continue

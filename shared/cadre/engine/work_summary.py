@@ -6,7 +6,8 @@ import msgspec
 
 from cadre.engine.chat import as_text, in_summary, messages_of
 from cadre.engine.context.observation import clip, observation_of
-from cadre.journal.run import AnswerStep, Run, Step, TaskStep
+from cadre.journal.run import Run
+from cadre.journal.steps import AnswerStep, Step, TaskStep
 from cadre.prompting.prompts import Prompts
 
 _LONGEST = 2_000
@@ -17,7 +18,7 @@ def work_of(run: Run, prompts: Prompts) -> list[str]:
     """Texts of the messages, the task first; the answer is in the report."""
     messages = [
         message
-        for step in run.memory
+        for step in run.steps
         if not isinstance(step, AnswerStep)
         for message in in_summary(step, messages_of(_plain(step), run.agent, prompts))
     ]

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, get_args
+
 import msgspec
 
-from cadre.engine.offer import Offer
 from cadre.journal.events import RequestedCall
-from cadre.journal.run import Step
-from cadre.protocol.messages import Record, Task, Usage
+from cadre.journal.parts import any_of
+from cadre.journal.steps import Step
+from cadre.protocol.cards import AgentCard, ToolCard
+from cadre.protocol.messages import Message, Record, Task, Usage
 from cadre.spec.agent import AgentSpec
+from cadre.spec.kinds import declared_kinds
+
+if TYPE_CHECKING:
+    AnyRecord = Message
+else:
+    AnyRecord = any_of(
+        (*get_args(Record), *(message for kind in declared_kinds().values() for message in kind.messages))
+    )
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """Tools and team members by name, in a stable order."""
+
+    tools: dict[str, ToolCard] = {}
+    members: dict[str, AgentCard] = {}
+    missing: list[str] = []
+    """Named by the spec, offered by no live service."""
 
 
 class ModelReplied(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +79,7 @@ class Poisoned(msgspec.Struct, frozen=True, kw_only=True):
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a decision may know besides the run itself."""
 
-    what: Record | ModelReplied | ModelFailed | ModelLost | Poisoned
+    what: AnyRecord | ModelReplied | ModelFailed | ModelLost | Poisoned
     at: float
     """Unix seconds."""
     cause: str
@@ -68,12 +88,12 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     spec: AgentSpec
     """The service's spec: taken over by a run that begins now."""
     history: list[Step] = []
-    """Memory of the run that the task continues."""
+    """Steps of the run that the task continues."""
     prefix: list[Step] = []
     """Steps of the run that the task forks."""
     problem: str = ""
     """Why the task cannot begin."""
     base: int = 0
-    """Tokens of a request besides the memory, when nothing is offered."""
+    """Tokens of a request besides the steps, when nothing is offered."""
     base_with_offer: int = 0
     """The same with the offer in hand."""

@@ -1,7 +1,4 @@
-"""What is remembered about a run, for ever: the events of its journal, and the entry that holds them.
-
-Events are facts, in the past tense. Their tags are the event names of the HTTP API as well.
-"""
+"""The events of a run's journal, for ever: those that are common to all kinds of agents."""
 
 from __future__ import annotations
 
@@ -9,15 +6,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from cadre.journal.run import Memory, Postponed, Purpose, Run, Step
+from cadre.journal.parts import Event
+from cadre.journal.run import Postponed
+from cadre.journal.steps import Memory, Step
 from cadre.protocol.cards import AgentCard, ToolCard
-from cadre.protocol.code import BlobForm, CodeRequest
+from cadre.protocol.code import BlobForm
 from cadre.protocol.messages import Budget, ErrorInfo, FileInfo, RunState, Task, Usage, Verdict
 from cadre.spec.agent import AgentSpec
-
-
-class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    pass
 
 
 class RunAccepted(Event, frozen=True, tag="run.accepted"):
@@ -34,7 +29,9 @@ class RunAccepted(Event, frozen=True, tag="run.accepted"):
     budget: Budget | None = None
     """The narrower of the task's and the spec's, field by field."""
     base: int = 0
-    """Tokens of a request besides the memory, when nothing is offered."""
+    """Tokens of a request besides the steps, when nothing is offered."""
+    kind_version: int = 1
+    """Of the spec's kind."""
 
 
 class MemoryAsked(Event, frozen=True, tag="memory.asked"):
@@ -66,13 +63,13 @@ class OfferChanged(Event, frozen=True, tag="offer.changed"):
     missing: list[str] = []
     """Tools and team members that the spec names and no live service offers."""
     base: int = 0
-    """Tokens of a request besides the memory, with this offer."""
+    """Tokens of a request besides the steps, with this offer."""
 
 
 class ModelCalled(Event, frozen=True, tag="model.called"):
     """A model call begins. It belongs to the record `cause`, which stays un-acked until the answer is kept."""
 
-    purpose: Purpose
+    purpose: str
     step: int
     attempt: int
     cause: str
@@ -90,7 +87,7 @@ class RequestedCall(msgspec.Struct, frozen=True):
 class ModelAnswered(Event, frozen=True, tag="model.answered"):
     """What the model said, and the calls that it asks for as it wrote them."""
 
-    purpose: Purpose
+    purpose: str
     step: int
     attempt: int
     content: str
@@ -138,7 +135,7 @@ class ApprovalRequested(Event, frozen=True, tag="approval.requested"):
 
     call: str
     name: str
-    kind: Literal["tool", "member"]
+    kind: Literal["tool", "member", "question"]
     arguments: dict[str, Any]
     reason: str
     expires: float | None = None
@@ -228,42 +225,6 @@ class DelegateFinished(Event, frozen=True, tag="delegate.finished"):
     steps: int = 0
 
 
-class BlockStarted(Event, frozen=True, tag="code.started"):
-    """A sandbox owes the outcome of this block; its id is the first call id of the step's."""
-
-    block: str
-    code: str
-
-
-class BlockYielded(Event, frozen=True, tag="code.yielded"):
-    """The block waits for calls. What becomes of each follows, as for any call that a model asks for."""
-
-    block: str
-    exchange: int
-    calls: list[CodeRequest]
-    clock: list[float] = []
-    logs: str = ""
-    sandbox: str = ""
-    tier: str = ""
-
-
-class BlockFinished(Event, frozen=True, tag="code.finished"):
-    """The block has ended; the step, or the run, ends with it."""
-
-    block: str
-    exchange: int
-    output: Any = None
-    text: str = ""
-    is_final_answer: bool = False
-    logs: str = ""
-    error: ErrorInfo | None = None
-    notes: list[str] = []
-    snapshot: str | None = None
-    sandbox: str = ""
-    tier: str = ""
-    seconds: float = 0.0
-
-
 class AnswerProposed(Event, frozen=True, tag="answer.proposed"):
     """An answer that counts once the tools that check it have passed it: their calls follow."""
 
@@ -315,7 +276,20 @@ class RunFinished(Event, frozen=True, tag="run.finished"):
     steps: int = 0
 
 
-AnyEvent = (
+class WaitBegun(Event, frozen=True, tag="wait.begun"):
+    """The agent's kind waits by the clock, until `until` (Unix seconds)."""
+
+    name: str
+    until: float
+
+
+class WaitEnded(Event, frozen=True, tag="wait.ended"):
+    """The wait is over; what follows from it is told beside it."""
+
+    name: str
+
+
+CommonEvent = (
     RunAccepted
     | MemoryAsked
     | MemoryRecalled
@@ -333,40 +307,15 @@ AnyEvent = (
     | ToolAnswered
     | CallTimedOut
     | DelegateFinished
-    | BlockStarted
-    | BlockYielded
-    | BlockFinished
     | AnswerProposed
     | AnswerChecked
     | StepFinished
+    | WaitBegun
+    | WaitEnded
     | CancelRequested
     | RecordIgnored
     | RunFinished
 )
 
-
-class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="entry"):
-    """One append to a journal: everything that one arrival made true."""
-
-    v: Literal[2] = 2
-    tree: str
-    run: str
-    agent: str
-    parent: str | None = None
-    n: int
-    """Position in the journal, from 1."""
-    cause: str
-    """Id of the record that this entry accounts for, or of the model's answer."""
-    at: float
-    events: list[AnyEvent]
-    prev: list[int] = []
-    """Stream sequences of the entries since the last snapshot, oldest first."""
-    snapshot: Run | None = None
-    """The state before this entry's events; then `prev` is empty."""
-
-
-class EarlierEntry(Entry, frozen=True, kw_only=True, tag="entry"):
-    """An entry that was written in an earlier schema version, as this version reads it."""
-
-    said: dict[str, Any]
-    """The entry as JSON: fields that came later are not in it."""
+AnyEvent = Event
+"""Any event of any kind of agent. What a journal may hold is `cadre.journal.entry.Entry.events`."""

@@ -6,18 +6,25 @@ Everything in it can be written as JSON. `cadre.loop.fold` is the only place tha
 from __future__ import annotations
 
 import enum
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from cadre.journal.parts import KindState, any_of
+from cadre.journal.steps import ActionStep, CallKind, CallState, Step
 from cadre.protocol.cards import AgentCard, ToolCard
-from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
 from cadre.protocol.messages import Budget, ErrorInfo, RunState, Task, Usage
 from cadre.spec.agent import AgentSpec
+from cadre.spec.kinds import declared_kinds
 
-Purpose = Literal["act", "plan", "final", "summary"]
-"""Why a model is asked: for the next action, for a plan, for an answer after the last step, or for a summary of
-earlier steps that have no room in its context any more."""
+if TYPE_CHECKING:
+    AnyKindState = KindState
+else:
+    AnyKindState = any_of(kind.state for kind in declared_kinds().values() if kind.state is not None)
+
+SUMMARY = "summary"
+"""Why a model is asked: for a summary of earlier steps that have no room in its context any more. All other purposes
+are the words of the agent's kind (`Kind.purposes`)."""
 
 
 class Phase(enum.Enum):
@@ -32,148 +39,19 @@ class Phase(enum.Enum):
     DONE = "done"
 
 
-class Hold(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Why a call waits for a person, and until when (Unix seconds; None: for ever)."""
-
-    reason: str
-    since: int
-    at: float
-    expires: float | None = None
-
-
-class Correction(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What the model had asked for before a person changed it."""
-
-    name: str
-    arguments: dict[str, Any] = {}
-    feedback: str = ""
-
-
-class CallState(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One call of a step, open until it has an observation."""
-
-    id: str
-    name: str
-    kind: Literal["tool", "member", "refused"]
-    arguments: dict[str, Any] = {}
-    opened: int = 0
-    """Entry of the journal that made the call owed; 0 while it is held back or waits its turn."""
-    opened_at: float = 0.0
-    due: float | None = None
-    """When it has taken too long (Unix seconds)."""
-    hold: Hold | None = None
-    correction: Correction | None = None
-    budget: Budget | None = None
-    """The child's share."""
-    check: bool = False
-    """The agent had its answer checked by it: the model has not made this call and does not read it."""
-    observation: str | None = None
-    error: ErrorInfo | None = None
-
-    @property
-    def is_open(self) -> bool:
-        return self.observation is None and self.error is None
-
-
-class CodeInWork(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The block of code of the step in work."""
-
-    block: str
-    code: str
-    since: int = 0
-    """Entry that made the sandbox owe the next outcome; 0 while the block waits for calls."""
-    at: float = 0.0
-    exchanges: list[CodeExchange] = []
-    asked: list[CodeRequest] = []
-    """Calls that it waits for, in their order."""
-    clock: list[float] = []
-    calls: list[str] = []
-    """Ids of those calls."""
-    replies: dict[str, CodeReply] = {}
-    """By id, as far as they have come."""
-
-
-class TaskStep(msgspec.Struct, kw_only=True, tag="task", omit_defaults=True):
-    task: str
-    images: list[str] = []
-    delegated: bool = False
-    """The task came from a manager: it is shown through the `managed_agent.task` prompt."""
-
-
-class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something kept from earlier work, as the memory service gave it."""
-
-    text: str
-    agent: str = ""
-    run: str = ""
-    scope: str = ""
-    at: float = 0.0
-    """When it was kept, Unix seconds."""
-
-
-class RecalledStep(msgspec.Struct, kw_only=True, tag="recalled", omit_defaults=True):
-    """What the memory service found for the task when the run began."""
-
-    memories: list[Memory]
-
-
-class PlanningStep(msgspec.Struct, kw_only=True, tag="planning", omit_defaults=True):
-    plan: str
-    first: bool = True
-    usage: Usage = Usage()
-    """Of the model call that wrote it."""
-
-
-class ActionStep(msgspec.Struct, kw_only=True, tag="action", omit_defaults=True):
-    number: int
-    content: str = ""
-    calls: list[CallState] = []
-    native: bool = True
-    """The model returned tool calls itself; else they were read from its text."""
-    code: str | None = None
-    """The block that the model wrote, for an agent of kind `code`."""
-    observation: str | None = None
-    """What the block printed and gave."""
-    images: list[str] = []
-    """`blob:` references of what tools showed, in their order."""
-    snapshot: str | None = None
-    """`blob:` reference of the variables after it."""
-    error: ErrorInfo | None = None
-    started_at: float = 0.0
-    ended_at: float = 0.0
-    entry: int = 0
-    """Entry of this run's journal that ended it; 0 for a step of another run."""
-    usage: Usage = Usage()
-    """Of the model call that it began with."""
-
-    @property
-    def asked(self) -> list[CallState]:
-        """The calls that the model, or its code, has made."""
-        return [call for call in self.calls if not call.check]
-
-
-class AnswerStep(msgspec.Struct, kw_only=True, tag="answer", omit_defaults=True):
-    """The answer of a finished run, as later turns of its session remember it."""
-
-    output: Any
-
-
-Step = TaskStep | RecalledStep | PlanningStep | ActionStep | AnswerStep
-
-
 class Postponed(msgspec.Struct, frozen=True):
     """The model call that a summary makes room for."""
 
-    purpose: Purpose
+    purpose: str
     attempt: int = 1
 
 
 class Summary(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What stands for the first steps of a run's memory when its model reads it."""
+    """What stands for the first steps of a run when its model reads them."""
 
     text: str
     covers: int
-    """How many steps of the memory; the task among them is still read as it is."""
+    """How many of the steps; the task among them is still read as it is."""
     step: int
     attempt: int
     """Of the model call that wrote it."""
@@ -203,13 +81,17 @@ class Proposal(msgspec.Struct, kw_only=True, omit_defaults=True):
     """By call, as far as they are over: why the answer did not pass, "" when it did."""
 
 
-def is_fresh(memory: list[Step]) -> bool:
-    """Nothing has been done yet."""
-    return all(isinstance(step, TaskStep | RecalledStep) for step in memory)
+class KindWait(msgspec.Struct, kw_only=True):
+    """A wait of the agent's kind."""
+
+    until: float
+    """Unix seconds."""
+    since: int
+    """Entry that began it."""
 
 
 class ModelInFlight(msgspec.Struct, kw_only=True):
-    purpose: Purpose
+    purpose: str
     step: int
     attempt: int
     cause: str
@@ -225,7 +107,7 @@ class Deferral(msgspec.Struct, kw_only=True):
     timer: str
     until: float
     since: int
-    purpose: Purpose
+    purpose: str
     step: int
     attempt: int
     at: float = 0.0
@@ -247,7 +129,7 @@ class Revoked(msgspec.Struct, kw_only=True):
 
     call: str
     name: str
-    kind: Literal["tool", "member", "refused"]
+    kind: CallKind
     since: int
     at: float
     reason: str
@@ -269,17 +151,19 @@ class Run(msgspec.Struct, kw_only=True):
     entries: int = 0
     """Entries applied so far."""
     spec: AgentSpec | None = None
+    kind_version: int = 1
+    """Of the spec's kind, as of the run's beginning."""
     task: Task | None = None
     tools: dict[str, ToolCard] = {}
     members: dict[str, AgentCard] = {}
     missing: list[str] = []
-    memory: list[Step] = []
+    steps: list[Step] = []
     """Finished steps, the task first."""
     recalling: Recalling | None = None
     base: int = 0
-    """Tokens of a request besides the memory: instructions, tools, the longest of the fixed prompts."""
+    """Tokens of a request besides the steps: instructions, tools, the longest of the fixed prompts."""
     weight: int = 0
-    """Tokens of the memory as the model reads it, the step in work included."""
+    """Tokens of the steps as the model reads them, the step in work included."""
     scale: float = 1.0
     """How many times as much as estimated its model last counted; never less than 1."""
     tight: int = 0
@@ -288,12 +172,11 @@ class Run(msgspec.Struct, kw_only=True):
     """Tokens, as estimated, of the smallest of them."""
     summary: Summary | None = None
     current: ActionStep | None = None
-    code: CodeInWork | None = None
+    own: AnyKindState | None = None
+    """What the agent's kind keeps beside the common state."""
+    waits: dict[str, KindWait] = {}
+    """What the agent's kind waits for by the clock, by name."""
     proposal: Proposal | None = None
-    snapshot: str | None = None
-    """`blob:` reference of the variables that the code has left."""
-    inherited: str | None = None
-    """What `snapshot` was when the run began: that of the run which it goes on from."""
     step: int = 0
     """Number of the step in work, from 1."""
     model: ModelInFlight | None = None

@@ -1,11 +1,13 @@
-"""What an agent needs to run beside it, as its spec says: the one place here that knows the kinds of agents."""
+"""What an agent needs to run beside it, as its spec and its kind say."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from cadre.protocol.code import INTERPRETER_TOOL
 from cadre.protocol.memory import MEMORY_TOOLS
-from cadre.spec.agent import INTERPRETER_TOOL, AgentSpec, MemorySpec
+from cadre.spec.agent import AgentSpec, MemorySpec
+from cadre.spec.kinds import declaration_of
 
 
 class Needs(NamedTuple):
@@ -21,10 +23,10 @@ class Needs(NamedTuple):
 
 def needs(spec: AgentSpec) -> Needs:
     """The needs of the agent with this spec."""
-    writes_code = spec.kind == "code"
-    pools = [*_interpreter_pools(spec), *([spec.code.pool] if writes_code else [])]
+    own = declaration_of(spec.kind).needs(spec).pools
+    pools = [*_interpreter_pools(spec), *own]
     memory = spec.memory != MemorySpec() or not set(MEMORY_TOOLS).isdisjoint(spec.tools)
-    return Needs(tuple(pools), writes_code, memory)
+    return Needs(tuple(pools), bool(own), memory)
 
 
 def _interpreter_pools(spec: AgentSpec) -> list[str]:

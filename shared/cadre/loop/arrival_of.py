@@ -1,68 +1,147 @@
-"""From a journal entry back to what had arrived: an entry holds copies of all that its decision could know.
+"""Between an arrival and the entry that accounts for it: an entry tells all that its decision could know.
 
-Where an entry does not tell everything apart (a model call that failed for good, or once too often), there is more
-than one candidate; one of them is what arrived.
+Events copy most of an arrival; what no event copies stands in `Entry.arrived`. So `arrival_of` takes an entry back to
+its arrival whatever the agent's kind is, and a decision can be made again.
 """
 
 from __future__ import annotations
 
-import re
-from typing import Any
+import functools
+from collections.abc import Mapping
+from typing import Any, get_args
 
 import msgspec
 
-from cadre.engine.model_failure import LAST_WORD_FAILED, wait_before
-from cadre.engine.offer import Offer
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
+from cadre.journal.arrivals import (
+    AnyRecord,
+    Arrival,
+    ModelFailed,
+    ModelLost,
+    ModelReplied,
+    Offer,
+    Poisoned,
+)
+from cadre.journal.entry import Arrived, Entry
 from cadre.journal.run import Run
 from cadre.protocol.memory import RECALL
-from cadre.protocol.messages import (
-    Cancel,
-    CodeFinished,
-    CodeYielded,
-    Decision,
-    Report,
-    Task,
-    TimerFired,
-    ToolResult,
-)
+from cadre.protocol.messages import Cancel, Decision, Report, Task, ToolResult
 from cadre.spec.agent import AgentSpec
+from cadre.spec.kinds import declared_kinds
 
-What = Any
-"""One of the arrivals' kinds."""
+_LONGEST = 200
+"""Bytes up to which a field of an ignored record is kept: what is larger has decided nothing."""
 
-_OF_MODEL = re.compile(r":model:(plan|act|final|summary):(\d+):(\d+)")
-_LOST = re.compile(r":lost:(plan|act|final|summary):(\d+):(\d+)")
-_DELIVERED = re.compile(
-    r"record (\S+) was delivered (\d+) times and never handled to the end(?:: (.*))?", re.DOTALL
-)
-_SAME_WAIT = 1e-6
+_DERIVED = frozenset({"v", "id", "tree", "run"})
+"""Fields of a record that its entry holds already."""
 
 
-def arrivals_of(run: Run, entry: ev.Entry) -> list[Arrival]:
-    """What may have arrived at the run, in the state before the entry; [] when the entry does not tell."""
-    called = next((event for event in entry.events if isinstance(event, ev.ModelCalled)), None)
+@functools.cache
+def _copies() -> Mapping[str, type]:
+    """The event that copies an arrival, by the name of the arrival's class."""
+    common: dict[type, type] = {
+        ModelReplied: ev.ModelAnswered,
+        ToolResult: ev.ToolAnswered,
+        Report: ev.DelegateFinished,
+        Cancel: ev.CancelRequested,
+        Decision: ev.ApprovalDecided,
+    }
+    own = (item for kind in declared_kinds().values() for item in kind.messages.items())
+    return {what.__name__: event for what, event in (*common.items(), *own)}
+
+
+@functools.cache
+def _types() -> Mapping[str, type[msgspec.Struct]]:
+    records = get_args(AnyRecord)
+    return {one.__name__: one for one in (*records, ModelReplied, ModelFailed, ModelLost, Poisoned)}
+
+
+def arrived_of(what: Any, events: list[ev.AnyEvent], cause: str) -> Arrived:
+    """What the entry of these events and this cause must say of the arrival `what` beside them."""
+    fields: dict[str, Any] = {}
+    name = type(what).__name__
+    begins = any(isinstance(event, ev.RunAccepted) for event in events)
+    if isinstance(what, Task) and begins:
+        return Arrived(name)
+    if getattr(what, "id", cause) != cause:
+        fields["id"] = what.id
+    copy = _find(events, _copies().get(name))
+    ignored = isinstance(events[0], ev.RecordIgnored)
+    recalled = isinstance(events[0], ev.MemoryRecalled)
+    for field in msgspec.structs.fields(type(what)):
+        key, value = field.name, getattr(what, field.name)
+        if key in _DERIVED or value == _default(field) or (key == "task" and begins):
+            continue
+        if copy is not None and getattr(copy, key, None) == value:
+            continue
+        if (recalled and key in ("output", "error", "tool")) or (ignored and not _is_short(value)):
+            continue
+        fields[key] = msgspec.to_builtins(value)
+    return Arrived(name, fields)
+
+
+def arrival_of(run: Run, entry: Entry) -> Arrival:
+    """What arrived at the run, in the state before the entry. Raises ValueError for an entry that does not tell."""
+    assert entry.arrived is not None
     accepted = next((event for event in entry.events if isinstance(event, ev.RunAccepted)), None)
-    spec = accepted.spec if accepted else run.spec
-    return [
-        Arrival(
-            what=what,
-            at=entry.at,
-            cause=called.cause if called else entry.cause,
-            offer=_offer(run, entry),
-            spec=spec or AgentSpec(name=entry.agent, description="Not told in this entry."),
-            history=accepted.history if accepted else [],
-            prefix=accepted.prefix if accepted else [],
-            problem=_problem(entry),
-            base=accepted.base if accepted else 0,
-            base_with_offer=_base(run, entry),
-        )
-        for what in _whats(run, entry, accepted)
-    ]
+    called = next((event for event in entry.events if isinstance(event, ev.ModelCalled)), None)
+    offered = next((event for event in entry.events if isinstance(event, ev.OfferChanged)), None)
+    spec = accepted.spec if accepted is not None else run.spec
+    return Arrival(
+        what=_what(entry, entry.arrived, accepted),
+        at=entry.at,
+        cause=called.cause if called is not None else entry.cause,
+        offer=_offer(run, offered),
+        spec=spec or AgentSpec(name=entry.agent, description="Not told in this entry."),
+        history=accepted.history if accepted is not None else [],
+        prefix=accepted.prefix if accepted is not None else [],
+        problem=_problem(entry),
+        base=accepted.base if accepted is not None else 0,
+        base_with_offer=offered.base if offered is not None else run.base,
+    )
 
 
-def _problem(entry: ev.Entry) -> str:
+def _what(entry: Entry, arrived: Arrived, accepted: ev.RunAccepted | None) -> Any:
+    if arrived.type == Task.__name__ and accepted is not None:
+        return accepted.task
+    kind = _types().get(arrived.type)
+    if kind is None:
+        raise ValueError(f"nothing of this version arrives as {arrived.type}")
+    copy = _find(entry.events, _copies().get(arrived.type))
+    known: dict[str, Any] = {"id": entry.cause, "tree": entry.tree, "run": entry.run, **_recalled(entry)}
+    names = {field.name: field for field in msgspec.structs.fields(kind)}
+    copied = {
+        name: value
+        for name, field in names.items()
+        if (value := getattr(copy, name, None)) is not None or (copy is not None and _default(field) is None)
+    }
+    if isinstance(accepted, ev.RunAccepted) and "task" in names:
+        copied["task"] = accepted.task
+    fields = {**copied, **{key: value for key, value in known.items() if key in names}}
+    builtins = msgspec.to_builtins({key: value for key, value in fields.items() if key != "v"})
+    tag = kind.__struct_config__.tag
+    about = {"type": tag} if tag is not None else {}
+    needed = {name: _empty(field) for name, field in names.items() if field.required}
+    return msgspec.convert({**needed, **builtins, **arrived.fields, **about}, kind)
+
+
+def _recalled(entry: Entry) -> dict[str, Any]:
+    """What the memory service answered, as far as the run has taken it."""
+    first = entry.events[0]
+    if not isinstance(first, ev.MemoryRecalled):
+        return {}
+    output = {"hits": first.memories, "degraded": bool(first.degraded), "why": first.degraded}
+    return {"tool": RECALL, "output": output if first.error is None else None, "error": first.error}
+
+
+def _offer(run: Run, changed: ev.OfferChanged | None) -> Offer:
+    if changed is None:
+        return Offer(run.tools, run.members, run.missing)
+    tools = {tool.name: tool for tool in changed.tools}
+    return Offer(tools, {member.name: member for member in changed.members}, changed.missing)
+
+
+def _problem(entry: Entry) -> str:
     match entry.events:
         case [ev.RunAccepted(), ev.RunFinished(error=error)] if (
             error is not None and error.type == "NotFound"
@@ -72,157 +151,20 @@ def _problem(entry: ev.Entry) -> str:
             return ""
 
 
-def _base(run: Run, entry: ev.Entry) -> int:
-    return next((e.base for e in entry.events if isinstance(e, ev.OfferChanged)), run.base)
+def _find(events: list[ev.AnyEvent], kind: type | None) -> ev.AnyEvent | None:
+    return next((event for event in events if kind is not None and isinstance(event, kind)), None)
 
 
-def _offer(run: Run, entry: ev.Entry) -> Offer:
-    for event in entry.events:
-        if isinstance(event, ev.OfferChanged):
-            return Offer(
-                {tool.name: tool for tool in event.tools},
-                {member.name: member for member in event.members},
-                event.missing,
-            )
-    return Offer(run.tools, run.members, run.missing)
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    if field.default is not msgspec.NODEFAULT:
+        return field.default
+    return field.default_factory() if field.default_factory is not msgspec.NODEFAULT else msgspec.NODEFAULT
 
 
-def _whats(run: Run, entry: ev.Entry, accepted: ev.RunAccepted | None) -> list[What]:
-    first = entry.events[0] if entry.events else None
-    rest = entry.cause.removeprefix(run.id)
-    if found := _OF_MODEL.fullmatch(rest):
-        return _model_outcomes(run, entry, first, int(found[3]))
-    if found := _LOST.search(entry.cause):
-        return [ModelLost(attempt=int(found[3]))]
-    if isinstance(first, ev.RecordIgnored):
-        return _ignored(entry, first.kind)
-    if (poisoned := _poisoned(entry, accepted)) is not None:
-        return [poisoned]
-    if accepted is not None:
-        return [accepted.task]
-    return _record(run, entry, first)
+def _empty(field: msgspec.structs.FieldInfo) -> Any:
+    """Stands for a required field that an ignored record's entry does not keep."""
+    return {int: 0, float: 0.0, str: ""}.get(field.type, [])
 
 
-def _model_outcomes(run: Run, entry: ev.Entry, first: ev.AnyEvent | None, attempt: int) -> list[What]:
-    match first:
-        case ev.ModelAnswered():
-            names = {field.name for field in msgspec.structs.fields(ModelReplied)}
-            told = {name: getattr(first, name) for name in names if hasattr(first, name)}
-            return [ModelReplied(**told)]
-        case ev.ModelDeferred():
-            failed = ModelFailed(
-                attempt=attempt, message=first.reason, status=first.status, rate_limited=first.rate_limited
-            )
-            wait = first.until - entry.at
-            if abs(wait_before(failed, tries=attempt) - wait) > _SAME_WAIT:
-                failed = msgspec.structs.replace(failed, retry_after=wait)
-            return [failed]
-        case ev.ContextOverflowed():
-            return [ModelFailed(attempt=attempt, message=first.reason, final=True, too_long=True)]
-        case ev.HistorySummarized():
-            # The model did not write it: it was refused, or failed once too often.
-            return [ModelFailed(attempt=attempt, message="", final=True)]
-        case ev.RunFinished(error=error) if error is not None:
-            text = error.message
-            if isinstance(first.output, str) and first.output.startswith(LAST_WORD_FAILED):
-                text = first.output.removeprefix(LAST_WORD_FAILED)
-            # The last of several tries, a wait that would have been too long, or a refusal.
-            return [
-                ModelFailed(attempt=attempt, message=text),
-                ModelFailed(attempt=attempt, message=text, rate_limited=True, retry_after=float("inf")),
-                ModelFailed(attempt=attempt, message=text, final=True),
-            ]
-        case _:
-            return []
-
-
-def _poisoned(entry: ev.Entry, accepted: ev.RunAccepted | None) -> Poisoned | None:
-    end = entry.events[-1]
-    if not isinstance(end, ev.RunFinished) or end.error is None or end.error.type != "Poisoned":
-        return None
-    found = _DELIVERED.fullmatch(end.error.message)
-    if found is None:
-        return None
-    task = accepted.task if accepted else None
-    return Poisoned(id=found[1], deliveries=int(found[2]), why=found[3] or "", task=task)
-
-
-def _record(run: Run, entry: ev.Entry, first: ev.AnyEvent | None) -> list[What]:
-    """The inbox record whose copy the first event is."""
-    about = {"id": entry.cause, "tree": entry.tree, "run": entry.run, "at": entry.at}
-    match first:
-        case ev.ToolAnswered():
-            begun = _begun(first)
-            about["at"] = begun + first.seconds
-            return [_copy(ToolResult, first, about, started_at=begun)]
-        case ev.MemoryRecalled() if not entry.cause.startswith(f"{run.id}:"):
-            output = {"hits": first.memories, "degraded": bool(first.degraded), "why": first.degraded}
-            begun = _begun(first)
-            about["at"] = begun + first.seconds
-            answer = msgspec.to_builtins(output) if first.error is None else None
-            return [_copy(ToolResult, first, about, tool=RECALL, output=answer, started_at=begun)]
-        case ev.DelegateFinished():
-            return [_copy(Report, first, about, child=first.call, agent=first.member)]
-        case ev.BlockYielded():
-            return [_copy(CodeYielded, first, about)]
-        case ev.BlockFinished():
-            return [_copy(CodeFinished, first, about)]
-        case ev.CancelRequested():
-            return [_copy(Cancel, first, about)]
-        case ev.ApprovalDecided() if first.verdict != "expired":
-            return [_copy(Decision, first, about, tool=first.name)]
-        case (
-            ev.ApprovalDecided()
-            | ev.CallTimedOut()
-            | ev.MemoryRecalled()
-            | ev.OfferChanged()
-            | ev.ModelCalled()
-            | ev.RunFinished()
-        ):
-            return _timer(run, about)
-        case _:
-            return []
-
-
-def _begun(event: ev.ToolAnswered | ev.MemoryRecalled) -> float:
-    """When the executor began; any time where only the length is known."""
-    return event.started_at or (1.0 if event.seconds else 0.0)
-
-
-def _copy(kind: Any, event: ev.AnyEvent, about: dict[str, Any], **renamed: Any) -> Any:
-    """A record with the fields of an event that have the same names."""
-    names = {field.name for field in msgspec.structs.fields(kind)} - {*about, "v"}
-    same = {name: getattr(event, name) for name in names if hasattr(event, name)}
-    return kind(**{**same, **about, **renamed})
-
-
-def _timer(run: Run, about: dict[str, Any]) -> list[What]:
-    name = about["id"].removeprefix(f"{run.id}:")
-    return [TimerFired(name=name, **about)] if name != about["id"] else []
-
-
-def _ignored(entry: ev.Entry, kind: str) -> list[What]:
-    """A record without consequence: no more is known of it than its kind and id."""
-    about: dict[str, Any] = {"id": entry.cause, "tree": entry.tree, "run": entry.run, "at": entry.at}
-    subject = entry.cause.rpartition(":")[0]
-    match kind:
-        case "Task":
-            return [Task(agent=entry.agent, task="", **about)]
-        case "ToolResult":
-            return [ToolResult(call=subject, tool="", **about)]
-        case "Report":
-            return [Report(child=subject, agent="", state="error", **about)]
-        case "Cancel":
-            return [Cancel(**about)]
-        case "Decision":
-            return [Decision(call="", verdict="approved", **about)]
-        case "CodeYielded":
-            return [CodeYielded(block="", exchange=0, calls=[], **about)]
-        case "CodeFinished":
-            return [CodeFinished(block="", exchange=0, **about)]
-        case "TimerFired":
-            return [TimerFired(name=entry.cause.removeprefix(f"{entry.run}:"), **about)]
-        case "Poisoned":
-            return [Poisoned(id=entry.cause, deliveries=0)]
-        case _:
-            return []
+def _is_short(value: Any) -> bool:
+    return len(msgspec.json.encode(value)) <= _LONGEST

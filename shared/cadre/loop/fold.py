@@ -7,7 +7,7 @@ of how many came before.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, assert_never
+from typing import Any
 
 import msgspec
 
@@ -19,35 +19,28 @@ from cadre.engine.calls.fold_calls import (
     revoke,
     time_out_call,
 )
-from cadre.engine.context.context_budget import READ, refused_tokens, scale_of, weigh, weight_of_memory
-from cadre.engine.context.images import SHOWING, note_images
+from cadre.engine.context.context_budget import UNREAD, refused_tokens, scale_of, weigh, weight_of_memory
+from cadre.engine.context.images import note_images
 from cadre.engine.context.observation import observation_of
+from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
+from cadre.journal.entry import Entry
 from cadre.journal.run import (
-    ActionStep,
-    AnswerStep,
     Deferral,
+    KindWait,
     ModelInFlight,
     Phase,
-    PlanningStep,
     Proposal,
-    RecalledStep,
     Recalling,
     Result,
     Run,
-    Step,
     Summary,
-    TaskStep,
-    is_fresh,
 )
-from cadre.kinds.code.fold import await_calls, end_code, note_reply, start_code
-from cadre.kinds.code.parse import closed
-from cadre.protocol.code import CodeReply
-from cadre.protocol.files import holds_binary
+from cadre.journal.steps import ActionStep, AnswerStep, PlanningStep, RecalledStep, Step, TaskStep, is_fresh
 from cadre.protocol.messages import Usage
 
 
-def fold(entries: Iterable[ev.Entry], run: str, tree: str) -> Run:
+def fold(entries: Iterable[Entry], run: str, tree: str) -> Run:
     """The state that a journal, from its last snapshot on, tells of."""
     state = Run(id=run, tree=tree)
     for entry in entries:
@@ -57,7 +50,7 @@ def fold(entries: Iterable[ev.Entry], run: str, tree: str) -> Run:
     return state
 
 
-def apply_entry(run: Run, entry: ev.Entry) -> None:
+def apply_entry(run: Run, entry: Entry) -> None:
     run.entries = entry.n
     run.seen.add(entry.cause)
     for event in entry.events:
@@ -66,7 +59,7 @@ def apply_entry(run: Run, entry: ev.Entry) -> None:
 
 def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
     """Makes `event`, of the journal's entry `n`, true of the run."""
-    weight = _take_in(run, event) if type(event) in READ else 0
+    weight = _take_in(run, event) if type(event) not in UNREAD else 0
     match event:  # the commonest first
         case ev.ModelCalled():
             _call_model(run, event, n, at)
@@ -93,7 +86,7 @@ def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
             _recall(run, event, n, at)
         case ev.MemoryRecalled():
             run.recalling = None
-            run.memory += [RecalledStep(memories=event.memories)] if event.memories else []
+            run.steps += [RecalledStep(memories=event.memories)] if event.memories else []
         case ev.ModelDeferred():
             _defer(run, event, n, at)
         case ev.ContextOverflowed():
@@ -104,12 +97,10 @@ def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
             decide_call(run, event, n, at)
         case ev.CallTimedOut():
             time_out_call(run, event, n, at)
-        case ev.BlockStarted():
-            start_code(run, event, n, at)
-        case ev.BlockYielded():
-            await_calls(run, event)
-        case ev.BlockFinished():
-            end_code(run, event)
+        case ev.WaitBegun(name=name, until=until):
+            run.waits[name] = KindWait(until=until, since=n)
+        case ev.WaitEnded(name=name):
+            run.waits.pop(name, None)
         case ev.AnswerProposed():
             asked = {"answer": event.answer, "step": event.step, "checks": event.checks}
             run.proposal = Proposal(**asked, arguments=event.arguments, problems={})
@@ -121,7 +112,9 @@ def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
         case ev.RecordIgnored():
             pass  # told for the reader only
         case _:
-            assert_never(event)
+            pass  # of the kind's own
+    if run.spec is not None:
+        kind_of(run).fold(run, event, n, at)
 
 
 def _take_in(run: Run, event: ev.AnyEvent) -> int:
@@ -130,17 +123,13 @@ def _take_in(run: Run, event: ev.AnyEvent) -> int:
         return 0
     weight = weigh(run, event)
     run.weight += weight
-    if type(event) in SHOWING:
-        note_images(run, event)
+    note_images(run, event)
     return weight
 
 
 def _take_result(run: Run, event: ev.ToolAnswered, n: int, at: float) -> None:
     failed = event.error is not None and event.output is None
     close_call(run, event.call, n, at, None if failed else observation_of(event.output), event.error)
-    error = event.error.message if event.error is not None else None
-    reply = CodeReply(value=event.output, error=error, blob=event.blob, blob_form=event.blob_form)
-    note_reply(run, event.call, reply, n, at)
 
 
 def _take_report(run: Run, event: ev.DelegateFinished, n: int, at: float) -> None:
@@ -150,26 +139,22 @@ def _take_report(run: Run, event: ev.DelegateFinished, n: int, at: float) -> Non
         return
     failure = failure_of(event)
     close_call(run, event.call, n, at, event.text, failure)
-    said = event.output if holds_binary(event.output) else event.text
-    reply = CodeReply(value=said) if failure is None else CodeReply(error=failure.message)
-    note_reply(run, event.call, reply, n, at)
 
 
 def _accept(run: Run, event: ev.RunAccepted, n: int, at: float) -> None:
     task = event.task
     run.agent = task.agent
-    run.task, run.spec = task, event.spec
+    run.task, run.spec, run.kind_version = task, event.spec, event.kind_version
     run.started_at = at
     run.accepted = n
     run.deadline, run.budget = event.deadline, event.budget
     run.phase = Phase.ACTING  # nothing open: the next event begins a model call or ends the run
     step = TaskStep(task=with_arguments(task.task, task.additional_args), images=task.images)
     step.delegated = task.reply_to is not None or (task.forks is not None and task.forks.delegated)
-    run.memory = [*map(_of_another, event.history), step, *map(_of_another, event.prefix)]
+    run.steps = [*map(_of_another, event.history), step, *map(_of_another, event.prefix)]
     run.base = event.base
     run.weight = weight_of_memory(run)
     run.step = task.forks.at - 1 if task.forks is not None else 0
-    run.snapshot = run.inherited = _variables_left(run)
 
 
 def _of_another(step: Step) -> Step:
@@ -192,12 +177,6 @@ def _overflow(run: Run) -> None:
 def _summarize(run: Run, event: ev.HistorySummarized) -> None:
     run.summary = Summary(text=event.text, covers=event.covers, step=event.step, attempt=event.attempt)
     run.weight = weight_of_memory(run)
-
-
-def _variables_left(run: Run) -> str | None:
-    """By the code of the run that this one goes on from."""
-    steps = (step for step in reversed(run.memory) if isinstance(step, ActionStep))
-    return next((step.snapshot for step in steps if step.code is not None), None)
 
 
 def with_arguments(task: str, arguments: dict[str, Any]) -> str:
@@ -236,23 +215,16 @@ def _answer(run: Run, event: ev.ModelAnswered, weight: int) -> None:
     if event.unpriced:
         run.unpriced = event.model or "the model"
     if event.purpose == "plan":
-        first = is_fresh(run.memory)
-        run.memory.append(PlanningStep(plan=event.content, first=first, usage=event.usage))
+        first = is_fresh(run.steps)
+        run.steps.append(PlanningStep(plan=event.content, first=first, usage=event.usage))
     elif event.purpose == "act":
         run.current = ActionStep(
             number=event.step,
-            content=_as_said(run, event.content),
+            content=kind_of(run).as_read(run.spec, event.content) if run.spec is not None else event.content,
             native=bool(event.calls),
             started_at=started,
             usage=event.usage,
         )
-
-
-def _as_said(run: Run, content: str) -> str:
-    """The answer as its model will read it again."""
-    if run.spec is None or run.spec.kind != "code" or run.spec.code.structured:
-        return content
-    return closed(content, run.spec.code)
 
 
 def _defer(run: Run, event: ev.ModelDeferred, n: int, at: float) -> None:
@@ -281,7 +253,7 @@ def _finish_step(run: Run, event: ev.StepFinished, n: int, at: float) -> None:
     if run.current is not None:
         run.current.error = event.error
         run.current.ended_at, run.current.entry = at, n
-        run.memory.append(run.current)
+        run.steps.append(run.current)
         run.current = None
 
 
@@ -290,9 +262,10 @@ def _finish(run: Run, event: ev.RunFinished, n: int, at: float) -> None:
         reason = f"{run.agent} ended: {event.error.message if event.error else event.state}"
         for call in run.open_calls():
             revoke(run, call, n, at, reason)
-    run.model, run.deferral, run.code, run.recalling = None, None, None, None
+    run.model, run.deferral, run.recalling = None, None, None
+    run.waits = {}
     run.proposal = None
     run.phase = Phase.DONE
     run.result = Result(state=event.state, output=event.output, error=event.error, since=n, at=at)
     if event.state in ("success", "max_steps_error"):
-        run.memory.append(AnswerStep(output=event.output))
+        run.steps.append(AnswerStep(output=event.output))

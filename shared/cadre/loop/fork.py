@@ -7,7 +7,8 @@ from typing import NamedTuple
 import msgspec
 
 from cadre.engine.context.observation import clip
-from cadre.journal.run import ActionStep, CallState, Phase, PlanningStep, Run, Step, TaskStep
+from cadre.journal.run import Phase, Run
+from cadre.journal.steps import ActionStep, CallState, PlanningStep, Step, TaskStep
 from cadre.protocol.messages import Fork
 
 
@@ -31,11 +32,11 @@ def prefix_of(source: Run, fork: Fork) -> Prefix:
     """The steps before step `fork.at`, and what the run itself went on from. Raises ForkError."""
     if source.phase is Phase.NEW or source.task is None:
         raise ForkError(f"run {fork.run} has not begun, or is gone", too_early=True)
-    begin = max(place for place, step in enumerate(source.memory) if isinstance(step, TaskStep))
-    steps = _before(source, source.memory[begin + 1 :], fork)
+    begin = max(place for place, step in enumerate(source.steps) if isinstance(step, TaskStep))
+    steps = _before(source, source.steps[begin + 1 :], fork)
     for call, text in fork.observations.items():
         _observe(steps, call, clip(text, source.spec.limits.observation_chars if source.spec else None))
-    return Prefix(source.memory[:begin], steps)
+    return Prefix(source.steps[:begin], steps)
 
 
 def _before(source: Run, steps: list[Step], fork: Fork) -> list[Step]:

@@ -4,21 +4,16 @@ crash it says the same, and everything it names may be paid twice.
 
 from __future__ import annotations
 
-import msgspec
-
+from cadre.engine.commands import CallModel, Command, Revoke, Send, SetTimer
+from cadre.engine.kind import kind_of
 from cadre.engine.recall import origin_of, question
 from cadre.engine.remember import to_remember
 from cadre.engine.timers import Wait, waits
-from cadre.journal.run import CallState, Phase, Purpose, Revoked, Run
-from cadre.kinds.tool_calling.arguments import with_values
-from cadre.prompting.code_names import named_in_code
-from cadre.prompting.tool_text import docstring_of, signature_of
-from cadre.protocol.cards import AgentCard
-from cadre.protocol.code import CodeFunction
+from cadre.journal.run import Phase, Revoked, Run
+from cadre.journal.steps import CallState
 from cadre.protocol.memory import MEMORY_TOOLS
 from cadre.protocol.messages import (
     Cancel,
-    CodeCall,
     ErrorInfo,
     ReplyTo,
     Report,
@@ -27,53 +22,14 @@ from cadre.protocol.messages import (
     ToolCall,
     ToolResult,
 )
-from cadre.protocol.topology import cancel_id, code_call_id, report_id, result_id, task_id, timer_id
-from cadre.spec.agent import BASE_IMPORTS
-
-
-class CallModel(msgspec.Struct, frozen=True):
-    """Ask the model; the call belongs to the inbox record `cause`."""
-
-    purpose: Purpose
-    step: int
-    attempt: int
-    cause: str
-
-
-class SetTimer(msgspec.Struct, frozen=True):
-    """Have `timer` delivered to this run at `due`; the wait began at `began` (Unix seconds)."""
-
-    timer: TimerFired
-    due: float
-    began: float
-    cause: str | None
-    """The inbox record whose worker sees to the wait, which may be short; None for the run's own waits."""
-
-
-class Revoke(msgspec.Struct, frozen=True):
-    """Nobody awaits this tool call any more: it is not to be begun, and to be stopped if it has been."""
-
-    result: ToolResult
-    """What its executor finds in place of an empty effect."""
-
-
-class Send(msgspec.Struct, frozen=True):
-    """Send a message; `to` is the agent it goes to where the message does not say."""
-
-    message: Task | ToolCall | CodeCall | Report | Cancel
-    to: str | None = None
-    with_summary: bool = False
-    """Of a Report: its text tells how the work was done as well."""
-
-
-Command = CallModel | SetTimer | Send | Revoke
+from cadre.protocol.topology import cancel_id, report_id, result_id, task_id, timer_id
 
 
 def owed(run: Run, since: int = 0) -> list[Command]:
     """Everything that the run owes; with `since`, only what its entries from that one on made owed."""
     commands = _in_phase(run, since)
     if run.phase not in (Phase.NEW, Phase.DONE) and (
-        run.deadline is not None or run.current is not None or run.recalling is not None
+        run.deadline is not None or run.current is not None or run.recalling is not None or run.waits
     ):
         commands += [_set(run, wait) for wait in waits(run) if wait.since >= since]
     if run.spec is not None and run.spec.memory.remember != "nothing":
@@ -81,6 +37,13 @@ def owed(run: Run, since: int = 0) -> list[Command]:
     if run.revoked:
         commands += [_revoke(run, call) for call in run.revoked if call.since >= since]
     return commands
+
+
+def is_at_work(run: Run) -> bool:
+    """Whether somebody works for the run at this moment: its model, an executor, a member, a sandbox."""
+    if run.model is not None or run.open_calls():
+        return True
+    return run.phase is Phase.ACTING and run.spec is not None and bool(kind_of(run).owes(run, 0))
 
 
 def _in_phase(run: Run, since: int) -> list[Command]:
@@ -100,9 +63,11 @@ def _in_phase(run: Run, since: int) -> list[Command]:
                 asked = run.recalling
                 return [Send(question(run, asked, run.spec))] if asked.since >= since else []
             calls: list[Command] = [
-                _for_call(run, call) for call in run.open_calls() if call.opened and call.opened >= since
+                _for_call(run, call)
+                for call in run.open_calls()
+                if call.kind != "question" and call.opened and call.opened >= since
             ]
-            return [*calls, *_code(run, since)]
+            return [*calls, *kind_of(run).owes(run, since)]
         case Phase.DONE:
             return _at_the_end(run, since)
 
@@ -147,53 +112,11 @@ def _revoke(run: Run, call: Revoked) -> Command:
     )
 
 
-def _code(run: Run, since: int) -> list[Command]:
-    code, task, spec = run.code, run.task, run.spec
-    if code is None or not code.since or code.since < since or task is None or spec is None:
-        return []
-    return [
-        Send(
-            CodeCall(
-                id=code_call_id(code.block, len(code.exchanges)),
-                tree=run.tree,
-                run=run.id,
-                at=code.at,
-                agent=run.agent,
-                pool=spec.code.pool,
-                block=code.block,
-                code=code.code,
-                exchanges=code.exchanges,
-                snapshot=run.snapshot,
-                # Later blocks find them in the snapshot, as the code has left them, unless it was lost.
-                variables=task.additional_args if run.snapshot in (None, run.inherited) else {},
-                functions=_functions(run),
-                authorized_imports=[*BASE_IMPORTS, *spec.code.imports],
-                limits=spec.code.limits,
-                deadline=run.deadline,
-                trace=task.trace,
-            )
-        )
-    ]
-
-
-def _functions(run: Run) -> list[CodeFunction]:
-    """Tools and team members as code calls them."""
-    return [
-        CodeFunction(
-            name=name,
-            signature=signature_of(card),
-            kind="member" if isinstance(card, AgentCard) else "tool",
-            doc=docstring_of(card),
-        )
-        for name, card in named_in_code([*run.tools.values(), *run.members.values()]).items()
-    ]
-
-
 def _for_call(run: Run, call: CallState) -> Send:
     task = run.task
     assert task is not None
     # What is checked is the answer as it is, values of variables included.
-    arguments = call.arguments if call.check else with_values(run, call.arguments)
+    arguments = call.arguments if call.check else kind_of(run).arguments(run, call.arguments)
     if call.kind == "tool":
         return Send(
             ToolCall(
@@ -218,7 +141,7 @@ def _for_call(run: Run, call: CallState) -> Send:
             at=call.opened_at,
             agent=call.name,
             task=arguments["task"],
-            additional_args=with_values(run, arguments["additional_args"]),
+            additional_args=kind_of(run).arguments(run, arguments["additional_args"]),
             reply_to=ReplyTo(agent=run.agent, run=run.id),
             path=[*task.path, run.agent],
             deadline=run.deadline,
@@ -230,10 +153,8 @@ def _for_call(run: Run, call: CallState) -> Send:
 
 
 def _read_at_most(run: Run) -> int | None:
-    """What a model reads itself need not travel beyond its limit; code gets outputs whole."""
-    if run.spec is None or run.spec.kind == "code":
-        return None
-    return run.spec.limits.observation_chars
+    """What a model reads itself need not travel beyond its limit."""
+    return None if run.spec is None or kind_of(run).reads_whole else run.spec.limits.observation_chars
 
 
 def _at_the_end(run: Run, since: int) -> list[Command]:

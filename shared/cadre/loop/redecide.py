@@ -13,12 +13,15 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from cadre.engine.commands import Send
 from cadre.journal import events as ev
+from cadre.journal.entry import EarlierEntry, Entry
 from cadre.journal.run import Run
-from cadre.loop.arrival_of import arrivals_of
+from cadre.loop.arrival_of import arrival_of
 from cadre.loop.difference import WHOLE, differences, plain
+from cadre.loop.earlier_arrivals import arrivals_of
 from cadre.loop.fold import apply_entry
-from cadre.loop.owed import Send, owed
+from cadre.loop.owed import owed
 from cadre.loop.transition import transition
 from cadre.protocol.messages import Report, Task
 
@@ -29,7 +32,7 @@ class Journaled(NamedTuple):
     """An entry and its sequence in the stream."""
 
     seq: int
-    entry: ev.Entry
+    entry: Entry
 
 
 class Divergence(msgspec.Struct, frozen=True):
@@ -114,24 +117,28 @@ class _Course:
                     case _:
                         pass
 
-    def _check_place(self, entry: ev.Entry) -> None:
+    def _check_place(self, entry: Entry) -> None:
         if entry.n != self._run.entries + 1 and entry.snapshot is None:
             self._diverges(entry, "number", [f"entry {entry.n} follows entry {self._run.entries}"])
         chain = [] if entry.snapshot is not None else self._chain
         if entry.prev != chain:
             self._diverges(entry, "back-pointers", differences(entry.prev, chain, path="prev"))
 
-    def _check_snapshot(self, entry: ev.Entry, snapshot: Run) -> None:
+    def _check_snapshot(self, entry: Entry, snapshot: Run) -> None:
         """Readers go on from the snapshot, so this does too, whatever the fold says."""
         if self._run.entries or entry.n == 1:
             self._replay.snapshots += 1
             said = _said(entry, "snapshot")
             lines = differences(plain(snapshot), plain(self._run), said, "snapshot")
             self._diverges(entry, "snapshot", lines)
-        self._run = msgspec.convert(plain(snapshot), Run)
+        # A copy, in the order that it has: texts for the model depend on it.
+        self._run = msgspec.convert(msgspec.to_builtins(snapshot), Run)
 
-    def _decide(self, entry: ev.Entry) -> None:
-        arrivals = arrivals_of(self._run, entry)
+    def _decide(self, entry: Entry) -> None:
+        try:
+            arrivals = [arrival_of(self._run, entry)] if entry.arrived else arrivals_of(self._run, entry)
+        except ValueError:
+            arrivals = []
         if not arrivals:
             what = f"entry of cause {entry.cause!r} with {_names(entry.events)}: what arrived is not in it"
             self._replay.undecided.append(Undecided(entry.run, entry.n, what))
@@ -150,7 +157,7 @@ class _Course:
                 return
         self._diverges(entry, "decision", fewest or [])
 
-    def _note_debts(self, entry: ev.Entry) -> None:
+    def _note_debts(self, entry: Entry) -> None:
         try:
             debts = owed(self._run, since=entry.n)
             everything = owed(self._run)
@@ -169,12 +176,12 @@ class _Course:
             elif isinstance(debt, Send) and isinstance(debt.message, Report):
                 self.reports[debt.message.child] = debt.message
 
-    def _diverges(self, entry: ev.Entry, about: About, lines: list[str]) -> None:
+    def _diverges(self, entry: Entry, about: About, lines: list[str]) -> None:
         if lines:
             self._replay.divergences.append(Divergence(entry.run, entry.n, about, lines))
 
 
-def _compare(entry: ev.Entry, now: list[ev.AnyEvent]) -> list[str]:
+def _compare(entry: Entry, now: list[ev.AnyEvent]) -> list[str]:
     was = entry.events
     if [type(event) for event in was] != [type(event) for event in now]:
         return [f"journaled {_names(was)}", f"now       {_names(now)}", *_of_the_end(was, now)]
@@ -218,9 +225,9 @@ def _as_told(event: ev.DelegateFinished, report: Report) -> Any:
     )
 
 
-def _said(entry: ev.Entry, *path: str | int) -> Any:
+def _said(entry: Entry, *path: str | int) -> Any:
     """That part of an earlier entry's own words; everything was said where the entry is of this version."""
-    said: Any = entry.said if isinstance(entry, ev.EarlierEntry) else WHOLE
+    said: Any = entry.said if isinstance(entry, EarlierEntry) else WHOLE
     for key in path:
         said = _part(said, key)
     return said

@@ -8,32 +8,37 @@ from __future__ import annotations
 
 import msgspec
 
-from cadre.engine.budget import gained, out_of_time, within_bounds
+from cadre.engine.budget import gained, out_of_time
 from cadre.engine.calls.approval import held_call
 from cadre.engine.calls.decisions import on_decision, on_expiry
-from cadre.engine.calls.results import on_report, on_result, on_time_out, told
-from cadre.engine.context.compaction import on_summary, within_context
+from cadre.engine.calls.results import delegate_finished, on_report, on_result, on_time_out
+from cadre.engine.carry_out import carry_out
+from cadre.engine.context.compaction import on_summary
+from cadre.engine.context.observation import clip
+from cadre.engine.kind import kind_of
 from cadre.engine.model_failure import on_model_failure
-from cadre.engine.partial_result import findings_of
+from cadre.engine.partial_result import partial_result_of
 from cadre.engine.recall import on_memories, on_no_memories
-from cadre.engine.steps import accepted, begin, begin_model_call, finished
-from cadre.engine.timers import DEADLINE, call_of
+from cadre.engine.steps import accepted, begin_model_call, finished
+from cadre.engine.timers import DEADLINE, call_of, kind_wait_of
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
-from cadre.journal.run import Phase, Run
-from cadre.kinds.code.decide import is_awaited, on_calls, on_end
-from cadre.kinds.tool_calling.decide import act_on_answer, conclude
+from cadre.journal.run import SUMMARY, Phase, Run
+from cadre.loop.guards import within_bounds, within_context
 from cadre.protocol.messages import (
     Cancel,
-    CodeFinished,
-    CodeYielded,
     Decision,
     ErrorInfo,
+    Message,
     Report,
     Task,
     TimerFired,
     ToolResult,
 )
+from cadre.protocol.topology import call_id
+
+_QUESTION_CHARS = 2_000
+"""Characters of a task that the memory service is asked with."""
 
 
 def transition(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
@@ -52,7 +57,7 @@ def _decide(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
             error = ErrorInfo("Cancelled", run.cancelled or "cancelled before it began")
             return [accepted(task, arrival), finished(run, "cancelled", error=error)]
         case Phase.NEW, Task() as task:
-            return begin(run, task, arrival)
+            return _begin(run, task, arrival)
         case Phase.NEW, Cancel() as cancel:
             # It overtook its task, which will find it here.
             return [ev.CancelRequested(reason=cancel.reason, sender=cancel.sender)]
@@ -70,7 +75,7 @@ def _decide(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
         case _, Poisoned() as poisoned:
             return [finished(run, "error", error=_poison(poisoned))]
         case _, TimerFired(name=name) if name == DEADLINE and run.deadline is not None:
-            return [finished(run, "error", output=findings_of(run), error=out_of_time())]
+            return [finished(run, "error", output=partial_result_of(run), error=out_of_time())]
         case Phase.THINKING, ModelReplied() as reply if _is_current(run, reply.attempt):
             return _on_reply(run, reply, arrival)
         case Phase.THINKING, ModelFailed() as failure if _is_current(run, failure.attempt):
@@ -89,10 +94,6 @@ def _decide(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
             return on_result(run, result, arrival)
         case Phase.ACTING, Report() as report if _is_open(run, report.child):
             return on_report(run, report, arrival)
-        case Phase.ACTING, CodeYielded() as yielded if is_awaited(run, yielded) and yielded.calls:
-            return on_calls(run, yielded, arrival)
-        case Phase.ACTING, CodeFinished() as ended if is_awaited(run, ended):
-            return on_end(run, ended, arrival)
         case Phase.ACTING, Decision() as decision if held := held_call(run, decision.call):
             return on_decision(run, held, decision, arrival)
         case Phase.ACTING, TimerFired() as timer if (call := call_of(timer.name, "approval")) and (
@@ -104,13 +105,41 @@ def _decide(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
         ):
             return on_time_out(run, call, arrival)
         case _:
-            return _unawaited(run, arrival)
+            return _of_kind(run, arrival)
 
 
-def _unawaited(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
+def _begin(run: Run, task: Task, arrival: Arrival) -> list[ev.AnyEvent]:
+    """Accepts the task, and asks for memories or has the agent's kind begin."""
+    begun = accepted(task, arrival)
+    if arrival.problem:
+        return [begun, finished(run, "error", error=ErrorInfo("NotFound", arrival.problem))]
+    # A fork has what the other run was given.
+    if arrival.spec.memory.recall and task.forks is None:
+        query = clip(task.task, _QUESTION_CHARS)
+        count = arrival.spec.memory.recall
+        return [begun, ev.MemoryAsked(call=call_id(run.id, 0, 0), query=query, count=count)]
+    # The kind is asked about a run that has its task already.
+    about = msgspec.structs.replace(
+        run, agent=task.agent, spec=arrival.spec, task=task, kind_version=begun.kind_version
+    )
+    return [begun, *carry_out(about, arrival, kind_of(about).begin(about, arrival))]
+
+
+def _of_kind(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
+    """What the common cases do not take: a wait or a record of the kind's own, or nothing that is awaited."""
     what = arrival.what
     if isinstance(what, Report) and what.child in run.strays:
-        return [told(what)]
+        return [delegate_finished(what)]
+    if isinstance(what, TimerFired) and (name := kind_wait_of(run, what.name)) is not None:
+        fired = msgspec.structs.replace(what, name=name)
+        return [
+            ev.WaitEnded(name=name),
+            *carry_out(run, arrival, kind_of(run).arrived(run, fired, arrival) or []),
+        ]
+    if isinstance(what, Message) and not isinstance(what, TimerFired):
+        moves = kind_of(run).arrived(run, what, arrival)
+        if moves is not None:
+            return carry_out(run, arrival, moves)
     return [_ignored(arrival, f"not awaited while {run.phase.value}")]
 
 
@@ -129,15 +158,10 @@ def _on_reply(run: Run, reply: ModelReplied, arrival: Arrival) -> list[ev.AnyEve
         seconds=reply.seconds,
         unpriced=reply.unpriced,
     )
-    match model.purpose:
-        case "plan":
-            return [answered, *begin_model_call(run, arrival, "act", model.step)]
-        case "act":
-            return [answered, *act_on_answer(run, reply, arrival, model.step)]
-        case "final":
-            return [answered, conclude(run, reply)]
-        case "summary":
-            return on_summary(run, reply, answered, arrival)
+    if model.purpose == SUMMARY:
+        return on_summary(run, reply, answered, arrival)
+    moves = kind_of(run).replied(run, reply, arrival)
+    return [answered, *carry_out(run, arrival, moves, spent=reply.usage)]
 
 
 def _again(run: Run, arrival: Arrival, attempt: int) -> list[ev.AnyEvent]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -15,7 +15,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from cadre.errors import PromptError
 from cadre.prompting.tool_text import to_code_prompt, to_tool_calling_prompt
 from cadre.protocol.cards import AgentCard, ToolCard
-from cadre.spec.agent import NAME
+from cadre.spec.kinds import DEFAULT, PromptFile, declared_kinds
+from cadre.spec.names import NAME
 from cadre.spec.yaml_file import read_yaml
 
 
@@ -30,12 +31,12 @@ def _contract(must: str, may: str = "") -> Contract:
     return Contract(frozenset(f"{must} {may}".split()), frozenset(must.split()))
 
 
-Kind = Literal["tool_calling", "code", "structured_code"]
-"""Of a prompt file. `structured_code` is for code agents whose model answers JSON."""
+SHIPPED: dict[str, PromptFile] = {
+    name: file for kind in declared_kinds().values() for name, file in kind.prompt_files.items()
+}
+"""Prompt files by name, as the agent kinds declare them."""
 
 _OFFERED = "tools managed_agents"
-_IN_CODE = "authorized_imports code_block_opening_tag code_block_closing_tag"
-_ANSWERS = "output_schema"
 _TASKS = {
     "planning.initial_plan": _contract(f"task {_OFFERED}"),
     "planning.update_plan_pre_messages": _contract("task"),
@@ -56,27 +57,12 @@ _TASKS = {
     "memory.agent_recursive_summary": _contract("task previous_ltm_summary past_messages char_limit"),
 }
 
-CONTRACTS: dict[Kind, dict[str, Contract]] = {
-    # A model that calls tools is offered them, and its team, through its API as well.
-    "tool_calling": {
-        "system_prompt": _contract("custom_instructions", may=f"{_OFFERED} {_ANSWERS}"),
-        **_TASKS,
-    },
-    "code": {
-        "system_prompt": _contract(f"custom_instructions {_OFFERED} {_IN_CODE}", may=_ANSWERS),
-        **_TASKS,
-    },
-    # What stands around the code is the schema's affair there.
-    "structured_code": {
-        "system_prompt": _contract(
-            f"custom_instructions {_OFFERED} authorized_imports", may=f"{_IN_CODE} {_ANSWERS}"
-        ),
-        **_TASKS,
-    },
+CONTRACTS: dict[str, dict[str, Contract]] = {
+    name: {"system_prompt": _contract(file.must, may=file.may), **_TASKS} for name, file in SHIPPED.items()
 }
 """What each template of a file may use, by the file's kind."""
 
-KEYS = tuple(CONTRACTS["tool_calling"])
+KEYS = ("system_prompt", *_TASKS)
 
 DEFAULTED = frozenset(key for key in KEYS if key.startswith("memory.") or key == "managed_agent.summary")
 """What a file of one's own may leave out: those of the shipped file of its kind hold then."""
@@ -98,12 +84,12 @@ def locate(kind_or_path: str | Path) -> Traversable:
     return shipped
 
 
-def kind_of(kind_or_path: str | Path) -> Kind:
-    """A shipped file's own kind; of any other, unless somebody says it, `tool_calling`."""
-    return next((kind for kind in CONTRACTS if kind == kind_or_path), "tool_calling")
+def kind_of(kind_or_path: str | Path) -> str:
+    """A shipped file's own name; of any other, unless somebody says it, that of the default kind."""
+    return next((kind for kind in CONTRACTS if kind == kind_or_path), DEFAULT)
 
 
-def read_templates(source: Traversable, kind: Kind) -> dict[str, Template]:
+def read_templates(source: Traversable, kind: str) -> dict[str, Template]:
     """All templates of a file by dotted key, compiled. Raises PromptError naming file, key and variable."""
     found = _parse(source)
     if unknown := found.keys() - set(KEYS):
@@ -158,6 +144,7 @@ _MARKS = {
 }
 _MARKS["remaining_steps"] = "97531"
 _MARKS["char_limit"] = "86420"
+_LISTS = {name for file in SHIPPED.values() for name in file.lists}
 _SAMPLES: dict[str, Any] = {
     **_MARKS,
     "remaining_steps": 97531,
@@ -167,14 +154,14 @@ _SAMPLES: dict[str, Any] = {
     ],
     "tools": [ToolCard(name=_MARKS["tools"], description="Looks.", input_schema={"type": "object"})],
     "managed_agents": [AgentCard(name=_MARKS["managed_agents"], description="Helps.")],
-    "authorized_imports": [_MARKS["authorized_imports"]],
+    **{name: [_MARKS[name]] for name in _LISTS},
     "messages": [_MARKS["messages"]],
 }
 _EMPTY: dict[str, Any] = {
     "tools": [],
     "managed_agents": [],
     "custom_instructions": "",
-    "authorized_imports": [],
+    **{name: [] for name in _LISTS},
     "output_schema": "",
     "messages": [],
 }

@@ -4,34 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from jinja2 import Template
 
 from cadre.prompting.code_names import named_in_code
-from cadre.prompting.prompt_file import Kind, kind_of, locate, read_templates
+from cadre.prompting.prompt_file import SHIPPED, kind_of, locate, read_templates
 from cadre.prompting.tool_text import to_code_prompt, to_json, to_tool_calling_prompt
 from cadre.protocol.cards import AgentCard, ToolCard
-from cadre.spec.agent import BASE_IMPORTS, AgentSpec, CodeSpec
+from cadre.spec.agent import AgentSpec
+from cadre.spec.kinds import DEFAULT, declaration_of
 
-__all__ = ["CodeTerms", "Prompts", "kind_for", "prompts_for", "to_code_prompt", "to_tool_calling_prompt"]
+__all__ = ["NO_TERMS", "Prompts", "kind_for", "prompts_for", "to_code_prompt", "to_tool_calling_prompt"]
+
+NO_TERMS: Mapping[str, Any] = {}
 
 _SYSTEMS_KEPT = 8
-
-
-class CodeTerms(NamedTuple):
-    """What the model of a code agent is told about the form of its code."""
-
-    imports: tuple[str, ...] = tuple(BASE_IMPORTS)
-    """All that the code may import, the base modules too; with `*` anything."""
-    opening: str = CodeSpec().tags[0]
-    closing: str = CodeSpec().tags[1]
-
-    @classmethod
-    def of(cls, spec: CodeSpec) -> CodeTerms:
-        opening, closing = spec.tags
-        return cls(tuple(dict.fromkeys([*BASE_IMPORTS, *spec.imports])), opening, closing)
 
 
 def prompts_for(spec: AgentSpec) -> Prompts:
@@ -40,21 +29,22 @@ def prompts_for(spec: AgentSpec) -> Prompts:
     return Prompts.load(spec.prompts or kind, kind)
 
 
-def kind_for(spec: AgentSpec) -> Kind:
-    """Of the prompts that the agent needs."""
-    return "structured_code" if spec.kind == "code" and spec.code.structured else spec.kind
+def kind_for(spec: AgentSpec) -> str:
+    """The name of the prompt file that the agent's kind ships for it."""
+    chosen = declaration_of(spec.kind).prompt_file
+    return chosen(spec) if chosen is not None else spec.kind
 
 
 class Prompts:
     """Compiled templates. Build it with `Prompts.load`; rendering does no I/O and cannot miss a variable."""
 
-    def __init__(self, templates: Mapping[str, Template], kind: Kind = "tool_calling") -> None:
+    def __init__(self, templates: Mapping[str, Template], kind: str = DEFAULT) -> None:
         self.kind = kind
         self._templates = templates
         self._systems: list[tuple[object, str]] = []
 
     @classmethod
-    def load(cls, kind_or_path: str | Path, kind: Kind | None = None) -> Prompts:
+    def load(cls, kind_or_path: str | Path, kind: str | None = None) -> Prompts:
         """Reads a shipped file (`tool_calling`, `code`, `structured_code`), or one of one's own by its path.
 
         A file of one's own is checked against what the given kind of prompts needs, without one `tool_calling`.
@@ -69,27 +59,24 @@ class Prompts:
         tools: Sequence[ToolCard],
         members: Sequence[AgentCard],
         instructions: str,
-        code: CodeTerms | None = None,
+        terms: Mapping[str, Any] = NO_TERMS,
         output_schema: dict[str, Any] | None = None,
     ) -> str:
         """Rendered once per offer: an agent's runs share it until somebody comes or goes.
 
-        `code` is for the kinds that write code; without it they are told the terms of a `CodeSpec()`. Answers must
-        fit `output_schema`.
+        `terms` are the values of the variables that the agent's kind adds (`KindDeclaration.prompt_terms`). Answers
+        must fit `output_schema`.
         """
-        key = ([*tools], [*members], instructions, code, output_schema)
+        key = ([*tools], [*members], instructions, terms, output_schema)
         for known, text in self._systems:
             if known == key:
                 return text
-        imports, opening, closing = code or CodeTerms()
         text = self._render(
             "system_prompt",
             **self._offered(tools, members),
             custom_instructions=instructions.strip(),
             output_schema=to_json(output_schema) if output_schema is not None else "",
-            authorized_imports=list(imports),
-            code_block_opening_tag=opening,
-            code_block_closing_tag=closing,
+            **terms,
         )
         self._systems = [(key, text), *self._systems[: _SYSTEMS_KEPT - 1]]
         return text
@@ -112,7 +99,7 @@ class Prompts:
 
     def _offered(self, tools: Sequence[ToolCard], members: Sequence[AgentCard]) -> dict[str, Any]:
         """Tools and members as variables of a template; to code, under their names there."""
-        if self.kind == "tool_calling":
+        if not SHIPPED[self.kind].names_in_code:
             return {"tools": tools, "managed_agents": members}
         named = [
             msgspec.structs.replace(card, name=name)

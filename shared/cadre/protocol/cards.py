@@ -1,4 +1,4 @@
-"""Cards: how tools, agents and sandboxes describe themselves in the registry."""
+"""Who offers what: the cards of tools, agents and sandboxes, as their services register them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class ToolCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """JSON Schema (2020-12) of an object."""
     output_schema: dict[str, Any] | None = None
     read_only: bool = False
-    """The tool changes nothing, so that a call runs without a claim and may run again after a crash."""
+    """The tool changes nothing: it may run again after a crash, without a claim."""
     idempotent: bool = False
-    """Two runs with one call id have the effect of one."""
+    """Running twice with one call id has the effect of running once."""
     timeout: float | None = None
-    """Seconds that one call may take."""
+    """Seconds that one call may be at work."""
     approval: str = ""
-    """Whether a person must approve a call: `never`, `always` or `when: <expression over the arguments>`;
+    """Whether a person must agree to a call: `never`, `always` or `when: <expression over the arguments>`;
     empty leaves it to the agent."""
     labels: dict[str, str] = {}
     version: str = ""
@@ -46,15 +46,15 @@ TIERS = ("ns", "landlock")
 
 
 class SandboxCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A sandbox as its service registers it: the pool whose code it runs, and how well it isolates that."""
+    """A sandbox as its service registers it: whose code it runs, and how well that is locked in."""
 
     pool: str
     tier: str
     """`ns` or `landlock`."""
     python: str = ""
-    """The version of the Python that runs the code."""
+    """Version of the code's Python."""
     sessions: int = 0
-    """The number of interpreters that it runs at once."""
+    """Interpreters at once."""
     version: str = ""
 
 
@@ -66,7 +66,7 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     pid: int
     health: str = ""
-    """The base URL of the replica's /healthz and /readyz."""
+    """Base URL of the replica's /healthz and /readyz."""
     started_at: float
     agent: AgentCard | None = None
     tool: ToolCard | None = None

@@ -10,6 +10,25 @@ BlobForm = Literal["text", "json"]
 """What the blob of a value too large to travel holds: the text that it is, or its JSON."""
 
 
+BASE_IMPORTS = [
+    "collections",
+    "datetime",
+    "itertools",
+    "math",
+    "queue",
+    "random",
+    "re",
+    "stat",
+    "statistics",
+    "time",
+    "unicodedata",
+]
+"""What code may import when its agent says nothing else."""
+
+INTERPRETER_TOOL = "python_interpreter"
+"""The tool that the sandboxes of the default pool serve; that of another pool has `_<pool>` behind its name."""
+
+
 class CodeFunction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A tool or team member that code may call by its name."""
 

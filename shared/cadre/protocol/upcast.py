@@ -1,7 +1,8 @@
-"""Converts stored messages of earlier schema versions to the present one. Pure, on JSON values.
+"""Stored messages of earlier schema versions, taken version by version to the present one: pure, on JSON values.
 
-One function per version converts to the next; it is never changed once the next version has been released. A run keeps
-the rules that it began with: where the default of a new rule would apply to it, the function switches that rule off.
+One function per version, from it to the next; none is ever changed once the next version has been released.
+A run keeps the rules that it began with: where a new rule would judge it by a default that it never knew,
+the function writes down that the rule is off.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ UNBOUNDED = 1_000_000_000
 
 
 def upcast(message: Fields, version: int, wanted: int) -> Fields:
-    """Converts a message of schema `version` to version `wanted`, possibly in place.
+    """The message of schema `version` as one of version `wanted`; may change the message in hand.
 
-    Raises KeyError, TypeError or AttributeError when the message is not of its version.
+    Raises KeyError, TypeError or AttributeError when it is not what its version says.
     """
     for step in range(version, wanted):
         message = _STEPS[step](message)
@@ -27,7 +28,7 @@ def upcast(message: Fields, version: int, wanted: int) -> Fields:
 
 
 def _inside(message: Fields) -> Iterator[Fields]:
-    """Yields the messages within a message, which have versions of their own."""
+    """Messages within a message, which have a version of their own."""
     match message["type"]:
         case "entry":
             yield from (event["task"] for event in message["events"] if event["type"] == "run.accepted")
@@ -40,7 +41,7 @@ def _inside(message: Fields) -> Iterator[Fields]:
 
 
 def _specs(message: Fields) -> Iterator[Fields]:
-    """Yields each agent spec in an entry."""
+    """The spec in each place where an entry keeps it."""
     if message["type"] != "entry":
         return
     yield from (event["spec"] for event in message["events"] if event["type"] == "run.accepted")
@@ -50,12 +51,39 @@ def _specs(message: Fields) -> Iterator[Fields]:
 
 
 def _from_1(message: Fields) -> Fields:
-    """Version 2 bounds the calls that a run sends at once, refuses repeated calls, and summarizes steps that the
+    """Version 2 bounds the calls that a run sends at once, refuses calls that lead nowhere, and summarizes what the
     context has no room for."""
     for spec in _specs(message):
         spec["model"] = {"context": UNBOUNDED, **spec.get("model", {})}
         spec["limits"] = {"parallel": UNBOUNDED, "repeats": 0, **spec.get("limits", {})}
     return message
+
+
+def _from_2(message: Fields) -> Fields:
+    """Version 3 keeps what an agent's kind knows of a run, and of a step, apart from the common state."""
+    if message["type"] != "entry":
+        return message
+    for event in message["events"]:
+        if event["type"] == "run.accepted":
+            for step in (*event.get("history", ()), *event.get("prefix", ())):
+                _part_step(step)
+    snapshot = message.get("snapshot")
+    if snapshot is not None:
+        snapshot["steps"] = snapshot.pop("memory", [])
+        for step in (*snapshot["steps"], *filter(None, [snapshot.get("current")])):
+            _part_step(step)
+        work, variables, inherited = (snapshot.pop(key, None) for key in ("code", "snapshot", "inherited"))
+        if snapshot["spec"] is not None and snapshot["spec"].get("kind") == "code":
+            own = {"kind": "code", "work": work, "snapshot": variables, "inherited": inherited}
+            snapshot["own"] = {key: value for key, value in own.items() if value is not None}
+    return message
+
+
+def _part_step(step: Fields) -> None:
+    """Moves the block of code of an action step to its kind's own part."""
+    own = {key: step.pop(key) for key in ("code", "observation", "snapshot") if key in step}
+    if own.get("code") is not None:
+        step["own"] = {"kind": "code", **own}
 
 
 LATER = frozenset(
@@ -73,9 +101,9 @@ LATER = frozenset(
         "weight",
     }
 )
-"""Fields of a run's state that snapshots of version 1 lack."""
+"""Parts of a run's state that version 1 did not keep: a snapshot of that time says nothing of them."""
 
-_STEPS: dict[int, Callable[[Fields], Fields]] = {1: _from_1}
+_STEPS: dict[int, Callable[[Fields], Fields]] = {1: _from_1, 2: _from_2}
 
 OLDEST = min(_STEPS)
-"""The earliest version that can be read."""
+"""The first version that can be read."""

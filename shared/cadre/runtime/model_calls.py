@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from cadre.engine.chat import ModelRequest
+from cadre.engine.commands import CallModel
+from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.journal.arrivals import ModelFailed, ModelReplied
 from cadre.journal.run import Run
-from cadre.loop.owed import CallModel
 from cadre.ports import Bus, Clock, Model
 from cadre.protocol.messages import Delta
 from cadre.spec.prices import Prices, priced

@@ -6,9 +6,9 @@ import asyncio
 
 import msgspec
 
+from cadre.engine.commands import CallModel, Command, Revoke, Send, SetTimer
 from cadre.engine.context.observation import observation_of
 from cadre.engine.work_summary import work_of
-from cadre.loop.owed import CallModel, Command, Revoke, Send, SetTimer
 from cadre.ports import Bus, Journal
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Report, RunState

@@ -30,6 +30,8 @@ class Held:
         self.transcript = transcript
         self.lock = asyncio.Lock()
         self.seq = 0
+        self.hash = ""
+        """Of the entry at `seq`; "" when it has none."""
         self.spoiled = False
         self._chain: list[int] = []
         self._bytes = 0
@@ -38,7 +40,7 @@ class Held:
     def folded(cls, stored: list[Stored], tree: str, run: str, transcript: Transcript) -> Held:
         held = cls(fold((one.entry for one in stored), run, tree), transcript)
         if stored:
-            held.seq = stored[-1].seq
+            held.seq, held.hash = stored[-1].seq, stored[-1].entry.hash
             held._chain = [one.seq for one in stored]
             held._bytes = sum(one.size for one in stored[1:])
         return held
@@ -49,8 +51,9 @@ class Held:
     def back_pointers(self) -> list[int]:
         return [] if self.is_snapshot_due() else list(self._chain)
 
-    def appended(self, seq: int, size: int, *, snapshot: bool) -> None:
-        self.seq = seq
+    def appended(self, seq: int, size: int, hash_: str, *, snapshot: bool) -> None:
+        """The entry at `seq` is the run's last one now."""
+        self.seq, self.hash = seq, hash_
         if snapshot:
             self._chain, self._bytes = [seq], 0
         else:

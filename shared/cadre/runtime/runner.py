@@ -13,15 +13,17 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cadre.engine.chat import base_tokens
-from cadre.engine.offer import Offer
+from cadre.engine.commands import CallModel, Command, Revoke, Send
 from cadre.engine.timers import ended
 from cadre.errors import Fenced
-from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
-from cadre.journal.events import Entry
-from cadre.journal.run import ModelInFlight, Phase, Run, Step
+from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Offer, Poisoned
+from cadre.journal.entry import Entry
+from cadre.journal.run import ModelInFlight, Phase, Run
+from cadre.journal.steps import Step
+from cadre.loop.entry_of import entry_of
 from cadre.loop.fold import apply_entry
 from cadre.loop.fork import ForkError, prefix_of
-from cadre.loop.owed import CallModel, Command, Revoke, Send, owed
+from cadre.loop.owed import is_at_work, owed
 from cadre.loop.transition import transition
 from cadre.ports import Bus, Clock, Journal, Model
 from cadre.prompting.prompts import Prompts
@@ -196,7 +198,7 @@ class Runner:
         run, what = held.run, advance.what
         entry = self._entry(held, advance, await self._arrival(run, what, record_id))
         figures = figures_of(run, entry, what) if self.meters.on else []
-        at_work = run.model is not None or run.code is not None or bool(run.open_calls())
+        at_work = is_at_work(run)
         commands = await self._write(held, entry, what, record_id)
         if figures:
             self.meters.record_all(figures)
@@ -208,19 +210,9 @@ class Runner:
         return commands
 
     def _entry(self, held: Held, advance: Advance, arrival: Arrival) -> Entry:
-        run = held.run
-        return Entry(
-            tree=run.tree,
-            run=run.id,
-            agent=self._spec.name,
-            parent=_parent(run, advance.what),
-            n=run.entries + 1,
-            cause=advance.cause,
-            at=arrival.at,
-            events=transition(run, arrival),
-            prev=held.back_pointers(),
-            snapshot=run if held.is_snapshot_due() else None,
-        )
+        run, due = held.run, held.is_snapshot_due()
+        events = transition(run, arrival)
+        return entry_of(run, arrival, events, advance.cause, held.back_pointers(), due)
 
     async def _write(self, held: Held, entry: Entry, what: What, record_id: str) -> list[Command]:
         """Stores the entry; returns what is to be paid now.
@@ -243,14 +235,16 @@ class Runner:
                 held.transcript.catch_up(run)
 
         try:
-            appended = await self._journal.append(entry, held.seq, ends_timer=ends_timer, meanwhile=go_on)
+            appended = await self._journal.append(
+                entry, held.seq, before=held.hash, ends_timer=ends_timer, meanwhile=go_on
+            )
         except BaseException as error:
             if isinstance(error, Fenced):
                 self.meters.record(FENCE_LOSSES, 1, {AGENT: self._spec.name})
             # Fenced, or nobody knows: the next one folds again.
             self._cache.spoil(held)
             raise
-        held.appended(appended.seq, appended.size, snapshot=entry.snapshot is not None)
+        held.appended(appended.seq, appended.size, appended.hash, snapshot=entry.snapshot is not None)
         return commands
 
     async def _arrival(self, run: Run, what: What, record_id: str) -> Arrival:
@@ -262,7 +256,7 @@ class Runner:
         problem = ""
         if isinstance(what, Task) and run.phase is Phase.NEW:
             if what.continues:
-                history = (await read_run(self._journal, what.continues)).memory
+                history = (await read_run(self._journal, what.continues)).steps
             if what.forks is not None:
                 try:
                     history, prefix = prefix_of(await read_run(self._journal, what.forks.run), what.forks)
@@ -360,10 +354,3 @@ def _moved_on(run: Run) -> list[Command]:
     if run.phase is Phase.DONE:
         return owed(run)
     raise TakenOver
-
-
-def _parent(run: Run, what: object) -> str | None:
-    task = what.task if isinstance(what, Poisoned) else what
-    if isinstance(task, Task):
-        return task.reply_to.run if task.reply_to else None
-    return run.parent

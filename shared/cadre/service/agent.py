@@ -15,8 +15,9 @@ from cadre.adapters.nats.queue import Queue
 from cadre.adapters.nats.registry import HEARTBEAT
 from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.fair_slots import Slots
-from cadre.engine.offer import Offer, offer_of
+from cadre.engine.offer import offer_of
 from cadre.errors import SetupError
+from cadre.journal.arrivals import Offer
 from cadre.local.exit_codes import CommandFailed
 from cadre.local.local_stack import find_nats
 from cadre.ports import Model

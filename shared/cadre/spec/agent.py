@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from cadre.errors import SpecError
-from cadre.protocol.code import CodeLimits
 from cadre.protocol.messages import Budget, MemoryScope
 from cadre.spec.answer_schema import check_schema
+from cadre.spec.kinds import DEFAULT, declared_kinds
+from cadre.spec.names import check_bounds, check_name
 from cadre.spec.policy import check_policy, is_expression, names_in
-
-NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""A name is one token of a NATS subject and a function name for a model."""
-
-
-MOST = 1e12
-"""Of any number in a spec: no clock of the bus goes beyond it."""
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,40 +82,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a run and all runs below it may use together."""
 
 
-BASE_IMPORTS = [
-    "collections",
-    "datetime",
-    "itertools",
-    "math",
-    "queue",
-    "random",
-    "re",
-    "stat",
-    "statistics",
-    "time",
-    "unicodedata",
-]
-"""What code may import when its agent says nothing else."""
-
-
-INTERPRETER_TOOL = "python_interpreter"
-"""The tool that the sandboxes of the default pool serve; that of another pool has `_<pool>` behind its name."""
-
-
-class CodeSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How an agent of kind `code` writes and runs code."""
-
-    imports: list[str] = []
-    """Modules beside the base ones that its code may import: `pandas` means all below it too, `*` any."""
-    tags: tuple[str, str] = ("<code>", "</code>")
-    """What stands before and behind a block of code."""
-    structured: bool = False
-    """The model answers JSON `{thought, code}` under a schema instead of text with a block."""
-    limits: CodeLimits = CodeLimits()
-    pool: str = "default"
-    """Which sandboxes run it (`cadre sandbox --pool`)."""
-
-
 MOST_RECALLED = 100
 """Memories that one search gives."""
 
@@ -144,19 +103,17 @@ class MemorySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How long a run waits for its memories before it begins without them."""
 
 
-class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One agent. Built from YAML by `read_agent`, or in Python."""
+class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What every agent is told to be, whatever its kind."""
 
     name: str
     description: str
-    kind: Literal["tool_calling", "code"] = "tool_calling"
+    kind: str = DEFAULT
     model: ModelSpec = ModelSpec()
     instructions: str = ""
     tools: list[str] = []
     team: list[str | Selector] = []
     limits: Limits = Limits()
-    code: CodeSpec = CodeSpec()
-    """For kind `code`."""
     memory: MemorySpec = MemorySpec()
     permission: Literal["open", "restricted"] = "open"
     """`restricted`: a person must agree to every tool call whose tool or agent does not say otherwise."""
@@ -181,9 +138,9 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: str = ""
 
     def __post_init__(self) -> None:
-        for key, kind in _WRITTEN_AS.items():
-            if not isinstance(getattr(self, key), kind):
-                raise SpecError(f"agent {self.name}: write {key} as a {kind.__name__}")
+        for key, written in (_WRITTEN_AS | _SECTIONS).items():
+            if not isinstance(getattr(self, key), written):
+                raise SpecError(f"agent {self.name}: write {key} as a {written.__name__}")
         for what, name in [
             ("agent", self.name),
             *(("tool", t) for t in self.tools),
@@ -192,7 +149,7 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             check_name(what, name)
         if not self.description.strip():
             raise SpecError(f"agent {self.name}: write a description: managers' models read it")
-        for key, value, least in (
+        bounds = (
             ("limits.max_steps", self.limits.max_steps, 1),
             ("limits.depth", self.limits.depth, 0),
             ("limits.cycles", self.limits.cycles, 0),
@@ -213,16 +170,11 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             *((f"timeouts.{name}", seconds, 0.001) for name, seconds in self.timeouts.items()),
             *_budget_bounds(self.limits.budget),
             *_price_bounds(self.model.price),
-            ("code.limits.seconds", self.code.limits.seconds, 0.1),
-            ("code.limits.memory_mb", self.code.limits.memory_mb, 16),
-            ("code.limits.print_chars", self.code.limits.print_chars, 1),
-            ("code.limits.output_chars", self.code.limits.output_chars, 1),
-        ):
-            if value is not None and not least <= value <= MOST:
-                bound = f"at most {MOST:g}" if value > MOST else f"at least {least:g}"
-                raise SpecError(f"agent {self.name}: {key} must be {bound}")
+        )
+        check_bounds(self.name, bounds)
         self._check_policies()
-        self._check_code()
+        for kind in declared_kinds().values():
+            kind.check(self)
         self._check_memory()
         self._check_answers()
         if "final_answer" in (*self.tools, *self.team):
@@ -242,15 +194,6 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise SpecError(f"agent {self.name}: memory.recall must be at most {MOST_RECALLED}")
         if self.memory.scope == "team" and not self.memory.team:
             raise SpecError(f"agent {self.name}: memory.scope team needs memory.team, the name of the team")
-
-    def _check_code(self) -> None:
-        tags = self.code.tags
-        if len(tags) != 2 or not all(tag.strip() for tag in tags):
-            raise SpecError(f"agent {self.name}: code.tags must be two texts, as in ['<code>', '</code>']")
-        check_name("sandbox pool", self.code.pool)
-        reserved = {"final_answer", "print"} & {*self.tools, *(str(member) for member in self.team)}
-        if self.kind == "code" and reserved:
-            raise SpecError(f"agent {self.name}: {min(reserved)} is a function of its code already")
 
     def _check_answers(self) -> None:
         if self.output_schema is not None:
@@ -313,10 +256,9 @@ def _budget_bounds(budget: Budget | None) -> list[tuple[str, float | None, float
 _JUDGED = {"answer", "task", "additional_args"}
 """What the expression of a check may be about."""
 
-_WRITTEN_AS = {
+_WRITTEN_AS: dict[str, type] = {
     "model": ModelSpec,
     "limits": Limits,
-    "code": CodeSpec,
     "memory": MemorySpec,
     "tools": list,
     "team": list,
@@ -327,11 +269,39 @@ _WRITTEN_AS = {
 }
 """In Python nobody else looks: tools="search" would be six tools."""
 
+_SECTIONS: dict[str, type] = {
+    name: kind.section for name, kind in declared_kinds().items() if kind.section is not None
+}
+"""The kinds' own sections, by the kind's name."""
 
-def check_name(what: str, name: str) -> None:
-    """Raises SpecError unless `name` can be a subject token and a function name."""
-    if not NAME.fullmatch(name):
-        raise SpecError(
-            f"{what} name {name!r}: use 1 to 64 of the letters a-z, A-Z, digits, '_' and '-'"
-            " (it becomes part of NATS subjects)"
-        )
+if TYPE_CHECKING:
+
+    class AgentSpec(CommonSpec, frozen=True, kw_only=True, omit_defaults=True):
+        """One agent. Built from YAML by `read_agent`, or in Python.
+
+        Beside the common fields it has the section of each kind, under the kind's name: `**sections(CodeSpec(…))`.
+        """
+
+else:
+    AgentSpec = msgspec.defstruct(
+        "AgentSpec",
+        [
+            ("kind", Literal[tuple(declared_kinds())], DEFAULT),
+            *((name, section, section()) for name, section in _SECTIONS.items()),
+        ],
+        bases=(CommonSpec,),
+        module=__name__,
+        frozen=True,
+        kw_only=True,
+        omit_defaults=True,
+        namespace={"__doc__": "One agent. Built from YAML by `read_agent`, or in Python."},
+    )
+
+
+def sections(*parts: msgspec.Struct) -> dict[str, Any]:
+    """The kinds' own sections as keyword arguments of an AgentSpec. Raises SpecError for what is no kind's section."""
+    names = {section: name for name, section in _SECTIONS.items()}
+    unknown = [type(part).__name__ for part in parts if type(part) not in names]
+    if unknown:
+        raise SpecError(f"{unknown[0]} is the section of no agent kind")
+    return {names[type(part)]: part for part in parts}

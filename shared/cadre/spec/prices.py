@@ -1,4 +1,4 @@
-"""The prices of models per million tokens, by the model's name."""
+"""What models cost: a table of prices per million tokens, by the model's name."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ import msgspec
 
 from cadre.errors import SettingError
 from cadre.protocol.messages import Usage
-from cadre.spec.agent import MOST, Price
+from cadre.spec.agent import Price
+from cadre.spec.names import MOST
 from cadre.spec.yaml_file import read_yaml
 
 PER = 1_000_000
 
 
 class Prices:
-    """Prices by name or pattern (`*`); the first match counts."""
+    """Prices by name or pattern (`*`); the first that fits counts."""
 
     def __init__(self, table: dict[str, Price] | None = None) -> None:
         self._table = table or {}
 
     @classmethod
     def read(cls, path: str) -> Prices:
-        """Reads a YAML file of lines like `name: {input: 0.4, output: 1.6}`; without a path there are no prices.
+        """The YAML file at `path` (`name: {input: 0.4, output: 1.6}`), or no prices when it is empty.
 
-        Raises SettingError with what is wrong in the file.
+        Raises SettingError saying what is wrong with the file.
         """
         if not path:
             return cls()
@@ -41,11 +42,10 @@ class Prices:
             ) from error
 
     def of(self, model: str) -> Price | None:
-        """The price of a model, None when it has none."""
         return next((price for name, price in self._table.items() if fnmatchcase(model, name)), None)
 
 
 def priced(usage: Usage, price: Price) -> Usage:
-    """The usage with its cost filled in."""
+    """The usage with its cost."""
     cost = (usage.input_tokens * price.input + usage.output_tokens * price.output) / PER
     return msgspec.structs.replace(usage, cost=cost)

@@ -1,4 +1,4 @@
-"""The workspace as tools use it: files by path, shared by all agents of a tree of runs."""
+"""The workspace of a tree of runs as its tools use it: files by path, shared by all agents of the tree."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ MAX_PATH_CHARS = 512
 
 
 class WorkspaceError(TerminalError):
-    """The workspace refuses an operation; the text is for a model or a person."""
+    """What a workspace refuses; a model or a person reads the text."""
 
 
 class WrongPath(WorkspaceError):
-    """The path is not one that a workspace may have."""
+    pass
 
 
 class NoSuchFile(WorkspaceError):
-    """There is no file with this path."""
+    pass
 
 
 class FileChanged(WorkspaceError):
-    """The file has another version than the expected one: someone else has written it."""
+    """Somebody else wrote the file since the version that was expected."""
 
 
 class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,49 +37,46 @@ class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes."""
     media_type: str
     version: int
-    """Counted from 1, one more with each write."""
+    """From 1, one more with each write."""
     at: float
-    """The time of the write in Unix seconds."""
+    """When it was written, in Unix seconds."""
     by: str = ""
     """The tool that wrote it, or `gateway`."""
     ref: str = ""
-    """`blob:` reference of the content."""
+    """`blob:` reference of its content."""
 
 
 class Workspace(Protocol):
-    """The files of a tree, as `ToolContext.workspace`. Paths are relative, with `/`.
-
-    Methods wait for the NATS server as long as it takes.
-    """
+    """`ToolContext.workspace`. Paths are relative, with `/`; what waits for a server waits as long as it takes."""
 
     async def read(self, path: str) -> File:
-        """Reads a file. Raises WrongPath, or NoSuchFile, which names the files that there are."""
+        """Raises NoSuchFile, which names the files that there are; WrongPath."""
         ...
 
     async def write(
         self, path: str, content: bytes | str | File, *, media_type: str = "", expected: int | None = None
     ) -> FileEntry:
-        """Writes a whole file. When a call runs again with the same id, its earlier writes are not repeated.
+        """Writes a file whole. Run again with the same call id, a write that took place is not repeated.
 
-        `expected` is the version to replace, 0 for a new file. Raises FileChanged, TooLarge, WrongPath.
+        `expected` is the version that is to be replaced, 0: none. Raises FileChanged, TooLarge, WrongPath.
         """
         ...
 
     async def files(self) -> list[FileEntry]:
-        """Lists all files, sorted by path."""
+        """All files, by path."""
         ...
 
     async def delete(self, path: str) -> None:
-        """Deletes a file. Raises NoSuchFile, WrongPath."""
+        """Raises NoSuchFile, WrongPath."""
         ...
 
     async def blob(self, ref: str) -> bytes:
-        """Reads the content of a `blob:` reference. Raises BlobMissing."""
+        """What a `blob:` reference stands for. Raises BlobMissing."""
         ...
 
 
 def normal_path(path: str) -> str:
-    """The normal form of a path: that of `./a//b.txt` and `/a/b.txt` is `a/b.txt`. Raises WrongPath."""
+    """The one way to write a path: `./a//b.txt` and `/a/b.txt` are `a/b.txt`. Raises WrongPath."""
     if not path.isprintable() or "\\" in path:
         raise WrongPath(f"path {path!r}: write printable characters, with / between folders")
     if ".." in path.split("/"):

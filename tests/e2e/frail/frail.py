@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 
-from cadre.engine.chat import ModelRequest
+from cadre.engine.model_request import ModelRequest
 from cadre.journal.events import RequestedCall
 from cadre.ports import ModelReply, OnText
 from cadre.service.agent import serve

@@ -7,12 +7,16 @@ from typing import Any
 import msgspec
 
 from cadre.delivery.codec import decode, encode
-from cadre.engine.offer import Offer
+from cadre.engine.commands import Command
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
-from cadre.journal.run import Run, Step
+from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Offer, Poisoned
+from cadre.journal.entry import Entry
+from cadre.journal.run import Run
+from cadre.journal.steps import Step
+from cadre.loop.arrival_of import arrival_of
+from cadre.loop.entry_of import entry_of
 from cadre.loop.fold import apply_entry
-from cadre.loop.owed import Command, owed
+from cadre.loop.owed import owed
 from cadre.loop.transition import transition
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.messages import (
@@ -153,23 +157,19 @@ class Course:
             base=self._base,
             base_with_offer=self._base,
         )
-        entry = ev.Entry(
-            tree=self.run.tree,
-            run=self.run.id,
-            agent=self.spec.name,
-            n=self.run.entries + 1,
-            cause=cause or self._entry_cause(what, record),
-            at=self.at,
-            events=transition(self.run, arrival),
-            snapshot=self.run if snapshot else None,
+        events = transition(self.run, arrival)
+        entry = entry_of(
+            self.run, arrival, events, cause or self._entry_cause(what, record), snapshot=snapshot
         )
         self._journal.append(encode(entry))
-        apply_entry(self.run, decode(self._journal[-1], ev.Entry))
-        return entry.events
+        kept: Entry = decode(self._journal[-1], Entry)
+        assert transition(self.run, arrival_of(self.run, kept)) == events, "the entry tells what arrived"
+        apply_entry(self.run, kept)
+        return events
 
-    def journal(self) -> list[ev.Entry]:
+    def journal(self) -> list[Entry]:
         """The entries, read anew: folding takes over what a snapshot holds."""
-        return [decode(data, ev.Entry) for data in self._journal]
+        return [decode(data, Entry) for data in self._journal]
 
     def begin(self, text: str = "Do it.", **fields: Any) -> Course:
         self.arrive(task(text, run=self.run.id, **fields))

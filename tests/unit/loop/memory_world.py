@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from cadre.delivery.codec import decode, encode
-from cadre.engine.chat import ModelRequest
-from cadre.engine.offer import Offer
+from cadre.delivery.hash_chain import seal
+from cadre.engine.model_request import ModelRequest
 from cadre.errors import BusUnavailable, Fenced, OutcomeUnknown, RetryableError
 from cadre.journal import events as ev
+from cadre.journal.arrivals import Offer
+from cadre.journal.entry import Entry
 from cadre.journal.run import Run
 from cadre.loop.fold import fold
 from cadre.ports import Appended, Model, ModelReply, OnText, Stored
@@ -83,13 +85,14 @@ class MemoryJournal:
 
     async def append(
         self,
-        entry: ev.Entry,
+        entry: Entry,
         fence: int,
         *,
+        before: str = "",
         ends_timer: str | None = None,
         meanwhile: Callable[[], None] | None = None,
     ) -> Appended:
-        data = encode(entry)
+        data, hash_ = seal(entry, before)
         if meanwhile is not None:
             meanwhile()
         await asyncio.sleep(0)
@@ -104,15 +107,15 @@ class MemoryJournal:
         if self.lost_answers:
             self.lost_answers -= 1
             raise OutcomeUnknown("an append", "the test lost its answer")
-        return Appended(seq, len(data))
+        return Appended(seq, len(data), hash_)
 
-    def entries(self, run: str) -> list[ev.Entry]:
+    def entries(self, run: str) -> list[Entry]:
         """All of a run's entries, without what snapshots repeat."""
         return [self._get(seq).entry for seq in self._subjects.get(run, [])]
 
     def _get(self, seq: int) -> Stored:
         data = self._stream[seq]
-        return Stored(seq, decode(data, ev.Entry), len(data))
+        return Stored(seq, decode(data, Entry), len(data))
 
 
 class TimerSet(NamedTuple):

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from cadre.engine.chat import Transcript
-from cadre.engine.offer import Offer
+from cadre.engine.commands import Send
 from cadre.journal import events as ev
-from cadre.journal.arrivals import ModelReplied
-from cadre.journal.run import ActionStep, Phase
-from cadre.loop.owed import Send, owed
+from cadre.journal.arrivals import ModelReplied, Offer
+from cadre.journal.run import Phase
+from cadre.journal.steps import ActionStep
+from cadre.loop.owed import owed
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.json_depth import MAX_LEVELS
@@ -31,7 +32,7 @@ def refusal(*calls: ev.RequestedCall, course: Course | None = None) -> ErrorInfo
 
 
 def last_step(course: Course) -> ActionStep:
-    step = course.run.memory[-1]
+    step = course.run.steps[-1]
     assert isinstance(step, ActionStep)
     return step
 

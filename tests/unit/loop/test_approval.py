@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from cadre.engine.chat import Transcript
-from cadre.engine.offer import Offer
+from cadre.engine.commands import CallModel, Revoke, Send, SetTimer
 from cadre.engine.timers import ended
 from cadre.errors import SpecError
 from cadre.journal import events as ev
+from cadre.journal.arrivals import Offer
 from cadre.journal.run import Phase
-from cadre.loop.owed import CallModel, Revoke, Send, SetTimer
 from cadre.protocol.messages import Decision, Task, ToolCall, Verdict
 from unit.loop.build import (
     ADD,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from cadre.engine.json_text import ReadingError
+from cadre.engine.stop_sequences import STOP_SEQUENCES, cut_at_stop
 from cadre.journal import events as ev
-from cadre.journal.run import ActionStep
-from cadre.kinds.tool_calling.parse import STOP_SEQUENCES, ReadingError, cut_at_stop, read_calls
+from cadre.journal.steps import ActionStep
+from cadre.kinds.tool_calling.parse import read_calls
 from unit.loop.build import Course, call, kinds, only
 
 ADD = ev.RequestedCall("add", {"a": 1, "b": 2})
@@ -70,7 +72,7 @@ def test_no_call_at_all_is_the_steps_error_and_the_next_step_begins() -> None:
     assert kinds(events) == ["ModelAnswered", "StepFinished", "ModelCalled"]
     assert only(events, ev.StepFinished).error.type == "AgentParsingError"
     assert only(events, ev.ModelCalled).step == 2
-    step = course.run.memory[-1]
+    step = course.run.steps[-1]
     assert isinstance(step, ActionStep)
     assert (step.number, step.content, step.native) == (1, "The answer is 3.", False)
 

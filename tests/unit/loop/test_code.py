@@ -8,24 +8,20 @@ import msgspec
 import pytest
 
 from cadre.engine.chat import Transcript
-from cadre.engine.offer import Offer
+from cadre.engine.commands import CallModel, Send, SetTimer
+from cadre.engine.json_text import ReadingError
 from cadre.journal import events as ev
+from cadre.journal.arrivals import Offer
 from cadre.journal.run import Phase
+from cadre.journal.steps import ActionStep
+from cadre.kinds.code.fold import state_of
 from cadre.kinds.code.parse import closed, read_code
-from cadre.kinds.tool_calling.parse import ReadingError
-from cadre.loop.owed import CallModel, Send, SetTimer
+from cadre.kinds.code.records import BlockStarted, CodeStep
+from cadre.kinds.code.section import CodeSpec
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.code import CodeReply, CodeRequest
-from cadre.protocol.messages import (
-    CodeCall,
-    CodeFinished,
-    CodeYielded,
-    Decision,
-    ErrorInfo,
-    Task,
-    ToolCall,
-)
-from cadre.spec.agent import CodeSpec, Limits
+from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, Decision, ErrorInfo, Task, ToolCall
+from cadre.spec.agent import Limits
 from unit.loop.build import LOOK, Course, cancel, kinds, only, report, result, spec, task, timer
 from unit.loop.test_redecide import replay_of
 
@@ -105,7 +101,7 @@ def test_an_example_of_two_steps() -> None:
     assert kinds(events) == ["BlockFinished", "StepFinished", "RunFinished"]
     end = only(events, ev.RunFinished)
     assert (end.state, end.output, end.steps, end.usage.steps) == ("success", 105, 2, 2)
-    assert [type(step).__name__ for step in course.run.memory] == [
+    assert [type(step).__name__ for step in course.run.steps] == [
         "TaskStep",
         "ActionStep",
         "ActionStep",
@@ -205,10 +201,10 @@ def test_code_that_fails_is_an_observation_with_what_it_printed() -> None:
     )
     events = course.arrive(ended(error=error, logs="so far\n", snapshot="blob:bb"))
     assert kinds(events) == ["BlockFinished", "StepFinished", "ModelCalled"]
-    step = course.run.memory[-1]
-    assert getattr(step, "error", None) == error
-    assert "so far" in (getattr(step, "observation", "") or "")
-    assert course.run.snapshot == "blob:bb"
+    step = course.run.steps[-1]
+    assert isinstance(step, ActionStep) and isinstance(step.own, CodeStep)  # noqa: PT018
+    assert (step.error, "so far" in (step.own.observation or "")) == (error, True)
+    assert state_of(course.run).snapshot == "blob:bb"
 
 
 @pytest.mark.parametrize(
@@ -250,7 +246,7 @@ def test_cancelling_ends_the_block_and_its_calls() -> None:
     course.arrive(yielded(asks("add", a=1, b=2)))
     course.arrive(cancel())
     assert course.run.phase is Phase.DONE
-    assert course.run.code is None
+    assert state_of(course.run).work is None
     assert len(course.owed()) == 1, "the call is revoked"
 
 
@@ -362,7 +358,7 @@ def test_structured_mode_asks_for_json() -> None:
     assert request.schema is not None
     assert set(request.schema["properties"]) == {"thought", "code"}
     events = course.say(content='{"thought": "add", "code": "print(1)"}')
-    assert only(events, ev.BlockStarted).code == "print(1)"
+    assert only(events, BlockStarted).code == "print(1)"
 
 
 def test_a_run_of_code_is_decided_anew_as_it_was() -> None:
@@ -387,7 +383,7 @@ def test_a_session_goes_on_with_the_variables_of_its_last_run() -> None:
     first.say(content="<code>final_answer(3)</code>")
     first.arrive(ended(block="r1:code:2", output=3, is_final_answer=True, snapshot="blob:bb"))
     second = coder()
-    second.arrive(task(additional_args={"more": 1}), history=first.run.memory)
+    second.arrive(task(additional_args={"more": 1}), history=first.run.steps)
     second.say(content=SAID)
     call = code_call(second)
     assert call.snapshot == "blob:bb"

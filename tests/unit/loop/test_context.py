@@ -10,11 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from semantic_text_splitter import TextSplitter
 
-from cadre.engine.chat import ModelRequest, Transcript, base_tokens
+from cadre.engine.chat import Transcript, base_tokens
 from cadre.engine.context.context_budget import IMAGE, limit
 from cadre.engine.context.tokens import fit, tokens_of
+from cadre.engine.model_request import ModelRequest
 from cadre.journal import events as ev
-from cadre.journal.run import ActionStep, Phase, Run, Step, TaskStep
+from cadre.journal.run import Phase, Run
+from cadre.journal.steps import ActionStep, Step, TaskStep
+from cadre.kinds.code.records import CodeStep
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo, Usage
 from cadre.spec.agent import AgentSpec, Limits, ModelSpec
@@ -112,7 +115,10 @@ def test_no_request_outgrows_the_context(
     history: list[Step] = [
         step
         for number, text in enumerate(earlier, 1)
-        for step in (TaskStep(task=text), ActionStep(number=number, content=text, observation=text))
+        for step in (
+            TaskStep(task=text),
+            ActionStep(number=number, content=text, own=CodeStep(code="", observation=text)),
+        )
     ]
     course = Course(small(context, planning_interval=interval, max_steps=len(turns) + 1), base=BASE)
     course.begin()  # a course of its own, to learn the task's form
@@ -138,7 +144,7 @@ def thinks(course: Course, transcript: Transcript, summaries: str) -> None:
     """Until the model is asked for an action; each request on the way is measured."""
     while course.run.phase is Phase.THINKING:
         asked = purpose(course)
-        request = transcript.request(course.run, asked)  # type: ignore[arg-type]
+        request = transcript.request(course.run, asked)
         assert size_of(request) <= limit(course.run), asked
         if asked == "act":
             return
@@ -300,7 +306,7 @@ def test_a_context_that_is_claimed_far_too_large_is_found_out(given: str) -> Non
     for number in range(40):
         while True:
             asked = purpose(course)
-            if size_of(transcript.request(course.run, asked)) > 8_000:  # type: ignore[arg-type]
+            if size_of(transcript.request(course.run, asked)) > 8_000:
                 refusals += 1
                 course.fail("context_length_exceeded", final=True, too_long=True)
                 assert course.run.phase is Phase.THINKING, f"given up in step {number}"

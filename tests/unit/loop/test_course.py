@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cadre.engine.offer import Offer
 from cadre.journal import events as ev
-from cadre.journal.run import ActionStep, AnswerStep, Phase, PlanningStep, Step, TaskStep
+from cadre.journal.arrivals import Offer
+from cadre.journal.run import Phase
+from cadre.journal.steps import ActionStep, AnswerStep, PlanningStep, Step, TaskStep
 from cadre.protocol.messages import Usage
 from cadre.spec.agent import Limits
 from unit.loop.build import ADD, ANSWER, KID, OFFER, Course, call, kinds, only, report, result, spec, task
@@ -21,14 +22,14 @@ def test_a_task_is_accepted_with_the_spec_and_the_offer_of_this_moment() -> None
     assert only(events, ev.ModelCalled) == ev.ModelCalled(purpose="act", step=1, attempt=1, cause="r1:task")
     run = course.run
     assert (run.agent, run.phase, run.step, run.started_at) == ("boss", Phase.THINKING, 1, 100.0)
-    assert run.memory == [TaskStep(task="Count.", images=["blob:1"])]
+    assert run.steps == [TaskStep(task="Count.", images=["blob:1"])]
     assert run.tools == OFFER.tools
     assert run.members == OFFER.members
 
 
 def test_additional_arguments_are_named_in_the_task_text() -> None:
     course = Course().begin("Count.", additional_args={"rows": [1, 2]})
-    (step,) = course.run.memory
+    (step,) = course.run.steps
     assert isinstance(step, TaskStep)
     assert step.task.startswith("Count.\n")
     assert '{"rows":[1,2]}' in step.task
@@ -37,7 +38,7 @@ def test_additional_arguments_are_named_in_the_task_text() -> None:
 def test_a_delegated_task_is_marked_and_knows_its_parent() -> None:
     course = Course(run="r1_1_0")
     course.arrive(task(run="r1_1_0", parent="r1"))
-    (step,) = course.run.memory
+    (step,) = course.run.steps
     assert isinstance(step, TaskStep)
     assert step.delegated
     assert course.run.parent == "r1"
@@ -61,7 +62,7 @@ def planned_before(interval: int | None, steps: int) -> list[int]:
             planned.append(course.run.model.step)
             course.say(content="think")
         course.say(content="no call")
-    actions = [step.number for step in course.run.memory if isinstance(step, ActionStep)]
+    actions = [step.number for step in course.run.steps if isinstance(step, ActionStep)]
     assert actions == list(range(1, steps + 1)), "plans take no step number"
     return planned
 
@@ -81,8 +82,8 @@ def test_a_plan_is_followed_by_the_step_it_is_for_and_kept_before_it() -> None:
     assert course.run.step == 1
     course.say(content="no call")
     course.say(content="then that")
-    assert [type(step) for step in course.run.memory] == [TaskStep, PlanningStep, ActionStep, PlanningStep]
-    assert [step.first for step in course.run.memory if isinstance(step, PlanningStep)] == [True, False]
+    assert [type(step) for step in course.run.steps] == [TaskStep, PlanningStep, ActionStep, PlanningStep]
+    assert [step.first for step in course.run.steps if isinstance(step, PlanningStep)] == [True, False]
 
 
 def test_after_the_last_step_the_model_is_asked_for_an_answer() -> None:
@@ -95,7 +96,7 @@ def test_after_the_last_step_the_model_is_asked_for_an_answer() -> None:
     assert finished.error.type == "AgentMaxStepsError"
     assert "1" in finished.error.message
     assert finished.usage == Usage(20, 2, 2, steps=1)
-    assert course.run.memory[-1] == AnswerStep(output="So far: 7.")
+    assert course.run.steps[-1] == AnswerStep(output="So far: 7.")
 
 
 def test_the_tasks_own_limit_wins_over_the_specs() -> None:
@@ -109,15 +110,15 @@ def test_a_session_goes_on_from_the_memory_of_its_last_run() -> None:
     before.say(call("add", a=1, b=2))
     before.arrive(result("r1_1_0", 3))
     before.say(ANSWER)
-    history: list[Step] = before.run.memory
+    history: list[Step] = before.run.steps
     course = Course(spec(planning_interval=1), run="r2")
     course.arrive(task("And then?", run="r2", continues="r1"), history=history)
     of_another = [replace(step, entry=0) if isinstance(step, ActionStep) else step for step in history]
-    assert course.run.memory == [*of_another, TaskStep(task="And then?")]
+    assert course.run.steps == [*of_another, TaskStep(task="And then?")]
     assert course.run.step == 0, "steps are counted from 1 again"
     course.say(content="new plan")
     assert course.run.step == 1
-    plan = course.run.memory[-1]
+    plan = course.run.steps[-1]
     assert isinstance(plan, PlanningStep)
     assert (plan.plan, plan.first) == ("new plan", False)
 

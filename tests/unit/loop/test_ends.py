@@ -45,11 +45,11 @@ def test_records_that_nobody_awaits_are_accounted_for_and_change_nothing(
     make: Callable[[], Course], late: Record
 ) -> None:
     course = make()
-    before = (course.run.phase, course.run.memory, course.run.current, course.run.usage, course.owed())
+    before = (course.run.phase, course.run.steps, course.run.current, course.run.usage, course.owed())
     (ignored,) = course.arrive(late)
     assert isinstance(ignored, ev.RecordIgnored)
     assert ignored.kind == type(late).__name__
-    after = (course.run.phase, course.run.memory, course.run.current, course.run.usage, course.owed())
+    after = (course.run.phase, course.run.steps, course.run.current, course.run.usage, course.owed())
     assert after == before
     assert late.id in course.run.seen
 

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from cadre.journal import events as ev
-from cadre.journal.run import ActionStep, AnswerStep, Phase, PlanningStep, Run, TaskStep
+from cadre.journal.run import Phase, Run
+from cadre.journal.steps import ActionStep, AnswerStep, PlanningStep, TaskStep
 from cadre.loop.fold import fold
 from cadre.loop.fork import ForkError, prefix_of
 from cadre.loop.redecide import Journaled, redecide
@@ -64,7 +65,7 @@ def test_an_observation_is_replaced_in_the_copy_alone() -> None:
     steps = fork_of(run, 4, observations={"1_0": "seven", "r1_2_1": "fine after all"})
     assert [one.observation for step in steps for one in step.calls] == ["seven", "3", "fine after all", "4"]
     assert [one.error for step in steps for one in step.calls] == [None] * 4
-    first = next(step for step in run.memory if isinstance(step, ActionStep))
+    first = next(step for step in run.steps if isinstance(step, ActionStep))
     assert first.calls[0].observation == "2"
 
 
@@ -129,8 +130,8 @@ def forked(at: int, **fields: Any) -> Course:
 def test_a_fork_goes_on_with_the_step_that_it_forks_at() -> None:
     course = forked(3)
     run = course.run
-    assert [type(step) for step in run.memory] == [TaskStep, ActionStep, ActionStep]
-    assert run.memory[0] == TaskStep(task="Add up otherwise.")
+    assert [type(step) for step in run.steps] == [TaskStep, ActionStep, ActionStep]
+    assert run.steps[0] == TaskStep(task="Add up otherwise.")
     assert (run.step, run.phase) == (3, Phase.THINKING)
     course.say(call("add", a=5, b=5))
     assert course.id() == "r2_3_0"
@@ -161,7 +162,7 @@ def test_plans_go_on_in_their_interval() -> None:
     about = Fork(run="r1", at=3)
     course.arrive(task(run="r2", forks=about), prefix=prefix_of(before, about).steps)
     course.say(content="another plan for 3")
-    plan = course.run.memory[-1]
+    plan = course.run.steps[-1]
     assert isinstance(plan, PlanningStep)
     assert (plan.plan, plan.first) == ("another plan for 3", False)
     assert course.run.model is not None
@@ -182,7 +183,7 @@ def test_a_turn_of_a_session_is_forked_with_what_it_went_on_from() -> None:
     first = source()
     first.say(ANSWER)
     second = Course(run="r2")
-    second.arrive(task("And then?", run="r2", continues="r1"), history=list(first.run.memory))
+    second.arrive(task("And then?", run="r2", continues="r1"), history=list(first.run.steps))
     second.say(call("add", a=9, b=9))
     second.arrive(result("r2_1_0", 18))
     prefix = prefix_of(second.run, Fork(run="r2", at=2))
@@ -208,7 +209,7 @@ def test_runs_of_earlier_versions_can_be_forked(name: str) -> None:
         first = journal[0].entry
         run = fold((one.entry for one in journal), first.run, first.tree)
         assert fork_of(run, 1) == []
-        finished = [step.number for step in run.memory if isinstance(step, ActionStep)]
+        finished = [step.number for step in run.steps if isinstance(step, ActionStep)]
         if finished and name != "session":
             assert (
                 numbers([s for s in fork_of(run, finished[-1]) if isinstance(s, ActionStep)]) == finished[:-1]

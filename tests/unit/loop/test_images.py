@@ -9,13 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from cadre.engine.chat import ModelRequest, Transcript
+from cadre.engine.chat import Transcript
 from cadre.engine.context.context_budget import IMAGE, weight_of_memory
 from cadre.engine.context.images import Pictured, images_of
-from cadre.journal.run import ActionStep
+from cadre.engine.model_request import ModelRequest
+from cadre.journal.steps import ActionStep
+from cadre.kinds.code.fold import state_of
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import CodeFinished, FileInfo
-from cadre.spec.agent import CodeSpec, Limits, ModelSpec
+from cadre.spec.agent import Limits, ModelSpec
 from unit.loop.build import Course, call, report, result, spec
 
 PROMPTS = Prompts.load("tool_calling")
@@ -138,10 +140,11 @@ def test_the_second_result_of_a_call_shows_nothing() -> None:
 @pytest.mark.parametrize("vision", [True, False])
 def test_code_sees_images_in_its_observation(vision: bool) -> None:
     code = Prompts.load("code")
-    course = Course(spec(kind="code", code=CodeSpec(), model=ModelSpec(vision=vision))).begin()
+    course = Course(spec(kind="code", model=ModelSpec(vision=vision))).begin()
     course.say(content="Thought: look.\n<code>\nplot\n</code>")
-    assert course.run.code is not None
-    block = course.run.code.block
+    work = state_of(course.run).work
+    assert work is not None
+    block = work.block
     value = {"$given": ["image", ref("a")]}
     finished = CodeFinished(
         id=f"{block}:0:finished",
@@ -154,7 +157,7 @@ def test_code_sees_images_in_its_observation(vision: bool) -> None:
         text="<image>",
     )
     course.arrive(finished)
-    step = course.run.memory[-1]
+    step = course.run.steps[-1]
     assert isinstance(step, ActionStep)
     request = asked(course, Transcript(code))
     assert shown(request) == ([ref("a")] if vision else [])

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from cadre.delivery.codec import decode, encode
 from cadre.engine.chat import Transcript
+from cadre.engine.commands import Command
 from cadre.journal import events as ev
 from cadre.journal.run import Phase, Run
 from cadre.loop.fold import fold
-from cadre.loop.owed import Command, owed
+from cadre.loop.owed import owed
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo, Record, RunState, Usage
 from cadre.spec.agent import Limits, ModelSpec
@@ -196,7 +197,7 @@ def test_results_of_one_step_fold_to_the_same_in_any_order(data: st.DataObject) 
     for one, other in zip(records, data.draw(st.permutations(records)), strict=True):
         first.arrive(one)
         second.arrive(other)
-    assert first.run.memory == second.run.memory
+    assert first.run.steps == second.run.steps
     assert first.run.usage == second.run.usage
     assert first.run.seen == second.run.seen
     assert Transcript(PROMPTS).request(first.run, "act") == Transcript(PROMPTS).request(second.run, "act")

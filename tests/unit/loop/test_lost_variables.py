@@ -25,7 +25,7 @@ def test_variables_of_an_earlier_run_that_are_lost_leave_the_tasks_own() -> None
     first.arrive(ended(snapshot="blob:aa"))
     first.say(content="I have no block of code.")
     second = coder()
-    second.arrive(task(additional_args={"limit": 4}), history=first.run.memory)
+    second.arrive(task(additional_args={"limit": 4}), history=first.run.steps)
     second.say(content=SAID)
     assert (code_call(second).snapshot, code_call(second).variables) == ("blob:aa", {"limit": 4})
     error = ErrorInfo("AgentExecutionError", "The variables of earlier code could not be restored.")
@@ -41,6 +41,6 @@ def test_a_session_does_not_go_on_with_variables_that_are_lost() -> None:
     first.arrive(ended(block="r1:code:2", error=ErrorInfo("AgentExecutionError", "lost"), snapshot=None))
     first.say(content="I have no block of code.")
     second = coder()
-    second.arrive(task(), history=first.run.memory)
+    second.arrive(task(), history=first.run.steps)
     second.say(content=SAID)
     assert code_call(second).snapshot is None

@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 
 from cadre.engine.chat import Transcript
+from cadre.engine.commands import Command, Send, SetTimer
 from cadre.engine.timers import ended
 from cadre.errors import SpecError
 from cadre.journal import events as ev
-from cadre.journal.run import Memory, Phase, RecalledStep
+from cadre.journal.entry import Entry
+from cadre.journal.run import Phase
+from cadre.journal.steps import Memory, RecalledStep
 from cadre.loop.fold import fold
-from cadre.loop.owed import Command, Send, SetTimer, owed
+from cadre.loop.owed import owed
 from cadre.loop.redecide import Journaled, redecide
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo, Origin, ToolCall
@@ -68,7 +71,7 @@ def test_a_run_asks_first_and_thinks_with_what_it_gets() -> None:
     assert (wait.timer.name, wait.due) == ("call-r1_0_0", course.at + 5)
     events = course.arrive(result("r1_0_0", HITS))
     assert kinds(events) == ["MemoryRecalled", "OfferChanged", "ModelCalled"]
-    (step,) = [one for one in course.run.memory if isinstance(one, RecalledStep)]
+    (step,) = [one for one in course.run.steps if isinstance(one, RecalledStep)]
     assert step.memories[0] == Memory(text="The quay is 40 m long.", agent="surveyor", scope="team", at=1e9)
     told = Transcript(PROMPTS).request(course.run, "act").messages[2]
     assert told["role"] == "user"
@@ -121,7 +124,7 @@ def test_the_plan_is_made_with_the_memories() -> None:
     assert "The quay is 40 m long." in known["content"]
     assert "How long is the quay?" in asked["content"]
     course.say(content="1. Answer.")
-    assert course.run.memory[-1].first  # type: ignore[union-attr]
+    assert course.run.steps[-1].first  # type: ignore[union-attr]
 
 
 def test_a_replay_sees_the_same_memories() -> None:
@@ -144,7 +147,7 @@ def test_a_replay_sees_the_same_memories() -> None:
         assert replay.undecided == []
 
 
-def _with_prev(entry: ev.Entry, prev: list[int]) -> ev.Entry:
+def _with_prev(entry: Entry, prev: list[int]) -> Entry:
     import msgspec
 
     return msgspec.structs.replace(entry, prev=prev)
@@ -193,7 +196,7 @@ def test_steps_of_the_run_that_one_goes_on_from_are_not_left_again() -> None:
     before.arrive(result(before.id(), 3))
     before.say(ANSWER)
     course = Course(KEEPER, run="r2")
-    course.arrive(task("Then?", run="r2", continues="r1"), history=before.run.memory)
+    course.arrive(task("Then?", run="r2", continues="r1"), history=before.run.steps)
     assert calls(course.owed(), "remember") == []
 
 

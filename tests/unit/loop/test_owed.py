@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cadre.loop.owed import CallModel, Revoke, Send, SetTimer
+from cadre.engine.commands import CallModel, Revoke, Send, SetTimer
 from cadre.protocol.messages import Cancel, ErrorInfo, ReplyTo, Report, Task, TimerFired, ToolCall, Usage
 from unit.loop.build import ANSWER, Course, call, cancel, report, result, task
 

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from cadre.engine.chat import ModelRequest, Transcript
+from cadre.engine.chat import Transcript
+from cadre.engine.commands import Revoke, Send
+from cadre.engine.model_request import ModelRequest
 from cadre.engine.offer import offer_of
 from cadre.engine.work_summary import work_of
 from cadre.errors import SpecError
 from cadre.journal import events as ev
-from cadre.journal.run import ActionStep, Phase
-from cadre.loop.owed import Revoke, Send
+from cadre.journal.run import Phase
+from cadre.journal.steps import ActionStep
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.cards import Presence, ToolCard
 from cadre.protocol.messages import CodeFinished, ErrorInfo, Report, ToolCall
@@ -201,7 +203,7 @@ def test_the_answer_of_code_is_checked_as_well() -> None:
     assert kinds(course.arrive(coded(8, 2))) == ["BlockFinished", "AnswerProposed", "ToolCalled"]
     failed = course.arrive(result("r1_2_0", 0))
     assert kinds(failed) == ["ToolAnswered", "AnswerChecked", "StepFinished", "ModelCalled"]
-    step = course.run.memory[-1]
+    step = course.run.steps[-1]
     assert isinstance(step, ActionStep)
     assert (step.asked, len(step.calls)) == ([], 1)
     course.say(content="<code>final_answer(9)</code>")

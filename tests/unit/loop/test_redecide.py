@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cadre.delivery.codec import decode, encode
 from cadre.engine.calls import results
 from cadre.journal import events as ev
+from cadre.journal.entry import EarlierEntry, Entry
 from cadre.loop.redecide import Journaled, Replay, redecide
 from cadre.protocol.messages import Decision, ErrorInfo
 from cadre.spec.agent import ModelSpec
@@ -133,7 +134,8 @@ def test_whatever_happens_to_a_run_is_decided_anew(data: st.DataObject) -> None:
 
 def test_results_of_before_their_begin_was_kept() -> None:
     course = busy_course()
-    journal = [Journaled(n, entry) for n, entry in enumerate(course.journal(), start=1)]
+    earlier = (msgspec.structs.replace(entry, arrived=None) for entry in course.journal())
+    journal = [Journaled(n, entry) for n, entry in enumerate(earlier, start=1)]
     assert any(getattr(event, "started_at", None) for one in journal for event in one.entry.events)
     for one in journal:
         one.entry.events[:] = [
@@ -193,11 +195,11 @@ def decide(course: Course, index: int, verdict: Any, **fields: Any) -> None:
 # --- what is found
 
 
-def doctored(entries: list[ev.Entry], n: int, change: Any) -> Replay:
+def doctored(entries: list[Entry], n: int, change: Any) -> Replay:
     journal = chained([Journaled(entry.n, entry) for entry in entries])
     fields = msgspec.to_builtins(journal[n - 1].entry)
     change(fields)
-    journal[n - 1] = Journaled(journal[n - 1].seq, decode(msgspec.json.encode(fields), ev.Entry))
+    journal[n - 1] = Journaled(journal[n - 1].seq, decode(msgspec.json.encode(fields), Entry))
     return redecide([journal])
 
 
@@ -251,6 +253,7 @@ def test_entries_out_of_place(n: int, field: str, value: Any, about: str) -> Non
 def test_an_entry_that_does_not_tell_what_arrived() -> None:
     def change(entry: dict[str, Any]) -> None:
         entry["events"] = [{"type": "step.finished", "step": 1}]
+        entry["arrived"] = {"type": "Nobody"}
 
     replay = doctored(Course().begin().journal(), 1, change)
     assert [(one.n, "step.finished" in one.reason) for one in replay.undecided] == [(1, True)]
@@ -258,7 +261,7 @@ def test_an_entry_that_does_not_tell_what_arrived() -> None:
 
 def test_a_rule_that_judges_otherwise_is_found_in_old_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A version that forgets to end a step after its last call would leave runs hanging."""
-    monkeypatch.setattr(results, "after_call", lambda run, arrival: [])
+    monkeypatch.setattr(results, "settled", lambda run, call, arrival: [])
     replay = redecide(kept.journals("0.1", "parallel_tools"))
     assert [one.about for one in replay.divergences] == ["decision"]
     assert replay.divergences[0].lines[0] == "journaled tool.answered, step.finished, model.called"
@@ -268,7 +271,7 @@ def test_a_rule_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> Any:
         raise AttributeError("nothing there")
 
-    monkeypatch.setattr(results, "after_call", fail)
+    monkeypatch.setattr(results, "settled", fail)
     replay = redecide(kept.journals("0.1", "parallel_tools"))
     assert replay.divergences[0].lines == ["deciding fails now: AttributeError: nothing there"]
 
@@ -319,8 +322,8 @@ def test_an_encoded_old_entry_is_one_of_this_version() -> None:
     """Whoever stores it again stores what it means now."""
     [journal] = kept.journals("0.1", "effect")
     old = journal[0].entry
-    assert isinstance(old, ev.EarlierEntry)
-    fields = {name: getattr(old, name) for name in ev.Entry.__struct_fields__}
-    again = decode(encode(ev.Entry(**fields)), ev.Entry)
-    assert not isinstance(again, ev.EarlierEntry)
+    assert isinstance(old, EarlierEntry)
+    fields = {name: getattr(old, name) for name in Entry.__struct_fields__}
+    again = decode(encode(Entry(**fields)), Entry)
+    assert not isinstance(again, EarlierEntry)
     assert again.events == old.events

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from cadre.engine.commands import Revoke, Send, SetTimer
 from cadre.engine.timers import ended
 from cadre.journal import events as ev
-from cadre.journal.run import ActionStep, Phase
-from cadre.loop.owed import Revoke, Send, SetTimer
+from cadre.journal.run import Phase
+from cadre.journal.steps import ActionStep
 from cadre.protocol.messages import Budget, Cancel, ErrorInfo, Task, ToolCall, Usage
 from cadre.spec.agent import Limits
 from unit.loop.build import ANSWER, Course, call, cancel, kinds, only, report, result, spec, task, timer
@@ -48,7 +49,7 @@ def test_a_call_that_failed_has_found_nothing() -> None:
     course.say(call("add", a=20, b=22), call("add", a=1, b=1))
     course.arrive(result("r1_1_0", 42))
     course.arrive(result("r1_1_1", error=ErrorInfo("ToolError", "no")))
-    [step] = [step for step in course.run.memory if isinstance(step, ActionStep)]
+    [step] = [step for step in course.run.steps if isinstance(step, ActionStep)]
     assert [(one.observation, one.error and one.error.message) for one in step.calls] == [
         ("42", None),
         (None, "no"),
@@ -203,7 +204,7 @@ def test_a_call_that_is_not_answered_in_time_becomes_an_observation() -> None:
     assert kinds(course.arrive(timer("call-r1_1_1"))) == ["CallTimedOut", "StepFinished", "ModelCalled"]
     told = [debt for debt in course.owed(since=5) if isinstance(debt, Send)]
     assert [debt.message.id for debt in told] == ["r1_1_1:cancel"]
-    step = course.run.memory[-1]
+    step = course.run.steps[-1]
     assert isinstance(step, ActionStep)
     assert step.calls[0].error is not None
     assert "no answer within 30 s" in step.calls[0].error.message
@@ -219,11 +220,11 @@ def test_what_a_member_used_is_counted_when_nobody_waits_for_it_any_more() -> No
     assert isinstance(debt.message, Task)
     assert debt.message.budget == Budget(tokens=0), "the first one may still use up all that it was lent"
 
-    weight, steps = course.run.weight, len(course.run.memory)
+    weight, steps = course.run.weight, len(course.run.steps)
     late = report("r1_1_0", "late words " * 50, state="cancelled", usage=Usage(60, 5, model_calls=2))
     assert kinds(course.arrive(late)) == ["DelegateFinished"]
     assert course.run.usage == Usage(80, 5, model_calls=4, steps=1)
-    assert (course.run.weight, len(course.run.memory)) == (weight, steps), "nothing else of it counts"
+    assert (course.run.weight, len(course.run.steps)) == (weight, steps), "nothing else of it counts"
     assert [one.id for one in course.run.open_calls()] == ["r1_2_0"]
     assert kinds(course.arrive(late, cause="again")) == ["RecordIgnored"]
     course.arrive(report("r1_2_0", "done"))

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 import cadre.runtime.run_cache
-from cadre.engine.offer import Offer
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Poisoned
-from cadre.journal.run import ActionStep, Phase
+from cadre.journal.arrivals import Offer, Poisoned
+from cadre.journal.run import Phase
+from cadre.journal.steps import ActionStep
 from cadre.loop.fold import fold
 from cadre.ports import ModelReply
 from cadre.protocol.messages import ErrorInfo, Report, ToolCall, Usage
@@ -42,7 +42,7 @@ async def test_a_run_that_delegates() -> None:
     run = world.run("r1")
     assert run.result is not None
     assert (run.result.state, run.result.output) == ("success", "42")
-    step = run.memory[1]
+    step = run.steps[1]
     assert isinstance(step, ActionStep)
     assert [seen.observation for seen in step.calls] == [PROMPTS.managed_report("kid", '{"sum":42}'), "2"]
     assert run.usage == Usage(40, 4, 4, steps=4)

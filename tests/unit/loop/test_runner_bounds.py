@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from cadre.engine.offer import Offer
 from cadre.journal import events as ev
+from cadre.journal.arrivals import Offer
 from cadre.journal.run import Phase
 from cadre.ports import ModelReply
 from cadre.protocol.messages import Decision, ToolCall, Usage

@@ -8,10 +8,10 @@ from collections import Counter
 
 import pytest
 
-from cadre.engine.chat import ModelRequest
-from cadre.engine.offer import Offer
+from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelUnavailable, RetryableError
 from cadre.journal import events as ev
+from cadre.journal.arrivals import Offer
 from cadre.ports import ModelReply, OnText
 from cadre.protocol.messages import Task, ToolCall
 from cadre.spec.agent import AgentSpec, Limits, ModelSpec

@@ -9,9 +9,11 @@ import msgspec
 import pytest
 
 from cadre.engine import chat
-from cadre.engine.chat import END_PLAN, LONGEST_CALL_ID, ModelRequest, Transcript
+from cadre.engine.chat import LONGEST_CALL_ID, Transcript
+from cadre.engine.model_request import ModelRequest
 from cadre.journal import events as ev
-from cadre.journal.run import Purpose, Step
+from cadre.journal.steps import Step
+from cadre.kinds.stepwise import END_PLAN
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.agent import Limits
@@ -165,7 +167,7 @@ def test_a_session_reads_an_answer_that_was_given_without_words() -> None:
     before = Course().begin("First?")
     before.say(ANSWER)
     course = Course(run="r2")
-    course.arrive(task("Second?", run="r2"), history=before.run.memory)
+    course.arrive(task("Second?", run="r2"), history=before.run.steps)
     assert [message["role"] for message in asked(course).messages] == ["system", "user", "assistant", "user"]
     assert asked(course).messages[2]["content"] == "42"
 
@@ -240,7 +242,7 @@ def test_a_session_reads_on_and_plans_as_an_update() -> None:
     before = Course().begin("First?")
     before.say(ANSWER, content="Easy.")
     course = Course(spec(planning_interval=1), run="r2")
-    course.arrive(task("And then?", run="r2"), history=before.run.memory)
+    course.arrive(task("And then?", run="r2"), history=before.run.steps)
     messages = asked(course).messages
     assert messages[0]["content"] == PROMPTS.update_plan_pre("And then?")
     assert user(PROMPTS.new_task("First?")) in messages
@@ -277,13 +279,13 @@ def test_a_step_is_rendered_once_however_often_the_model_is_asked(monkeypatch: p
     monkeypatch.setattr(chat, "messages_of", counted)
     course, transcript = Course(spec(planning_interval=3, limits=Limits(max_steps=60))).begin(), None
     transcript = Transcript(PROMPTS)
-    per_request: dict[Purpose, set[int]] = {"act": set(), "plan": set(), "final": set()}
+    per_request: dict[str, set[int]] = {"act": set(), "plan": set(), "final": set()}
     while course.run.model is not None:
         purpose, before = course.run.model.purpose, len(rendered)
         asked(course, transcript)
         per_request[purpose].add(len(rendered) - before)
         course.say(content="no call")
-    assert len(rendered) == len(course.run.memory) - 1, "all but the answer"
+    assert len(rendered) == len(course.run.steps) - 1, "all but the answer"
     assert max(count for counts in per_request.values() for count in counts) <= 1
 
 

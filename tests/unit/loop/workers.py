@@ -25,7 +25,7 @@ def each_cause_once(world: MemoryWorld, run: str = "r1") -> None:
     assert [cause for cause, count in causes.items() if count > 1] == []
 
 
-def count(world: MemoryWorld, kind: type[ev.Event]) -> int:
+def count(world: MemoryWorld, kind: type[ev.AnyEvent]) -> int:
     return sum(isinstance(event, kind) for event in world.events("r1"))
 
 

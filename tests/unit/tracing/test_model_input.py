@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from cadre.engine.chat import ChatMessage, Transcript
-from cadre.journal.events import Entry
-from cadre.loop.owed import CallModel
+from cadre.engine.chat import Transcript
+from cadre.engine.commands import CallModel
+from cadre.engine.model_request import ChatMessage
+from cadre.journal.entry import Entry
 from cadre.prompting.prompts import prompts_for
 from cadre.spec.agent import AgentSpec, Limits, ModelSpec
 from cadre.telemetry.tracing import names

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from cadre.journal import events as ev
-from cadre.journal.run import Memory
+from cadre.journal.entry import Entry
+from cadre.journal.steps import Memory
 from cadre.protocol.messages import Usage
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.spans import SpanRecord
@@ -13,11 +14,11 @@ from unit.loop.build import SPEC, task
 DONE = ev.RunFinished(state="success", output="42", steps=1)
 
 
-def journal_of(*entries: list[ev.AnyEvent]) -> list[ev.Entry]:
+def journal_of(*entries: list[ev.AnyEvent]) -> list[Entry]:
     """Of a run with these entries behind its first, a second apart."""
     begun: list[ev.AnyEvent] = [ev.RunAccepted(task=task(), spec=SPEC)]
     return [
-        ev.Entry(tree="r1", run="r1", agent="boss", n=n, cause=f"c{n}", at=100.0 + n, events=events)
+        Entry(tree="r1", run="r1", agent="boss", n=n, cause=f"c{n}", at=100.0 + n, events=events)
         for n, events in enumerate([begun, *entries], 1)
     ]
 
@@ -27,12 +28,12 @@ def spans_of(*entries: list[ev.AnyEvent], content: bool = False) -> list[SpanRec
 
 
 def called(purpose: str, attempt: int = 1) -> ev.ModelCalled:
-    return ev.ModelCalled(purpose=purpose, step=1, attempt=attempt, cause="c1")  # type: ignore[arg-type]
+    return ev.ModelCalled(purpose=purpose, step=1, attempt=attempt, cause="c1")
 
 
 def answered(purpose: str, attempt: int = 1) -> ev.ModelAnswered:
     usage = Usage(input_tokens=7, output_tokens=3)
-    return ev.ModelAnswered(purpose=purpose, step=1, attempt=attempt, content="said", usage=usage)  # type: ignore[arg-type]
+    return ev.ModelAnswered(purpose=purpose, step=1, attempt=attempt, content="said", usage=usage)
 
 
 def remembering() -> list[list[ev.AnyEvent]]:

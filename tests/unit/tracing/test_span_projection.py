@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from cadre.journal.events import Entry, ToolAnswered
+from cadre.journal.entry import Entry
+from cadre.journal.events import ToolAnswered
 from cadre.protocol.messages import Decision, ErrorInfo, Task, ToolResult, Usage
 from cadre.spec.agent import ModelSpec
 from cadre.telemetry.tracing import names

@@ -7,7 +7,7 @@ import uuid
 import pytest
 from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
 
-from cadre.loop.owed import Send
+from cadre.engine.commands import Send
 from cadre.protocol.messages import Task
 from cadre.telemetry.tracing.ids import (
     call_span,

@@ -20,7 +20,7 @@ from cadre.adapters.models.failure import (
 from cadre.adapters.models.images import with_images
 from cadre.adapters.models.openai_client import EndpointLost, EndpointRefused, OpenAIClient
 from cadre.adapters.models.usage import estimated
-from cadre.engine.chat import ModelRequest
+from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.ports import Blobs, ModelReply, OnText
 from cadre.settings import ModelSettings

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.chat import ModelRequest
 from cadre.engine.context.context_budget import IMAGE, MESSAGE
 from cadre.engine.context.tokens import tokens_of
+from cadre.engine.model_request import ModelRequest
 from cadre.ports import ModelReply
 from cadre.protocol.messages import Usage
 

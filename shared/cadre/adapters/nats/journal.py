@@ -13,9 +13,9 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.replica_tries import ReplicaTries
-from cadre.delivery.codec import HEADERS, pack, unpack_entry
+from cadre.delivery.codec import HEADERS, pack_entry, unpack_entry
 from cadre.errors import BlobMissing, BusUnavailable
-from cadre.journal.events import Entry
+from cadre.journal.entry import Entry
 from cadre.ports import Appended, Blobs, Stored
 from cadre.protocol.topology import Topology
 
@@ -51,6 +51,7 @@ class NatsJournal:
         entry: Entry,
         fence: int,
         *,
+        before: str = "",
         ends_timer: str | None = None,
         meanwhile: Callable[[], None] | None = None,
     ) -> Appended:
@@ -58,12 +59,12 @@ class NatsJournal:
         if ends_timer is not None:
             headers[jetstream.SCHEDULE_NEXT] = "purge"
             headers[jetstream.SCHEDULER] = self._topology.timer(entry.tree, entry.run, ends_timer)
-        data = await pack(entry, self._blobs)
+        data, hash_ = await pack_entry(entry, before, self._blobs)
         subject = self._topology.journal(entry.tree, entry.run)
         seq = await jetstream.append(
             self._nc, subject, data, expect=fence, headers=headers, meanwhile=meanwhile
         )
-        return Appended(seq, len(data))
+        return Appended(seq, len(data), hash_)
 
     async def _get(self, stream: str, seq: int) -> Stored:
         async for _ in ReplicaTries(_REPLICA_SECONDS):

@@ -16,7 +16,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.delivery.codec import decode, unpack_entry
 from cadre.errors import BlobMissing, BusUnavailable, RetryableError, UnreadableMessage
-from cadre.journal.events import Entry
+from cadre.journal.entry import Entry
 from cadre.ports import Blobs, Stored
 from cadre.protocol.messages import Fate
 from cadre.protocol.topology import Topology

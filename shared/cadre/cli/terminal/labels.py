@@ -1,4 +1,4 @@
-"""Words for what a run does: the one place of the terminal that knows what kinds of agents journal."""
+"""Words for what a run does, as the kinds of agents declare them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import json
 import re
 from typing import Any
 
+from cadre.journal.run import SUMMARY
+from cadre.spec.kinds import declared_kinds
+
 _PURPOSES = {
-    "act": "thinking",
-    "plan": "planning",
-    "final": "writing the final answer",
-    "summary": "summarizing earlier steps",
+    **{purpose: text for kind in declared_kinds().values() for purpose, text in kind.purposes.items()},
+    SUMMARY: "summarizing earlier steps",
 }
-_DOING = {"code.started": "running code", "code.finished": ""}
+_DOING = {event: text for kind in declared_kinds().values() for event, text in kind.doing.items()}
 _TAG = re.compile(r"(?:\s*[<`\[][^\s]*)+\s*\Z")
 """What stands before a block of code: a tag, or the beginning of a fence."""
 
@@ -32,8 +33,14 @@ def model_output(step: dict[str, Any]) -> list[tuple[str, str]]:
 
     Where thought and code cannot be told apart, the whole output stands for the thought.
     """
-    content, code = str(step.get("content") or ""), str(step.get("code") or "")
+    content, code = str(step.get("content") or ""), str((step.get("own") or {}).get("code") or "")
     return [("thought", _thought(content, code) if code else content), ("code", code)]
+
+
+def observed(step: dict[str, Any]) -> str | None:
+    """What came of an action step beside the outcomes of its calls."""
+    found: str | None = (step.get("own") or {}).get("observation")
+    return found
 
 
 def _thought(content: str, code: str) -> str:

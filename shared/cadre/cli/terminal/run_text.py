@@ -170,10 +170,10 @@ class _Steps:
             yield from self.block("", error_text(call.get("error")) or call.get("observation") or "(open)", 1)
         error = error_text(step.get("error"))
         if self._played:
-            yield from self.block("observed", step.get("observation"), 1)
+            yield from self.block("observed", labels.observed(step), 1)
             yield from self.block("failed", error, 1)
         else:
-            yield from self.block("", step.get("observation"))
+            yield from self.block("", labels.observed(step))
             yield from self.block("", error and f"failed: {error}")
 
     def _effort(self, step: Step) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from cadre.engine.calls.call_check import CallError, check_call
+from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
-from cadre.journal.run import CallState, Run
-from cadre.kinds.tool_calling.arguments import with_values
+from cadre.journal.run import Run
+from cadre.journal.steps import CallState
 from cadre.protocol.messages import Decision
 from cadre.spec.policy import ALWAYS, NEVER, reason_to_ask
 
@@ -32,14 +33,14 @@ def hold(
     policy = policy_of(run, name)
     if policy == NEVER or run.spec is None:
         return None
-    reason = reason_to_ask(policy, {**_defaults(run, name), **with_values(run, arguments)})
+    reason = reason_to_ask(policy, {**_defaults(run, name), **kind_of(run).arguments(run, arguments)})
     if reason is None:
         return None
     seconds = run.spec.approval_seconds
     return ev.ApprovalRequested(
         call=call,
         name=name,
-        kind=kind_of(run, name),
+        kind="tool" if name in run.tools else "member",
         arguments=arguments,
         reason=reason,
         expires=arrival.at + seconds if seconds is not None else None,
@@ -52,10 +53,6 @@ def _defaults(run: Run, name: str) -> dict[str, Any]:
     return {key: schema["default"] for key, schema in properties.items() if "default" in schema}
 
 
-def kind_of(run: Run, name: str) -> Literal["tool", "member"]:
-    return "tool" if name in run.tools else "member"
-
-
 def held_call(run: Run, call: str) -> CallState | None:
     """The call, if it waits for a person."""
     return next((one for one in run.open_calls() if one.id == call and one.hold is not None), None)
@@ -64,7 +61,7 @@ def held_call(run: Run, call: str) -> CallState | None:
 def decided(run: Run, held: CallState, decision: Decision) -> ev.ApprovalDecided:
     """What the decision makes true. Raises CallError when its correction is a call that cannot be made."""
     name, arguments = None, None
-    if decision.verdict == "corrected":
+    if decision.verdict == "corrected" and held.kind != "question":
         name = decision.tool if decision.tool not in (None, held.name) else None
         arguments = decision.arguments
         check_correction(run, held, decision.tool, decision.arguments)
@@ -85,7 +82,7 @@ def check_correction(run: Run, held: CallState, tool: str | None, arguments: dic
     if name not in run.tools and name not in run.members:
         known = ", ".join([*run.tools, *run.members])
         raise CallError(f"{name!r} is neither a tool nor a team member of {run.agent}: use one of {known}")
-    check_call(run, name, with_values(run, held.arguments if arguments is None else arguments))
+    check_call(run, name, kind_of(run).arguments(run, held.arguments if arguments is None else arguments))
 
 
 def expired(held: CallState) -> ev.ApprovalDecided:

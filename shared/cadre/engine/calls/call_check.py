@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.run import Run
 from cadre.protocol.messages import ErrorInfo
 from cadre.recent import Recent
-
-FINAL_ANSWER = "final_answer"
 
 _MOST_VALIDATORS = 1024
 

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from cadre.engine.budget import share
+from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
 from cadre.journal.run import Run
-from cadre.kinds.tool_calling.arguments import with_values
 from cadre.protocol.messages import Usage
 
 
@@ -22,7 +22,7 @@ def made(run: Run, call: str, name: str, arguments: dict[str, Any]) -> ev.ToolCa
         member=name,
         task=arguments["task"],
         # A model may name a variable in place of the whole object.
-        additional_args=with_values(run, arguments).get("additional_args") or {},
+        additional_args=kind_of(run).arguments(run, arguments).get("additional_args") or {},
     )
 
 

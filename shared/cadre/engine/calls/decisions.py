@@ -5,10 +5,11 @@ from __future__ import annotations
 from cadre.engine.calls.approval import decided, expired
 from cadre.engine.calls.call_check import CallError
 from cadre.engine.calls.call_events import made, shared_out
-from cadre.engine.steps import after_call
+from cadre.engine.calls.results import settled
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
-from cadre.journal.run import CallState, Run
+from cadre.journal.run import Run
+from cadre.journal.steps import CallState
 from cadre.protocol.messages import Decision, Usage
 
 
@@ -19,12 +20,12 @@ def on_decision(run: Run, held: CallState, decision: Decision, arrival: Arrival)
         event = decided(run, held, decision)
     except CallError as error:
         return [ev.RecordIgnored(kind="Decision", reason=f"the correction cannot be made: {error}")]
-    if decision.verdict == "rejected":
-        return [event, *after_call(run, arrival)]
+    if decision.verdict == "rejected" or held.kind == "question":
+        return [event, *settled(run, held.id, arrival)]
     name = event.name or held.name
     arguments = held.arguments if event.arguments is None else event.arguments
     return [event, *shared_out(run, [made(run, held.id, name, arguments)], Usage())]
 
 
 def on_expiry(run: Run, held: CallState, arrival: Arrival) -> list[ev.AnyEvent]:
-    return [expired(held), *after_call(run, arrival)]
+    return [expired(held), *settled(run, held.id, arrival)]

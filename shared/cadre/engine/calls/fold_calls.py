@@ -7,9 +7,8 @@ from cadre.engine.context.context_budget import per_step
 from cadre.engine.context.observation import clip, observation_of
 from cadre.engine.context.tokens import fit
 from cadre.journal import events as ev
-from cadre.journal.run import CallState, Correction, Hold, Revoked, Run
-from cadre.kinds.code.fold import note_call, note_reply
-from cadre.protocol.code import CodeReply
+from cadre.journal.run import Revoked, Run
+from cadre.journal.steps import CallState, Correction, Hold
 from cadre.protocol.messages import ErrorInfo
 
 _REMEMBERED = 64
@@ -47,9 +46,6 @@ def open_call(run: Run, event: Opening, n: int, at: float) -> None:
             break
     else:
         calls.append(call)
-        note_call(run, call.id)
-    if call.error is not None:
-        note_reply(run, call.id, CodeReply(error=call.error.message), n, at)
     if call.is_open and call.hold is None:
         _send_next(run, n, at)
 
@@ -58,18 +54,36 @@ def decide_call(run: Run, event: ev.ApprovalDecided, n: int, at: float) -> None:
     call = _find(run, event.call)
     if call is None:
         return
+    error = error_of(event, call)
+    if error is not None:
+        close_call(run, call.id, n, at, None, error)
+    elif call.kind == "question":
+        close_call(
+            run, call.id, n, at, observation_of(event.arguments) if event.arguments else event.feedback, None
+        )
+    elif event.verdict == "corrected":
+        call.correction = Correction(name=call.name, arguments=call.arguments, feedback=event.feedback)
+    # approved: the event of the call itself follows
+
+
+def error_of(event: ev.ApprovalDecided | ev.CallTimedOut, call: CallState) -> ErrorInfo | None:
+    """What whoever asked for the call reads in place of its result; None when a result is still to come."""
+    if isinstance(event, ev.CallTimedOut):
+        text = (
+            f"Error executing tool {call.name!r}: no answer within {event.seconds:g} s. Whether it has had any"
+            " effect is unknown."
+        )
+        return ErrorInfo("AgentToolExecutionError", text)
     match event.verdict:
         case "rejected":
             text = f"A person was asked and did not allow this call of {call.name!r}."
             said = f" They said: {event.feedback}" if event.feedback else ""
-            refuse_call(run, call.id, n, at, ErrorInfo("Rejected", text + said))
+            return ErrorInfo("Rejected", text + said)
         case "expired":
             text = f"Nobody decided in time whether {call.name!r} may be called, so it was not."
-            refuse_call(run, call.id, n, at, ErrorInfo("Expired", text))
-        case "corrected":
-            call.correction = Correction(name=call.name, arguments=call.arguments, feedback=event.feedback)
-        case "approved":
-            pass  # the event of the call itself follows
+            return ErrorInfo("Expired", text)
+        case _:
+            return None
 
 
 def close_call(run: Run, call: str, n: int, at: float, text: str | None, error: ErrorInfo | None) -> None:
@@ -87,24 +101,14 @@ def close_call(run: Run, call: str, n: int, at: float, text: str | None, error: 
     _send_next(run, n, at)
 
 
-def refuse_call(run: Run, call: str, n: int, at: float, error: ErrorInfo) -> None:
-    """The call comes to nothing, and whoever asked for it reads why."""
-    close_call(run, call, n, at, None, error)
-    note_reply(run, call, CodeReply(error=error.message), n, at)
-
-
 def time_out_call(run: Run, event: ev.CallTimedOut, n: int, at: float) -> None:
     state = _find(run, event.call)
     if state is None or not state.is_open:
         return
-    text = (
-        f"Error executing tool {state.name!r}: no answer within {event.seconds:g} s. Whether it has had any"
-        " effect is unknown."
-    )
     revoke(run, state, n, at, f"no answer within {event.seconds:g} s")
     if state.kind == "member" and state.opened:
         run.strays[state.id] = state.budget
-    refuse_call(run, event.call, n, at, ErrorInfo("AgentToolExecutionError", text))
+    close_call(run, event.call, n, at, None, error_of(event, state))
 
 
 def revoke(run: Run, call: CallState, n: int, at: float, reason: str) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from cadre.engine.calls.approval import hold
 from cadre.engine.calls.call_check import CallError, check_call
 from cadre.engine.calls.call_events import made, shared_out
 from cadre.engine.calls.repeats import LOOP, is_stuck, refusal_of
+from cadre.engine.json_text import ReadingError, read_arguments
+from cadre.engine.kind import kind_of
+from cadre.engine.steps import step_in_work
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Run
-from cadre.kinds.tool_calling.arguments import with_values
-from cadre.kinds.tool_calling.parse import ReadingError, read_arguments
 from cadre.protocol.messages import ErrorInfo, Usage
 from cadre.protocol.topology import call_id
 
@@ -23,13 +25,13 @@ ALONE = (
 
 
 def open_calls(
-    run: Run, arrival: Arrival, calls: list[ev.RequestedCall], step: int, spent: Usage, first: int = 0
+    run: Run, arrival: Arrival, calls: Sequence[ev.RequestedCall], spent: Usage
 ) -> tuple[list[ev.AnyEvent], ErrorInfo | None]:
     """An event for each call, and why the run must end when its calls lead nowhere.
 
-    `first` is the place of the first of them among the step's calls; `spent` what the arrival in hand adds
-    to the run's usage.
+    `spent` is what the arrival in hand adds to the run's usage.
     """
+    step, first = step_in_work(run), len(run.current.calls) if run.current is not None else 0
     opened = [
         _open(run, arrival, call, call_id(run.id, step, index)) for index, call in enumerate(calls, first)
     ]
@@ -41,7 +43,7 @@ def _open(run: Run, arrival: Arrival, call: ev.RequestedCall, call_id: str) -> e
     arguments: dict[str, Any] = {}
     try:
         arguments = read_arguments(call)
-        check_call(run, call.name, with_values(run, arguments))
+        check_call(run, call.name, kind_of(run).arguments(run, arguments))
     except (ReadingError, CallError) as error:
         return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=error.info)
     if call.name not in run.tools and call.name not in run.members:

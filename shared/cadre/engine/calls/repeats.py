@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from cadre.journal.run import CallState, Repeated, Run
+from cadre.journal.run import Repeated, Run
+from cadre.journal.steps import CallState
 from cadre.protocol.messages import ErrorInfo
 
 LOOP = "LoopDetected"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from cadre.engine.answer_checks import is_check, on_check, problem_of
-from cadre.engine.steps import after_call
+from cadre.engine.answer_checks import check_event, given, is_check, problem_of, verdict
+from cadre.engine.carry_out import answer_turned_down, carry_out
+from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Run
@@ -24,15 +25,16 @@ def on_result(run: Run, result: ToolResult, arrival: Arrival) -> list[ev.AnyEven
         started_at=result.started_at or None,
     )
     if is_check(run, result.call):
-        return [answered, *on_check(run, result.call, problem_of(result), arrival)]
-    return [answered, *after_call(run, arrival)]
+        return [answered, *_checked(run, result.call, problem_of(result), arrival)]
+    return [answered, *settled(run, result.call, arrival)]
 
 
 def on_report(run: Run, report: Report, arrival: Arrival) -> list[ev.AnyEvent]:
-    return [told(report), *after_call(run, arrival)]
+    return [delegate_finished(report), *settled(run, report.child, arrival)]
 
 
-def told(report: Report) -> ev.DelegateFinished:
+def delegate_finished(report: Report) -> ev.DelegateFinished:
+    """A report of a member as its manager's journal keeps it."""
     return ev.DelegateFinished(
         call=report.child,
         member=report.agent,
@@ -50,5 +52,23 @@ def on_time_out(run: Run, call: str, arrival: Arrival) -> list[ev.AnyEvent]:
     seconds = (state.due or arrival.at) - state.opened_at
     timed_out = ev.CallTimedOut(call=call, seconds=round(seconds, 3))
     if is_check(run, call):
-        return [timed_out, *on_check(run, call, f"no answer within {timed_out.seconds:g} s", arrival)]
-    return [timed_out, *after_call(run, arrival)]
+        return [timed_out, *_checked(run, call, f"no answer within {timed_out.seconds:g} s", arrival)]
+    return [timed_out, *settled(run, call, arrival)]
+
+
+def settled(run: Run, call: str, arrival: Arrival) -> list[ev.AnyEvent]:
+    """What the agent's kind makes of a call that has its outcome by this very arrival."""
+    state = next(one for one in run.open_calls() if one.id == call)
+    return carry_out(run, arrival, kind_of(run).settled(run, state, arrival))
+
+
+def _checked(run: Run, call: str, problem: str, arrival: Arrival) -> list[ev.AnyEvent]:
+    """One check of a proposed answer is over; the last of them decides."""
+    checked = check_event(run, call, problem)
+    text = verdict(run, call, problem)
+    if text is None:
+        return [checked]
+    assert run.proposal is not None
+    if text:
+        return [checked, *answer_turned_down(run, arrival, text)]
+    return [checked, *given(run, run.proposal.answer)]

@@ -7,15 +7,17 @@ endpoint that refuses a request as too long tightens it (`Run.tight`, `Run.refus
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
-from cadre.engine.context.images import SHOWING, shown_by
+from cadre.engine.context.images import shown_by
 from cadre.engine.context.observation import clip, observation_of
 from cadre.engine.context.tokens import fit, tokens_of
+from cadre.engine.kind import deed_of, kind_of
 from cadre.journal import events as ev
-from cadre.journal.run import ActionStep, AnswerStep, PlanningStep, RecalledStep, Run, Step, TaskStep
+from cadre.journal.run import SUMMARY, Run
+from cadre.journal.steps import ActionStep, AnswerStep, PlanningStep, RecalledStep, Step, TaskStep
 from cadre.spec.agent import AgentSpec
 
 MESSAGE = 24
@@ -50,7 +52,7 @@ def limit(run: Run) -> int:
 def refused_tokens(run: Run) -> int:
     """What the smallest request that was refused took up, the one in flight included."""
     # A summary's request is cut to the limit.
-    written = run.model is not None and run.model.purpose == "summary"
+    written = run.model is not None and run.model.purpose == SUMMARY
     asked = limit(run) if written else run.base + run.weight
     return asked if run.refused is None else min(asked, run.refused)
 
@@ -126,9 +128,9 @@ def _repeated(task: int, run: Run) -> int:
 
 def _weight_of_action(step: ActionStep) -> int:
     weight = 3 * MESSAGE + tokens_of(step.content) + _of_failure(step.error.message if step.error else None)
-    weight += tokens_of(step.observation or "")
-    if step.code is not None:
-        return weight + tokens_of(step.code)
+    deed = deed_of(step)
+    if deed is not None:
+        return weight + tokens_of(deed.seen or "") + tokens_of(deed.text)
     for call in step.calls:
         asked = call.correction or call
         weight += 2 * MESSAGE + _tokens(asked.arguments) + tokens_of(call.observation or "")
@@ -145,12 +147,12 @@ def weight_of_memory(run: Run) -> int:
 
 def _steps_read(run: Run) -> list[Step]:
     covers, always = run.summary.covers if run.summary is not None else 0, pinned(run)
-    return [step for place, step in enumerate(run.memory) if place >= covers or place in always]
+    return [step for place, step in enumerate(run.steps) if place >= covers or place in always]
 
 
 def pinned(run: Run) -> range:
     """Places of the task and of what was recalled for it: they are read as they are, whatever a summary covers."""
-    memory = run.memory
+    memory = run.steps
     begin = next((at for at in reversed(range(len(memory))) if isinstance(memory[at], TaskStep)), None)
     if begin is None:
         return range(0)
@@ -159,12 +161,12 @@ def pinned(run: Run) -> range:
 
 
 def weigh(run: Run, event: ev.AnyEvent) -> int:
-    """What an event adds to what the model reads: never less than the step that it becomes part of will weigh."""
-    words = _WORDS.get(type(event))
-    if words is None:
-        return 0
-    weight = words(run, event)
-    if type(event) not in SHOWING or not (brought := len(shown_by(run, event))):
+    """Estimated tokens that the event adds to what the model reads: an upper bound on what the finished step counts."""
+    tokens = _TOKENS.get(type(event))
+    weight = tokens(run, event) if tokens is not None else 0
+    if tokens is None and run.spec is not None:
+        weight = kind_of(run).tokens(run, event)
+    if not (brought := len(shown_by(run, event))):
         return weight
     steps = [*_steps_read(run), *([run.current] if run.current is not None else [])]
     before = sum(len(step.images) for step in steps if isinstance(step, ActionStep))
@@ -185,7 +187,7 @@ def _of_answer(_: Run, event: ev.ModelAnswered) -> int:
 
 
 def _of_result(run: Run, event: ev.ToolAnswered) -> int:
-    if run.code is not None:
+    if not kind_of(run).reads_calls(run):
         return 0
     most = _longest(run)
     error = clip(event.error.message, most) if event.error is not None else None
@@ -193,25 +195,16 @@ def _of_result(run: Run, event: ev.ToolAnswered) -> int:
 
 
 def _of_report(run: Run, event: ev.DelegateFinished) -> int:
-    if run.code is not None:
+    if not kind_of(run).reads_calls(run):
         return 0
     told = tokens_of(event.text) + (_tokens(event.output) if event.error is not None else 0)
     return 2 * MESSAGE + told + _of_failure(event.error.message if event.error else None)
 
 
 def _of_refusal(run: Run, event: ev.CallRefused) -> int:
-    if run.code is not None:
+    if not kind_of(run).reads_calls(run):
         return 0
     return MESSAGE + _tokens(event.arguments) + _of_failure(clip(event.error.message, _longest(run)))
-
-
-def _of_code(_: Run, event: ev.BlockStarted) -> int:
-    return tokens_of(event.code)
-
-
-def _of_outcome(run: Run, event: ev.BlockFinished) -> int:
-    notes = sum(map(tokens_of, event.notes))
-    return 2 * MESSAGE + tokens_of(clip(event.logs + event.text, _longest(run))) + notes
 
 
 def _of_step(_: Run, event: ev.StepFinished) -> int:
@@ -226,10 +219,8 @@ def _of_silence(_: Run, __: ev.CallTimedOut) -> int:
     return 4 * MESSAGE
 
 
-_WORDS: dict[type, Callable[[Run, Any], int]] = {
+_TOKENS: dict[type, Callable[[Run, Any], int]] = {
     ev.ApprovalDecided: _of_ruling,
-    ev.BlockFinished: _of_outcome,
-    ev.BlockStarted: _of_code,
     ev.CallRefused: _of_refusal,
     ev.CallTimedOut: _of_silence,
     ev.DelegateFinished: _of_report,
@@ -239,8 +230,8 @@ _WORDS: dict[type, Callable[[Run, Any], int]] = {
     ev.ToolAnswered: _of_result,
 }
 
-READ = frozenset(_WORDS)
-"""Events that a model reads of."""
+UNREAD = frozenset(get_args(ev.CommonEvent)) - frozenset(_TOKENS)
+"""Common events that no model reads of."""
 
 
 def _longest(run: Run) -> int | None:
@@ -263,9 +254,9 @@ def _tokens(value: Any) -> int:
 def to_cover(run: Run) -> int | None:
     """How many steps of the memory the next summary covers; None when it would cover nothing new."""
     first = run.summary.covers if run.summary is not None else 0
-    weights, always = weights_of(run.memory, run), pinned(run)
+    weights, always = weights_of(run.steps, run), pinned(run)
     kept = (limit(run) - run.base - summary_tokens(run) - sum(weights[place] for place in always)) // 2
-    covers = len(run.memory)
+    covers = len(run.steps)
     while covers > first:
         weight = 0 if covers - 1 in always else weights[covers - 1]
         if weight > kept:
@@ -276,5 +267,5 @@ def to_cover(run: Run) -> int | None:
     if new:
         return covers
     # All of it would be kept, and yet there is no room: the oldest step goes.
-    rest = [place for place in range(covers, len(run.memory)) if place not in always]
+    rest = [place for place in range(covers, len(run.steps)) if place not in always]
     return rest[0] + 1 if rest else None

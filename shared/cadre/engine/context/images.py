@@ -7,10 +7,12 @@ image over the agent's limit is replaced by a note where it stood, since images 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
+from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
-from cadre.journal.run import ActionStep, Run
+from cadre.journal.run import Run
+from cadre.journal.steps import ActionStep
 from cadre.protocol.files import dicts_in
 
 SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -19,12 +21,11 @@ SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _ABOVE = "What the results above show, in their order:"
 
 
+COMMON = frozenset(get_args(ev.CommonEvent))
+
+
 class Pictured(dict[str, Any]):
     """A message that shows images of a step; other messages with images are the task's, and keep them."""
-
-
-SHOWING = {ev.ToolAnswered, ev.DelegateFinished, ev.BlockFinished}
-"""Events that may bring an image."""
 
 
 def images_of(output: Any) -> list[str]:
@@ -42,10 +43,12 @@ def shown_by(run: Run, event: ev.AnyEvent) -> list[str]:
                 return []
             cut = [file.ref for file in event.files if file.media_type in SHOWN]
             return list(dict.fromkeys([*_images(event.output), *cut]))
-        case ev.DelegateFinished() | ev.BlockFinished():
+        case ev.DelegateFinished():
             return images_of(event.output)
-        case _:
+        case _ if type(event) in COMMON:
             return []
+        case _:
+            return kind_of(run).images(event)
 
 
 def note_images(run: Run, event: ev.AnyEvent) -> None:

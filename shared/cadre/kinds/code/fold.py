@@ -2,63 +2,127 @@
 
 from __future__ import annotations
 
+from cadre.engine.calls.fold_calls import error_of, failure_of
 from cadre.engine.context.observation import clip
 from cadre.journal import events as ev
-from cadre.journal.run import CodeInWork, Run
+from cadre.journal.parts import Event
+from cadre.journal.run import Run
+from cadre.journal.steps import ActionStep, CallState
+from cadre.kinds.code.records import (
+    BlockFinished,
+    BlockStarted,
+    BlockYielded,
+    CodeInWork,
+    CodeState,
+    CodeStep,
+)
 from cadre.protocol.code import CodeExchange, CodeReply
+from cadre.protocol.files import holds_binary
 
 _KEPT = 200
 """Characters of a finished call's observation: its model has read what the code made of it."""
 
 
-def start_code(run: Run, event: ev.BlockStarted, n: int, at: float) -> None:
-    if run.current is not None:
-        run.current.code = event.code
-    run.code = CodeInWork(block=event.block, code=event.code, since=n, at=at)
+def state_of(run: Run) -> CodeState:
+    """The kind's state of the run; an empty one before it has begun."""
+    return run.own if isinstance(run.own, CodeState) else CodeState()
 
 
-def await_calls(run: Run, event: ev.BlockYielded) -> None:
-    """The calls themselves follow as events of their own."""
-    if run.code is not None:
-        run.code.since = 0
-        run.code.asked, run.code.clock = event.calls, event.clock
-        run.code.calls, run.code.replies = [], {}
+def fold_code(run: Run, event: Event, n: int, at: float) -> None:
+    """Makes the event true of the kind's part of the run."""
+    match event:
+        case ev.RunAccepted():
+            left = _variables_left(run)
+            run.own = CodeState(snapshot=left, inherited=left)
+        case BlockStarted():
+            _state(run).work = CodeInWork(block=event.block, code=event.code, since=n, at=at)
+            if run.current is not None:
+                run.current.own = CodeStep(code=event.code)
+        case BlockYielded():
+            if (work := _state(run).work) is not None:
+                work.since = 0
+                work.asked, work.clock = event.calls, event.clock
+                work.calls, work.replies = [], {}
+        case BlockFinished():
+            _end(run, event)
+        case ev.RunFinished():
+            _state(run).work = None
+        case _:
+            work = _state(run).work
+            if work is not None:
+                _take_call(run, work, event, n, at)
 
 
-def note_call(run: Run, call: str) -> None:
-    """A call has been opened or refused; if the block waits for calls, it is the next of them."""
-    code = run.code
-    if code is not None and len(code.calls) < len(code.asked):
-        code.calls.append(call)
+def _state(run: Run) -> CodeState:
+    assert isinstance(run.own, CodeState)
+    return run.own
 
 
-def note_reply(run: Run, call: str, reply: CodeReply, n: int, at: float) -> None:
+def _take_call(run: Run, work: CodeInWork, event: Event, n: int, at: float) -> None:
+    """The calls of the block: each is noted when it is opened, and again with its outcome."""
+    match event:
+        case ev.ToolCalled() | ev.DelegateStarted() | ev.ApprovalRequested() | ev.CallRefused():
+            if event.call not in work.calls and len(work.calls) < len(work.asked):
+                work.calls.append(event.call)
+            call = _call(run, event.call)
+            if isinstance(event, ev.CallRefused) and call is not None and call.error is not None:
+                _reply(work, event.call, CodeReply(error=call.error.message), n, at)
+        case ev.ToolAnswered():
+            error = event.error.message if event.error is not None else None
+            reply = CodeReply(value=event.output, error=error, blob=event.blob, blob_form=event.blob_form)
+            _reply(work, event.call, reply, n, at)
+        case ev.DelegateFinished():
+            failure = failure_of(event)
+            said = event.output if holds_binary(event.output) else event.text
+            reply = CodeReply(value=said) if failure is None else CodeReply(error=failure.message)
+            _reply(work, event.call, reply, n, at)
+        case ev.CallTimedOut() | ev.ApprovalDecided():
+            call = _call(run, event.call)
+            if call is not None and (wrong := error_of(event, call)) is not None:
+                _reply(work, event.call, CodeReply(error=wrong.message), n, at)
+        case _:
+            pass
+
+
+def _call(run: Run, call: str) -> CallState | None:
+    calls = run.current.calls if run.current is not None else []
+    return next((one for one in calls if one.id == call), None)
+
+
+def _reply(work: CodeInWork, call: str, reply: CodeReply, n: int, at: float) -> None:
     """With its last reply the exchange is complete, and the sandbox owes what comes next."""
-    code = run.code
-    if code is None or call not in code.calls:
+    if call not in work.calls or call in work.replies:
         return
-    code.replies[call] = reply
-    if len(code.replies) < len(code.asked):
+    work.replies[call] = reply
+    if len(work.replies) < len(work.asked):
         return
-    replies = [code.replies[one] for one in code.calls]
-    code.exchanges.append(CodeExchange(calls=code.asked, replies=replies, clock=code.clock))
-    code.asked, code.clock, code.calls, code.replies = [], [], [], {}
-    code.since, code.at = n, at
+    replies = [work.replies[one] for one in work.calls]
+    work.exchanges.append(CodeExchange(calls=work.asked, replies=replies, clock=work.clock))
+    work.asked, work.clock, work.calls, work.replies = [], [], [], {}
+    work.since, work.at = n, at
 
 
-def end_code(run: Run, event: ev.BlockFinished) -> None:
-    run.code = None
+def _end(run: Run, event: BlockFinished) -> None:
+    state = _state(run)
+    state.work = None
     # None: they cannot be restored, and the next block would fail in the same way.
-    run.snapshot = event.snapshot
-    if run.current is None:
+    state.snapshot = event.snapshot
+    if run.current is None or not isinstance(run.current.own, CodeStep):
         return
-    run.current.snapshot = event.snapshot
+    run.current.own.snapshot = event.snapshot
     logs = event.logs.rstrip("\n")
-    told = [f"Execution logs:\n{logs}"] if logs else []
-    told += event.notes
+    seen = [f"Execution logs:\n{logs}"] if logs else []
+    seen += event.notes
     if event.error is None:
-        told.append(f"Last output from code snippet:\n{event.text or None}")
-    run.current.observation = clip("\n".join(told), run.spec.limits.observation_chars if run.spec else None)
+        seen.append(f"Last output from code snippet:\n{event.text or None}")
+    limit = run.spec.limits.observation_chars if run.spec else None
+    run.current.own.observation = clip("\n".join(seen), limit)
     for call in run.current.calls:
         if call.observation is not None:
             call.observation = clip(call.observation, _KEPT)
+
+
+def _variables_left(run: Run) -> str | None:
+    """By the code of the run that this one goes on from."""
+    steps = (step.own for step in reversed(run.steps) if isinstance(step, ActionStep))
+    return next((own.snapshot for own in steps if isinstance(own, CodeStep)), None)

@@ -8,8 +8,8 @@ import re
 
 import msgspec
 
-from cadre.kinds.tool_calling.parse import UNREADABLE, ReadingError
-from cadre.spec.agent import CodeSpec
+from cadre.engine.json_text import UNREADABLE, ReadingError
+from cadre.kinds.code.section import CodeSpec
 
 _FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)\n?```", re.DOTALL)
 _QUOTES = re.compile(r'"""|\'\'\'')

@@ -13,8 +13,6 @@ from cadre.journal.run import Run
 
 def with_values(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
     """Arguments with every text that names a variable replaced by the variable's value."""
-    if run.spec is not None and run.spec.kind == "code":
-        return arguments  # code passes on the values themselves
     variables = run.task.additional_args if run.task else {}
     if not variables:
         return arguments

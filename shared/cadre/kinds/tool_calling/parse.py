@@ -7,49 +7,13 @@ from typing import Any
 
 import msgspec
 
+from cadre.engine.json_text import UNREADABLE, ReadingError, read_arguments
 from cadre.journal.events import RequestedCall
-from cadre.protocol.json_depth import MAX_LEVELS, nesting
-from cadre.protocol.messages import ErrorInfo
-
-STOP_SEQUENCES = ["Observation:", "Calling tools:"]
-"""smolagents' stop sequences for tool-calling agents: beyond them a model writes its own observations."""
-
-
-UNREADABLE = (ValueError, RecursionError)
-"""What decoding a model's JSON may raise: wrong syntax, half a surrogate pair, nesting without end."""
-
-
-class ReadingError(Exception):
-    """The answer holds no call that could be made; the text is for the model."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.info = ErrorInfo("AgentParsingError", message)
 
 
 def read_calls(content: str, calls: list[RequestedCall]) -> list[RequestedCall]:
     """The calls that an answer asks for, in the model's order. Raises ReadingError when there is none."""
     return calls or _calls_in_text(content)
-
-
-def read_arguments(call: RequestedCall) -> dict[str, Any]:
-    """The arguments as an object. Raises ReadingError naming the call and what is wrong with its JSON."""
-    arguments: Any = call.arguments
-    if isinstance(arguments, str):
-        try:
-            arguments = msgspec.json.decode(arguments or "{}")
-        except UNREADABLE as error:
-            raise ReadingError(f"The arguments of {call.name!r} are not valid JSON: {error}") from error
-    if arguments is None:
-        return {}
-    if not isinstance(arguments, dict):
-        raise ReadingError(f"The arguments of {call.name!r} must be a JSON object, not {_kind(arguments)}")
-    if nesting(arguments) > MAX_LEVELS:
-        raise ReadingError(
-            f"The arguments of {call.name!r} are nested too deeply: give at most {MAX_LEVELS} levels of lists and"
-            " objects in each other"
-        )
-    return arguments
 
 
 def _calls_in_text(content: str) -> list[RequestedCall]:
@@ -97,14 +61,3 @@ def _call_of(value: Any) -> RequestedCall:
         'The tool call in your answer needs the keys "name" and "arguments", as in'
         ' {"name": "some_tool", "arguments": {"some_argument": "value"}}'
     )
-
-
-def _kind(value: Any) -> str:
-    names = {list: "an array", str: "a string", int: "a number", float: "a number", bool: "a boolean"}
-    return names.get(type(value), "null")
-
-
-def cut_at_stop(text: str, stops: list[str]) -> str:
-    """The text before its first stop sequence, for endpoints that do not stop by themselves."""
-    ends = [at for at in (text.find(stop) for stop in stops) if at >= 0]
-    return text[: min(ends)].rstrip() if ends else text

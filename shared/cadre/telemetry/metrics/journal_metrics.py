@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelFailed, ModelLost
-from cadre.journal.run import ActionStep, PlanningStep, Run
+from cadre.journal.entry import Entry
+from cadre.journal.run import Run
+from cadre.journal.steps import ActionStep, PlanningStep
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Figures, SeriesKey
 from cadre.telemetry.tracing.names import CHAT, EXECUTE_TOOL, INVOKE_AGENT
@@ -18,11 +21,10 @@ from cadre.telemetry.tracing.names import CHAT, EXECUTE_TOOL, INVOKE_AGENT
 PROVIDER = "openai"
 """The provider in spans as well: every endpoint is called by OpenAI's API."""
 
-CODE_TOOL = "python"
 TIMED_OUT = "timeout"
 
 
-def figures_of(run: Run, entry: ev.Entry, what: object) -> list[Figures]:
+def figures_of(run: Run, entry: Entry, what: object) -> list[Figures]:
     """
     Args:
         run: as it was before the entry.
@@ -30,9 +32,11 @@ def figures_of(run: Run, entry: ev.Entry, what: object) -> list[Figures]:
     """
     found: list[Figures] = []
     for event in entry.events:
-        told = _OF.get(type(event))
-        if told is not None:
-            found += told(run, entry, event)
+        add = _OF.get(type(event))
+        if add is not None:
+            found += add(run, entry, event)
+        elif run.spec is not None and (done := kind_of(run).executed(event)) is not None:
+            found.append((_tool, (entry.agent, done.tool, done.error), (done.seconds,)))
     if isinstance(what, ModelLost):
         found.append((_lost, (entry.agent,), (1,)))
     if isinstance(what, ModelFailed) and run.model is not None:
@@ -45,7 +49,7 @@ def figures_of(run: Run, entry: ev.Entry, what: object) -> list[Figures]:
 # --- what an event adds
 
 
-def _answered(run: Run, entry: ev.Entry, event: ev.ModelAnswered) -> list[Figures]:
+def _answered(run: Run, entry: Entry, event: ev.ModelAnswered) -> list[Figures]:
     agent, model, usage = entry.agent, _model_of(run) or event.model, event.usage
     values = (event.seconds, usage.input_tokens, usage.output_tokens)
     found: list[Figures] = [(_call, (agent, model, event.purpose), values)]
@@ -54,42 +58,36 @@ def _answered(run: Run, entry: ev.Entry, event: ev.ModelAnswered) -> list[Figure
     return found
 
 
-def _tool_answered(run: Run, entry: ev.Entry, event: ev.ToolAnswered) -> list[Figures]:
+def _tool_answered(run: Run, entry: Entry, event: ev.ToolAnswered) -> list[Figures]:
     labels = (entry.agent, event.tool, event.error.type if event.error else "")
     return [(_tool, labels, (event.seconds,))]
 
 
-def _block_finished(run: Run, entry: ev.Entry, event: ev.BlockFinished) -> list[Figures]:
-    labels = (entry.agent, CODE_TOOL, event.error.type if event.error else "")
-    return [(_tool, labels, (event.seconds,))]
-
-
-def _timed_out(run: Run, entry: ev.Entry, event: ev.CallTimedOut) -> list[Figures]:
+def _timed_out(run: Run, entry: Entry, event: ev.CallTimedOut) -> list[Figures]:
     name = next((call.name for call in run.open_calls() if call.id == event.call), "")
     return [(_tool, (entry.agent, name, TIMED_OUT), (event.seconds,))]
 
 
-def _decided(run: Run, entry: ev.Entry, event: ev.ApprovalDecided) -> list[Figures]:
+def _decided(run: Run, entry: Entry, event: ev.ApprovalDecided) -> list[Figures]:
     held = next((call.hold for call in run.open_calls() if call.id == event.call), None)
     if held is None:
         return []
     return [(_approval, (entry.agent, event.verdict), (max(0.0, entry.at - held.at),))]
 
 
-def _stepped(run: Run, entry: ev.Entry, event: ev.StepFinished) -> list[Figures]:
+def _stepped(run: Run, entry: Entry, event: ev.StepFinished) -> list[Figures]:
     return [(_step, (entry.agent,), (1,))]
 
 
-def _finished(run: Run, entry: ev.Entry, event: ev.RunFinished) -> list[Figures]:
+def _finished(run: Run, entry: Entry, event: ev.RunFinished) -> list[Figures]:
     asked, answered = _calls(run, entry.events)
     took = max(0.0, entry.at - (run.started_at or entry.at))
     return [(_run, (entry.agent, event.state), (1, took, answered, asked))]
 
 
-_OF: dict[type, Callable[[Run, ev.Entry, Any], list[Figures]]] = {
+_OF: dict[type, Callable[[Run, Entry, Any], list[Figures]]] = {
     ev.ModelAnswered: _answered,
     ev.ToolAnswered: _tool_answered,
-    ev.BlockFinished: _block_finished,
     ev.CallTimedOut: _timed_out,
     ev.ApprovalDecided: _decided,
     ev.StepFinished: _stepped,
@@ -99,8 +97,8 @@ _OF: dict[type, Callable[[Run, ev.Entry, Any], list[Figures]]] = {
 
 def _calls(run: Run, events: list[ev.AnyEvent]) -> tuple[int, int]:
     """Tool calls and model answers of the run, those of the entry that ends it included."""
-    actions = [step for step in run.memory if isinstance(step, ActionStep) and step.entry]
-    plans = sum(isinstance(step, PlanningStep) for step in run.memory)
+    actions = [step for step in run.steps if isinstance(step, ActionStep) and step.entry]
+    plans = sum(isinstance(step, PlanningStep) for step in run.steps)
     actions += [run.current] if run.current is not None else []
     asked = sum(call.kind == "tool" for step in actions for call in step.asked)
     last = sum(isinstance(event, ev.ModelAnswered) for event in events)

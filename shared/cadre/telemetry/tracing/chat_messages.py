@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.chat import ChatMessage
+from cadre.engine.model_request import ChatMessage
 
 MAX_PART_CHARS = 4_096
 """Characters of the longest text within a message, as JSON."""

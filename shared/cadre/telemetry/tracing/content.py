@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.chat import ChatMessage
+from cadre.engine.model_request import ChatMessage
 from cadre.journal.events import RequestedCall
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.chat_messages import history, instructions

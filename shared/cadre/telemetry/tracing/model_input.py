@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import functools
 
-from cadre.engine.chat import ChatMessage, Transcript
-from cadre.journal.events import AnyEvent, Entry
-from cadre.journal.run import Purpose, Run
+from cadre.engine.chat import Transcript
+from cadre.engine.model_request import ChatMessage
+from cadre.journal.entry import Entry
+from cadre.journal.events import AnyEvent
+from cadre.journal.run import Run
 from cadre.loop.fold import apply
-from cadre.prompting.prompt_file import Kind
 from cadre.prompting.prompts import Prompts, kind_for
 
 
@@ -33,7 +34,7 @@ class ModelInput:
         if self._run is not None:
             apply(self._run, event, entry.n, entry.at)
 
-    def messages(self, purpose: Purpose) -> list[ChatMessage]:
+    def messages(self, purpose: str) -> list[ChatMessage]:
         """The messages of the model call that has just begun, with references for blobs; empty when unknown.
 
         They are unknown for an agent with a prompt file of its own, which lies on that agent's machine alone.
@@ -47,5 +48,5 @@ class ModelInput:
 
 
 @functools.cache
-def _shipped(kind: Kind) -> Prompts:
+def _shipped(kind: str) -> Prompts:
     return Prompts.load(kind, kind)

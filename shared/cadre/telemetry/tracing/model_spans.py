@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from cadre.engine.chat import ChatMessage
+from cadre.engine.model_request import ChatMessage
 from cadre.journal import events as ev
 from cadre.protocol.topology import tree_of
 from cadre.spec.agent import ModelSpec

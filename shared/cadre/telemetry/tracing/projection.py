@@ -7,6 +7,7 @@ follows from the run and the place in it, so parallel branches cannot mix up the
 from __future__ import annotations
 
 from cadre.journal import events as ev
+from cadre.journal.entry import Entry
 from cadre.protocol.messages import ErrorInfo, Task, Usage
 from cadre.protocol.topology import parent_of, tree_of
 from cadre.spec.agent import AgentSpec
@@ -14,6 +15,7 @@ from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.calls import Calls
 from cadre.telemetry.tracing.content import Content
 from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, span_id, trace_id
+from cadre.telemetry.tracing.kind_spans import kind_spans
 from cadre.telemetry.tracing.model_input import ModelInput
 from cadre.telemetry.tracing.model_spans import ModelSpans
 from cadre.telemetry.tracing.open_spans import Fault, Opened, OpenSpans
@@ -37,7 +39,7 @@ class Projection:
         self._models = ModelSpans(run, self._spans, self._content)
         self._calls = Calls(run, self._spans, self._content)
 
-    def apply(self, entry: ev.Entry) -> list[SpanRecord]:
+    def apply(self, entry: Entry) -> list[SpanRecord]:
         """Returns the spans that end with the entry; none if the entry was applied before."""
         if entry.n <= self.entries:
             return []
@@ -98,7 +100,7 @@ class Projection:
         self._spans.common |= _whose(task)
         if spec is not None:
             self._models.spec = spec.model
-            self._calls.pool = spec.code.pool
+            self._calls.own = kind_spans(spec, self._spans, self._content)
         attributes: dict[str, Value] = {names.AGENT: self._agent}
         links = link_to(task.trace) + _earlier(task)
         told = self._content.of(INPUT_VALUE=task.task)

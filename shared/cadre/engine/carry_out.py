@@ -1,0 +1,109 @@
+"""From moves to events: a kind of agent says what it wants to do, and the rules common to all kinds say what becomes
+of it. No kind can forget a check, an approval, a budget or the end of a step."""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+from cadre.engine.answer_checks import NOT_PASSED, check_calls, given, problem_with
+from cadre.engine.calls.open_calls import open_calls
+from cadre.engine.kind import kind_of
+from cadre.engine.moves import Answer, Ask, Call, EndStep, Hold, Moves, Note, Stop, Wait
+from cadre.engine.partial_result import partial_result_of
+from cadre.engine.steps import begin_model_call, finished, step_in_work
+from cadre.engine.tool_names import FINAL_ANSWER
+from cadre.journal import events as ev
+from cadre.journal.arrivals import Arrival
+from cadre.journal.run import Run
+from cadre.protocol.messages import ErrorInfo, Usage
+from cadre.protocol.topology import call_id
+
+NO_USAGE = Usage()
+
+
+def carry_out(run: Run, arrival: Arrival, moves: Moves, spent: Usage = NO_USAGE) -> list[ev.AnyEvent]:
+    """The events of the moves, in order. `run` has begun; `spent` is what the arrival in hand adds to its usage."""
+    events: list[ev.AnyEvent] = []
+    for move in moves:
+        match move:
+            case Note(event):
+                events.append(event)
+            case Ask(purpose, step) if step <= run.max_steps:
+                events += begin_model_call(run, arrival, purpose, step)
+            case Ask(_, step):
+                events += _last_word(run, arrival, step - 1)
+            case Call(requests):
+                opened, stuck = open_calls(run, arrival, requests, spent)
+                if stuck is not None:
+                    return [*events, finished(run, "error", output=partial_result_of(run), error=stuck)]
+                events += opened
+                if all(isinstance(event, ev.CallRefused) for event in opened):
+                    events += carry_out(run, arrival, kind_of(run).settled(run, None, arrival))
+            case Answer(value, arguments):
+                events += _propose(run, arrival, value, arguments)
+            case EndStep(error):
+                events.append(ev.StepFinished(step=step_in_work(run), error=error))
+            case Stop(state, output, error):
+                events.append(finished(run, state, output=output, error=error))
+            case Wait(name, until):
+                events.append(ev.WaitBegun(name=name, until=until))
+            case Hold(name, question, expires):
+                events.append(_question(run, events, name, question, expires))
+            case _:
+                assert_never(move)
+    return events
+
+
+def answer_turned_down(run: Run, arrival: Arrival, text: str) -> list[ev.AnyEvent]:
+    """What follows from a proposed answer that did not pass: the model is told why, and the loop goes on."""
+    arguments = run.proposal.arguments if run.proposal is not None else None
+    return _turned_down(run, arrival, arguments, text)
+
+
+def _last_word(run: Run, arrival: Arrival, step: int) -> list[ev.AnyEvent]:
+    """The steps are used up; the model is asked all the same where the kind says so."""
+    events: list[ev.AnyEvent] = []
+    for move in kind_of(run).last_word(run, step):
+        if isinstance(move, Ask):
+            events += begin_model_call(run, arrival, move.purpose, move.step)
+        else:
+            events += carry_out(run, arrival, [move])
+    return events
+
+
+def _propose(run: Run, arrival: Arrival, value: Any, arguments: dict[str, Any] | None) -> list[ev.AnyEvent]:
+    """The end of the run, calls of the tools that check the answer, or what follows when it is turned down."""
+    problem = problem_with(run, value)
+    if problem is not None:
+        return _turned_down(run, arrival, arguments, problem)
+    return check_calls(run, value, arguments) or given(run, value)
+
+
+def _turned_down(
+    run: Run, arrival: Arrival, arguments: dict[str, Any] | None, text: str
+) -> list[ev.AnyEvent]:
+    error = ErrorInfo(NOT_PASSED, text)
+    kind = kind_of(run)
+    if arguments is None:
+        return carry_out(run, arrival, kind.went(run, error))
+    first = call_id(run.id, step_in_work(run), 0)
+    refused = ev.CallRefused(call=first, name=FINAL_ANSWER, arguments=arguments, error=error)
+    return [refused, *carry_out(run, arrival, kind.went(run))]
+
+
+def _question(
+    run: Run, events: list[ev.AnyEvent], name: str, question: str, expires: float | None
+) -> ev.ApprovalRequested:
+    """Its id follows those of the calls that the step has, and of the questions before it."""
+    made = len(run.current.calls) if run.current is not None else 0
+    made += sum(
+        isinstance(event, ev.ApprovalRequested | ev.ToolCalled | ev.DelegateStarted) for event in events
+    )
+    return ev.ApprovalRequested(
+        call=call_id(run.id, step_in_work(run), made),
+        name=name,
+        kind="question",
+        arguments={},
+        reason=question,
+        expires=expires,
+    )

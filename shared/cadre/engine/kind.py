@@ -1,0 +1,181 @@
+"""The seam between the common loop and a kind of agent: what the loop asks of a kind, and how it finds one."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NamedTuple, Protocol
+
+from cadre.engine.commands import Command
+from cadre.engine.model_request import ChatMessage, ModelRequest
+from cadre.engine.moves import Moves
+from cadre.journal.arrivals import Arrival, ModelReplied
+from cadre.journal.parts import Event, KindStep
+from cadre.journal.run import Run
+from cadre.journal.steps import ActionStep, CallState
+from cadre.protocol.messages import ErrorInfo, Message
+from cadre.spec.agent import AgentSpec
+from cadre.spec.kinds import declaration_of, declared_kinds
+
+
+class Deed(NamedTuple):
+    """What a step did beside single calls, in texts: for the model, for summaries, reports and memories."""
+
+    name: str
+    """What it is, as a heading: `Code`."""
+    text: str
+    """The deed itself; calls that were made within it are not told of by themselves."""
+    written: str
+    """The deed as the model reads it in place of its own prose."""
+    seen: str | None
+    """What came of it."""
+    nothing: str
+    """What the model reads where nothing came of it."""
+
+
+class Execution(NamedTuple):
+    """A piece of work that was done for a run elsewhere, as metrics count it."""
+
+    tool: str
+    error: str
+    """Type of the error that it ended with; "" when it did not."""
+    seconds: float
+
+
+class Chat(Protocol):
+    """The run's steps as chat messages, up to this moment."""
+
+    def messages(self, run: Run) -> list[ChatMessage]:
+        """The system prompt, and every step as the model reads it."""
+        ...
+
+    def functions(self) -> list[dict[str, Any]]:
+        """Tools, members and `final_answer`, as functions of the API."""
+        ...
+
+    def planning(self, run: Run) -> list[ChatMessage]:
+        """The request for a plan, or for a new one."""
+        ...
+
+    def last_word(self, run: Run) -> list[ChatMessage]:
+        """The request for an answer when the steps are used up."""
+        ...
+
+
+class Kind(Protocol):
+    """How one kind of agent works. Pure: one object for all runs, which knows a run by `run` alone.
+
+    A kind decides by moves and keeps state in `run.own` and `run.current.own`; all common state is changed by the
+    common fold. `arrival` is what a decision may know of the world beside the run.
+    """
+
+    name: str
+    version: int
+    earlier: Mapping[int, Kind]
+    """By version, for runs that began with one of them."""
+    reads_whole: bool
+    """Its agents take outputs of tools whole, however long: they are not cut on their way."""
+
+    # --- decide
+
+    def begin(self, run: Run, arrival: Arrival) -> Moves:
+        """What the run does first, its task and memories at hand."""
+        ...
+
+    def replied(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
+        """What follows from the model's answer to the call `run.model`."""
+        ...
+
+    def settled(self, run: Run, call: CallState | None, arrival: Arrival) -> Moves:
+        """What follows when `call` has its outcome by this very arrival; None: calls were refused at once."""
+        ...
+
+    def went(self, run: Run, error: ErrorInfo | None = None) -> Moves:
+        """What follows when the step in work is over, with what was wrong with it."""
+        ...
+
+    def arrived(self, run: Run, what: Message, arrival: Arrival) -> Moves | None:
+        """What follows from a record of the kind's own, or from a wait that is over; None: it is not awaited."""
+        ...
+
+    def last_word(self, run: Run, step: int) -> Moves:
+        """What follows when the steps are used up; `step` is the last one."""
+        ...
+
+    def gave_up(self, run: Run, purpose: str, reason: str) -> Moves | None:
+        """What follows when the model gives no answer however often it is asked; None: the run ends in error."""
+        ...
+
+    # --- state
+
+    def fold(self, run: Run, event: Event, n: int, at: float) -> None:
+        """Takes an event into `run.own` and `run.current.own`, after the common fold has taken it."""
+        ...
+
+    def owes(self, run: Run, since: int) -> list[Command]:
+        """What only this kind owes the world, as far as entries from `since` on have made it owed."""
+        ...
+
+    def arguments(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments that a call is sent with, from those that were journaled."""
+        ...
+
+    # --- what is read
+
+    def request(self, run: Run, purpose: str, chat: Chat) -> ModelRequest: ...
+
+    def deed(self, own: KindStep) -> Deed:
+        """What a step of this kind did beside single calls."""
+        ...
+
+    def as_read(self, spec: AgentSpec, content: str) -> str:
+        """The model's answer as it will read it again."""
+        ...
+
+    def reads_calls(self, run: Run) -> bool:
+        """Whether the model itself reads the outcomes of the calls that are open now."""
+        ...
+
+    def tokens(self, run: Run, event: Event) -> int:
+        """Estimated tokens that an event of the kind's own adds to what the model reads: an upper bound."""
+        ...
+
+    def images(self, event: Event) -> list[str]:
+        """References of the images that an event of the kind's own brings for the model to see."""
+        ...
+
+    def executed(self, event: Event) -> Execution | None:
+        """The work of which an event of the kind's own tells the end."""
+        ...
+
+    def is_whole(self, spec: AgentSpec, reply: ModelReplied) -> bool:
+        """Whether an answer that was cut at the limit of tokens is whole in what it asks for."""
+        ...
+
+
+@functools.cache
+def find_kind(name: str, version: int) -> Kind:
+    """The kind of that name, as it decides in that version. Raises SpecError for one that is not installed."""
+    module, _, attribute = declaration_of(name).behavior.partition(":")
+    found: Kind = getattr(import_module(module), attribute)
+    return found if version == found.version else found.earlier[version]
+
+
+def kind_of(run: Run) -> Kind:
+    """The kind of a run that has begun."""
+    assert run.spec is not None
+    return find_kind(run.spec.kind, run.kind_version)
+
+
+@functools.cache
+def _owners() -> dict[type, str]:
+    return {kind.step: name for name, kind in declared_kinds().items() if kind.step is not None}
+
+
+def deed_of(step: ActionStep) -> Deed | None:
+    """What the step did beside single calls; a step may come from a run of another kind."""
+    if step.own is None:
+        return None
+    name = _owners()[type(step.own)]
+    return find_kind(name, declaration_of(name).version).deed(step.own)

@@ -1,0 +1,22 @@
+"""What a model is asked: one chat completion, in the terms of the OpenAI API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+ChatMessage = dict[str, Any]
+"""One message of the OpenAI chat format."""
+
+
+class ModelRequest(msgspec.Struct, kw_only=True):
+    """One chat completion, in the terms of the OpenAI API."""
+
+    messages: list[ChatMessage]
+    tools: list[dict[str, Any]] = []
+    stop: list[str] = []
+    schema: dict[str, Any] | None = None
+    """JSON Schema that the answer must fit."""
+    max_tokens: int | None = None
+    """Of the answer, where it is to be shorter than the agent allows."""

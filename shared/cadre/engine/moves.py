@@ -1,0 +1,74 @@
+"""What a kind of agent can decide. `cadre.engine.carry_out` turns moves into events, under the rules common to all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from cadre.journal.events import RequestedCall
+from cadre.journal.parts import Event
+from cadre.protocol.messages import ErrorInfo, RunState
+
+
+class Ask(NamedTuple):
+    """Ask the model. Beyond the run's last step the kind's `last_word` takes the place of this move."""
+
+    purpose: str
+    """One of `Kind.purposes`."""
+    step: int
+    """Number of the step that the answer belongs to, from 1."""
+
+
+class Call(NamedTuple):
+    """Make calls in the step in work: each is checked, and made, held for approval or refused on its own."""
+
+    requests: Sequence[RequestedCall]
+
+
+class Answer(NamedTuple):
+    """Propose the run's answer: it counts once it fits the output schema and has passed the agent's checks."""
+
+    value: Any
+    arguments: dict[str, Any] | None = None
+    """Of `final_answer`, where the model has called it; its call is the step's first then."""
+
+
+class EndStep(NamedTuple):
+    """End the step in work."""
+
+    error: ErrorInfo | None = None
+
+
+class Stop(NamedTuple):
+    """End the run now, without checks of its output."""
+
+    state: RunState
+    output: Any = None
+    error: ErrorInfo | None = None
+
+
+class Wait(NamedTuple):
+    """Wait by the clock, for seconds or months; `Kind.arrived` is told the TimerFired of this name."""
+
+    name: str
+    until: float
+    """Unix seconds."""
+
+
+class Hold(NamedTuple):
+    """Put a question to a person, in the step in work; it is settled like a call, with the person's word."""
+
+    name: str
+    question: str
+    expires: float | None = None
+    """Unix seconds; None: the question waits for ever."""
+
+
+class Note(NamedTuple):
+    """Journal an event of the kind's own."""
+
+    event: Event
+
+
+Move = Ask | Call | Answer | EndStep | Stop | Wait | Hold | Note
+Moves = Sequence[Move]

@@ -1,0 +1,12 @@
+"""Stop sequences: beyond them a model writes its own observations."""
+
+from __future__ import annotations
+
+STOP_SEQUENCES = ["Observation:", "Calling tools:"]
+"""smolagents' stop sequences for tool-calling agents."""
+
+
+def cut_at_stop(text: str, stops: list[str]) -> str:
+    """The text before its first stop sequence, for endpoints that do not stop by themselves."""
+    ends = [at for at in (text.find(stop) for stop in stops) if at >= 0]
+    return text[: min(ends)].rstrip() if ends else text

@@ -1,0 +1,25 @@
+"""The three bases of what a kind of agent writes down: events, its state of a run, its part of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Union
+
+import msgspec
+
+
+def any_of(types: Iterable[type]) -> Any:
+    """The union of the types, as a field may have it."""
+    return Union[tuple(types)]  # noqa: UP007 - made at run time
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """A fact of a run, in the past tense. Its tag is the event's name in the HTTP API."""
+
+
+class KindState(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="kind"):
+    """What one kind of agent keeps of a run beside the common state; its tag is the kind's name."""
+
+
+class KindStep(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="kind"):
+    """What one kind of agent keeps of an action step beside its calls; its tag is the kind's name."""

@@ -1,0 +1,134 @@
+"""The steps of a run: what its model reads again, and the calls that each action has made.
+
+Everything in them can be written as JSON. `cadre.loop.fold` is the only place that changes one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from cadre.journal.parts import KindStep, any_of
+from cadre.protocol.messages import Budget, ErrorInfo, Usage
+from cadre.spec.kinds import declared_kinds
+
+if TYPE_CHECKING:
+    AnyKindStep = KindStep
+else:
+    AnyKindStep = any_of(kind.step for kind in declared_kinds().values() if kind.step is not None)
+
+CallKind = Literal["tool", "member", "refused", "question"]
+"""What is called: a tool, a team member, a person with a question of the agent's kind, or nothing that can be."""
+
+
+class Hold(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Why a call waits for a person, and until when (Unix seconds; None: for ever)."""
+
+    reason: str
+    since: int
+    at: float
+    expires: float | None = None
+
+
+class Correction(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the model had asked for before a person changed it."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+    feedback: str = ""
+
+
+class CallState(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One call of a step, open until it has an observation."""
+
+    id: str
+    name: str
+    kind: CallKind
+    arguments: dict[str, Any] = {}
+    opened: int = 0
+    """Entry of the journal that made the call owed; 0 while it is held back or waits its turn."""
+    opened_at: float = 0.0
+    due: float | None = None
+    """When it has taken too long (Unix seconds)."""
+    hold: Hold | None = None
+    correction: Correction | None = None
+    budget: Budget | None = None
+    """The child's share."""
+    check: bool = False
+    """The agent had its answer checked by it: the model has not made this call and does not read it."""
+    observation: str | None = None
+    error: ErrorInfo | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.observation is None and self.error is None
+
+
+class TaskStep(msgspec.Struct, kw_only=True, tag="task", omit_defaults=True):
+    task: str
+    images: list[str] = []
+    delegated: bool = False
+    """The task came from a manager: it is shown through the `managed_agent.task` prompt."""
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something kept from earlier work, as the memory service gave it."""
+
+    text: str
+    agent: str = ""
+    run: str = ""
+    scope: str = ""
+    at: float = 0.0
+    """When it was kept, Unix seconds."""
+
+
+class RecalledStep(msgspec.Struct, kw_only=True, tag="recalled", omit_defaults=True):
+    """What the memory service found for the task when the run began."""
+
+    memories: list[Memory]
+
+
+class PlanningStep(msgspec.Struct, kw_only=True, tag="planning", omit_defaults=True):
+    plan: str
+    first: bool = True
+    usage: Usage = Usage()
+    """Of the model call that wrote it."""
+
+
+class ActionStep(msgspec.Struct, kw_only=True, tag="action", omit_defaults=True):
+    number: int
+    content: str = ""
+    calls: list[CallState] = []
+    native: bool = True
+    """The model returned tool calls itself; else they were read from its text."""
+    images: list[str] = []
+    """`blob:` references of what tools showed, in their order."""
+    own: AnyKindStep | None = None
+    """What the agent's kind keeps of the step beside its calls."""
+    error: ErrorInfo | None = None
+    started_at: float = 0.0
+    ended_at: float = 0.0
+    entry: int = 0
+    """Entry of this run's journal that ended it; 0 for a step of another run."""
+    usage: Usage = Usage()
+    """Of the model call that it began with."""
+
+    @property
+    def asked(self) -> list[CallState]:
+        """The calls that the model, or its code, has made."""
+        return [call for call in self.calls if not call.check]
+
+
+class AnswerStep(msgspec.Struct, kw_only=True, tag="answer", omit_defaults=True):
+    """The answer of a finished run, as later turns of its session remember it."""
+
+    output: Any
+
+
+Step = TaskStep | RecalledStep | PlanningStep | ActionStep | AnswerStep
+
+
+def is_fresh(steps: list[Step]) -> bool:
+    """Nothing has been done yet."""
+    return all(isinstance(step, TaskStep | RecalledStep) for step in steps)

@@ -1,0 +1,197 @@
+"""The kind `code`: the model writes Python, a sandbox runs it, and its calls of tools and members go the way of all
+calls; `final_answer` in the code ends the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cadre.engine.commands import Command
+from cadre.engine.context.context_budget import MESSAGE
+from cadre.engine.context.images import images_of
+from cadre.engine.context.observation import clip
+from cadre.engine.context.tokens import tokens_of
+from cadre.engine.json_text import UNREADABLE, ReadingError
+from cadre.engine.kind import Chat, Deed, Execution
+from cadre.engine.model_request import ModelRequest
+from cadre.engine.moves import Answer, Call, Moves, Note
+from cadre.engine.steps import step_in_work
+from cadre.engine.stop_sequences import STOP_SEQUENCES
+from cadre.journal.arrivals import Arrival, ModelReplied
+from cadre.journal.events import RequestedCall
+from cadre.journal.parts import Event, KindStep
+from cadre.journal.run import Run
+from cadre.journal.steps import CallState
+from cadre.kinds.code.fold import fold_code, state_of
+from cadre.kinds.code.owes import owed_code
+from cadre.kinds.code.parse import closed, read_code
+from cadre.kinds.code.records import (
+    DECLARATION,
+    BlockFinished,
+    BlockStarted,
+    BlockYielded,
+    CodeStep,
+)
+from cadre.kinds.code.section import code_of
+from cadre.kinds.stepwise import StepwiseKind
+from cadre.prompting.code_names import named_in_code
+from cadre.protocol.messages import CodeFinished, CodeYielded, Message
+from cadre.protocol.topology import block_id
+from cadre.spec.agent import AgentSpec
+
+THOUGHT_AND_CODE: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "thought": {
+            "type": "string",
+            "description": "What you think about the state of the work, and why this code.",
+        },
+        "code": {"type": "string", "description": "Python code that does the next step."},
+    },
+    "required": ["thought", "code"],
+    "additionalProperties": False,
+}
+
+
+class CodeKind(StepwiseKind):
+    """`cadre.engine.kind.Kind` for agents that write code."""
+
+    name = DECLARATION.name
+    reads_whole = True
+
+    def act(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
+        """Hands the block that the model wrote to a sandbox."""
+        assert run.spec is not None
+        try:
+            code = read_code(reply.content, code_of(run.spec))
+        except ReadingError as error:
+            return self.went(run, error.info)
+        return [Note(BlockStarted(block=block_id(run.id, step_in_work(run)), code=code))]
+
+    def arrived(self, run: Run, what: Message, arrival: Arrival) -> Moves | None:
+        match what:
+            case CodeYielded() if _is_awaited(run, what) and what.calls:
+                return _calls(run, what)
+            case CodeFinished() if _is_awaited(run, what):
+                return self._ended(run, what)
+            case _:
+                return None
+
+    def settled(self, run: Run, call: CallState | None, arrival: Arrival) -> Moves:
+        """A block goes on after its calls; it ends the step itself."""
+        return [] if state_of(run).work is not None else super().settled(run, call, arrival)
+
+    def _ended(self, run: Run, ended: CodeFinished) -> Moves:
+        event = BlockFinished(
+            block=ended.block,
+            exchange=ended.exchange,
+            output=ended.output,
+            text=ended.text,
+            is_final_answer=ended.is_final_answer,
+            logs=ended.logs,
+            error=ended.error,
+            notes=ended.notes,
+            snapshot=ended.snapshot,
+            sandbox=ended.sandbox,
+            tier=ended.tier,
+            seconds=ended.seconds,
+        )
+        if ended.is_final_answer and ended.error is None:
+            return [Note(event), Answer(ended.output)]
+        return [Note(event), *self.went(run, ended.error)]
+
+    def fold(self, run: Run, event: Event, n: int, at: float) -> None:
+        fold_code(run, event, n, at)
+
+    def owes(self, run: Run, since: int) -> list[Command]:
+        return owed_code(run, since)
+
+    def action_request(self, run: Run, chat: Chat) -> ModelRequest:
+        """No functions are offered: code is the one thing that the model may answer with."""
+        assert run.spec is not None
+        code, messages = code_of(run.spec), chat.messages(run)
+        if code.structured:
+            return ModelRequest(messages=messages, stop=STOP_SEQUENCES, schema=THOUGHT_AND_CODE)
+        opening, closing = code.tags
+        # Where the opening tag holds the closing one (a fence), the answer would stop before its code.
+        stop = STOP_SEQUENCES if closing in opening else [*STOP_SEQUENCES, closing]
+        return ModelRequest(messages=messages, stop=stop)
+
+    def deed(self, own: KindStep) -> Deed:
+        assert isinstance(own, CodeStep)
+        return Deed(
+            name="Code",
+            text=own.code,
+            written=f"Code that was run:\n```python\n{own.code}\n```",
+            seen=own.observation,
+            nothing="Observation:\n(nothing was printed)",
+        )
+
+    def as_read(self, spec: AgentSpec, content: str) -> str:
+        """The answer with the closing tag that the stop sequence has taken away."""
+        code = code_of(spec)
+        return content if code.structured else closed(content, code)
+
+    def reads_calls(self, run: Run) -> bool:
+        """What the block's calls came to is read by the code alone."""
+        return state_of(run).work is None
+
+    def tokens(self, run: Run, event: Event) -> int:
+        match event:
+            case BlockStarted():
+                return tokens_of(event.code)
+            case BlockFinished():
+                longest = run.spec.limits.observation_chars if run.spec is not None else None
+                notes = sum(map(tokens_of, event.notes))
+                return 2 * MESSAGE + tokens_of(clip(event.logs + event.text, longest)) + notes
+            case _:
+                return 0
+
+    def images(self, event: Event) -> list[str]:
+        return images_of(event.output) if isinstance(event, BlockFinished) else []
+
+    def executed(self, event: Event) -> Execution | None:
+        if not isinstance(event, BlockFinished):
+            return None
+        return Execution("python", event.error.type if event.error is not None else "", event.seconds)
+
+    def is_whole(self, spec: AgentSpec, reply: ModelReplied) -> bool:
+        """What is missing would be put there for a block that only lacks its end."""
+        code = code_of(spec)
+        try:
+            is_open = not code.structured and closed(reply.content, code) != reply.content
+            return not is_open and bool(read_code(reply.content, code))
+        except (ReadingError, *UNREADABLE):
+            return False
+
+
+def _is_awaited(run: Run, answer: CodeYielded | CodeFinished) -> bool:
+    """Whether the sandbox owes this; a second sandbox's answer to the same question is not awaited any more."""
+    work = state_of(run).work
+    return (
+        work is not None
+        and work.since > 0
+        and answer.block == work.block
+        and answer.exchange == len(work.exchanges)
+    )
+
+
+def _calls(run: Run, yielded: CodeYielded) -> Moves:
+    """The calls of the block go the way of all calls: policy, budget, journal."""
+    event = BlockYielded(
+        block=yielded.block,
+        exchange=yielded.exchange,
+        calls=yielded.calls,
+        clock=yielded.clock,
+        logs=yielded.logs,
+        sandbox=yielded.sandbox,
+        tier=yielded.tier,
+    )
+    cards = named_in_code([*run.tools.values(), *run.members.values()])
+    calls = [
+        RequestedCall(cards[call.name].name if call.name in cards else call.name, call.arguments)
+        for call in yielded.calls
+    ]
+    return [Note(event), Call(calls)]
+
+
+CODE = CodeKind()

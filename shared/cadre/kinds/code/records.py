@@ -1,0 +1,125 @@
+"""What the kind `code` declares and writes down: blocks of code, their exchanges with a sandbox, the variables left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cadre.journal.parts import Event, KindState, KindStep
+from cadre.kinds.code import section
+from cadre.kinds.purposes import STEPWISE
+from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
+from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo
+from cadre.spec.kinds import KindDeclaration, PromptFile
+
+
+class BlockStarted(Event, frozen=True, tag="code.started"):
+    """A sandbox owes the outcome of this block; its id is the first call id of the step's."""
+
+    block: str
+    code: str
+
+
+class BlockYielded(Event, frozen=True, tag="code.yielded"):
+    """The block waits for calls. What becomes of each follows, as for any call that a model asks for."""
+
+    block: str
+    exchange: int
+    calls: list[CodeRequest]
+    clock: list[float] = []
+    logs: str = ""
+    sandbox: str = ""
+    tier: str = ""
+
+
+class BlockFinished(Event, frozen=True, tag="code.finished"):
+    """The block has ended; the step, or the run, ends with it."""
+
+    block: str
+    exchange: int
+    output: Any = None
+    text: str = ""
+    is_final_answer: bool = False
+    logs: str = ""
+    error: ErrorInfo | None = None
+    notes: list[str] = []
+    snapshot: str | None = None
+    sandbox: str = ""
+    tier: str = ""
+    seconds: float = 0.0
+
+
+class CodeInWork(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The block of code of the step in work."""
+
+    block: str
+    code: str
+    since: int = 0
+    """Entry that made the sandbox owe the next outcome; 0 while the block waits for calls."""
+    at: float = 0.0
+    exchanges: list[CodeExchange] = []
+    asked: list[CodeRequest] = []
+    """Calls that it waits for, in their order."""
+    clock: list[float] = []
+    calls: list[str] = []
+    """Ids of those calls."""
+    replies: dict[str, CodeReply] = {}
+    """By id, as far as they have come."""
+
+
+class CodeState(KindState, kw_only=True, tag=section.KIND, omit_defaults=True):
+    """What a code agent's run keeps between blocks and within one."""
+
+    work: CodeInWork | None = None
+    snapshot: str | None = None
+    """`blob:` reference of the variables that the code has left."""
+    inherited: str | None = None
+    """What `snapshot` was when the run began: that of the run which it goes on from."""
+
+
+class CodeStep(KindStep, kw_only=True, tag=section.KIND, omit_defaults=True):
+    """The block of an action step, and what came of it."""
+
+    code: str
+    """As the model wrote it."""
+    observation: str | None = None
+    """What the block printed and gave."""
+    snapshot: str | None = None
+    """`blob:` reference of the variables after it."""
+
+
+_OFFERED = "tools managed_agents"
+_TAGS = "code_block_opening_tag code_block_closing_tag"
+
+DECLARATION = KindDeclaration(
+    name=section.KIND,
+    behavior="cadre.kinds.code.kind:CODE",
+    purposes=STEPWISE,
+    doing={"code.started": "running code", "code.finished": ""},
+    prompt_files={
+        "code": PromptFile(
+            must=f"custom_instructions {_OFFERED} authorized_imports {_TAGS}",
+            may="output_schema",
+            names_in_code=True,
+            lists=("authorized_imports",),
+        ),
+        # What stands around the code is the schema's affair there.
+        "structured_code": PromptFile(
+            must=f"custom_instructions {_OFFERED} authorized_imports",
+            may=f"{_TAGS} output_schema",
+            names_in_code=True,
+            lists=("authorized_imports",),
+        ),
+    },
+    events=(BlockStarted, BlockYielded, BlockFinished),
+    messages={CodeYielded: BlockYielded, CodeFinished: BlockFinished},
+    state=CodeState,
+    step=CodeStep,
+    section=section.CodeSpec,
+    check=section.check,
+    needs=section.needs,
+    prompt_file=section.prompt_file,
+    prompt_terms=section.prompt_terms,
+    spans="cadre.kinds.code.spans:BlockSpans",
+)

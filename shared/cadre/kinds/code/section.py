@@ -1,0 +1,73 @@
+"""The section `code` of an agent's file: how an agent of this kind writes and runs code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cadre.errors import SpecError
+from cadre.protocol.code import BASE_IMPORTS, CodeLimits
+from cadre.spec.kinds import Needs
+from cadre.spec.names import check_bounds, check_name
+
+KIND = "code"
+"""The name of the kind, and of its section."""
+
+
+class CodeSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How an agent of kind `code` writes and runs code."""
+
+    imports: list[str] = []
+    """Modules beside the base ones that its code may import: `pandas` means all below it too, `*` any."""
+    tags: tuple[str, str] = ("<code>", "</code>")
+    """What stands before and behind a block of code."""
+    structured: bool = False
+    """The model answers JSON `{thought, code}` under a schema instead of text with a block."""
+    limits: CodeLimits = CodeLimits()
+    pool: str = "default"
+    """Which sandboxes run it (`cadre sandbox --pool`)."""
+
+
+def code_of(spec: Any) -> CodeSpec:
+    """The section of an agent's spec."""
+    section: CodeSpec = spec.code
+    return section
+
+
+def needs(spec: Any) -> Needs:
+    """Sandboxes of the spec's pool."""
+    return Needs(pools=(code_of(spec).pool,))
+
+
+def prompt_file(spec: Any) -> str:
+    """The prompts for answers in JSON, or for blocks in text."""
+    return "structured_code" if code_of(spec).structured else "code"
+
+
+def prompt_terms(spec: Any) -> dict[str, Any]:
+    """What the model is told about the form of its code: all that it may import, and the tags around a block."""
+    code = code_of(spec)
+    return {
+        "authorized_imports": list(dict.fromkeys([*BASE_IMPORTS, *code.imports])),
+        "code_block_opening_tag": code.tags[0],
+        "code_block_closing_tag": code.tags[1],
+    }
+
+
+def check(spec: Any) -> None:
+    """Raises SpecError for a section that cannot hold, and for names that the agent's code has already."""
+    code = code_of(spec)
+    bounds = (
+        ("code.limits.seconds", code.limits.seconds, 0.1),
+        ("code.limits.memory_mb", code.limits.memory_mb, 16),
+        ("code.limits.print_chars", code.limits.print_chars, 1),
+        ("code.limits.output_chars", code.limits.output_chars, 1),
+    )
+    check_bounds(spec.name, bounds)
+    if len(code.tags) != 2 or not all(tag.strip() for tag in code.tags):
+        raise SpecError(f"agent {spec.name}: code.tags must be two texts, as in ['<code>', '</code>']")
+    check_name("sandbox pool", code.pool)
+    reserved = {"final_answer", "print"} & {*spec.tools, *(str(member) for member in spec.team)}
+    if spec.kind == KIND and reserved:
+        raise SpecError(f"agent {spec.name}: {min(reserved)} is a function of its code already")

@@ -1,0 +1,88 @@
+"""What a kind of agent is where it says nothing else: `Kind` with a default for all but how it begins, what follows
+from an answer, what follows a step, and what its model is asked."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from cadre.engine.commands import Command
+from cadre.engine.kind import Chat, Deed, Execution, Kind
+from cadre.engine.model_request import ModelRequest
+from cadre.engine.moves import Moves, Stop
+from cadre.engine.partial_result import partial_result_of
+from cadre.journal.arrivals import Arrival, ModelReplied
+from cadre.journal.parts import Event, KindStep
+from cadre.journal.run import Run
+from cadre.journal.steps import CallState
+from cadre.protocol.messages import ErrorInfo, Message
+from cadre.spec.agent import AgentSpec
+
+
+class PlainKind(ABC):
+    """Base of kinds: `cadre.engine.kind.Kind` says what each method is for."""
+
+    name: str
+    version: int = 1
+    earlier: Mapping[int, Kind] = {}
+    reads_whole: bool = False
+
+    @abstractmethod
+    def begin(self, run: Run, arrival: Arrival) -> Moves: ...
+
+    @abstractmethod
+    def replied(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves: ...
+
+    @abstractmethod
+    def went(self, run: Run, error: ErrorInfo | None = None) -> Moves: ...
+
+    @abstractmethod
+    def request(self, run: Run, purpose: str, chat: Chat) -> ModelRequest: ...
+
+    def settled(self, run: Run, call: CallState | None, arrival: Arrival) -> Moves:
+        """The step is over with its last open call."""
+        if run.current is None and call is not None:
+            return []
+        return [] if any(one is not call for one in run.open_calls()) else self.went(run)
+
+    def arrived(self, run: Run, what: Message, arrival: Arrival) -> Moves | None:
+        return None
+
+    def last_word(self, run: Run, step: int) -> Moves:
+        """The run goes no further: what it has found is its answer."""
+        error = ErrorInfo("AgentMaxStepsError", f"Reached the limit of {run.max_steps} steps.")
+        return [Stop("max_steps_error", partial_result_of(run), error)]
+
+    def gave_up(self, run: Run, purpose: str, reason: str) -> Moves | None:
+        return None
+
+    def fold(self, run: Run, event: Event, n: int, at: float) -> None:
+        return None
+
+    def owes(self, run: Run, since: int) -> list[Command]:
+        return []
+
+    def arguments(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+        return arguments
+
+    def deed(self, own: KindStep) -> Deed:
+        raise TypeError(f"steps of kind {self.name} hold nothing but calls, not {type(own).__name__}")
+
+    def as_read(self, spec: AgentSpec, content: str) -> str:
+        return content
+
+    def reads_calls(self, run: Run) -> bool:
+        return True
+
+    def tokens(self, run: Run, event: Event) -> int:
+        return 0
+
+    def images(self, event: Event) -> list[str]:
+        return []
+
+    def executed(self, event: Event) -> Execution | None:
+        return None
+
+    def is_whole(self, spec: AgentSpec, reply: ModelReplied) -> bool:
+        return False

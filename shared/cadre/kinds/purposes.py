@@ -1,0 +1,11 @@
+"""Why the models of stepwise agents are asked, and how that is told to a person who looks on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+STEPWISE: Mapping[str, str] = {
+    "act": "thinking",
+    "plan": "planning",
+    "final": "writing the final answer",
+}

@@ -1,0 +1,72 @@
+"""The kind `tool_calling`: the model calls tools, natively or in its text; `final_answer` ends the run.
+
+Each call has its own fate: a refused one never takes its siblings along. The order is the model's, and call ids are
+derived from it, whatever ids the model chose.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cadre.engine.answer_form import answer_of
+from cadre.engine.calls.call_check import CallError, check_call
+from cadre.engine.json_text import UNREADABLE, ReadingError, read_arguments
+from cadre.engine.kind import Chat
+from cadre.engine.model_request import ModelRequest
+from cadre.engine.moves import Answer, Call, Moves
+from cadre.engine.stop_sequences import STOP_SEQUENCES
+from cadre.engine.tool_names import FINAL_ANSWER
+from cadre.journal.arrivals import Arrival, ModelReplied
+from cadre.journal.events import RequestedCall
+from cadre.journal.run import Run
+from cadre.kinds.stepwise import StepwiseKind
+from cadre.kinds.tool_calling.arguments import with_values
+from cadre.kinds.tool_calling.parse import read_calls
+from cadre.kinds.tool_calling.records import DECLARATION
+from cadre.spec.agent import AgentSpec
+
+
+class ToolCallingKind(StepwiseKind):
+    """`cadre.engine.kind.Kind` for agents that call tools."""
+
+    name = DECLARATION.name
+
+    def act(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
+        try:
+            calls = read_calls(reply.content, reply.calls)
+        except ReadingError as error:
+            return self.went(run, error.info)
+        if len(calls) == 1 and calls[0].name == FINAL_ANSWER:
+            arguments = _final_answer(run, calls[0])
+            if arguments is not None:
+                return [Answer(answer_of(run, with_values(run, arguments)["answer"]), arguments)]
+        return [Call(calls)]
+
+    def action_request(self, run: Run, chat: Chat) -> ModelRequest:
+        return ModelRequest(messages=chat.messages(run), tools=chat.functions(), stop=STOP_SEQUENCES)
+
+    def arguments(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+        return with_values(run, arguments)
+
+    def is_whole(self, spec: AgentSpec, reply: ModelReplied) -> bool:
+        try:
+            if reply.calls and isinstance(arguments := reply.calls[-1].arguments, str):
+                msgspec.json.decode(arguments)
+            return bool(read_calls(reply.content, reply.calls))
+        except (ReadingError, *UNREADABLE):
+            return False
+
+
+def _final_answer(run: Run, call: RequestedCall) -> dict[str, Any] | None:
+    """The call's arguments, or None when the call itself is wrong (it is refused like any other then)."""
+    try:
+        arguments = read_arguments(call)
+        check_call(run, call.name, arguments)
+    except (ReadingError, CallError):
+        return None
+    return arguments
+
+
+TOOL_CALLING = ToolCallingKind()

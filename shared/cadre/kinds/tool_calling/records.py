@@ -1,0 +1,16 @@
+"""What the kind `tool_calling` declares: it keeps nothing of its own."""
+
+from __future__ import annotations
+
+from cadre.kinds.purposes import STEPWISE
+from cadre.spec.kinds import KindDeclaration, PromptFile
+
+DECLARATION = KindDeclaration(
+    name="tool_calling",
+    behavior="cadre.kinds.tool_calling.kind:TOOL_CALLING",
+    purposes=STEPWISE,
+    # A model that calls tools is offered them, and its team, through its API as well.
+    prompt_files={
+        "tool_calling": PromptFile(must="custom_instructions", may="tools managed_agents output_schema")
+    },
+)

@@ -1,0 +1,101 @@
+"""What stands before every model call, whatever the agent's kind: deadline, budget, and the room in its context."""
+
+from __future__ import annotations
+
+import copy
+
+import msgspec
+
+from cadre.engine.budget import out_of_time, over_budget
+from cadre.engine.context.context_budget import limit, room, to_cover, weigh, weights_of
+from cadre.engine.context.tokens import tokens_of
+from cadre.engine.partial_result import partial_result_of
+from cadre.journal import events as ev
+from cadre.journal.arrivals import Arrival
+from cadre.journal.run import SUMMARY, Postponed, Run
+from cadre.loop.fold import apply
+from cadre.protocol.messages import ErrorInfo
+
+
+def within_bounds(run: Run, events: list[ev.AnyEvent], at: float) -> list[ev.AnyEvent]:
+    """The events, with the end of the run in place of a model call that would go beyond its bounds."""
+    if not isinstance(events[-1], ev.ModelCalled):
+        return events
+    deadline, budget = run.deadline, run.budget
+    if isinstance(events[0], ev.RunAccepted):
+        deadline, budget = events[0].deadline, events[0].budget
+    error: ErrorInfo | None = None
+    if deadline is not None and at >= deadline:
+        error = out_of_time()
+    elif budget is not None:
+        error = over_budget(run, budget, events)
+    if error is None:
+        return events
+    # What has just arrived has been found as well. A copy may cost something: it is made once in a run's life.
+    after = copy.deepcopy(run)
+    for event in events[:-1]:
+        apply(after, event, run.entries + 1, at)
+    end = ev.RunFinished(state="error", output=partial_result_of(after), error=error, steps=after.step)
+    return [*events[:-1], end]
+
+
+def within_context(run: Run, events: list[ev.AnyEvent], arrival: Arrival) -> list[ev.AnyEvent]:
+    """The events, with a summary in place of a model call that the context has no room for."""
+    call = events[-1]
+    if not isinstance(call, ev.ModelCalled) or call.purpose == SUMMARY:
+        return events
+    if call.attempt == 1 and not _is_full(run, events):
+        return events
+    overflowed = any(isinstance(event, ev.ContextOverflowed) for event in events)
+    if not overflowed and (call.attempt > 1 or any(isinstance(e, ev.HistorySummarized) for e in events)):
+        return events
+    # A copy costs something, once in many steps.
+    after = copy.deepcopy(run)
+    for event in events[:-1]:
+        apply(after, event, run.entries + 1, arrival.at)
+    if to_cover(after) is not None:
+        postponed = Postponed(call.purpose, call.attempt)
+        return [*events[:-1], _begin(after, call.step, call.cause, postponed)]
+    if after.base > limit(after):
+        return [*events[:-1], ev.RunFinished(state="error", error=_no_room(after), steps=after.step)]
+    return events
+
+
+def _is_full(run: Run, events: list[ev.AnyEvent]) -> bool:
+    first, news = events[0], events[max(0, len(events) - 2)]
+    if isinstance(first, ev.RunAccepted):
+        return _begins_full(first, events)
+    base = news.base if isinstance(news, ev.OfferChanged) and news.base else run.base
+    most = limit(run)
+    # What a step has seen takes up half of the context at most (see `per_step`): no need to weigh it then.
+    if 4 * (base + run.weight) <= most and not isinstance(first, ev.ModelAnswered):
+        return False
+    return base + run.weight + sum(weigh(run, event) for event in events) > most
+
+
+def _begins_full(begun: ev.RunAccepted, events: list[ev.AnyEvent]) -> bool:
+    """Roughly: what the run goes on from may fill the context by itself."""
+    before = [*begun.history, *begun.prefix]
+    task, most = begun.task, room(begun.spec)
+    offered = max((e.base for e in events if isinstance(e, ev.OfferChanged)), default=0)
+    if not before and not task.additional_args and 4 * max(offered, begun.base, 4 * len(task.task)) <= most:
+        return False
+    given = 3 * tokens_of(task.task)
+    if task.additional_args:
+        given += 3 * tokens_of(msgspec.json.encode(task.additional_args).decode())
+    weight = given + sum(weights_of(before, Run(id="", tree="", spec=begun.spec)))
+    return max(begun.base, offered) + weight > most
+
+
+def _begin(run: Run, step: int, cause: str, then: Postponed) -> ev.ModelCalled:
+    before = run.summary
+    attempt = before.attempt + 1 if before is not None and before.step == step else 1
+    return ev.ModelCalled(purpose=SUMMARY, step=step, attempt=attempt, cause=cause, then=then)
+
+
+def _no_room(run: Run) -> ErrorInfo:
+    text = (
+        f"The instructions and tools of {run.agent!r} alone take about {run.base} tokens, and its model's context has"
+        f" room for {limit(run)}: offer it fewer tools, or set model.context to what the model really takes."
+    )
+    return ErrorInfo("AgentGenerationError", text)

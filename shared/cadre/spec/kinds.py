@@ -1,0 +1,143 @@
+"""Which kinds of agents there are, and what of each must be known before anything of it runs.
+
+A kind is declared by a `KindDeclaration`: the closed list of those that come with Cadre stands here, further ones are
+found by the entry point group `cadre.kinds` of any installed distribution. The declarations close the unions of the
+journal (events, states, messages) and of the agent file (sections), so they are read once, when `cadre` is imported.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cadre.errors import SpecError
+
+GROUP = "cadre.kinds"
+"""Entry points of this group name a `KindDeclaration` each."""
+
+_BUILT_IN = {
+    "tool_calling": "cadre.kinds.tool_calling.records:DECLARATION",
+    "code": "cadre.kinds.code.records:DECLARATION",
+}
+
+DEFAULT = "tool_calling"
+"""The kind of an agent whose file names none."""
+
+
+class Needs(NamedTuple):
+    """What agents of a kind need running beside them, as far as their spec tells."""
+
+    pools: tuple[str, ...] = ()
+    """Sandbox pools that run their code."""
+
+
+class PromptFile(NamedTuple):
+    """What the templates of one shipped prompt file may use besides the common variables."""
+
+    must: str = ""
+    """Variables that `system_prompt` must show, separated by spaces."""
+    may: str = ""
+    """Variables that `system_prompt` may use besides."""
+    names_in_code: bool = False
+    """Tools and members are told by the names that Python code calls them by."""
+    lists: tuple[str, ...] = ()
+    """Variables among them that are lists of texts; the others are texts."""
+
+
+def _no_needs(_: Any) -> Needs:
+    return Needs()
+
+
+def _nothing_wrong(_: Any) -> None:
+    return None
+
+
+def _no_terms(_: Any) -> dict[str, Any]:
+    return {}
+
+
+class KindDeclaration(NamedTuple):
+    """One kind of agent, declared. Functions take the agent's spec."""
+
+    name: str
+    behavior: str
+    """Where its `cadre.engine.kind.Kind` is, as `module:attribute`; imported when the first run needs it."""
+    prompt_files: Mapping[str, PromptFile]
+    """The shipped prompt files that its agents may use, by name."""
+    purposes: Mapping[str, str]
+    """Why its model is asked, and how that is told to a person who looks on."""
+    version: int = 1
+    """Counts up when its decisions change; a run keeps the version that it began with."""
+    events: tuple[type[Any], ...] = ()
+    """Its own events, subclasses of `cadre.journal.parts.Event`."""
+    messages: Mapping[type[msgspec.Struct], type[msgspec.Struct]] = {}
+    """Its own records of an agent's inbox, each with the event that copies it field by field."""
+    state: type[msgspec.Struct] | None = None
+    """Its state of a run, a subclass of `KindState`."""
+    step: type[msgspec.Struct] | None = None
+    """Its part of an action step, a subclass of `KindStep`."""
+    section: type[msgspec.Struct] | None = None
+    """Its section of an agent's file, under the kind's name; every field has a default."""
+    check: Callable[[Any], None] = _nothing_wrong
+    """Raises SpecError for a spec of this kind that cannot work."""
+    needs: Callable[[Any], Needs] = _no_needs
+    prompt_file: Callable[[Any], str] | None = None
+    """Which of `prompt_files` a spec uses; None: the one of the kind's name."""
+    prompt_terms: Callable[[Any], dict[str, Any]] = _no_terms
+    """Values of the variables of its `PromptFile`."""
+    doing: Mapping[str, str] = {}
+    """What a run does after an event of the kind's own, by the event's name, as a person is told; "" for what it did
+    before."""
+    spans: str = ""
+    """Where the spans of its own events are made, as `module:attribute`; "" when there are none."""
+
+
+@functools.cache
+def declared_kinds() -> Mapping[str, KindDeclaration]:
+    """Every kind by its name. Raises SpecError for an entry point that does not hold."""
+    found = {name: _load(where) for name, where in _BUILT_IN.items()}
+    for entry in entry_points(group=GROUP):
+        if entry.name in found:
+            raise SpecError(
+                f"the kind {entry.name!r} of {_origin(entry)} is declared already: choose another name"
+            )
+        found[entry.name] = _load_entry(entry)
+    return found
+
+
+def declaration_of(kind: str) -> KindDeclaration:
+    """The kind's declaration. Raises SpecError for one that is not installed."""
+    known = declared_kinds()
+    if kind not in known:
+        raise SpecError(f"there is no agent kind {kind!r}: use one of {', '.join(known)}")
+    return known[kind]
+
+
+def _load(where: str) -> KindDeclaration:
+    module, _, attribute = where.partition(":")
+    found: KindDeclaration = getattr(import_module(module), attribute)
+    return found
+
+
+def _load_entry(entry: EntryPoint) -> KindDeclaration:
+    try:
+        found = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise SpecError(
+            f"the kind {entry.name!r} of {_origin(entry)} cannot be loaded: {error}"
+            " (a module that declares a kind is imported by cadre: import cadre before it)"
+        ) from error
+    if not isinstance(found, KindDeclaration) or found.name != entry.name:
+        raise SpecError(
+            f"the kind {entry.name!r} of {_origin(entry)} is no KindDeclaration of that name: {entry.value}"
+        )
+    return found
+
+
+def _origin(entry: EntryPoint) -> str:
+    return f"distribution {entry.dist.name}" if entry.dist is not None else "an entry point"
