@@ -54,7 +54,7 @@ class MemoryHost:
         self._embedder: Embedder | None = None
         self._index: MemoryIndex | None = None
         self._backend = ""
-        self._answers: RequestHandlers | None = None
+        self._requests: RequestHandlers | None = None
         self._server: MemoryServer | None = None
         self._queues: list[Queue] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -65,7 +65,7 @@ class MemoryHost:
         platform, settings = self._platform, self._settings
         self._embedder = embedder = await open_embedder(settings)
         # A server may be slow to come, and an engine that was killed slow to let go of its files.
-        self._index = index = await retry(lambda: _opened(settings, embedder), self._clock.sleep)
+        self._index = index = await retry(lambda: _open_index(settings, embedder), self._clock.sleep)
         self._backend = (await index.status()).backend
         sweeper = Sweeper(index, embedder, settings.embeddings_batch) if embedder is not None else None
         reembedder = Reembedder(index, embedder)
@@ -75,33 +75,36 @@ class MemoryHost:
             on_vector=sweeper.retry_now if sweeper is not None else _nothing,
         )
         writer, erasures = Writer(index), ErasureListener(index, self._clock)
-        self._answers = RequestHandlers(index, searcher, embedder, (reembedder, sweeper), self._clock)
-        serving = CallHandler(
+        self._requests = RequestHandlers(index, searcher, embedder, (reembedder, sweeper), self._clock)
+        calls = CallHandler(
             Memories(index, Workers(writer, searcher, sweeper, erasures), settings.keep_days * _DAY_SECONDS),
             platform.bus,
             platform.blobs,
             NatsMarks(platform.nc, platform.topology),
             platform.settings.instance_name(),
         )
-        serving.meters = platform.meters
+        calls.meters = platform.meters
         self._spawn("writer", writer.run())
         self._spawn("reaper", expire_periodically(index, self._clock))
         self._spawn("mover", reembedder.run())
         if sweeper is not None:
             self._spawn("sweeper", sweeper.run())
-        await self._listen(serving, erasures)
-        self._server = MemoryServer(platform.nc, platform.topology, self._answers.by_verb())
+        await self._listen(calls, erasures)
+        self._server = MemoryServer(platform.nc, platform.topology, self._requests.by_verb())
         await self._server.start()
         await platform.registry.announce([platform.presence(tool=card) for card in CARDS])
-        log.info("index: %s; %s", self._backend, self._meanings())
+        log.info("index: %s; %s", self._backend, self._searched_by())
 
     def unready(self) -> str | None:
+        """Returns why it does not serve; None when it does."""
         return self._failed or ("starting" if self._server is None else None)
 
     def about(self) -> dict[str, str]:
-        return {"index": self._backend, "embeddings": self._meanings()}
+        """Returns what /readyz says besides: the kind of index, and what memories are searched by."""
+        return {"index": self._backend, "embeddings": self._searched_by()}
 
     async def samples(self) -> list[Sample]:
+        """Returns the queues' metrics."""
         return queue_samples(self._queues)
 
     async def drain(self, grace: float) -> None:
@@ -116,14 +119,14 @@ class MemoryHost:
         if self._embedder is not None:
             await self._embedder.close()
 
-    async def _listen(self, serving: CallHandler, erasures: ErasureListener) -> None:
+    async def _listen(self, calls: CallHandler, erasures: ErasureListener) -> None:
         topology = self._platform.topology
         slots = Slots(self._platform.settings.concurrency)
         for card in CARDS:
             own = Slots(slots.size, queues=topology.shards, within=slots)
             for shard in range(topology.shards):
                 consumer, subjects = topology.tool_consumer(card.name), topology.call_filter(shard, card.name)
-                await self._queue(shard, consumer, subjects, serving.handle, own)
+                await self._queue(shard, consumer, subjects, calls.handle, own)
         one = Slots(1, queues=topology.shards)
         for shard in range(topology.shards):
             consumer = topology.fates_consumer("memory")
@@ -136,9 +139,9 @@ class MemoryHost:
         await queue.start()
         self._queues.append(queue)
 
-    def _meanings(self) -> str:
+    def _searched_by(self) -> str:
         """Says in words what memories are searched by."""
-        why = self._answers.degraded() if self._answers is not None else "starting"
+        why = self._requests.degraded() if self._requests is not None else "starting"
         if self._embedder is None:
             return why
         model = str(self._embedder.fingerprint)
@@ -146,16 +149,16 @@ class MemoryHost:
 
     def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, name=name)
-        task.add_done_callback(functools.partial(self._ended, name))
+        task.add_done_callback(functools.partial(self._stopped, name))
         self._tasks.append(task)
 
-    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
+    def _stopped(self, name: str, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()):
             self._failed = f"the {name} has stopped: this process must be started again"
             log.critical("%s", self._failed, exc_info=error)
 
 
-async def _opened(settings: MemorySettings, embedder: Embedder | None) -> MemoryIndex:
+async def _open_index(settings: MemorySettings, embedder: Embedder | None) -> MemoryIndex:
     return await open_index(
         schema_of(embedder),
         qdrant_url=settings.qdrant_url,
@@ -169,10 +172,10 @@ def schema_of(embedder: Embedder | None) -> Schema:
     """Returns the schema of this embedder's vectors: two models never share a collection."""
     if embedder is None:
         return Schema()
-    made = embedder.fingerprint
-    text = f"{made.name} {made.dim} {made.window} {made.weights}"
-    return Schema(model=made.name, fingerprint=text, dim=made.dim)
+    model = embedder.fingerprint
+    text = f"{model.name} {model.dim} {model.window} {model.weights}"
+    return Schema(model=model.name, fingerprint=text, dim=model.dim)
 
 
 def _nothing() -> None:
-    """Nobody waits for embeddings."""
+    """Does nothing: no sweeper waits for a vector."""

@@ -381,8 +381,7 @@ async def test_without_embeddings_words_are_searched(store: Store) -> None:
 
 async def test_it_says_how_it_is(index: MemoryIndex) -> None:
     await index.upsert([tea("m1"), tea("m2")])
-    condition = await index.status()
-    assert condition == (index.store.backend, index.own, 2, True, False)
+    assert await index.status() == (index.store.backend, index.own, 2, True, False)
 
 
 async def test_an_engine_that_shows_too_much_is_not_believed(

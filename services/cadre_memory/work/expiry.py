@@ -6,12 +6,12 @@ import asyncio
 import logging
 
 from cadre.delivery.codec import decode
+from cadre.delivery.ended_runs import EndedRuns
 from cadre.delivery.newer_schema import leave_to_newer
 from cadre.delivery.retry import retry
 from cadre.errors import CadreError, NewerSchema, TerminalError
 from cadre.ports import Clock, Delivery
 from cadre.protocol.messages import Erased, Fate
-from cadre.recent import Recent
 from cadre_memory.index import scopes
 from cadre_memory.index.vector_index import VectorIndex, Where
 
@@ -32,21 +32,17 @@ async def expire_periodically(index: VectorIndex, clock: Clock) -> None:
         await asyncio.sleep(EXPIRE_EVERY_SECONDS)
 
 
-_MAX_ERASED_TREES = 4096
-"""How many erased trees are remembered, for what is stored late."""
-
-
 class ErasureListener:
     """Hears from the shards' streams which trees were erased, also while no service ran, and removes their memories."""
 
     def __init__(self, index: VectorIndex, clock: Clock) -> None:
         self._index = index
         self._clock = clock
-        self._erased = Recent[str, None](_MAX_ERASED_TREES)
+        self._erased = EndedRuns()
 
     async def forget_if_erased(self, tree: str) -> None:
         """Removes what was stored only after its tree had been erased."""
-        if tree in self._erased:
+        if self._erased.covers(tree):
             await self._index.delete(within=scopes.of_tree(tree), where=Where())
 
     async def handle(self, delivery: Delivery) -> None:
@@ -54,7 +50,7 @@ class ErasureListener:
         try:
             fate: Fate = decode(delivery.data, Fate)
             if isinstance(fate, Erased):
-                self._erased[fate.tree] = None
+                self._erased.add(fate.tree)
                 within = scopes.of_tree(fate.tree)
                 gone = await retry(
                     lambda: self._index.delete(within=within, where=Where()), self._clock.sleep
