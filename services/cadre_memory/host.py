@@ -12,7 +12,7 @@ from typing import Any
 from cadre.adapters.nats.memory import MemoryServer
 from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.quarantine import NatsMarks
-from cadre.adapters.nats.queue import Queue
+from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.fair_slots import Slots
 from cadre.delivery.retry import retry

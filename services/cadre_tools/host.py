@@ -10,7 +10,7 @@ from cadre.adapters.nats.interrupts import hear_interrupts
 from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.peers import NatsPeers, answer_peers
 from cadre.adapters.nats.quarantine import NatsMarks
-from cadre.adapters.nats.queue import Queue
+from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.fair_slots import Slots
 from cadre.errors import SetupError

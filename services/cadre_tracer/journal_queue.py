@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cadre.adapters.nats.queue import Queue
+from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BusUnavailable
 

@@ -12,7 +12,7 @@ import nats
 from nats.aio.client import Client
 
 from cadre.adapters.nats.connection.keys import read_key
-from cadre.adapters.nats.streams.consumers import provision_roles
+from cadre.adapters.nats.queues.consumers import provision_roles
 from cadre.deploy.nats_users import inbox_of, team_roles
 from cadre.local import nats_files
 from cadre.protocol.topology import Topology

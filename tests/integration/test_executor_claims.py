@@ -11,7 +11,7 @@ import pytest
 from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.peers import NatsPeers
 from cadre.adapters.nats.quarantine import NatsMarks
-from cadre.adapters.nats.queue import Queue
+from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.fair_slots import Slots
 from cadre.ports import Effect

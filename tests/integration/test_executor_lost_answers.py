@@ -12,7 +12,7 @@ import pytest
 from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.peers import NatsPeers
 from cadre.adapters.nats.quarantine import NatsMarks
-from cadre.adapters.nats.queue import Queue
+from cadre.adapters.nats.queues.queue import Queue
 from cadre.errors import OutcomeUnknown
 from cadre.protocol.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult
 from cadre.settings import Settings

@@ -17,7 +17,7 @@ from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.objects.snapshots import NatsSnapshots
 from cadre.adapters.nats.quarantine import NatsMarks
-from cadre.adapters.nats.queue import Queue
+from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.adapters.nats.workspace import NatsFileIndex

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cadre.adapters.nats.queue import NatsDelivery, Queue
-from cadre.adapters.nats.streams.consumers import ACK_WAIT
+from cadre.adapters.nats.queues.consumers import ACK_WAIT
+from cadre.adapters.nats.queues.queue import NatsDelivery, Queue
 from cadre.protocol.messages import Cancel, Report, Task, ToolResult
 from cadre.service.frame import Platform
 from cadre.spec.agent_file import read_agent

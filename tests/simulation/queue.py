@@ -1,4 +1,4 @@
-"""A replica's end of a durable consumer: signs of life, handing back. As cadre.adapters.nats.queue does it."""
+"""A replica's end of a durable consumer: signs of life, handing back. As cadre.adapters.nats.queues.queue does it."""
 
 from __future__ import annotations
 

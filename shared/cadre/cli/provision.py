@@ -41,7 +41,7 @@ def command(
     begins at none; and where services have NATS users of their own, which may not make them: then this is run with
     the operator's key. What is there already stays as it is.
     """
-    from cadre.adapters.nats.streams.consumers import provision_team  # the bus's weight is not the help's
+    from cadre.adapters.nats.queues.consumers import provision_team  # the bus's weight is not the help's
 
     memory, tracer = "memory" in services, "tracer" in services
     if team is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from cadre.adapters.nats.streams.consumers import provision_roles
+from cadre.adapters.nats.queues.consumers import provision_roles
 from cadre.deploy.nats_users import OPERATOR, team_roles
 from cadre.local import nats_files
 from cadre.local.exit_codes import CommandFailed

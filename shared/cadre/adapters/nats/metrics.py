@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from nats.aio.client import Client
 
-from cadre.adapters.nats.queue import Queue
+from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BusUnavailable
 from cadre.protocol.topology import Topology

@@ -13,8 +13,8 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from cadre.adapters.nats.queues.consumers import MAX_DELIVER, ensure_consumer
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.consumers import MAX_DELIVER, ensure_consumer
 from cadre.delivery.fair_slots import Slots
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import RetryableError, SetupError

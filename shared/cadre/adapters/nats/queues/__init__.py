@@ -1,0 +1,1 @@
+"""Durable consumers as queues: created, pulled from, each delivery handled and settled."""
