@@ -11,7 +11,8 @@ from cadre.adapters.nats.handover import NatsHandover
 from cadre.adapters.nats.interrupts import hear_interrupts
 from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.quarantine import NatsMarks
-from cadre.adapters.nats.queues.queue import NatsDelivery, Queue
+from cadre.adapters.nats.queues.delivery import NatsDelivery
+from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.fair_slots import Slots
 from cadre.errors import SetupError

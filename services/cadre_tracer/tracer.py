@@ -9,7 +9,7 @@ import time
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.history import History
 from cadre.adapters.nats.metrics import queue_samples
-from cadre.adapters.nats.queues.queue import NatsDelivery
+from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.otel.otlp_spans import SpanSender
 from cadre.delivery.codec import decode, unpack_entry
 from cadre.delivery.fair_slots import Slots

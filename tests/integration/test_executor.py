@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cadre.adapters.nats.queues.queue import NatsDelivery, Queue
+from cadre.adapters.nats.queues.delivery import NatsDelivery
+from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.quarantine import ALONE, SUSPECT_AFTER
 from cadre.errors import Fenced, RetryableError

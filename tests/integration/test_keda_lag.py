@@ -13,7 +13,8 @@ import pytest
 
 from cadre.adapters.nats.connection.connect import Client, connect
 from cadre.adapters.nats.queues.consumers import provision_team
-from cadre.adapters.nats.queues.queue import NatsDelivery, Queue
+from cadre.adapters.nats.queues.delivery import NatsDelivery
+from cadre.adapters.nats.queues.queue import Queue
 from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.scaled_object import scaled_object
 from cadre.deploy.k8s.values import Scale, read_values

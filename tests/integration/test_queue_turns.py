@@ -9,7 +9,8 @@ from uuid import uuid4
 import pytest
 
 from cadre.adapters.nats.connection.connect import Client, connect
-from cadre.adapters.nats.queues.queue import NatsDelivery, Queue
+from cadre.adapters.nats.queues.delivery import NatsDelivery
+from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.fair_slots import Slots

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from cadre.adapters.nats.queues.consumers import ACK_WAIT
-from cadre.adapters.nats.queues.queue import NatsDelivery, Queue
+from cadre.adapters.nats.queues.delivery import NatsDelivery
+from cadre.adapters.nats.queues.queue import Queue
 from cadre.protocol.messages import Cancel, Report, Task, ToolResult
 from cadre.service.frame import Platform
 from cadre.spec.agent_file import read_agent

@@ -22,7 +22,7 @@ NAMELESS = {"utils", "util", "helpers", "helper", "common", "misc", "base", "typ
 READS_THE_ENVIRONMENT = {"shared/cadre/settings.py"}
 
 CATCHES_ALL = {
-    "shared/cadre/adapters/nats/queues/queue.py": "a handler's failure is a redelivery, not the end of the process",
+    "shared/cadre/adapters/nats/queues/work.py": "a handler's failure is a redelivery, not the end of the process",
     "shared/cadre/cli/main.py": "whatever ends a command ends it with one line",
     "shared/cadre/tools/thread.py": "what a thread raises is handed to who awaits it",
     "shared/cadre/loop/redecide.py": "where deciding anew fails is what it is to find",

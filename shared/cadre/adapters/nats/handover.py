@@ -16,7 +16,7 @@ from nats.aio.msg import Msg
 
 from cadre.adapters.nats.connection.request_server import RequestServer
 from cadre.adapters.nats.connection.requests import request
-from cadre.adapters.nats.queues.queue import NatsDelivery
+from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.errors import NotPermitted
 from cadre.protocol.topology import Topology, tree_of
 
