@@ -1,10 +1,10 @@
-"""The sandbox: runs the Python that a model writes, as a coroutine that yields its tool calls to whoever runs it.
+"""The sandbox: runs the Python that a model writes, as a coroutine that yields its tool calls to its caller.
 
     async with Sandbox() as sandbox:                     # zygote and pool of ready interpreters
         session = await sandbox.open()                   # one run's interpreter
-        outcome = await session.execute(Request(code=…)) # Yielded | Finished | Failed | Lost
+        outcome = await session.execute(BlockRequest(code=…))  # Yielded | Finished | Failed | InterpreterLost
         while isinstance(outcome, Yielded):
-            outcome = await session.resume([Result(value=…) for call in outcome.calls])
+            outcome = await session.resume([CallResult(value=…) for call in outcome.calls])
 
 Two sides, two processes, and no trust between them:
 
@@ -13,7 +13,8 @@ Two sides, two processes, and no trust between them:
   unpickles what came from a model's code.
 - `jail/`, inside, standard library and cloudpickle only: `zygote` forks, `jail` locks, `interpreter` serves. It is
   started with an environment of constants and no descriptor but its socket.
-- `wire/` is what both sides know: frames, values, signatures, exit codes. `serving/` takes code calls from the bus.
+- `wire/` is what both sides know: frames, values, signatures, orders for jails, exit codes.
+- `serving/` takes code calls from the bus.
 
 What is promised to the code, and against it, is in docs/sandbox.md.
 """

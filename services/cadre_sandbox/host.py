@@ -32,7 +32,7 @@ from cadre_sandbox.settings import SandboxSettings
 
 
 class SandboxHost:
-    """The service's part of its process (`cadre.service.Part`)."""
+    """The sandbox service as the part of its process that the frame runs (`cadre.service.frame.Part`)."""
 
     app: AsgiApp | None = None
     """No HTTP but the frame's health endpoints."""
@@ -49,7 +49,7 @@ class SandboxHost:
         self._calls: list[Queue] = []
 
     async def start(self) -> None:
-        """Begins to work. Raises BusUnavailable, and SetupError where code cannot be run safely."""
+        """Begin to work. Raises BusUnavailable, and SetupError where code cannot be run safely."""
         platform, topology, pool = self._platform, self._platform.topology, self._settings.pool
         tier = await start_sandbox(self._sandbox)
         answer_builder = AnswerBuilder(platform.blobs, platform.settings.instance_name(), tier)
@@ -72,7 +72,7 @@ class SandboxHost:
         await platform.registry.announce([self._presence(tier), platform.presence(tool=card)])
 
     async def _serve_tool(self, slots: Slots) -> ToolCard:
-        """The pool's interpreters as a tool, for agents that are no coders."""
+        """Offer the pool's interpreters as a tool, to agents that write no code themselves."""
         platform, topology = self._platform, self._platform.topology
         card = card_of(self._settings.pool, self._settings.modules)
         marks = NatsMarks(platform.nc, topology)
@@ -91,7 +91,7 @@ class SandboxHost:
         await self._code_calls.handle(delivery, lambda run: self._handover.offer(delivery, run))
 
     async def _take(self, delivery: NatsDelivery) -> bool:
-        """What another process was delivered goes on here, if its interpreter is here."""
+        """Take over what another process was delivered, if the interpreter for it is here."""
         handler, shard = self._code_calls, self._platform.topology.shard(delivery.address.tree)
         if handler is None or shard >= len(self._queues) or not await handler.can_continue(delivery):
             return False
@@ -108,17 +108,19 @@ class SandboxHost:
         return self._platform.presence(sandbox=card)
 
     def unready(self) -> str | None:
+        """Why no code can be run at the moment; None when it can."""
         if self._runner is None or len(self._calls) < self._platform.topology.shards:
             return "starting"
         return self._runner.unavailable
 
     def about(self) -> dict[str, str]:
+        """What /readyz says of this process, beside whether it is ready."""
         counts = self._runner.counts if self._runner else Counter[str]()
         served = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in sorted(counts.items()))
         return {"pool": self._settings.pool, "tier": self._sandbox.tier, "served": served or "nothing"}
 
     async def samples(self) -> list[Sample]:
-        """Its queues, its interpreters, and what the code that came has met."""
+        """The metrics of its queues, of its interpreters, and of what the calls met."""
         sessions = {"busy": self._warm_pool.busy, "warm": len(self._warm_pool.warm)}
         counts = self._runner.counts if self._runner else Counter[str]()
         return [
@@ -128,13 +130,14 @@ class SandboxHost:
         ]
 
     async def drain(self, grace: float) -> None:
-        """Takes no more code; blocks at work have `grace` seconds, the rest goes back to the queues."""
+        """Take no more code; blocks at work have `grace` seconds, the rest goes back to the queues."""
         await asyncio.gather(*(queue.drain(grace) for queue in (*self._queues, *self._calls)))
         await self._warm_pool.close()
         await self._sandbox.close()
 
 
 def new_sandbox(settings: SandboxSettings) -> Sandbox:
+    """The sandbox that the settings describe, not started yet."""
     modules = [module.strip() for module in settings.modules.split(",") if module.strip()]
     return Sandbox(
         minimum=settings.tier,
@@ -147,7 +150,7 @@ def new_sandbox(settings: SandboxSettings) -> Sandbox:
 
 
 async def start_sandbox(sandbox: Sandbox) -> Tier:
-    """The tier that was reached. Raises SetupError."""
+    """Start the sandbox and return the tier that was reached. Raises SetupError."""
     try:
         await sandbox.start()
     except SandboxError as error:
@@ -156,5 +159,5 @@ async def start_sandbox(sandbox: Sandbox) -> Tier:
 
 
 def blocks_at_once(settings: SandboxSettings) -> int:
-    """Blocks of code that run at once: their time limits are of no use where they starve each other."""
+    """How many blocks of code run at once: their time limits are of no use where they starve each other."""
     return min(settings.concurrency or 2 * len(os.sched_getaffinity(0)), settings.sessions)

@@ -45,5 +45,5 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_sandbox_settings(**options: object) -> SandboxSettings:
-    """As `cadre.settings.read` reads them. Raises SettingError."""
+    """Read the settings as `cadre.settings.read` does. Raises SettingError."""
     return read(SandboxSettings, "CADRE_SANDBOX_", **options)

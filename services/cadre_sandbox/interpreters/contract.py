@@ -20,20 +20,22 @@ TIERS: tuple[Tier, ...] = ("ns", "landlock")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockLimits:
-    """What one block may use. A sandbox has the most that any request gets; memory, threads and files stay those of
-    a session's first block."""
+    """What one block may use.
+
+    A sandbox has the most that any request gets. Memory, threads and files stay those of a session's first block.
+    """
 
     seconds: float = 30.0
-    """Of the block's own computing, saving its variables included; waiting for calls is free."""
+    """Time for the block's own computing and the saving of its variables; waiting for calls is free."""
 
     cpu_seconds: float | None = None
-    """Over all threads; as `seconds` when not said."""
+    """CPU time of all threads together; None: as `seconds`."""
 
     memory_mb: int = 512
-    """Beyond what the bare interpreter needs; below 64 little is of use."""
+    """Memory beyond what the bare interpreter needs; less than 64 is of little use."""
 
     threads: int = 32
-    """Counted in tier ns only; in the other the memory bounds them."""
+    """Threads are counted in tier ns only; in the other the memory bounds them."""
 
     file_mb: int = 64
     """One file, and all files together."""
@@ -49,7 +51,7 @@ class Function:
 
     name: str
     signature: str
-    """As Python has it: `(query: str, limit: int = 10) -> str`. A name before it is ignored."""
+    """The signature as Python writes it: `(query: str, limit: int = 10) -> str`. A name before it is ignored."""
 
     kind: Literal["tool", "member"] = "tool"
     doc: str = ""
@@ -61,7 +63,7 @@ class FunctionCall:
 
     name: str
     arguments: Mapping[str, Value]
-    """By parameter name; those left to their defaults are absent."""
+    """Values by parameter name; those left to their defaults are absent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +101,7 @@ class BlockRequest:
     """`pandas` means it and all below it, `os.path` that and below; `*` means any."""
 
     authorized_builtins: Sequence[str] = ()
-    """Of those refused otherwise: open, eval, exec, compile, …; `*` allows them all, and every attribute."""
+    """Builtins that are refused otherwise: open, eval, exec, compile, …; `*` allows them all, and every attribute."""
 
     final_answer: bool = True
     """Whether the code may call `final_answer(value)`."""
@@ -112,7 +114,7 @@ class BlockRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """Of the block, from its start in this interpreter to this outcome, waiting for calls left out."""
+    """What the block has used, from its start in this interpreter to this outcome; waiting for calls is left out."""
 
     seconds: float
     cpu_seconds: float
@@ -148,7 +150,7 @@ class Finished:
     """The variables now, for the next block; None when none were ever saved."""
 
     notes: tuple[str, ...]
-    """For the model: what could not be kept, and why."""
+    """What the model is told could not be kept, and why."""
 
     tier: Tier
     used: Used
@@ -182,7 +184,10 @@ class Failed:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterpreterLost:
     """The interpreter is gone and the code is not to blame: run the block again, in a new session, with what is
-    recorded. Whoever does so counts the times: code can make this look so."""
+    recorded.
+
+    Count how often: code can make its own doing look like this.
+    """
 
     reason: str
 
@@ -205,4 +210,4 @@ class Python:
 
 
 class SandboxError(Exception):
-    """The sandbox itself cannot work: no isolation to be had, a program error in its use."""
+    """The sandbox itself cannot work: there is no isolation, or a program error in its use."""

@@ -34,7 +34,10 @@ class SavedVariables:
 
 
 def saved_variables(frame: Frame, before: bytes | None) -> SavedVariables:
-    """Raises BrokenFrame."""
+    """What the frame after an outcome says of the variables; `before` are those that the block began with.
+
+    Raises BrokenFrame.
+    """
     match frame.header.get("kind"):
         case "snapshot" if len(frame.blobs) == 1:
             return _kept(frame, frame.blobs[0])
@@ -53,19 +56,20 @@ def _kept(frame: Frame, snapshot: bytes) -> SavedVariables:
 
 
 def not_saved(why: str, before: bytes | None) -> SavedVariables:
+    """The variables after a block whose own could not be saved: they are those of `before`."""
     lost = f"The variables could not be saved ({why}): they are as they were before this code."
     return SavedVariables(before, (lost,), False)
 
 
 def logs_of(frame: Frame, limits: BlockLimits) -> str:
-    """Raises BrokenFrame."""
+    """What the block has printed, as the frame says. Raises BrokenFrame."""
     return _text(frame.header.get("logs"), limits.print_chars + _MAX_NOTE_CHARS)
 
 
 def outcome_of(
     frame: Frame, saved: SavedVariables | None, tier: Tier, used: Used, limits: BlockLimits
 ) -> Yielded | Finished | Failed:
-    """Raises BrokenFrame."""
+    """The outcome that the frame tells of; `saved` for those that end the block. Raises BrokenFrame."""
     header = frame.header
     logs = logs_of(frame, limits)
     match header.get("kind"):

@@ -15,7 +15,10 @@ _MEGABYTE = 1 << 20
 def block_order(
     request: BlockRequest, limits: BlockLimits, number: int, restore: bool
 ) -> tuple[dict[str, Any], list[bytes]]:
-    """Raises ValueError for a signature that is none."""
+    """Header and blobs of the frame that has an interpreter run the block.
+
+    `restore` sends the snapshot too. Raises ValueError for a signature that is none.
+    """
     blobs: list[bytes] = []
     if restore and request.snapshot is not None:
         blobs.append(request.snapshot)
@@ -46,6 +49,7 @@ def block_order(
 
 
 def results_order(results: Sequence[CallResult]) -> tuple[dict[str, Any], list[bytes]]:
+    """Header and blobs of the frame that gives a waiting block its results."""
     blobs: list[bytes] = []
     return {"results": [_result(result, blobs) for result in results]}, blobs
 

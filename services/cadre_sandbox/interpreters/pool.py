@@ -21,7 +21,8 @@ NOBODY_UID = 65_534
 
 
 class Sandbox:
-    """
+    """Interpreters in the best isolation that the kernel gives.
+
     Args:
         minimum: the tier below which no code is run.
         best: the tier to begin with; below `ns` for tests, and where a kernel's namespaces are not to be trusted.
@@ -52,7 +53,7 @@ class Sandbox:
 
     @property
     def tier(self) -> Tier:
-        """What was reached; once started."""
+        """The tier that was reached. Raises SandboxError before the start."""
         if self._plan is None:
             raise SandboxError("the sandbox is not started")
         return self._plan.tier
@@ -64,11 +65,14 @@ class Sandbox:
 
     @property
     def zygote_pid(self) -> int | None:
-        """Of the process that forks the interpreters."""
+        """Pid of the process that forks the interpreters; None before the start."""
         return self._zygote.pid if self._zygote else None
 
     async def start(self) -> None:
-        """Raises SandboxError, which says what each tier lacked, when none is good enough."""
+        """Find the best tier and make the first interpreters ready.
+
+        Raises SandboxError, which says what each tier lacked, when none is good enough.
+        """
         if MACHINE not in MACHINES:
             raise SandboxError(f"code runs on {' and '.join(MACHINES)} only, this is {MACHINE}")
         zygote = await self._living_zygote()
@@ -91,7 +95,7 @@ class Sandbox:
         )
 
     async def open(self) -> Session:
-        """A fresh interpreter, at once when one is ready. Raises SandboxError."""
+        """A session in a fresh interpreter, at once when one is ready. Raises SandboxError."""
         while self._ready:
             process = self._ready.popleft()
             if process.alive:
@@ -125,7 +129,7 @@ class Sandbox:
             self._filling = asyncio.create_task(self._refill())
 
     async def _refill(self) -> None:
-        """Gives up at the first failure: `open` meets it again, and has somebody to tell."""
+        """Make interpreters ready; give up at the first failure, which `open` meets again and can tell somebody."""
         try:
             while len(self._ready) < self._size:
                 self._ready.append(await self._new_process())
@@ -133,12 +137,12 @@ class Sandbox:
             return
 
     async def filled(self) -> None:
-        """Returns when as many interpreters are ready as there shall be, or no more are to be had."""
+        """Wait until as many interpreters are ready as there shall be, or no more can be had."""
         if self._filling:
             await asyncio.gather(self._filling, return_exceptions=True)
 
     async def close(self) -> None:
-        """Ends every interpreter, those of open sessions too."""
+        """End every interpreter, those of open sessions too."""
         if self._filling:
             self._filling.cancel()
             await asyncio.gather(self._filling, return_exceptions=True)
@@ -161,7 +165,10 @@ class Sandbox:
 
 
 async def _first_process(zygote: ZygoteProcess, plan: ProcessPlan) -> InterpreterProcess:
-    """Raises Refused, SandboxError. One accidental death shall not cost all that follow their tier."""
+    """The first interpreter of a tier. Raises TierRefused, SandboxError.
+
+    A process that dies is tried once more: one accidental death shall not cost all that follow their tier.
+    """
     try:
         return await InterpreterProcess.open(zygote, plan)
     except DiedAtStart as died:

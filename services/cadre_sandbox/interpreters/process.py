@@ -31,20 +31,20 @@ _END_SECONDS = 5.0
 
 
 class TierRefused(Exception):
-    """This tier is not to be had here; the text says what the kernel refused."""
+    """The tier cannot be had here; the text says what the kernel refused."""
 
 
 class DiedAtStart(TierRefused):
-    """It ended, or was silent, without a word about why: perhaps no refusal at all."""
+    """The process ended, or was silent, without a word about why: perhaps nothing was refused at all."""
 
 
 class InterpreterGone(Exception):
-    """The process has ended."""
+    """The process of the interpreter has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessPlan:
-    """What all boxes of a sandbox have in common."""
+    """What all processes of a sandbox have in common."""
 
     tier: Tier
     most: BlockLimits
@@ -52,6 +52,8 @@ class ProcessPlan:
 
 
 class InterpreterProcess:
+    """A jailed process, which is frozen whenever nobody waits for it."""
+
     def __init__(
         self,
         spawned: SpawnedJail,
@@ -73,7 +75,7 @@ class InterpreterProcess:
 
     @classmethod
     async def open(cls, zygote: ZygoteProcess, plan: ProcessPlan) -> InterpreterProcess:
-        """Raises Refused, SandboxError."""
+        """Fork an interpreter and wait until it is locked in. Raises TierRefused, SandboxError."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         scratch = Scratch.make(plan.uid) if plan.tier == "landlock" else None
@@ -115,26 +117,28 @@ class InterpreterProcess:
 
     @property
     def pid(self) -> int:
-        """Of the interpreter, as seen here."""
+        """Pid of the interpreter, as seen outside the jail."""
         return self._spawned.pid
 
     @property
     def closed(self) -> bool:
+        """Whether `close` was called."""
         return not self._alive
 
     @property
     def alive(self) -> bool:
+        """Whether the process is there: neither closed nor ended by itself."""
         return self._alive and not self._spawned.ended.done()
 
     async def send(self, header: dict[str, Any], blobs: Sequence[bytes] = ()) -> None:
-        """Raises Gone."""
+        """Send a frame. Raises InterpreterGone."""
         try:
             await self._loop.sock_sendall(self._channel, encode(header, blobs))
         except OSError:
             raise InterpreterGone from None
 
     async def receive(self) -> Frame:
-        """Raises Gone, BrokenFrame."""
+        """The next frame of the interpreter. Raises InterpreterGone, BrokenFrame."""
         text, body = frame_sizes(await self._read(PREFIX.size), _MAX_HEADER_BYTES, self._max_blobs)
         return decode(await self._read(text), await self._read(body) if body else b"")
 
@@ -151,21 +155,22 @@ class InterpreterProcess:
         return bytes(data)
 
     def bounds(self, limits: BlockLimits) -> dict[str, int]:
-        """What the interpreter is to lay upon itself before it runs any code; it cannot take it off again."""
+        """The resource limits that the interpreter sets itself before it runs any code; it cannot raise them again."""
         bounds = {"AS": self._base + limits.memory_mb * MEGABYTE, "FSIZE": limits.file_mb * MEGABYTE}
         if self._own_users:
             bounds["NPROC"] = limits.threads + OWN_TASKS
         return bounds
 
     def freeze(self) -> None:
-        """Nothing of the code goes on while nobody waits for it."""
+        """Stop the process and its threads: nothing of the code goes on while nobody waits for it."""
         self._signal(self._spawned.jailed, signal.SIGSTOP)
 
     def thaw(self) -> None:
+        """Let a frozen process go on."""
         self._signal(self._spawned.jailed, signal.SIGCONT)
 
     def cpu_seconds(self) -> float:
-        """Over all its threads since it was forked; 0 when it is gone."""
+        """CPU time of all threads since the process was forked; 0 when it is gone."""
         try:
             # The clock of another process: its number inverted, and 2 for time of all threads on a CPU.
             return time.clock_gettime((~self.pid << 3) | 2)
@@ -173,7 +178,7 @@ class InterpreterProcess:
             return 0.0
 
     async def full(self, limits: BlockLimits) -> bool:
-        """Whether its files are more than they may. In tier ns the file system says so itself."""
+        """Whether its files are more than they may be. In tier ns the file system itself refuses them."""
         if self._scratch is None:
             return False
         return await self._loop.run_in_executor(
@@ -181,19 +186,21 @@ class InterpreterProcess:
         )
 
     async def ended(self) -> int:
-        """Its exit code, negative for a signal; of tier ns 128 + signal."""
+        """The exit code once it has ended, negative for a signal; in tier ns 128 + signal. Raises TimeoutError."""
         async with asyncio.timeout(_END_SECONDS):
             return await asyncio.shield(self._spawned.ended)
 
     async def gone(self) -> None:
+        """Wait until the process has ended."""
         await asyncio.shield(self._spawned.ended)
 
     def kill(self) -> None:
+        """Kill the process and, in tier ns, the one that waits for it."""
         self._signal(self._spawned.jailed, signal.SIGKILL)
         self._signal(self._spawned.outer, signal.SIGKILL)
 
     async def close(self) -> None:
-        """Kills it and removes what it wrote."""
+        """Kill the process and remove what it wrote."""
         if not self._alive:
             return
         self.kill()

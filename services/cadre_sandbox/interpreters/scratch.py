@@ -1,4 +1,4 @@
-"""The folder that a box of tier landlock may write to: made, measured, removed, also after its owner's death."""
+"""The folder that a jail of tier landlock may write to: made, measured, removed, also after its owner's death."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from uuid import uuid4
 log = logging.getLogger("cadre.sandbox")
 
 MEASURING_THREAD = ThreadPoolExecutor(1, thread_name_prefix="scratch")
-"""Who looks how much there is: a look takes as long as the disk does, and a descriptor for each folder on its way."""
+"""The one thread that measures scratch folders: it takes as long as the disk does, and a descriptor for each level."""
 
 _PREFIX = "cadre-scratch-"
 _MAX_ENTRIES = 4096
@@ -29,7 +29,7 @@ _ITSELF = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 class Scratch:
-    """Locked by its owner for as long as that lives: one that nobody holds is nobody's."""
+    """A scratch folder, locked by its owner for as long as that lives: one that nobody holds is abandoned."""
 
     def __init__(self, path: Path, held: int) -> None:
         self.path = path
@@ -37,7 +37,7 @@ class Scratch:
 
     @classmethod
     def make(cls, uid: int) -> Self:
-        """For code that runs as this user, where this process is root."""
+        """Make a folder that belongs to `uid` where this process is root, else to its own user."""
         while True:
             path = Path(tempfile.mkdtemp(prefix=_PREFIX))
             held = os.open(path, _FOLDER)
@@ -51,7 +51,7 @@ class Scratch:
         return scratch
 
     def is_over(self, most: int) -> bool:
-        """Whether there are more bytes than this, or too many files, folders and links; files that are open and have
+        """Whether there are more than `most` bytes, or too many files, folders and links. Files that are open and have
         no name are not seen."""
         try:
             return _is_over(str(self.path), most)
@@ -61,7 +61,7 @@ class Scratch:
             return True  # a folder is hidden as fast as it is opened
 
     def remove(self) -> None:
-        """Does not raise: what could not be removed is told."""
+        """Remove the folder and all that is in it. Does not raise: what could not be removed is logged."""
         try:
             _remove(self.path)
         except OSError as error:
@@ -71,7 +71,7 @@ class Scratch:
 
 
 def remove_abandoned(uid: int) -> None:
-    """Those of processes that were killed; `uid` is whose the code's files are, where this process is root."""
+    """Remove the folders of processes that were killed. Where this process is root, those of `uid` too."""
     owners = {os.geteuid(), uid} if os.geteuid() == 0 else {os.geteuid()}
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
@@ -90,7 +90,7 @@ def remove_abandoned(uid: int) -> None:
 
 
 def _lock(folder: int) -> bool | None:
-    """Whether it was to be had; None where the file system has no such locks, and whose it is cannot be told."""
+    """Whether the lock could be taken; None where the file system has no locks, and the owner cannot be told."""
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -101,7 +101,8 @@ def _lock(folder: int) -> bool | None:
 
 
 def _opened(name: str, within: int | None = None) -> int:
-    """A folder itself and no link to one, with all rights to it, whatever rights the code left its owner."""
+    """A descriptor of the folder itself, never of what a link leads to, with all rights for its owner: the code may
+    have taken them away."""
     try:
         folder = os.open(name, _FOLDER, dir_fd=within)
     except PermissionError:
@@ -117,7 +118,7 @@ def _opened(name: str, within: int | None = None) -> int:
 
 
 class _OpenFolder:
-    """A folder on the way down."""
+    """A folder on the way down, and those of its entries that are still to come."""
 
     def __init__(self, name: str, within: int | None) -> None:
         self.folder = _opened(name, within)
@@ -129,7 +130,8 @@ class _OpenFolder:
 
 
 def _is_over(path: str, most: int) -> bool:
-    """From folder to folder by their descriptors: the path of what lies deep is longer than the system takes."""
+    """Whether the limits are exceeded, going from folder to folder by descriptors: paths of what lies deep are longer
+    than the system takes."""
     size = count = 0
     way = [_OpenFolder(path, None)]
     try:
@@ -155,7 +157,7 @@ def _is_over(path: str, most: int) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """However deep: what is below a folder within moves up, and has its turn there."""
+    """Remove the folder however deep it is: a folder within a folder is moved up, and removed there."""
     scratch = _opened(str(path))
     fresh = (f"{uuid4().hex}-{number}" for number in itertools.count())
     try:
@@ -182,7 +184,7 @@ def _remove_folder(name: str, scratch: int, fresh: Iterator[str]) -> None:
         while some := _first_entries(folder):
             for inner, is_folder in some:
                 if is_folder:
-                    # Only whoever may write in a folder may move it elsewhere.
+                    # Moving a folder elsewhere takes the right to write in it.
                     os.close(_opened(inner, folder))
                     os.rename(inner, next(fresh), src_dir_fd=folder, dst_dir_fd=scratch)
                 else:
@@ -193,7 +195,7 @@ def _remove_folder(name: str, scratch: int, fresh: Iterator[str]) -> None:
 
 
 def _first_entries(folder: int) -> list[tuple[str, bool]]:
-    """Of its entries, and whether each is a folder; none when it is empty."""
+    """The names of some entries, and whether each is a folder; empty when there are none."""
     with os.scandir(folder) as entries:
         some = itertools.islice(entries, _MAX_ENTRIES_AT_ONCE)
         return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in some]

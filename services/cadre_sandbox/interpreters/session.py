@@ -31,19 +31,19 @@ _TICK_SECONDS = 0.2
 """Seconds between looks at what the code uses."""
 
 _EARLY_SECONDS = 0.01
-"""Seconds that a look may come too early."""
+"""Seconds by which a look may come too early."""
 
 _TAKE_SECONDS = 20.0
-"""To take a request, to restore a snapshot."""
+"""Seconds to take a request, and to restore a snapshot."""
 
 _PAUSED_SECONDS = 5.0
-"""Seconds beyond that which this process can only have been stopped itself: the interpreter is not to blame."""
+"""Seconds beyond _TAKE_SECONDS after which this process must have been stopped itself: no fault of the interpreter."""
 
 _KILL_SIGNALS = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
 class BlockStopped(Exception):
-    """The outside ends the block."""
+    """The outside ends the block: it took more than it may, or its variables cannot be read."""
 
     def __init__(self, error: str, message: str) -> None:
         super().__init__(message)
@@ -73,21 +73,22 @@ class Session:
 
     @property
     def alive(self) -> bool:
+        """Whether the interpreter can run more."""
         return self._process.alive
 
     @property
     def pid(self) -> int:
-        """Of the interpreter."""
+        """Pid of the interpreter."""
         return self._process.pid
 
     @property
     def snapshot(self) -> bytes | None:
-        """The state between blocks; None before the first."""
+        """The variables after the last block; None before the first one has ended."""
         return self._snapshot
 
     async def execute(self, request: BlockRequest) -> Outcome:
-        """Runs the block until its end or its first calls. Raises SandboxError for misuse, ValueError for a
-        signature that is none."""
+        """Run a block until its end or its first calls. Raises SandboxError for misuse, ValueError for a signature that
+        is none."""
         if self._waits_for is not None:
             raise SandboxError("the block before waits for results: resume it")
         self._limits = _within(request.limits, self._most)
@@ -104,7 +105,8 @@ class Session:
         return await self._turn(header, blobs, restore)
 
     async def resume(self, results: list[CallResult]) -> Outcome:
-        """Goes on where `Yielded` left off. Raises SandboxError for misuse."""
+        """Give the waiting block its results, and run it until its end or its next calls. Raises SandboxError for
+        misuse."""
         if self._waits_for is None:
             raise SandboxError("no block waits for results")
         if len(results) != self._waits_for:
@@ -114,14 +116,15 @@ class Session:
         return await self._turn(header, blobs, False)
 
     async def gone(self) -> None:
-        """Returns when the interpreter has ended, for whatever reason."""
+        """Wait until the interpreter has ended, for whatever reason."""
         await self._process.gone()
 
     async def close(self) -> None:
+        """End the interpreter."""
         await self._process.close()
 
     async def _turn(self, header: dict[str, Any], blobs: list[bytes], restore: bool) -> Outcome:
-        """From a word of the outside to the next of the inside."""
+        """Send a frame, and return the outcome that the interpreter comes to."""
         if not self._process.alive:
             return await self._lost()
         self._process.thaw()
@@ -176,14 +179,14 @@ class Session:
         return await self._outcome(frame, saved)
 
     async def _saved(self, since: float) -> SavedVariables:
-        """The block has its outcome; that its variables take too long to save does not change it."""
+        """The variables after the block. That they take too long to save does not change the block's outcome."""
         try:
             return saved_variables(await self._watched(since), self._snapshot)
         except BlockStopped:
             return not_saved("no time was left", self._snapshot)
 
     async def _outcome(self, frame: Frame, saved: SavedVariables | None) -> Outcome:
-        """Raises BrokenFrame for what the code forged badly."""
+        """The outcome that the frame tells of. Raises BrokenFrame for what the code forged badly."""
         outcome = outcome_of(frame, saved, self._process.tier, self._used_now(), self._limits)
         if isinstance(outcome, Yielded):
             if not self._offered.issuperset(call.name for call in outcome.calls):
@@ -198,7 +201,7 @@ class Session:
         return outcome
 
     async def _watched(self, since: float) -> Frame:
-        """The next frame. Raises Stop when the code takes more than it may."""
+        """The next frame. Raises BlockStopped when the code takes more than it may."""
         reading = asyncio.ensure_future(self._next())
         deadline = since + self._limits.seconds - self._used + _GRACE_SECONDS
         try:
@@ -237,7 +240,8 @@ class Session:
         return Used(seconds=self._used, cpu_seconds=max(0.0, self._process.cpu_seconds() - self._cpu_before))
 
     async def _ended(self, stop: BlockStopped) -> Failed:
-        """The interpreter does not survive it; the variables are those of before the block, if they are any more."""
+        """The outcome of a block that its interpreter does not survive. The variables are those of before the block, if
+        they can still be read."""
         used = self._used_now()
         unreadable = stop.error == "SnapshotUnreadable"
         kept = "" if unreadable else " The variables are as they were before this code."
@@ -256,7 +260,7 @@ class Session:
         )
 
     async def _lost(self) -> Outcome:
-        """By its own doing, or somebody else's."""
+        """The outcome when the interpreter has ended, by its own doing or by somebody else's."""
         try:
             code = await self._process.ended()
         except TimeoutError:

@@ -83,7 +83,7 @@ _MAX_MESSAGE_BYTES = 65_536
 
 
 class SpawnedJail:
-    """A child just forked."""
+    """A jail that was just forked: the zygote's child, and the jailed process, which in tier ns is a child of that."""
 
     def __init__(self, pid: int, outer: int, jailed: int, ended: asyncio.Future[int]) -> None:
         self.pid = pid
@@ -96,6 +96,8 @@ class SpawnedJail:
 
 
 class ZygoteProcess:
+    """The zygote from outside: asks it for jails, and hears when they end."""
+
     def __init__(
         self, process: subprocess.Popen[bytes], control: socket.socket, hello: dict[str, Any]
     ) -> None:
@@ -113,7 +115,7 @@ class ZygoteProcess:
 
     @classmethod
     async def start(cls, python: Python) -> ZygoteProcess:
-        """Raises SandboxError when this Python cannot be started as a zygote."""
+        """Start a zygote. Raises SandboxError when this Python cannot be started as one."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         folders = ":".join(dict.fromkeys((str(Path(__file__).parents[2]), _cloudpickle())))
@@ -155,7 +157,8 @@ class ZygoteProcess:
         return cls(process, ours, json.loads(hello))
 
     async def spawn(self, order: JailOrder, channel: socket.socket) -> SpawnedJail:
-        """Raises SandboxError when the zygote is no more, or this process has no room for two more descriptors."""
+        """Have a jail forked. Raises SandboxError when the zygote is no more, or this process has no room for two more
+        descriptors."""
         if not self.alive:
             raise SandboxError("the process that forks interpreters has ended")
         loop = asyncio.get_running_loop()
@@ -174,6 +177,7 @@ class ZygoteProcess:
         return SpawnedJail(pid, handles[0], handles[1], ended)
 
     def next_number(self) -> int:
+        """A number that no jail of this zygote has had."""
         self._next += 1
         return self._next
 
@@ -191,7 +195,7 @@ class ZygoteProcess:
         if "spawned" in message:
             spawning = self._spawning.pop(message["spawned"])
             if spawning.done():
-                # Whoever wanted it was cancelled, and closed its socket: it ends.
+                # The task that wanted it was cancelled, and closed its socket: it ends.
                 for handle in handles:
                     os.close(handle)
             else:
@@ -202,7 +206,7 @@ class ZygoteProcess:
                 ended.set_result(message["code"])
 
     def _gone(self) -> None:
-        """All its children die with it."""
+        """Tell everybody who waits that the zygote has ended, and all its children with it."""
         self.alive = False
         asyncio.get_running_loop().remove_reader(self._control)
         lost = SandboxError("the process that forks interpreters has ended")
@@ -216,6 +220,7 @@ class ZygoteProcess:
         self._ended.clear()
 
     async def close(self) -> None:
+        """End the zygote, and with it all jails."""
         if self.alive:
             self._gone()
         self._control.close()
@@ -228,6 +233,7 @@ class ZygoteProcess:
 
     @property
     def pid(self) -> int:
+        """Pid of the zygote."""
         return self._process.pid
 
 

@@ -27,11 +27,11 @@ _SPARE_BYTES = 16 << 20
 """Bytes that must be free for a next block."""
 
 _SAVING_SECONDS = 0.2
-"""Seconds at least, however many the code has used; the outside grants half a second in all."""
+"""Seconds to save the variables in, however many the code has used; the outside grants half a second in all."""
 
 
 class FinalAnswer(BaseException):
-    """Ends the block. Not an Exception: `except Exception` shall not catch it."""
+    """Ends the block. It is no Exception, so that `except Exception` does not catch it."""
 
 
 class Block:
@@ -61,6 +61,7 @@ class Block:
         self._filename = f"<block {zlib.crc32(self._code.encode(errors='replace')):08x}>"
 
     def run(self) -> None:
+        """Run the block and send its outcome, then its variables. Restores a snapshot first, if one was sent."""
         state = self._state
         state.printed.start(self._limits["print_chars"])
         self._offer()
@@ -75,6 +76,7 @@ class Block:
         self._save()
 
     def ask(self, header: dict[str, Any], blobs: Sequence[bytes]) -> Frame:
+        """Send the outside a question, and return its answer. The stopwatch rests meanwhile."""
         self._state.stopwatch.rest()
         try:
             self._send({**header, "logs": self._state.printed.text()}, blobs)
@@ -145,16 +147,18 @@ class Block:
         return self._final or self._finished(value, is_final=False)
 
     def call(self, calls: Sequence[DeferredCall]) -> list[Any]:
+        """Make the calls, and return their results in order."""
         return self._conversation.call(calls)
 
     def final_answer(self, answer: Any = None) -> None:
+        """End the block with this answer, from wherever it is called. Raises FinalAnswer."""
         self._conversation.check_all_used()
         if not self._final:
             self._final = self._finished(answer, is_final=True)
         raise FinalAnswer
 
     def _finished(self, value: Any, is_final: bool) -> tuple[dict[str, Any], list[bytes]]:
-        """What objects do when asked for their text is done here, on the code's time."""
+        """Header and blobs of an end. What objects do when asked for their text is done here, on the code's time."""
         blobs: list[bytes] = []
         text = "" if value is None else cut(str(value), self._limits["output_chars"])
         try:
@@ -188,7 +192,7 @@ class Block:
         return CodeFailure(error.kind, message, place.line, place.source)
 
     def _described(self, error: BaseException) -> CodeFailure:
-        """An error's text is the code's own affair, and gets a little time."""
+        """The failure for the model. The error's text is the code's own affair, and gets a little time."""
         stopwatch = self._state.stopwatch
         stopwatch.reset(_SAVING_SECONDS, _SAVING_SECONDS)
         stopwatch.run()
@@ -206,7 +210,7 @@ class Block:
         return failure
 
     def _save(self) -> None:
-        """Sends the variables; or that they are as before; or that they cannot be saved."""
+        """Send the variables; or that they are as before; or that they cannot be saved."""
         state = self._state
         state.stopwatch.extend(_SAVING_SECONDS)
         state.stopwatch.run()
@@ -230,7 +234,7 @@ class Block:
 
 
 def _has_room() -> bool:
-    """Whether the interpreter is of further use; what fills it may be no variable, but threads that wait."""
+    """Whether the interpreter is of further use. What fills its memory may be no variable, but threads that wait."""
     try:
         mmap.mmap(-1, _SPARE_BYTES).close()
     except OSError:

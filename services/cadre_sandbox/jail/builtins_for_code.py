@@ -13,7 +13,7 @@ _real_import = builtins.__import__
 
 
 class Builtins:
-    """One dict for the interpreter's life, since every function keeps the one it was defined under."""
+    """The builtins in one dict for the interpreter's life: every function keeps the dict that it was defined under."""
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {}
@@ -23,6 +23,8 @@ class Builtins:
         self._imports: Sequence[str] = ()
 
     def start(self, imports: Sequence[str], allowed: Sequence[str], functions: dict[str, Any]) -> None:
+        """Fill the dict for a block: `allowed` names builtins that are refused otherwise, `functions` are added to
+        it."""
         self._imports = imports
         self.names.clear()
         self.names.update(vars(builtins))

@@ -15,16 +15,18 @@ def cut(text: str, limit: int) -> str:
 
 
 def joined(head: str, tail: str, missing: int) -> str:
+    """Beginning and end of a text, with a note of how many characters are missing between them."""
     return f"{head}\n… [{missing} characters left out of the middle] …\n{tail}"
 
 
 class CapturedOutput(io.TextIOBase):
-    """Standard output and error of the jailed interpreter."""
+    """Standard output and error of the jailed interpreter, bounded."""
 
     def __init__(self) -> None:
         self.start(0)
 
     def start(self, limit: int) -> None:
+        """Forget what was printed, and keep at most `limit` characters from now on."""
         self._half = limit // 2
         self._head: list[str] = []
         self._head_size = 0
@@ -33,9 +35,11 @@ class CapturedOutput(io.TextIOBase):
         self._dropped = 0
 
     def writable(self) -> bool:
+        """Whether it can be written to, as `print` asks."""
         return True
 
     def write(self, text: str, /) -> int:
+        """Keep the text, or what fits of it; returns its characters."""
         text = str(text)
         fits = text[: self._half - self._head_size]
         if fits:
@@ -58,6 +62,7 @@ class CapturedOutput(io.TextIOBase):
             self._dropped += len(first)
 
     def text(self) -> str:
+        """What was printed, with a note in the middle when some of it was left out."""
         tail = "".join(self._tail)
         missing = self._dropped + max(0, len(tail) - self._half)
         tail = tail[max(0, len(tail) - self._half) :]

@@ -12,14 +12,18 @@ _READ_BYTES = 1 << 20
 
 
 class Channel:
+    """The socket by which the jailed interpreter is asked and answers."""
+
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     def receive(self) -> Frame:
+        """The next frame. Ends the process when the outside has closed its end."""
         text, body = PREFIX.unpack(self._read(PREFIX.size))
         return decode(self._read(text), self._read(body))
 
     def send(self, header: dict[str, Any], blobs: Sequence[bytes] = ()) -> None:
+        """Send a frame."""
         left = memoryview(encode(header, blobs))
         while left:
             left = left[os.write(self._descriptor, left) :]

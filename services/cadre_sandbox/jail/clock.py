@@ -22,24 +22,26 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 MAX_READINGS = 1000
-"""Between two yields; a loop that watches the clock shall not fill the journal."""
+"""Readings that are recorded between two yields; a loop that watches the clock shall not fill the journal."""
 
 _real_time = time.time
 _real_urandom = os.urandom
 
 
 class RecordedClock:
-    """The readings of one block."""
+    """A clock whose readings in one block are replayed, then recorded."""
 
     def __init__(self) -> None:
         self._tape: deque[float] = deque()
         self._read: list[float] = []
 
     def start(self, tape: Sequence[float]) -> None:
+        """Replay these readings before reading the real clock."""
         self._tape = deque(tape)
         self._read = []
 
     def now(self) -> float:
+        """Unix seconds: the next recorded reading, else those of the real clock."""
         if self._tape:
             return self._tape.popleft()
         now = _real_time()
@@ -48,7 +50,7 @@ class RecordedClock:
         return now
 
     def take(self) -> list[float]:
-        """What was read since the last time, from the real clock."""
+        """The readings of the real clock since the last time."""
         taken, self._read = self._read, []
         return taken
 
@@ -57,7 +59,8 @@ clock = RecordedClock()
 
 
 def install() -> None:
-    """For the whole process; done once, in the zygote."""
+    """Put the recorded clock and the seeded chance in the place of Python's own, for the whole process. Called once, in
+    the zygote."""
     time.time = clock.now
     time.time_ns = lambda: int(clock.now() * 1e9)
     _of_now("localtime", "gmtime", "ctime")
@@ -80,7 +83,7 @@ def install() -> None:
 
 
 def _of_now(*names: str) -> None:
-    """Functions of a number of seconds that mean now when it is left out."""
+    """Have these functions of `time` mean the recorded now when no seconds are given."""
     for name in names:
         real = getattr(time, name)
         setattr(time, name, lambda secs=None, /, real=real: real(clock.now() if secs is None else secs))
@@ -96,7 +99,7 @@ def _format_now() -> None:
 
 
 def _seed_by_stream() -> None:
-    """An unseeded generator takes its seed from the kernel, past os.urandom."""
+    """Have an unseeded generator take its seed from os.urandom; by itself it asks the kernel."""
     real = random.Random.seed
 
     def seed(self: random.Random, a: Any = None, version: int = 2) -> None:
@@ -107,7 +110,7 @@ def _seed_by_stream() -> None:
 
 
 def _replace(kind: type, **methods: Callable[..., Any]) -> None:
-    """The classes are immutable from Python; libraries hold them by reference, so others in their place won't do."""
+    """Replace class methods in place: the classes are immutable from Python, and libraries hold them by reference."""
     (attributes,) = gc.get_referents(kind.__dict__)
     for name, method in methods.items():
         attributes[name] = classmethod(method)
@@ -115,7 +118,7 @@ def _replace(kind: type, **methods: Callable[..., Any]) -> None:
 
 
 class _SeededBytes:
-    """Bytes that follow from a seed, in place of the kernel's."""
+    """A source of random bytes that follow from a seed, in place of the kernel's."""
 
     def __init__(self, seed: bytes) -> None:
         self._seed = seed
@@ -130,7 +133,7 @@ class _SeededBytes:
 
 
 def seed(text: str) -> None:
-    """Everything that chances in the block to come."""
+    """Seed everything that is random in the block to come."""
     digest = hashlib.blake2b(text.encode(), digest_size=32).digest()
     stream = _SeededBytes(digest)
     os.urandom = stream
@@ -143,7 +146,8 @@ def seed(text: str) -> None:
 
 @contextlib.contextmanager
 def true_chance() -> Iterator[None]:
-    """For what must not come out the same in two blocks, such as the ids of what is saved."""
+    """Use the kernel's randomness within, for what must not come out the same in two blocks, such as ids of saved
+    classes."""
     seeded, os.urandom = os.urandom, _real_urandom
     try:
         yield
@@ -152,4 +156,5 @@ def true_chance() -> Iterator[None]:
 
 
 def seed_numpy(digest: bytes) -> None:
+    """Seed numpy's own generator, which does not ask os.urandom again."""
     sys.modules["numpy.random"].seed(int.from_bytes(digest[:4]))

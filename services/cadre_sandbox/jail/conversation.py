@@ -26,16 +26,22 @@ _MAX_SHOWN_CHARS = 300
 
 
 class ReplayDiverged(BaseException):
-    """The block does not call what it called the first time. Not an Exception: it ends the block in any case."""
+    """The block does not make the calls that it made the first time. It is no Exception: it ends the block in any
+    case."""
 
 
 class Host(Protocol):
+    """What a conversation asks the outside by."""
+
     def ask(self, header: dict[str, Any], blobs: Sequence[bytes]) -> Frame:
-        """Yields, and returns what the outside says to it; the stopwatch rests meanwhile."""
+        """Send the calls, and return the frame of the outside's answer; the stopwatch rests meanwhile."""
 
 
 class Conversation:
-    """`past`: exchanges as packed by the outside, with the blobs they refer to."""
+    """The calls of one block.
+
+    `past` are recorded exchanges as packed by the outside, with the blobs that they refer to.
+    """
 
     def __init__(self, host: Host, past: Sequence[dict[str, Any]], blobs: Sequence[bytes]) -> None:
         self._host = host
@@ -46,7 +52,7 @@ class Conversation:
         self._next_clock()
 
     def call(self, calls: Sequence[DeferredCall]) -> list[Any]:
-        """Results in order, a CallError in the place of each call that failed."""
+        """Make the calls, and return their results in order, a CallError in the place of each call that failed."""
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError(
                 "functions are called from the main thread only; for several at once: gather(f.later(…), g.later(…))"
@@ -64,7 +70,7 @@ class Conversation:
         return [_result(result, blobs) for result in results]
 
     def check_all_used(self) -> None:
-        """Raises ReplayDiverged when the block ended before what is recorded did, or caught it earlier."""
+        """Raise ReplayDiverged when the block ends before the recorded calls do, or caught it earlier."""
         if self.diverged:
             raise ReplayDiverged(self.diverged)
         if self._past:
@@ -106,7 +112,7 @@ def _arguments(made: DeferredCall) -> dict[str, Value]:
 
 
 def _packed(named: list[tuple[str, dict[str, Value]]]) -> tuple[list[dict[str, Any]], list[bytes]]:
-    """The calls for the outside. Raises ValueError for more than it takes."""
+    """The calls and their blobs for the outside. Raises ValueError for more than it takes."""
     blobs: list[bytes] = []
     calls = [{"name": name, "arguments": pack(arguments, blobs)} for name, arguments in named]
     if (size := sum(map(len, blobs))) > MAX_BINARY_BYTES:

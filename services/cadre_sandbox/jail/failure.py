@@ -13,6 +13,8 @@ _MAX_MESSAGE_CHARS = 4_000
 
 @dataclass(frozen=True, slots=True)
 class CodeFailure:
+    """An error of the code: its type, its message, and the line of the block."""
+
     error: str
     message: str
     line: int | None = None
@@ -20,7 +22,7 @@ class CodeFailure:
 
 
 def describe(error: BaseException, filename: str, code: str) -> CodeFailure:
-    """May run the error's own `__str__`."""
+    """The failure that the error means for the block in `filename`. May run the error's own `__str__`."""
     kind = type(error).__name__
     line = _line(error, filename)
     lines = code.splitlines()

@@ -21,7 +21,7 @@ class GatherError(CallError):
 
 
 class DeferredCall:
-    """A call not made yet: `gather` makes it."""
+    """A call that is not made yet: `gather` makes it."""
 
     def __init__(self, function: Tool, arguments: dict[str, Any]) -> None:
         self.function = function
@@ -32,7 +32,7 @@ class DeferredCall:
 
 
 class Tool:
-    """One function of the outside. `tool(…)` calls and waits; `tool.later(…)` is for gather."""
+    """A function of the outside. `tool(…)` calls it and waits; `tool.later(…)` is for gather."""
 
     def __init__(
         self, name: str, signature: str, doc: str, call: Callable[[Sequence[DeferredCall]], list[Any]]
@@ -49,6 +49,8 @@ class Tool:
         return result
 
     def later(self, /, *args: Any, **kwargs: Any) -> DeferredCall:
+        """The call with these arguments, not made yet. Raises TypeError for arguments that the signature does not
+        take."""
         try:
             bound = self.__signature__.bind(*args, **kwargs)
         except TypeError as error:
@@ -67,7 +69,7 @@ class Tool:
 
 
 class SandboxFunction:
-    """A function of the sandbox itself, such as gather; in a snapshot it is its name."""
+    """A function of the sandbox itself, such as gather. A snapshot holds its name only."""
 
     def __init__(self, name: str, doc: str, function: Callable[..., Any]) -> None:
         self.__name__ = self.__qualname__ = name
@@ -89,7 +91,8 @@ offered: dict[str, Any] = {}
 
 
 def function_by_name(name: str) -> Any:
-    """What a snapshot meant by the name, or something that says it is no longer there."""
+    """The offered function of that name; else one that says it is no longer offered. Snapshots refer to functions by
+    it."""
 
     def gone(*args: Any, **kwargs: Any) -> Any:
         raise NameError(f"the function {name} is no longer offered")
@@ -100,7 +103,8 @@ def function_by_name(name: str) -> Any:
 def gather(
     call: Callable[[Sequence[DeferredCall]], list[Any]], keep: Callable[[list[Any]], None]
 ) -> SandboxFunction:
-    """`keep` gets all results when some failed, so that the others are not lost with the exception."""
+    """The function `gather` of the code. `keep` is given all results when some failed, so that the others are not
+    lost."""
 
     def run(*calls: DeferredCall) -> list[Any]:
         for made in calls:

@@ -33,6 +33,8 @@ RENAMED = "final_answer_variable"
 
 @dataclass(frozen=True, slots=True)
 class Rules:
+    """What a block may import, call and assign."""
+
     imports: Sequence[str]
     builtins: Sequence[str]
     functions: Collection[str]
@@ -43,7 +45,7 @@ class Rules:
 
 
 def read(code: str, filename: str, rules: Rules) -> ast.Module:
-    """Raises SyntaxError, NotAllowed with the line."""
+    """The block as the syntax tree that is run. Raises SyntaxError, and NotAllowed with the line."""
     tree = ast.parse(code, filename)
     variables = set(_variables(tree))
     own = {*rules.own, *variables, *_declared(tree)}
@@ -75,7 +77,7 @@ def _declared(tree: ast.Module) -> Iterator[str]:
 
 
 class _Rename(ast.NodeTransformer):
-    """`final_answer = x` means a variable; the function of that name stays, and so does a parameter."""
+    """Renames a variable `final_answer`; the function of that name stays, and so does a parameter."""
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         field = _BINDS.get(type(node), "")
@@ -115,7 +117,7 @@ class _Rename(ast.NodeTransformer):
 
 
 class _CatchLess(ast.NodeTransformer):
-    """`except:` and `except BaseException:` mean errors, not the final answer nor the end of the time."""
+    """Makes `except:` and `except BaseException:` catch errors only, not the final answer or the end of the time."""
 
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
         self.generic_visit(node)
@@ -151,7 +153,7 @@ class _Guard(ast.NodeVisitor):
             self._not_a_function(alias.asname or alias.name, node)
 
     def visit_Try(self, node: ast.Try) -> None:
-        """An import that is tried and caught is refused when it runs, so that the other branch is taken."""
+        """Leave an import that is tried and caught to be refused when it runs, so that the other branch is taken."""
         if not any(map(_catches_import_error, node.handlers)):
             self.generic_visit(node)
             return

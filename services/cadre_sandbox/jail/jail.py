@@ -21,7 +21,7 @@ _OPEN_FILES = 64
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """What holds."""
+    """The layers that hold: tier, whether users have a namespace, version of Landlock, seccomp."""
 
     tier: str
     user_namespace: bool
@@ -29,6 +29,7 @@ class Layers:
     seccomp: bool
 
     def as_json(self) -> dict[str, Any]:
+        """The layers as the outside is told them."""
         return asdict(self)
 
 
@@ -69,7 +70,7 @@ def enter(
 
 
 def _unshare(uid: int) -> bool:
-    """Whether users have a namespace too; a root that may do without saves the mapping."""
+    """Enter namespaces of our own. Returns whether users have one too; a root that may do without saves the mapping."""
     if os.geteuid() == 0:
         try:
             kernel.unshare(_NAMESPACES)
@@ -90,7 +91,7 @@ def _unshare(uid: int) -> bool:
 
 
 def _become_first_process(report_pid: Callable[[int], None], close_descriptors: Callable[[], None]) -> None:
-    """The first process of the namespace goes on; its parent only carries its exit out of it."""
+    """Fork, and go on as the first process of the namespace; the parent waits here and carries its exit code out."""
     pid = os.fork()
     if not pid:
         return
@@ -103,7 +104,7 @@ def _become_first_process(report_pid: Callable[[int], None], close_descriptors: 
 
 
 def _limit(order: JailOrder, own_users: bool) -> None:
-    """The most of this sandbox; a run lowers it once, before its first block."""
+    """Set the most of this sandbox as resource limits; a run lowers them once, before its first block."""
     limits = {
         resource.RLIMIT_AS: order.memory_bytes,
         resource.RLIMIT_FSIZE: order.file_mb * _MEGABYTE,
@@ -129,6 +130,6 @@ def _become_nobody(uid: int) -> None:
 
 
 def lower_limits(bounds: dict[str, int]) -> None:
-    """For good: nobody without privileges raises a hard limit."""
+    """Lower the resource limits for good: without privileges nobody raises a hard limit."""
     for name, most in bounds.items():
         resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))

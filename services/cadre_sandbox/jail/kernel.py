@@ -31,6 +31,7 @@ LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 
 
 def checked(result: int, what: str) -> int:
+    """The result of a C call. Raises OSError, which says what was tried, when it is negative."""
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, f"{what}: {os.strerror(code)}")
@@ -38,10 +39,12 @@ def checked(result: int, what: str) -> int:
 
 
 def syscall(what: str, number: int, *arguments: object) -> int:
+    """Make the system call of this number. Raises OSError, which says what was tried."""
     return checked(_libc.syscall(ctypes.c_long(number), *arguments), what)
 
 
 def unshare(flags: int) -> None:
+    """Leave the namespaces that `flags` name for new ones."""
     checked(_libc.unshare(ctypes.c_int(flags)), "unshare")
 
 
@@ -52,11 +55,13 @@ def _text(text: str | None) -> bytes | None:
 def mount(
     source: str, target: str, kind: str | None = None, flags: int = 0, options: str | None = None
 ) -> None:
+    """Mount `source` at `target`, or change a mount."""
     done = _libc.mount(_text(source), _text(target), _text(kind), ctypes.c_ulong(flags), _text(options))
     checked(done, f"mount {source} at {target}")
 
 
 def unmount(target: str) -> None:
+    """Detach what is mounted at `target`."""
     checked(_libc.umount2(target.encode(), MNT_DETACH), f"unmount {target}")
 
 
@@ -65,25 +70,29 @@ def _prctl(option: int, value: int) -> int:
 
 
 def die_with_parent(signal: int) -> None:
+    """Have the kernel send this signal when the parent ends."""
     checked(_prctl(_PR_SET_PDEATHSIG, signal), "die with parent")
 
 
 def no_dumps() -> None:
-    """Nobody of the same user may look into this process."""
+    """Forbid others of the same user to look into this process."""
     checked(_prctl(_PR_SET_DUMPABLE, 0), "not dumpable")
 
 
 def no_new_privileges() -> None:
+    """Give up gaining privileges by running other programs, as seccomp and Landlock demand."""
     checked(_prctl(_PR_SET_NO_NEW_PRIVS, 1), "no new privileges")
 
 
 def empty_bounding_set() -> None:
-    """As far as this process may; the first capability that the kernel does not know ends it."""
+    """Drop every capability from the bounding set, as far as this process may."""
     for capability in range(_LAST_CAPABILITY + 1):
+        # The first capability that the kernel does not know ends it.
         if _prctl(_PR_CAPBSET_DROP, capability) < 0:
             return
 
 
 def drop_capabilities() -> None:
+    """Give up all capabilities."""
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
     checked(_libc.capset(header, (ctypes.c_uint32 * 6)()), "drop capabilities")

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from cadre_sandbox.jail.kernel import LANDLOCK_ADD, LANDLOCK_CREATE, LANDLOCK_RESTRICT, syscall
 
 ENOUGH = 3
-"""From this version on truncating is governed too; below it the tier is not to be had."""
+"""The first version that governs truncating; below it the tier cannot be had."""
 
 _WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_DIR, _REMOVE_FILE = (1 << bit for bit in (1, 2, 3, 4, 5))
 _MAKE_DIR, _MAKE_FILE, _MAKE_SYMLINK, _REFER, _TRUNCATE = (1 << bit for bit in (7, 8, 12, 13, 14))
@@ -38,7 +38,7 @@ _PATH_BENEATH = 1
 
 
 def version() -> int:
-    """0 where the kernel has none."""
+    """The kernel's version of Landlock; 0 where it has none."""
     try:
         nothing = (None, ctypes.c_size_t(0), ctypes.c_uint32(_ASK_VERSION))
         return syscall("landlock version", LANDLOCK_CREATE, *nothing)
@@ -47,7 +47,8 @@ def version() -> int:
 
 
 def restrict(abi: int, readable: Iterable[str], writable: Iterable[str]) -> None:
-    """For this process and its threads, for good. Needs no_new_privileges; paths that do not exist are skipped."""
+    """Restrict this process and its threads to these paths, for good. Needs no_new_privileges; paths that do not exist
+    are skipped."""
     governed = _ALL | (_IOCTL_DEVICE if abi >= 5 else 0)
     rules = struct.pack("QQQ", governed, _TCP if abi >= 4 else 0, _SCOPED if abi >= 6 else 0)
     size = 24 if abi >= 6 else 16 if abi >= 4 else 8

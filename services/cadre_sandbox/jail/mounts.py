@@ -21,7 +21,7 @@ _MAX_FILES = 4096
 
 
 def interpreter_files() -> list[str]:
-    """What Python needs to import: its library, installed packages, the system's shared libraries."""
+    """The paths that Python needs to import: its library, installed packages, the system's shared libraries."""
     paths = sysconfig.get_paths()
     wanted = {os.path.join(sys.base_prefix, "lib"), *(paths[key] for key in ("stdlib", "platstdlib"))}
     wanted |= {paths["purelib"], paths["platlib"], *(path for path in sys.path if "dist-packages" in path)}
@@ -33,13 +33,14 @@ def interpreter_files() -> list[str]:
 
 
 def importable(files: list[str]) -> list[str]:
-    """Of sys.path, what lies in there."""
+    """The entries of sys.path that lie within `files`."""
     real = ((path, os.path.realpath(path)) for path in sys.path if path)
     return [path for path, at in real if any(at == tree or at.startswith(tree + "/") for tree in files)]
 
 
 def enter_root(readable: list[str], work_mb: int) -> None:
-    """Raises OSError where a step is refused. Afterwards the working directory is /work."""
+    """Make the new root and enter it; afterwards the working directory is /work. Raises OSError where a step is
+    refused."""
     mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     # Opened before anything is covered.
     trees = [(path, os.open(path, os.O_PATH)) for path in readable]
@@ -75,7 +76,7 @@ def _bind(source: int, target: str) -> None:
 
 
 def _restrict(target: str, flags: int) -> None:
-    """Flags that the mount has already must be named again, else the kernel refuses."""
+    """Add flags to a mount. Those that it has already must be named again, else the kernel refuses."""
     had = os.statvfs(target).f_flag
     for bit, flag in _STATVFS_BITS.items():
         flags |= flag if had & bit else 0

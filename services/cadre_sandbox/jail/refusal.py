@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class NotAllowed(Exception):
-    """Refused by the guard. The walls are elsewhere: this only says early and in words what would not work."""
+    """The guard refuses something. The walls are elsewhere: this only says early and in words what would not work."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
@@ -14,6 +14,7 @@ class NotAllowed(Exception):
 
 
 def authorized(module: str, imports: Sequence[str]) -> bool:
+    """Whether `imports` allow the module: by its name, by that of a package above it, or by `*`."""
     return any(
         allowed == "*" or module == allowed or module.startswith(allowed.removesuffix(".*") + ".")
         for allowed in imports
@@ -21,6 +22,7 @@ def authorized(module: str, imports: Sequence[str]) -> bool:
 
 
 def import_message(module: str, imports: Sequence[str]) -> str:
+    """What the code is told when it may not import the module."""
     names = ", ".join(sorted(imports)) or "none"
     return f"import of {module} is not authorized. Authorized imports: {names}. Use these, or a tool."
 
@@ -40,6 +42,7 @@ BUILTINS = {
 
 
 def builtin_message(name: str) -> str:
+    """What the code is told when it may not use the builtin, and what to do instead."""
     return f"{name}() is not available here: {BUILTINS[name]}."
 
 
@@ -76,8 +79,9 @@ ATTRIBUTES = frozenset(
         "tb_next",
     }
 )
-"""By which one walks from a value into the interpreter."""
+"""Attributes by which code walks from a value into the interpreter."""
 
 
 def attribute_message(name: str) -> str:
+    """What the code is told when it may not use the attribute."""
     return f"the attribute {name} is not available here: it leads into the interpreter, not to your data."

@@ -39,7 +39,7 @@ MODES_AND_TIMES = ("chmod", "fchmod", "fchmodat", "utimensat")
 
 
 def allow_list(pid: int, without: Iterable[str] = ()) -> Program:
-    """The program for a process that knows itself as `pid`; what is not named is refused with EPERM."""
+    """The filter for a process that knows itself as `pid`. Calls that it does not name are refused with EPERM."""
     start: Program = [
         (_LOAD, 0, 0, 4),
         (_EQUAL, 1, 0, _ARCHITECTURE[MACHINE]),
@@ -110,7 +110,7 @@ def _one_of(position: int, values: Sequence[int]) -> Program:
 
 
 def _zero(position: int) -> Program:
-    """Both halves of a pointer; goes on behind itself when they are not."""
+    """Allow when both halves of a pointer are 0; else go on behind this."""
     return [*_argument(position), (_EQUAL, 0, 3, 0), *_argument(position, upper=True), *_when(0)]
 
 
@@ -124,7 +124,7 @@ class _Program(ctypes.Structure):
 
 
 def install(program: Program) -> None:
-    """For this process and its threads, for good. Needs no_new_privileges."""
+    """Filter the system calls of this process and its threads, for good. Needs no_new_privileges."""
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in program))
     argument = ctypes.byref(_Program(len(program), ctypes.addressof(code)))
     syscall("seccomp", SECCOMP, ctypes.c_uint(_SET_MODE_FILTER), ctypes.c_uint(0), argument)

@@ -27,16 +27,17 @@ namespace: dict[str, Any] = {}
 
 
 class SnapshotUnreadable(Exception):
-    """Made by another version, or damaged."""
+    """The snapshot was made by another version, or is damaged."""
 
 
 def use_namespace(globals_of_code: dict[str, Any]) -> None:
+    """Have restored functions live in this namespace."""
     global namespace
     namespace = globals_of_code
 
 
 class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
-    """cloudpickle, but functions of the code stay in its namespace and share their cells."""
+    """Pickles as cloudpickle does, but functions of the code stay in its namespace and share their cells."""
 
     doubtful = False
     """Something was saved that perhaps cannot be read again: code of its own has a say in it."""
@@ -63,7 +64,7 @@ _TRUSTED = sys.stdlib_module_names | {"cadre_sandbox"}
 
 
 def _is_sure(item: Any, kind: type) -> bool:
-    """Whether it is read as it was saved; to try takes as long as to save. What it consists of is asked apart."""
+    """Whether the item is read as it was saved; to try takes as long as to save. Its parts are asked one by one."""
     if kind is _Cached or issubclass(kind, BaseException):
         return False
     if issubclass(kind, type):
@@ -72,12 +73,12 @@ def _is_sure(item: Any, kind: type) -> bool:
 
 
 def _is_own(method: Callable[..., Any]) -> bool:
-    """Whether it is written in Python."""
+    """Whether the method is written in Python."""
     return isinstance(method, types.FunctionType)
 
 
 def _reduce_cached(cached: Any) -> Any:
-    """A function under `functools.cache` or `lru_cache`, without what it remembers."""
+    """Reduce a function under `functools.cache` or `lru_cache`, without what it remembers."""
     bounds = cached.cache_parameters()
     made = (cached.__wrapped__, bounds["maxsize"], bounds["typed"], functools._CacheInfo)
     return _Cached, made, cached.__dict__
@@ -120,7 +121,7 @@ def _set_cell(cell: types.CellType, state: Any) -> None:
 
 
 def _new_exception(kind: type[BaseException], arguments: tuple[Any, ...]) -> BaseException:
-    """Without its own __init__, which often wants other arguments than it hands on."""
+    """Make an exception without its own __init__, which often wants other arguments than it hands on."""
     error = kind.__new__(kind, *arguments)
     python = next(
         base for base in kind.__mro__ if issubclass(base, BaseException) and not _is_own(base.__init__)
@@ -136,14 +137,14 @@ class Snapshots:
     """Saves and restores the namespace; knows what could not be saved, and why."""
 
     def __init__(self, imported: set[str]) -> None:
-        """`imported`: the dotted names that the code has imported, for as long as it runs."""
+        """`imported` are the dotted names that the code has imported, and are added to as it runs."""
         self._imported = imported
         self._dropped: dict[str, str] = {}
         self._missing: dict[str, str] = {}
         """Not there since the snapshot last restored."""
 
     def save(self, most_bytes: int) -> tuple[bytes, list[str]]:
-        """The snapshot, and what the model should know of it that it was not told before."""
+        """The snapshot, and the notes for the model on what could not be saved, if they are new."""
         known, self._dropped = self._dropped, {}
         variables, modules = {}, {}
         for name, value in namespace.items():
@@ -189,7 +190,7 @@ class Snapshots:
         self._dropped[name] = why
 
     def restore(self, data: bytes) -> None:
-        """Raises SnapshotUnreadable."""
+        """Put the variables of a snapshot into the namespace. Raises SnapshotUnreadable."""
         if not data.startswith(_HEAD):
             raise SnapshotUnreadable(f"it begins with {data[:20]!r}, not with {_HEAD!r}")
         try:
@@ -210,13 +211,13 @@ class Snapshots:
                 namespace[name] = found
 
     def explain(self, name: str) -> str:
-        """To be added to the NameError of a variable that got lost; empty for any other."""
+        """What to add to the NameError of a variable that got lost; empty for any other."""
         why = self._missing.get(name)
         return f". It was lost when the interpreter was restarted ({why}): make it again" if why else ""
 
 
 def _dump(item: Any, *, try_it: bool = True) -> bytes:
-    """Raises whatever objects raise that do not want to be saved, or could not be read again."""
+    """The item as a snapshot. Raises whatever objects raise that cannot be saved, or not be read again."""
     file = io.BytesIO()
     file.write(_HEAD)
     pickler = _Pickler(file, protocol=5)
@@ -228,7 +229,7 @@ def _dump(item: Any, *, try_it: bool = True) -> bytes:
 
 
 def _try_to_load(data: bytes) -> None:
-    """As a new interpreter would: nothing that the living one has may help."""
+    """Load the data as a new interpreter would, with no help from what the living one has."""
     collects = gc.isenabled()
     gc.disable()  # what is loaded is no garbage: to look for some takes as long again
     try:
@@ -241,7 +242,8 @@ def _try_to_load(data: bytes) -> None:
 
 @contextlib.contextmanager
 def _empty_world() -> Iterator[None]:
-    """No variables, and classes of its own: cloudpickle would write into the living ones, which it knows again."""
+    """Have no variables within, and classes of its own: cloudpickle would write into the living ones, which it knows
+    again."""
     module = cloudpickle.cloudpickle
     known = module._DYNAMIC_CLASS_TRACKER_BY_CLASS, module._DYNAMIC_CLASS_TRACKER_BY_ID
     living, main = namespace, sys.modules["__main__"]

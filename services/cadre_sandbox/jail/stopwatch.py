@@ -16,16 +16,18 @@ _LEAST_SECONDS = 0.001
 
 
 class Stopped(BaseException):
-    """Not an Exception: code that catches those shall not catch this."""
+    """The code has used its time. It is no Exception: code that catches those shall not catch this."""
 
     kind = "TimeLimit"
 
 
 class TimeLimit(Stopped):
-    pass
+    """The seconds by the clock are used up."""
 
 
 class CpuLimit(Stopped):
+    """The CPU seconds of all threads are used up."""
+
     kind = "CpuLimit"
 
 
@@ -41,24 +43,28 @@ class Stopwatch:
         self._stopped = 0.0
 
     def install(self) -> None:
+        """Take the signals of the timers."""
         signal.signal(signal.SIGALRM, self._on_alarm)
         signal.signal(signal.SIGPROF, self._on_cpu)
 
     def reset(self, seconds: float, cpu_seconds: float) -> None:
+        """Set the time that is left."""
         self._seconds, self._cpu = seconds, cpu_seconds
 
     def extend(self, seconds: float) -> None:
-        """What is left, but at least this."""
+        """Leave at least this many seconds."""
         self._seconds = max(self._seconds, seconds)
         self._cpu = max(self._cpu, seconds)
 
     def run(self) -> None:
+        """Let the time pass from now on."""
         self._since, self._cpu_since = time.monotonic(), time.process_time()
         self._runner = True
         signal.setitimer(signal.ITIMER_REAL, max(self._seconds, _LEAST_SECONDS), _REPEAT_SECONDS)
         signal.setitimer(signal.ITIMER_PROF, max(self._cpu, _LEAST_SECONDS), _REPEAT_SECONDS)
 
     def rest(self) -> None:
+        """Let no time pass until `run`."""
         self._runner = False
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.setitimer(signal.ITIMER_PROF, 0)

@@ -30,7 +30,7 @@ _MAX_DEPTH = 100
 
 
 class RawImage(bytes):
-    """An image that could not be opened: the bytes of its file. Passed on, it is an image again."""
+    """The bytes of an image's file that could not be opened. Passed on, it is an image again."""
 
     why = "Pillow is not installed"
 
@@ -48,23 +48,27 @@ class File:
 
     @property
     def name(self) -> str:
+        """The name of the file; may be empty."""
         return self._given.name
 
     @property
     def media_type(self) -> str:
+        """The media type, such as text/csv."""
         return self._given.media_type
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The size in bytes."""
         return self._given.size
 
     def read(self) -> bytes:
+        """The content. Raises ValueError for a file that is too large to be read here."""
         if self._given.data is None:
             raise ValueError(f"{self!r} is too large to be read here: pass it to a tool")
         return self._given.data
 
     def text(self) -> str:
+        """The content as text. Raises ValueError for what is not UTF-8, or too large."""
         return self.read().decode()
 
     def __eq__(self, other: object) -> bool:
@@ -82,7 +86,7 @@ class NotAValue(TypeError):
 
 
 def to_value(item: Any, place: str = "it", depth: int = 0) -> Value:
-    """Raises NotAValue."""
+    """The object as a value that can leave the interpreter; `place` names it in errors. Raises NotAValue."""
     if isinstance(item, enum.Enum):
         return to_value(item.value, place, depth)
     if isinstance(item, str):
@@ -146,7 +150,7 @@ def _special(item: Any, place: str, depth: int) -> Value:
 
 
 def _written_file(item: Mapping[Any, Any]) -> FileValue | None:
-    """A file as a model may write it, having read of one: `{"$file": {"ref": …}}`."""
+    """A file as a model may write it after it has read of one: `{"$file": {"ref": …}}`."""
     match item:
         case {"$file": {"ref": str(ref), **about}} if len(item) == 1 and BLOB_REF.fullmatch(ref):
             details = [
@@ -165,7 +169,7 @@ def _loaded(module: str) -> Any:
 
 
 def from_value(value: Value) -> Any:
-    """What the code sees."""
+    """The object that the code sees for the value."""
     if isinstance(value, BinaryValue):
         return _READERS[value.form](value.data)
     if isinstance(value, FileValue):

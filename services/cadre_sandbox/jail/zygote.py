@@ -30,7 +30,7 @@ _MAX_DESCRIPTORS = 256
 
 
 def main() -> None:
-    """Arguments: the control socket's number, then modules to import ahead."""
+    """Serve until the outside has gone. The arguments are the control socket's number, then modules to import ahead."""
     control = socket.socket(fileno=int(sys.argv[1]))
     for name in sys.argv[2:]:
         try:
@@ -49,6 +49,8 @@ def main() -> None:
 
 
 class Zygote:
+    """The process that forks jails and says when they end."""
+
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._children: dict[int, int] = {}
@@ -57,6 +59,7 @@ class Zygote:
             os.set_blocking(end, False)
 
     def serve(self) -> None:
+        """Fork jails as they are ordered. Returns when the outside closes the control socket."""
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.set_wakeup_fd(self._waker)
@@ -104,7 +107,7 @@ class Zygote:
             os.close(handle)
 
     def _become_jail(self, order: JailOrder, channel: int, answer_builder: int) -> None:
-        """Never returns: whatever happens ends the process."""
+        """Become the jail. Never returns: whatever happens ends the process."""
         code = NO_JAIL
         try:
             signal.set_wakeup_fd(-1)
@@ -132,7 +135,7 @@ class Zygote:
 
 
 def _close_descriptors(keep: set[int]) -> None:
-    """Of all descriptors these stay, and three that lead nowhere."""
+    """Close all descriptors but these; the three standard ones lead nowhere."""
     null = os.open("/dev/null", os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
@@ -145,7 +148,7 @@ def _close_descriptors(keep: set[int]) -> None:
 
 
 def _pidfd(pid: int, child: int) -> int:
-    """Of the zygote's child, which nobody else reaps, when the other one has gone already."""
+    """A pidfd of the process or, when that has gone already, of the zygote's child, which nobody else reaps."""
     try:
         return os.pidfd_open(pid)
     except ProcessLookupError:
@@ -153,6 +156,6 @@ def _pidfd(pid: int, child: int) -> int:
 
 
 def _address_space() -> int:
-    """Bytes that the interpreter takes before any code."""
+    """Bytes of address space that the interpreter takes before it runs any code."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")

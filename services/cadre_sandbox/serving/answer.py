@@ -22,7 +22,7 @@ _STOPPED = {
 
 
 class AnswerBuilder:
-    """Makes the records of one sandbox process."""
+    """Makes the records by which one sandbox process answers runs."""
 
     def __init__(self, blobs: Blobs, sandbox: str, tier: Tier) -> None:
         self._blobs = blobs
@@ -30,6 +30,7 @@ class AnswerBuilder:
         self._tier = tier
 
     async def yielded(self, call: CodeCall, outcome: Yielded, at: float) -> CodeYielded:
+        """The record of a block that waits for calls. Raises RetryableError."""
         return CodeYielded(
             id=f"{call.block}:{call.done}:yielded",
             tree=call.tree,
@@ -53,6 +54,7 @@ class AnswerBuilder:
     async def finished(
         self, call: CodeCall, outcome: Finished | Failed, snapshot: str | None, at: float
     ) -> CodeFinished:
+        """The record of a block that has ended; `snapshot` refers to its variables. Raises RetryableError."""
         said: dict[str, Any] = {
             "logs": outcome.logs,
             "notes": list(outcome.notes),
@@ -68,6 +70,7 @@ class AnswerBuilder:
         return self._finished(call, at, **said)
 
     def unreadable_snapshot(self, why: str) -> Failed:
+        """The outcome of a block whose variables could not be restored."""
         return Failed(
             error="SnapshotUnreadable",
             message=f"The variables of earlier code could not be restored: {why}.",
@@ -82,7 +85,7 @@ class AnswerBuilder:
         )
 
     def refused(self, call: CodeCall, error: ErrorInfo, at: float) -> CodeFinished:
-        """The block was not run to its end; the variables are those of before."""
+        """The record of a block that was not run to its end; the variables are those of before."""
         return self._finished(call, at, error=error, snapshot=call.snapshot)
 
     def _finished(self, call: CodeCall, at: float, **said: Any) -> CodeFinished:

@@ -26,9 +26,9 @@ from cadre_sandbox.wire.values import (
 
 
 async def to_json(value: Value, blobs: Blobs) -> Any:
-    """The value as JSON; what JSON does not have stands there as `{"$given": [form, "blob:…"]}`, a file as
-    `{"$file": {"ref": "blob:…", …}}`. Raises RetryableError.
+    """The value as JSON, with the bytes stored as blobs. Raises RetryableError.
 
+    What JSON does not have stands there as `{"$given": [form, "blob:…"]}`, a file as `{"$file": {"ref": "blob:…", …}}`.
     A dict of the code's own that has such a key comes as `{"$dict": …}`.
     """
     data: list[bytes] = []
@@ -37,16 +37,17 @@ async def to_json(value: Value, blobs: Blobs) -> Any:
 
 
 async def from_json(value: Any, blobs: Blobs, *, open_files: bool = True) -> Value:
-    """The value of such JSON, whoever wrote it: what only looks a little like a reference is what it is.
+    """The value that such JSON stands for. Anybody may have written it: what only looks a little like a reference is
+    left as it is.
 
-    Raises BlobMissing, RetryableError.
+    With `open_files` the content of files is fetched too. Raises BlobMissing, RetryableError.
     """
     data = {ref: await blobs.get(ref) for ref in sorted(set(_needed_references(value, open_files)))}
     return _with_data(value, data)
 
 
 def _with_references(packed: Any, refs: list[str]) -> Any:
-    """With references in the place of positions."""
+    """The packed value with references in the place of positions."""
     if isinstance(packed, list):
         return [_with_references(item, refs) for item in packed]
     if not isinstance(packed, dict):
@@ -80,7 +81,7 @@ def _with_data(value: Any, data: Mapping[str, bytes]) -> Value:
 
 
 def _needed_references(value: Any, open_files: bool) -> Iterator[str]:
-    """Of what is needed to make the value."""
+    """The references that are needed to make the value."""
     if isinstance(value, list):
         for item in value:
             yield from _needed_references(item, open_files)
@@ -114,6 +115,6 @@ def _file(value: dict[str, Any]) -> FileInfo | None:
 
 
 def _escaped(value: dict[str, Any]) -> dict[str, Any] | None:
-    """The dict that is meant, when this one stands for it."""
+    """The dict that is meant, when this one stands for it; else None."""
     inner = value.get(ESCAPE_MARKER) if len(value) == 1 else None
     return inner if isinstance(inner, dict) and not MARKERS.isdisjoint(inner) else None

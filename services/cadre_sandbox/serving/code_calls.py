@@ -25,7 +25,7 @@ OfferHandover = Callable[[str], Awaitable[bool]]
 """Whether another process, which keeps the interpreter of this run, has taken the delivery over."""
 
 SENDER = "sandbox"
-"""Who an agent's inbox says that the answers are from."""
+"""The sender that stands in the subject of an answer."""
 
 
 class CodeCallHandler:
@@ -38,7 +38,7 @@ class CodeCallHandler:
         self._worker = Worker(unpack_code_call, self._refuse, runner.blobs, marks, runner.clock)
 
     async def handle(self, delivery: Delivery, offer: OfferHandover | None = None) -> None:
-        """Acks once the answer is in the run's inbox. Raises RetryableError: deliver again.
+        """Answer a call; ack once the answer is in the run's inbox. Raises RetryableError: deliver again.
 
         With `offer`, a call whose interpreter is not here may go to where it is.
         """
@@ -66,7 +66,8 @@ class CodeCallHandler:
         return True
 
     async def _is_for_others(self, delivery: Delivery, call: CodeCall) -> bool:
-        """A run's first code is for anybody; what comes again may have killed whoever was handed it before."""
+        """Whether to offer the call to other processes. A run's first code is for anybody; a call that comes again may
+        have killed the process that it was handed to."""
         begun = call.done > 0 or call.snapshot is not None
         first = delivery.deliveries == 1 and not delivery.retried
         return begun and first and not await self._runner.warm_pool.can_continue(call)

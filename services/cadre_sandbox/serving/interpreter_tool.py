@@ -36,7 +36,8 @@ can be imported: {modules}."""
 
 
 def card_of(pool: str, modules: str) -> ToolCard:
-    """What models are told. Another pool's tool has the pool's name in its own: their interpreters differ."""
+    """The tool's card, by which models know it. Another pool's tool has the pool's name in its own: their interpreters
+    differ."""
     return ToolCard(
         name=INTERPRETER_TOOL if pool == DEFAULT_POOL else f"{INTERPRETER_TOOL}_{pool}"[:64],
         description=_DESCRIPTION.format(modules=", ".join(imports_of(modules))),
@@ -52,12 +53,12 @@ def card_of(pool: str, modules: str) -> ToolCard:
 
 
 def imports_of(modules: str) -> list[str]:
-    """The base imports, and the modules that whoever runs the sandbox has loaded into it."""
+    """What code of the tool may import: the base imports, and the modules that the sandbox was started with."""
     return [*BASE_IMPORTS, *(module.strip() for module in modules.split(",") if module.strip())]
 
 
 class InterpreterTool:
-    """Handles the calls of the tool."""
+    """Handles the calls of the tool `python_interpreter`."""
 
     def __init__(self, warm_pool: WarmPool, bus: Bus, blobs: Blobs, marks: Marks, clock: Clock) -> None:
         self._warm_pool = warm_pool
@@ -67,15 +68,15 @@ class InterpreterTool:
         self._imports: list[str] = []
 
     def introduce(self, instance: str, modules: str) -> None:
-        """Who runs the code, and what it may import."""
+        """Say which instance runs the code, and what the code may import."""
         self._calls.instance, self._imports = instance, imports_of(modules)
 
     async def handle(self, delivery: Delivery) -> None:
-        """Acks once the result is in the run's inbox. Raises RetryableError: deliver again."""
+        """Run the call's code; ack once the result is in the run's inbox. Raises RetryableError: deliver again."""
         await self._calls.handle(delivery)
 
     async def _serve(self, call: ToolCall, address: Address) -> dict[str, Any] | None:
-        """None when nobody waits for a result any more."""
+        """The fields of the call's result; None when nobody waits for it any more."""
         code = call.arguments.get("code")
         if not isinstance(code, str):
             raise UnreadableMessage("a call without code")
@@ -109,7 +110,7 @@ class InterpreterTool:
         return {"error": ErrorInfo("AgentToolExecutionError", clip(why + printed, call.output_chars))}
 
     async def _tool_result(self, call: ToolCall, outcome: Finished) -> dict[str, Any]:
-        """A text; beside it the value itself where it is, or holds, an image or a table."""
+        """The output as a text; with the value itself beside it when that is, or holds, an image or a table."""
         text, blob = f"Stdout:\n{outcome.logs}\nOutput: {outcome.text or None}", None
         value = await retry(lambda: to_json(outcome.output, self._blobs), self._clock.sleep)
         if (whole := oversized(text, call.output_chars)) is not None:

@@ -47,7 +47,7 @@ class Served:
     position: Position
     answer: Answer
     notes: tuple[str, ...] = ()
-    """For the model, once the block in work has ended: what is wrong with the values that it was given."""
+    """What the model is told once the block has ended: which values are not what was meant."""
 
     passed: frozenset[Position] = frozenset()
     """Where the interpreter was before in the same block."""

@@ -29,7 +29,7 @@ from cadre_sandbox.wire.values import Value
 
 
 def check_call(call: CodeCall, subject: str, pool: str) -> None:
-    """Raises UnreadableMessage for a call that no sandbox could serve."""
+    """Raise UnreadableMessage for a call that no sandbox could serve."""
     if call.pool != pool:
         raise UnreadableMessage(f"code for pool {call.pool!r} in the queue of pool {pool!r}")
     if (call.tree, call.run) != Topology.parse(subject):
@@ -47,7 +47,10 @@ def check_call(call: CodeCall, subject: str, pool: str) -> None:
 async def block_request(
     call: CodeCall, snapshot: bytes | None, blobs: Blobs
 ) -> tuple[BlockRequest, list[str]]:
-    """The request, and what the model should know of it. Raises UnreadableMessage, BlobMissing, RetryableError."""
+    """The request to an interpreter, and notes for the model on values that are missing.
+
+    Raises UnreadableMessage, BlobMissing, RetryableError.
+    """
     call = await with_whole_history(call, blobs)
     _check_exchanges(call)
     variables, notes = await _variables(call.variables, blobs)
@@ -68,7 +71,8 @@ async def block_request(
 
 
 async def call_results(replies: Sequence[CodeReply], blobs: Blobs) -> list[CallResult]:
-    """As the code gets them: what was cut for the journal is fetched whole. Raises BlobMissing, RetryableError."""
+    """The replies as the code gets them: what was cut for the journal is fetched whole. Raises BlobMissing,
+    RetryableError."""
     return [await _result(reply, blobs) for reply in replies]
 
 
@@ -94,7 +98,7 @@ def _read(data: bytes, ref: str) -> Any:
 
 
 async def _variables(given: dict[str, Any], blobs: Blobs) -> tuple[dict[str, Value], list[str]]:
-    """A text that looks like a reference to a blob is a text."""
+    """The variables, and notes on those whose blobs are missing. A text that looks like a reference is a text."""
     variables: dict[str, Value] = {}
     notes = []
     for name, value in given.items():

@@ -1,4 +1,4 @@
-"""From a CodeCall to its answer: in the run's warm interpreter when it stands just there, else by replay."""
+"""Answers a CodeCall: in the run's warm interpreter when that is just there, else by replay."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class BlockTurn(NamedTuple):
 
     outcome: Outcome
     notes: tuple[str, ...]
-    """For the model, once the block has ended: what is wrong with the values that it was given."""
+    """What the model is told once the block has ended: which values are not what was meant."""
 
     before: bytes | None
     """The variables that the block began with: what `CodeCall.snapshot` refers to."""
 
 
 class CodeRunner:
-    """What this process does for all runs of its pool."""
+    """Runs the code of all runs that this process serves."""
 
     def __init__(
         self, warm_pool: WarmPool, blobs: Blobs, answer_builder: AnswerBuilder, clock: Clock
@@ -62,10 +62,12 @@ class CodeRunner:
         """Why no interpreter was to be had the last time."""
 
     def count(self, what: Count) -> None:
+        """Count a call by how it was served."""
         self.counts[what] += 1
 
     async def answer(self, call: CodeCall) -> Answer | None:
-        """None when nobody waits for it. Raises RetryableError, TerminalError."""
+        """Run the call's code and return the answer; None when nobody waits for it. Raises RetryableError,
+        TerminalError."""
         async with self.warm_pool.lease(call.run) as interpreter:
             if self.warm_pool.is_over(call.run):
                 return None
@@ -103,7 +105,7 @@ class CodeRunner:
     async def _despite_losses(
         self, interpreter: RunInterpreter, call: CodeCall, position: Position
     ) -> tuple[Answer, tuple[str, ...]]:
-        """The answer and the notes of the block. Runs the code anew when its interpreter was lost."""
+        """The answer, and the notes of the block. Runs the code anew when its interpreter was lost, a few times."""
         reason = ""
         for loss in range(1, MAX_LOSSES + 1):
             turn = await self._turn(interpreter, call, position)

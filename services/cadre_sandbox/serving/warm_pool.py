@@ -21,13 +21,13 @@ T = TypeVar("T")
 
 
 class HandoverListener(Protocol):
-    """Hears what other processes are delivered for runs whose interpreters are in this one."""
+    """Lets other processes hand over calls of runs whose interpreters are in this one."""
 
     async def listen(self, run: str) -> None:
-        """Others hand over what comes for the run from now on."""
+        """Accept what others are delivered for the run from now on."""
 
     async def forget(self, run: str) -> None:
-        """Others hand over nothing for the run any more."""
+        """Accept nothing for the run any more."""
 
 
 class RunInterpreter:
@@ -49,7 +49,7 @@ class RunInterpreter:
         return self._served if self.session is not None and self.session.alive else None
 
     async def start(self) -> Session:
-        """A new interpreter in the place of the former one. Raises SandboxError."""
+        """Start a new interpreter in the place of the former one. Raises SandboxError."""
         await self.close()
         self.session = await self._pool.open()
         return self.session
@@ -62,7 +62,7 @@ class RunInterpreter:
             await self._pool.listener.listen(self.run)
 
     async def work(self, doing: Coroutine[Any, Any, T]) -> T | None:
-        """Do this for the run; None when the run was over before it was done."""
+        """Do this for the run, open to `interrupt`; None when it was interrupted."""
         self._work = work = asyncio.create_task(doing, name=f"code of {self.run}")
         try:
             await asyncio.wait({work})
@@ -105,7 +105,7 @@ class WarmPool:
         self._most = most
         self._idle = idle_seconds
         self._warm: OrderedDict[str, RunInterpreter] = OrderedDict()
-        """By run; the one that was left longest ago comes first."""
+        """Interpreters that wait, by run; the one that was left longest ago comes first."""
         self._leased: dict[str, RunInterpreter] = {}
         self._locks: dict[str, _Lock] = {}
         self._open = 0
@@ -115,12 +115,12 @@ class WarmPool:
 
     @property
     def busy(self) -> int:
-        """Interpreters that are at work."""
+        """How many interpreters are at work."""
         return max(0, self._open - len(self._warm))
 
     @property
     def warm(self) -> list[str]:
-        """Runs whose interpreters wait for them."""
+        """The runs whose interpreters wait for them, the one left longest ago first."""
         return list(self._warm)
 
     async def can_continue(self, call: CodeCall) -> bool:
@@ -139,7 +139,7 @@ class WarmPool:
 
     @asynccontextmanager
     async def lease(self, run: str) -> AsyncIterator[RunInterpreter]:
-        """The run's interpreter, for one task at a time; it is kept when it is warm at the end."""
+        """Lease the run's interpreter to one task at a time; it is kept if it is warm at the end."""
         lock = self._locks.setdefault(run, _Lock())
         lock.users += 1
         try:
@@ -165,7 +165,7 @@ class WarmPool:
         self._set_timer()
 
     async def open(self) -> Session:
-        """Raises SandboxError."""
+        """Open a session; the interpreter that was left longest ago makes room for it. Raises SandboxError."""
         while self._open >= self._most and self._warm:
             _, oldest = self._warm.popitem(last=False)
             log.debug("the interpreter of %s makes room", oldest.run)
@@ -178,10 +178,11 @@ class WarmPool:
             raise
 
     def closed(self) -> None:
+        """Note that a session was closed."""
         self._open -= 1
 
     def interrupt(self, ended: str) -> None:
-        """Ends all that is done or kept for the run, and for those below it."""
+        """End all that is done or kept for the run, and for those below it."""
         self._ended.add(ended)
         for run, interpreter in self._leased.items():
             if is_within(run, ended):
@@ -190,6 +191,7 @@ class WarmPool:
             self._soon(self._warm.pop(run).close())
 
     def is_over(self, run: str) -> bool:
+        """Whether the run, or one above it, is known to have ended."""
         return self._ended.covers(run)
 
     # --- those that nobody comes back to
@@ -213,7 +215,7 @@ class WarmPool:
         task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """Ends all that are kept."""
+        """End all interpreters that are kept."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -229,7 +231,7 @@ class _Lock:
 
 
 class _NoHandover:
-    """Listens to nobody, where there is one process only."""
+    """Stands in where there is one process only."""
 
     async def listen(self, run: str) -> None: ...
 

@@ -20,7 +20,8 @@ _TOOL_DEFAULT = _ToolDefault()
 
 @cache
 def parse(name: str, text: str) -> inspect.Signature:
-    """The parameters of `(a: int, *, b=1) -> str`; annotations stay texts, defaults are the tool's affair.
+    """The signature that the text `(a: int, *, b=1) -> str` stands for. Annotations stay texts; defaults are known to
+    the tool alone.
 
     Raises ValueError for what is no signature.
     """

@@ -15,8 +15,11 @@ BINARY_FORMS: tuple[BinaryForm, ...] = ("bytes", "image", "table", "array")
 
 @dataclass(frozen=True, slots=True)
 class BinaryValue:
-    """An image, a table, an array or plain bytes. The code sees a Pillow image, a DataFrame, a numpy array where
-    these libraries are installed, else the bytes (a table: a list of dicts)."""
+    """An image, a table, an array or plain bytes.
+
+    The code sees a Pillow image, a DataFrame, a numpy array where these libraries are installed, else the bytes (a
+    table: a list of dicts).
+    """
 
     form: BinaryForm
     data: bytes
@@ -39,17 +42,17 @@ Value: TypeAlias = (
 )
 
 MAX_JSON_SIZE = 1 << 20
-"""Of one output, of the arguments of one call, `BinaryValue`s left out; about bytes."""
+"""Most of one output, or of the arguments of one call, as `json_size` counts."""
 
 MAX_BINARY_BYTES = 64 << 20
-"""Of all `BinaryValue`s of one output, of the calls of one yield."""
+"""Most bytes of all `BinaryValue`s of one output, or of the calls of one yield."""
 
 MAX_YIELD_BYTES = 7 << 20
-"""Of the arguments of all calls of one yield as JSON, `BinaryValue`s left out. MAX_JSON_SIZE keeps a single call below
-it, whatever is in it."""
+"""Most bytes of the arguments of all calls of one yield as JSON, without `BinaryValue`s. MAX_JSON_SIZE keeps one call
+below it, whatever is in it."""
 
 MAX_CALLS = 1_000
-"""Of one yield."""
+"""Most calls of one yield."""
 
 BINARY_MARKER = "$given"
 FILE_MARKER = "$file"
@@ -64,7 +67,7 @@ BLOB_REF = re.compile(r"blob:[0-9a-f]{64}")
 
 
 def pack(value: Value, blobs: list[bytes]) -> object:
-    """The value as JSON; the bytes of its `BinaryValue`s are appended to `blobs` and stand in it by position."""
+    """The value as JSON. The bytes of its `BinaryValue`s are appended to `blobs`, and stand in it by position."""
     if isinstance(value, BinaryValue):
         blobs.append(value.data)
         return {BINARY_MARKER: [value.form, len(blobs) - 1]}
@@ -83,7 +86,8 @@ def pack(value: Value, blobs: list[bytes]) -> object:
 
 
 def unpack(packed: object, blobs: Sequence[bytes]) -> Value:
-    """Raises ValueError for what `pack` would not have made; it may come from the jail."""
+    """The value that `pack` made this of. Raises ValueError for what it would not have made; it may come from the
+    jail."""
     if isinstance(packed, dict):
         if set(packed) == {BINARY_MARKER}:
             return _unpack_binary(packed[BINARY_MARKER], blobs)
@@ -102,7 +106,7 @@ def unpack(packed: object, blobs: Sequence[bytes]) -> Value:
 
 
 def json_size(value: Value) -> int:
-    """About the characters of its JSON, `BinaryValue`s left out; of the bytes at least a sixth."""
+    """About the characters of the value's JSON, `BinaryValue`s left out; at least a sixth of its bytes."""
     if isinstance(value, BinaryValue | FileValue):
         return 0
     if isinstance(value, str):
@@ -115,7 +119,7 @@ def json_size(value: Value) -> int:
 
 
 def encodable(text: str) -> str:
-    """The text without the lone surrogates that JSON carries and UTF-8 does not."""
+    """The text without lone surrogates, which JSON carries and UTF-8 does not."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 

@@ -32,7 +32,7 @@ _TRUSTED_SECONDS = 1800.0
 
 
 class HistoryPiece(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a blob of the past holds."""
+    """Some exchanges of a block as a blob holds them."""
 
     v: Literal[1] = 1
     block: str
@@ -44,7 +44,7 @@ class HistoryPiece(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class BlockHistory(NamedTuple):
-    """Where a block stands: exchanges at hand, those before them behind a reference."""
+    """The exchanges of a block: the last ones at hand, those before them behind a reference."""
 
     before: int
     earlier: str | None
@@ -55,7 +55,8 @@ _decoder = msgspec.json.Decoder(HistoryPiece)
 
 
 def cut_history(block: str, place: BlockHistory) -> tuple[BlockHistory, list[bytes]]:
-    """The same place with no more at hand than must be, the last exchange in any case; and the new pieces behind it."""
+    """The same history with as few exchanges at hand as possible, but at least the last; and the pieces that this
+    makes."""
     before, earlier, exchanges = place
     pieces: list[bytes] = []
     begin = size = 0
@@ -70,7 +71,7 @@ def cut_history(block: str, place: BlockHistory) -> tuple[BlockHistory, list[byt
 
 
 async def with_whole_history(call: CodeCall, blobs: Blobs) -> CodeCall:
-    """The call with all exchanges. Raises UnreadableMessage, BlobMissing, RetryableError."""
+    """The call with all exchanges of its block. Raises UnreadableMessage, BlobMissing, RetryableError."""
     pieces: list[Sequence[CodeExchange]] = [call.exchanges]
     before, ref = call.before, call.earlier
     while before > 0 and ref is not None:
@@ -92,12 +93,12 @@ class _StoredHistory(NamedTuple):
     before: int
     earlier: str | None
     last: CodeExchange
-    """Of those before: that very object, in the state that the calls are made from."""
+    """The last exchange before: that very object, in the state that the calls are made from."""
     at: float
 
 
 class HistoryCutter:
-    """Sends the past of each block to the store once."""
+    """Stores the history of each block once, so that calls need not carry it."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
