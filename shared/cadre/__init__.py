@@ -4,7 +4,8 @@
 
 `@tool` makes a typed function a tool (served by `cadre tools FILE`), `serve(Agent(…))` serves an agent
 (as `cadre agent FILE` does for a YAML file), `follow(run)` yields the events of a run.
-The other public modules are `cadre.tool`, `cadre.client` and `cadre.protocol` (docs/python.md); all else is private.
+The other public modules are `cadre.tool`, `cadre.client`, `cadre.protocol` and `cadre.testing` (docs/python.md); all
+else is private.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ from uuid import uuid4
 import pytest
 
 from cadre.settings import Settings
+from cadre.testing import ModelServer, running_model
 from harness.nats_server import NatsServer
 from integration.gateway_world import GatewayProcess, World, with_boss
-from integration.model_server import ModelServer, running_model
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from cadre.errors import BlobMissing
 from cadre.ports import Model, ModelReply
 from cadre.settings import ModelSettings
 from cadre.spec.agent import ModelSpec
-from integration.model_server import ModelServer
+from cadre.testing import ModelServer
 
 ADD = {
     "type": "function",

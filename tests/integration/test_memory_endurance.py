@@ -14,10 +14,10 @@ from cadre.errors import MemoryUnavailable
 from cadre.protocol.memory import ListRequest, SearchRequest, Selection
 from cadre.protocol.messages import Erased, MemoryScope, Origin, ToolCall
 from cadre.settings import Settings
+from cadre.testing import running_model
 from harness.nats_server import free_port
 from integration.executor_bench import eventually
 from integration.memory_bench import EVERY, Bench, open_bench
-from integration.model_server import running_model
 
 ROUNDS = 2
 PER_ROUND = 25

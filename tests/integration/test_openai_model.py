@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
@@ -11,8 +10,8 @@ import pytest
 
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused
+from cadre.testing import ModelServer
 from integration.model_calls import ADD, SEARCH, MemoryBlobs, ask, saying, spec_for
-from integration.model_server import ROOT, ModelServer
 
 SCRIPT = """
 rules:
@@ -139,12 +138,5 @@ def test_an_idle_model_does_not_load_the_client() -> None:
         "OpenAIModel(ModelSpec(), ModelSettings(), None)\n"
         "print([name for name in ('openai', 'httpx2', 'pydantic') if name in sys.modules])"
     )
-    path = os.pathsep.join([str(ROOT / "shared"), str(ROOT / "services")])
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
-        check=True,
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -11,11 +11,11 @@ import openai
 import pytest
 
 from cadre.engine.model_request import ModelRequest
-from cadre.errors import ModelRefused, ModelUnavailable
+from cadre.errors import ModelRefused, ModelUnavailable, SetupError
 from cadre.ports import ModelReply
 from cadre.spec.agent import ModelSpec
+from cadre.testing import ModelServer, running_model
 from integration.model_calls import ADD, SEARCH, ask, saying, spec_for
-from integration.model_server import ModelServer, running_model
 
 SCRIPT = """
 rules:
@@ -164,3 +164,8 @@ def test_an_open_answer_does_not_keep_it_from_stopping_quietly(
     shown = capfd.readouterr().err
     assert "Scripted model: canned replies, not an AI." in shown
     assert len(shown.splitlines()) == 2
+
+
+def test_one_that_does_not_start_says_so(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="did not start"), running_model("--script", tmp_path / "none.yaml"):
+        pass

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cadre.errors import ModelRefused, ModelUnavailable, SettingError, SetupError
+from cadre.testing import ModelServer, running_model
 from cadre_memory.embedding import local_model
 from cadre_memory.embedding.embedder import Fingerprint, Windows
 from cadre_memory.embedding.open import describe, open_embedder
@@ -19,7 +20,6 @@ from cadre_memory.index.vector_index import Chunk
 from cadre_memory.settings import MemorySettings, read_memory_settings
 from cadre_memory.work.embed_pending import embed_chunks
 from cadre_scripted_model import embeddings
-from integration.model_server import ModelServer, running_model
 
 HERE = local_model.missing() is None
 

@@ -44,7 +44,7 @@ def test_the_page_lists_what_a_module_has(module: str) -> None:
 
 
 def test_there_are_public_modules() -> None:
-    assert {"cadre", "cadre.tool", "cadre.client", "cadre.protocol"} <= SECTIONS.keys()
+    assert {"cadre", "cadre.tool", "cadre.client", "cadre.protocol", "cadre.testing"} <= SECTIONS.keys()
 
 
 def test_what_is_shown_imports_the_public_names_alone() -> None:
