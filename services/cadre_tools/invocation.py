@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cadre.delivery.ended_runs import EndedRuns, is_within
+from cadre.delivery.ended_runs import EndedRuns
 from cadre.delivery.fair_slots import Slots
 from cadre.delivery.workspace_store import WorkspaceStore
 from cadre.ports import Blobs, FileIndex
 from cadre.protocol.messages import ErrorInfo, ToolCall
+from cadre.protocol.topology import is_within
 from cadre.telemetry.tracing.current_context import context_below
 from cadre.telemetry.tracing.ids import traceparent_of
 from cadre.tool import InvalidArguments, ToolContext

@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
-from cadre.delivery.ended_runs import EndedRuns, is_within
+from cadre.delivery.ended_runs import EndedRuns
 from cadre.protocol.messages import CodeCall
+from cadre.protocol.topology import is_within
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.interpreters.session import Session
 from cadre_sandbox.serving.position import Served

@@ -26,8 +26,3 @@ class EndedRuns:
                 return True
             above = parent_of(above)
         return False
-
-
-def is_within(run: str, ended: str) -> bool:
-    """Whether `run` is the run or call `ended`, or below it."""
-    return run == ended or run.startswith(f"{ended}_")

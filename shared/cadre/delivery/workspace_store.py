@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter
 
 from cadre.delivery.retry import retry
 from cadre.errors import BlobMissing, Fenced, OutcomeUnknown, TooLarge
 from cadre.ports import Blobs, FileIndex
-from cadre.protocol.files import FileWritten, WorkspaceFile, history_before_next
+from cadre.protocol.files import FileWritten, WorkspaceFile, history_before_next, is_blob_ref
 from cadre.protocol.messages import FileInfo
 from cadre.tools.files import File, media_type_of
 from cadre.tools.workspace import FileChanged, FileEntry, NoSuchFile, WorkspaceError, normal_path
@@ -22,8 +21,6 @@ _MAX_HISTORY = 64
 
 _MAX_NAMED = 20
 """Files that an error names."""
-
-_REF = re.compile(r"blob:[0-9a-f]{64}")
 
 _Content = dict[str, str | int]
 """The fields `ref`, `media_type` and `size` of a WorkspaceFile; empty for a file that is deleted."""
@@ -87,7 +84,7 @@ class WorkspaceStore:
         return sorted((_entry(one) for one in records if one.ref is not None), key=lambda one: one.path)
 
     async def blob(self, ref: str) -> bytes:
-        if not _REF.fullmatch(ref):
+        if not is_blob_ref(ref):
             raise BlobMissing(ref)
         return await retry(lambda: self._blobs.get(ref))
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from typing import Any
 
+from cadre.protocol.files import is_blob_ref
+
 _MEDIA_TYPES = {"image": "image/png", "table": "text/csv", "array": "application/x-npy"}
-_REF = re.compile(r"blob:[0-9a-f]{64}")
 
 
 def describe_files(value: Any) -> tuple[Any, list[str]]:
@@ -20,13 +20,13 @@ def describe_files(value: Any) -> tuple[Any, list[str]]:
         if not isinstance(part, dict):
             return part
         match part:
-            case {"$file": {"ref": str(ref), **about}} if len(part) == 1 and _REF.fullmatch(ref):
+            case {"$file": {"ref": str(ref), **about}} if len(part) == 1 and is_blob_ref(ref):
                 name = str(about.get("name") or "")
                 commands.append(_download_command(ref, name))
                 size = about.get("size")
                 of_size = f", {size_text(size)}" if isinstance(size, int) else ""
                 return f"{name or 'file'} ({about.get('media_type') or 'unknown type'}{of_size})"
-            case {"$given": [str(form), str(ref)]} if len(part) == 1 and _REF.fullmatch(ref):
+            case {"$given": [str(form), str(ref)]} if len(part) == 1 and is_blob_ref(ref):
                 commands.append(_download_command(ref, ""))
                 return f"{form} ({_MEDIA_TYPES.get(form, 'bytes')})"
         return {key: described(item) for key, item in part.items()}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from cadre.cli.terminal import labels
+from cadre.protocol.topology import is_within
 
 CallKind = Literal["tool", "member", "refused"]
 CallState = Literal["held", "open", "ok", "failed"]
@@ -79,9 +80,7 @@ class RunTree:
 
     def tokens(self, run: str) -> int:
         """Tokens of a run and everything below it."""
-        return sum(
-            node.tokens for node in self.nodes.values() if node.run == run or node.run.startswith(f"{run}_")
-        )
+        return sum(node.tokens for node in self.nodes.values() if is_within(node.run, run))
 
 
 def apply(tree: RunTree, name: str, data: dict[str, Any]) -> RunTree:
