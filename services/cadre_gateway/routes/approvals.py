@@ -15,6 +15,15 @@ from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
 from cadre_gateway.runs.approvals import Approval, ApprovalFilter, Approvals
 from cadre_gateway.runs.decide import ApprovalDecisions
+from cadre_gateway.runs.held_calls import Ruled
+
+_RULE = openapi.operation(
+    body.RulingBody,
+    {
+        "200": ("It counts, or says what was decided before", Ruled),
+        "202": ("Kept until the agent is back; it will count", Ruled),
+    },
+)
 
 
 def router(approvals: Approvals, decisions: ApprovalDecisions) -> APIRouter:
@@ -44,7 +53,7 @@ def router(approvals: Approvals, decisions: ApprovalDecisions) -> APIRouter:
         async with answer_deadline():
             return json_answer(await approvals.find(call))
 
-    @routes.post("/{call}", summary="Decide", openapi_extra=openapi.ruling())
+    @routes.post("/{call}", summary="Decide", openapi_extra=_RULE)
     async def post_approval(
         call: str,
         request: Request,

@@ -9,7 +9,7 @@ from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
 from cadre_gateway.runs.erase import Eraser, Gone
 from cadre_gateway.transfer.export import RunExporter
-from cadre_gateway.transfer.import_run import RunImporter
+from cadre_gateway.transfer.import_run import Arrived, RunImporter
 
 
 def router(eraser: Eraser, exporter: RunExporter, importer: RunImporter) -> APIRouter:
@@ -22,7 +22,11 @@ def router(eraser: Eraser, exporter: RunExporter, importer: RunImporter) -> APIR
         not ended and waits for its end first."""
         return json_answer(await eraser.erase(run, force))
 
-    @routes.get("/{run}/export", summary="A run as a file", responses=openapi.file())
+    @routes.get(
+        "/{run}/export",
+        summary="A run as a file",
+        responses=openapi.streams("gzip of JSON lines", "application/gzip"),
+    )
     async def get_export(run: str) -> Response:
         """gzip, one JSON object per line: the journals of the run and of all runs below it, and their blobs. Root
         runs that have ended only. A file without its last line was cut off."""
@@ -31,7 +35,10 @@ def router(eraser: Eraser, exporter: RunExporter, importer: RunImporter) -> APIR
         return StreamingResponse(pieces, media_type="application/gzip", headers={"Content-Disposition": name})
 
     @routes.post(
-        "/import", summary="Bring a run from a file", status_code=201, openapi_extra=openapi.importing()
+        "/import",
+        summary="Bring a run from a file",
+        status_code=201,
+        openapi_extra=openapi.operation("application/gzip", {"201": ("Imported", Arrived)}),
     )
     async def post_import(request: Request) -> Response:
         """The body is what an export answered. An import that was cut short is completed by the same file."""

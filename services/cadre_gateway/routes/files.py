@@ -23,6 +23,9 @@ from cadre_gateway.routes.answers import json_answer
 from cadre_gateway.runs.lookup import RunLookup
 from cadre_gateway.runs.workspaces import Workspaces, workspace_problems
 
+_DOWNLOAD = openapi.streams("The bytes, as a download", "application/octet-stream")
+_UPLOAD = openapi.operation("application/octet-stream", {"200": ("Written", FileEntry)})
+
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}/[a-z0-9][a-z0-9.+-]{0,127}")
 _PIECE_BYTES = 256 * 1024
@@ -43,7 +46,7 @@ def router(lookup: RunLookup, workspaces: Workspaces) -> APIRouter:
             )
         return workspaces.open(tree, secrets.token_hex(8))
 
-    @routes.get("/blobs/{sha256}", summary="The bytes of a file or image", responses=openapi.download())
+    @routes.get("/blobs/{sha256}", summary="The bytes of a file or image", responses=_DOWNLOAD)
     async def get_blob(sha256: str, name: str = "", type: str = "") -> Response:
         """What `blob:<sha256>` stands for, always as a download. `name` and `type` are what a value
         `{"$file": …}` says of it."""
@@ -64,18 +67,14 @@ def router(lookup: RunLookup, workspaces: Workspaces) -> APIRouter:
             files = await (await workspace_of(run)).files()
         return json_answer(openapi.FileList(files))
 
-    @routes.get(
-        "/runs/{run}/files/{path:path}", summary="One file of a run's workspace", responses=openapi.download()
-    )
+    @routes.get("/runs/{run}/files/{path:path}", summary="One file of a run's workspace", responses=_DOWNLOAD)
     async def get_file(run: str, path: str) -> Response:
         with workspace_problems():
             async with answer_deadline():
                 file = await (await workspace_of(run)).read(path)
         return _download(file.data, file.name, file.media_type)
 
-    @routes.put(
-        "/runs/{run}/files/{path:path}", summary="Give a run a file", openapi_extra=openapi.upload(FileEntry)
-    )
+    @routes.put("/runs/{run}/files/{path:path}", summary="Give a run a file", openapi_extra=_UPLOAD)
     async def put_file(
         run: str,
         path: str,

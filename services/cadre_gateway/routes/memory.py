@@ -41,6 +41,9 @@ def _selection(  # noqa: PLR0913 - query parameters
     return Selection(scope=scope, agent=agent, team=team, user=user, session=session, run=run, all=all)
 
 
+_SEARCH = openapi.operation(SearchRequest, {"200": ("Found", Found)})
+_EXPORT = openapi.streams("JSON lines", "application/x-ndjson", Remembered)
+
 Selected = Annotated[Selection, Depends(_selection)]
 Kinds = Annotated[list[str] | None, Query()]
 Moment = Annotated[float | None, Query(allow_inf_nan=False)]
@@ -59,7 +62,11 @@ def router(memory: NatsMemory) -> APIRouter:
 
 
 def _reading(routes: APIRouter, memory: NatsMemory) -> None:
-    @routes.post("/search", summary="Find memories", openapi_extra=openapi.searching())
+    @routes.post(
+        "/search",
+        summary="Find memories",
+        openapi_extra=_SEARCH,
+    )
     async def post_search(request: Request) -> Response:
         """By meaning and by words. `selection` says whose memories: one that says nothing is refused."""
         asked: SearchRequest = body.parse(await body.read(request), SearchBody)
@@ -87,7 +94,11 @@ def _reading(routes: APIRouter, memory: NatsMemory) -> None:
         )
         return json_answer(await memory.list(asked))
 
-    @routes.get("/export", summary="All memories of a selection", responses=openapi.lines(Remembered))
+    @routes.get(
+        "/export",
+        summary="All memories of a selection",
+        responses=_EXPORT,
+    )
     async def get_export(
         selection: Selected,
         kind: Kinds = None,

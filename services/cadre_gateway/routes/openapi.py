@@ -27,39 +27,54 @@ from cadre_gateway.transfer.import_run import Arrived
 
 _REF = "#/components/schemas/{name}"
 
+Responses = dict[int | str, dict[str, Any]]
+"""By status."""
+
 
 class RunList(msgspec.Struct):
+    """A page of root runs, newest first."""
+
     runs: list[RunSummary]
     next: str | None
     """`before` of the next page."""
 
 
 class AgentList(msgspec.Struct):
+    """The live agents, by name."""
+
     agents: list[LiveAgent]
 
 
 class ToolList(msgspec.Struct):
+    """The live tools, by name."""
+
     tools: list[LiveTool]
 
 
 class SandboxList(msgspec.Struct):
+    """The live sandboxes, by pool."""
+
     sandboxes: list[LiveSandbox]
 
 
 class ApprovalList(msgspec.Struct):
+    """A page of calls that wait for a person, newest first."""
+
     approvals: list[Approval]
     next: str | None
     """`before` of the next page."""
 
 
 class Accepted(msgspec.Struct):
+    """The answer to a request that started a run."""
+
     id: str
     agent: str
     state: State
     links: dict[str, str]
     later_files: list[str] = []
-    """Of a fork: paths of its workspace of which the version of the step cannot be told. They are as they are in the
-    run that it comes from."""
+    """Of a fork: the paths of its workspace whose version at the step is not known. They are as they are now in the
+    run that was forked."""
 
 
 class FileList(msgspec.Struct):
@@ -69,6 +84,8 @@ class FileList(msgspec.Struct):
 
 
 class CancelAnswer(msgspec.Struct):
+    """The run that was asked to end, in the state that it was in."""
+
     id: str
     state: State
 
@@ -119,92 +136,30 @@ _SCHEMAS = (
 )
 
 
-def answers(kind: type[msgspec.Struct]) -> dict[int | str, dict[str, Any]]:
-    return {200: _answer("Found", kind), "default": _problem()}
+def answers(kind: type[msgspec.Struct]) -> Responses:
+    """A route that answers 200 with such a struct."""
+    return {200: _answer("Found", kind), "default": _PROBLEM}
 
 
-def events() -> dict[int | str, dict[str, Any]]:
-    stream = {"description": "Event stream; the data of an event is a `Shown`, of `delta` a `Delta`"}
-    return {200: {**stream, "content": {"text/event-stream": {}}}, "default": _problem()}
+def streams(description: str, media_type: str, kind: type[msgspec.Struct] | None = None) -> Responses:
+    """A route that answers 200 with a stream; with `kind` each line of it is such a struct."""
+    schema = {} if kind is None else {"schema": _ref(kind)}
+    return {200: {"description": description, "content": {media_type: schema}}, "default": _PROBLEM}
 
 
-def started_by(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Of a request with such a body, which starts a run."""
+def operation(
+    body: type[msgspec.Struct] | str,
+    answers: dict[str, tuple[str, type[msgspec.Struct]]],
+    *,
+    required: bool = True,
+) -> dict[str, Any]:
+    """A route whose body is such a struct as JSON, or of the media type `body`; `answers` by status, each with its
+    description."""
+    content = {body: {}} if isinstance(body, str) else _content(body)
+    responses = {status: _answer(description, kind) for status, (description, kind) in answers.items()}
     return {
-        "requestBody": {"required": True, "content": _content(kind)},
-        "responses": {"202": _answer("Accepted", Accepted), "default": _problem()},
-    }
-
-
-def file() -> dict[int | str, dict[str, Any]]:
-    found = {"description": "gzip of JSON lines", "content": {"application/gzip": {}}}
-    return {200: found, "default": _problem()}
-
-
-def searching() -> dict[str, Any]:
-    """Of a search in what agents remember."""
-    return {
-        "requestBody": {"required": True, "content": _content(SearchRequest)},
-        "responses": {"200": _answer("Found", Found), "default": _problem()},
-    }
-
-
-def lines(kind: type[msgspec.Struct]) -> dict[int | str, dict[str, Any]]:
-    """Of an answer that is one JSON object per line."""
-    schema = {"$ref": _REF.format(name=kind.__name__)}
-    found = {"description": "JSON lines", "content": {"application/x-ndjson": {"schema": schema}}}
-    return {200: found, "default": _problem()}
-
-
-def download() -> dict[int | str, dict[str, Any]]:
-    found = {"description": "The bytes, as a download", "content": {"application/octet-stream": {}}}
-    return {200: found, "default": _problem()}
-
-
-def upload(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    return {
-        "requestBody": {"required": True, "content": {"application/octet-stream": {}}},
-        "responses": {"200": _answer("Written", kind), "default": _problem()},
-    }
-
-
-def importing() -> dict[str, Any]:
-    return {
-        "requestBody": {"required": True, "content": {"application/gzip": {}}},
-        "responses": {"201": _answer("Imported", Arrived), "default": _problem()},
-    }
-
-
-def submission() -> dict[str, Any]:
-    return {
-        "requestBody": {"required": True, "content": _content(Submission)},
-        "responses": {
-            "202": _answer("Accepted", Accepted),
-            "200": _answer("Ended within the time to wait", RunResult),
-            "default": _problem(),
-        },
-    }
-
-
-def cancel() -> dict[str, Any]:
-    return {
-        "requestBody": {"required": False, "content": _content(CancelBody)},
-        "responses": {
-            "202": _answer("Asked to end", CancelAnswer),
-            "200": _answer("Had ended already", CancelAnswer),
-            "default": _problem(),
-        },
-    }
-
-
-def ruling() -> dict[str, Any]:
-    return {
-        "requestBody": {"required": True, "content": _content(RulingBody)},
-        "responses": {
-            "200": _answer("It counts, or says what was decided before", Ruled),
-            "202": _answer("Kept until the agent is back; it will count", Ruled),
-            "default": _problem(),
-        },
+        "requestBody": {"required": required, "content": content},
+        "responses": {**responses, "default": _PROBLEM},
     }
 
 
@@ -226,10 +181,15 @@ def _answer(description: str, kind: type[msgspec.Struct]) -> dict[str, Any]:
     return {"description": description, "content": _content(kind)}
 
 
-def _problem() -> dict[str, Any]:
-    schema = {"$ref": _REF.format(name=ProblemDocument.__name__)}
-    return {"description": "Problem", "content": {"application/problem+json": {"schema": schema}}}
-
-
 def _content(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    return {"application/json": {"schema": {"$ref": _REF.format(name=kind.__name__)}}}
+    return {"application/json": {"schema": _ref(kind)}}
+
+
+def _ref(kind: type[msgspec.Struct]) -> dict[str, str]:
+    return {"$ref": _REF.format(name=kind.__name__)}
+
+
+_PROBLEM = {
+    "description": "Problem",
+    "content": {"application/problem+json": {"schema": _ref(ProblemDocument)}},
+}

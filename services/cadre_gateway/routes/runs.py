@@ -15,11 +15,27 @@ from cadre_gateway.requests.prefer import wait_seconds
 from cadre_gateway.requests.trace_link import trace_headers
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import accepted, json_answer, run_headers
-from cadre_gateway.runs.detail import RunDetail, run_detail, run_result
+from cadre_gateway.runs.detail import RunDetail, RunResult, run_detail, run_result
 from cadre_gateway.runs.event_stream import EventStream, EventStreams
 from cadre_gateway.runs.lookup import RunLookup
 from cadre_gateway.runs.run_end import RunEnd
 from cadre_gateway.runs.submit import Submitter
+
+_SUBMIT = openapi.operation(
+    body.Submission,
+    {
+        "202": ("Accepted", openapi.Accepted),
+        "200": ("Ended within the time to wait", RunResult),
+    },
+)
+_CANCEL = openapi.operation(
+    body.CancelBody,
+    {"202": ("Asked to end", openapi.CancelAnswer), "200": ("Had ended already", openapi.CancelAnswer)},
+    required=False,
+)
+_EVENTS = openapi.streams(
+    "Event stream; the data of an event is a `Shown`, of `delta` a `Delta`", "text/event-stream"
+)
 
 LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
 
@@ -28,7 +44,7 @@ def router(submitter: Submitter, lookup: RunLookup, run_end: RunEnd, streams: Ev
     """The routes of runs."""
     routes = APIRouter(prefix="/v1/runs", tags=["runs"])
 
-    @routes.post("", summary="Start a run", status_code=202, openapi_extra=openapi.submission())
+    @routes.post("", summary="Start a run", status_code=202, openapi_extra=_SUBMIT)
     async def post_run(
         request: Request,
         idempotency_key: Annotated[str | None, Header()] = None,
@@ -75,7 +91,7 @@ def router(submitter: Submitter, lookup: RunLookup, run_end: RunEnd, streams: Ev
         async with answer_deadline():
             return json_answer(await run_detail(lookup, run, full))
 
-    @routes.get("/{run}/events", summary="A run's events as Server-Sent Events", responses=openapi.events())
+    @routes.get("/{run}/events", summary="A run's events as Server-Sent Events", responses=_EVENTS)
     async def get_events(
         run: str,
         after: Annotated[int | None, Query(ge=0, le=MAX_SEQ)] = None,
@@ -90,7 +106,7 @@ def router(submitter: Submitter, lookup: RunLookup, run_end: RunEnd, streams: Ev
             await lookup.find(run)
         return EventStream(streams.frames(run, begin))
 
-    @routes.post("/{run}/cancel", summary="End a run", status_code=202, openapi_extra=openapi.cancel())
+    @routes.post("/{run}/cancel", summary="End a run", status_code=202, openapi_extra=_CANCEL)
     async def post_cancel(run: str, request: Request) -> Response:
         """202 when the run was asked to end, 200 with its state when it had ended already."""
         data = await body.read(request)

@@ -31,7 +31,7 @@ def router(lookup: RunLookup, forker: Forker) -> APIRouter:
         "/{run}/fork",
         summary="Start a run from a step of another",
         status_code=202,
-        openapi_extra=openapi.started_by(ForkBody),
+        openapi_extra=openapi.operation(ForkBody, {"202": ("Accepted", openapi.Accepted)}),
     )
     async def post_fork(
         run: str,
