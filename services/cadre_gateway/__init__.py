@@ -1,1 +1,1 @@
-"""The gateway: runs over HTTP, told from the journals."""
+"""The gateway: runs over HTTP, read from their journals."""

@@ -1,22 +1,25 @@
-"""Refuses new runs while there is still room for those in flight to come to their end."""
+"""Refuses new runs while there is still room for the active ones to come to their end."""
 
 from __future__ import annotations
 
 from cadre.adapters.nats.storage import NatsStorage
 from cadre_gateway.requests.problems import full
 
-FULL_AT = 0.9
-"""Share of the room beyond which no run is begun; the rest is for the runs that there are."""
+MAX_FILL_SHARE = 0.9
+"""No run begins beyond this share of the storage; the rest is for the active runs."""
 
 
 class Capacity:
-    def __init__(self, room: NatsStorage) -> None:
-        self._room = room
+    """Watches how full the storage is."""
+
+    def __init__(self, storage: NatsStorage) -> None:
+        self._storage = storage
 
     async def admit(self, tree: str) -> None:
-        """Raises a `capacity` problem when a new tree had better not begin; BusUnavailable."""
-        room = await self._room.fullest(tree)
-        if room is not None and room.share >= FULL_AT:
+        """Raises a 429 problem when a new tree must not begin, BusUnavailable."""
+        usage = await self._storage.fullest(tree)
+        if usage is not None and usage.share >= MAX_FILL_SHARE:
             raise full(
-                f"{room.where} holds {room.used:,} of {room.limit:,} bytes: no run is begun over {FULL_AT:.0%}"
+                f"{usage.where} holds {usage.used:,} of {usage.limit:,} bytes:"
+                f" no run is begun over {MAX_FILL_SHARE:.0%}"
             )

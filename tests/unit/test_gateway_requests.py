@@ -18,7 +18,7 @@ from cadre.spec.agent import AgentSpec
 from cadre.spec.names import NAME
 from cadre_gateway.requests.body import CancelBody, Submission, parse, submission
 from cadre_gateway.requests.last_event_id import resume_position
-from cadre_gateway.requests.prefer import MAX_WAIT, wait_seconds
+from cadre_gateway.requests.prefer import MAX_WAIT_SECONDS, wait_seconds
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.requests.trace_link import trace_of
 from cadre_gateway.runs.admission import new_run_id, run_id_of
@@ -72,7 +72,7 @@ def test_a_right_traceparent_is_passed_on() -> None:
         ("wait=5", 5.0),
         ("respond-async, Wait=7; x=1", 7.0),
         ("wait=nine", 0.0),
-        ("wait=999999", MAX_WAIT),
+        ("wait=999999", MAX_WAIT_SECONDS),
     ],
 )
 def test_prefer_wait(prefer: str | None, seconds: float) -> None:

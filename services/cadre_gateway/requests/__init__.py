@@ -1,1 +1,1 @@
-"""What a request may hold: bodies, parameters, origins, and problems told as JSON."""
+"""What a request may hold: bodies, parameters, origins, and problems as JSON."""

@@ -13,20 +13,20 @@ from cadre.protocol.messages import Budget, Verdict
 from cadre.spec.names import check_name
 from cadre_gateway.requests.problems import Problem, invalid
 
-MAX_BODY = 32 * 1024 * 1024
-"""A file of the greatest size that is allowed unless set, in base64, with room to spare."""
+MAX_BODY_BYTES = 32 * 1024 * 1024
+"""Room for a file in base64 of the greatest size that is allowed by default."""
 
 B = TypeVar("B", bound=msgspec.Struct)
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.(\w+)`)?")
 
-_MOST_DEADLINE = 10 * 365 * 86_400
-_MOST_NAME = 200
-_MOST_COUNT = 10**12
+_MAX_DEADLINE_SECONDS = 10 * 365 * 86_400
+_MAX_NAME_CHARS = 200
+_MAX_COUNT = 10**12
 
-Count = Annotated[int, msgspec.Meta(ge=1, le=_MOST_COUNT)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=_MAX_COUNT)]
 
-Deadline = Annotated[float, msgspec.Meta(gt=0, le=_MOST_DEADLINE)]
+Deadline = Annotated[float, msgspec.Meta(gt=0, le=_MAX_DEADLINE_SECONDS)]
 
 VERDICTS: dict[str, Verdict] = {
     "approve": "approved",
@@ -36,7 +36,7 @@ VERDICTS: dict[str, Verdict] = {
     "correct": "corrected",
     "corrected": "corrected",
 }
-"""What a decision may be called, in any case."""
+"""The words for a decision, in lower case."""
 
 
 class BudgetBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,10 +47,11 @@ class BudgetBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     cost: Annotated[float, msgspec.Meta(gt=0)] | None = None
     """In the currency of the price table."""
     steps: Count | None = None
-    depth: Annotated[int, msgspec.Meta(ge=0, le=_MOST_COUNT)] | None = None
+    depth: Annotated[int, msgspec.Meta(ge=0, le=_MAX_COUNT)] | None = None
     """Levels of delegation below the run."""
 
     def as_budget(self) -> Budget | None:
+        """The budget as tasks carry it; None when it sets no bound."""
         budget = Budget(**msgspec.structs.asdict(self))
         return budget if budget != Budget() else None
 
@@ -100,7 +101,7 @@ class RulingBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Ruling(msgspec.Struct, frozen=True, kw_only=True):
-    """A RulingBody that makes sense."""
+    """A checked RulingBody."""
 
     verdict: Verdict
     feedback: str
@@ -110,8 +111,8 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read(request: Request, file_bytes: int | None = None) -> bytes:
-    """The whole body; with `file_bytes` it is a file, of so many at most. Raises a 413 problem once it is over."""
-    limit = MAX_BODY if file_bytes is None else file_bytes
+    """The whole body, which may be a file of `file_bytes`, else MAX_BODY_BYTES. Raises a 413 problem."""
+    limit = MAX_BODY_BYTES if file_bytes is None else file_bytes
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit:
         raise _too_large(limit, of_file=file_bytes is not None)
@@ -124,7 +125,10 @@ async def read(request: Request, file_bytes: int | None = None) -> bytes:
 
 
 def parse(data: bytes, kind: type[B]) -> B:
-    """Raises a 400 problem for what is not JSON, a 422 problem naming the field for what does not fit."""
+    """The body as such a struct.
+
+    Raises a 400 problem for what is not JSON, a 422 problem that names the field for what does not fit.
+    """
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
@@ -143,23 +147,26 @@ def parse(data: bytes, kind: type[B]) -> B:
 
 
 def submission(data: bytes) -> Submission:
-    """A checked Submission. Raises a problem."""
+    """The body of a submission, checked. Raises a 400 or 422 problem."""
     found = parse(data, Submission)
     if not found.task.strip():
         raise invalid("task is empty: say what the agent shall do")
     if found.session is not None:
-        name("session", found.session)
+        try:
+            check_name("session", found.session)
+        except SpecError as error:
+            raise invalid(str(error)) from error
     elif not found.reset:
         raise invalid("reset=false goes on with a session: name it in `session`")
     if found.user is not None and not (
-        0 < len(found.user.strip()) <= _MOST_NAME and found.user.isprintable()
+        0 < len(found.user.strip()) <= _MAX_NAME_CHARS and found.user.isprintable()
     ):
-        raise invalid(f"user is told in 1 to {_MOST_NAME} printable characters, or left out")
+        raise invalid(f"user is told in 1 to {_MAX_NAME_CHARS} printable characters, or left out")
     return found
 
 
 def ruling(data: bytes, user: str | None) -> Ruling:
-    """A checked decision of `user`, else of whom the body names. Raises a problem."""
+    """The body of a decision, checked; `user` decides, else the person that it names. Raises a 400 or 422 problem."""
     found = parse(data, RulingBody)
     verdict = VERDICTS.get(found.decision.lower())
     if verdict is None:
@@ -170,22 +177,17 @@ def ruling(data: bytes, user: str | None) -> Ruling:
     if verdict == "corrected" and not changes:
         raise invalid("a correction changes something: give arguments, tool, or both")
     by = (user or found.by).strip()
-    if len(by) > _MOST_NAME or not by.isprintable():
-        raise invalid(f"who decides (Cadre-User, by) is told in at most {_MOST_NAME} printable characters")
+    if len(by) > _MAX_NAME_CHARS or not by.isprintable():
+        raise invalid(
+            f"who decides (Cadre-User, by) is told in at most {_MAX_NAME_CHARS} printable characters"
+        )
     return Ruling(verdict=verdict, feedback=found.feedback, tool=found.tool, arguments=found.arguments, by=by)
 
 
 def _within(kind: type[msgspec.Struct], field: str | None) -> type[msgspec.Struct]:
-    """The struct that a field of `kind` holds."""
+    """The struct that a field of `kind` holds; `kind` itself without a field."""
     options = get_args(get_type_hints(kind)[field]) if field else ()
     return next((one for one in options if hasattr(one, "__struct_fields__")), kind)
-
-
-def name(what: str, value: str) -> None:
-    try:
-        check_name(what, value)
-    except SpecError as error:
-        raise invalid(str(error)) from error
 
 
 def _too_large(limit: int, *, of_file: bool) -> Problem:

@@ -1,4 +1,4 @@
-"""A bounded buffer between what happens live and one reader who may be slow."""
+"""A bounded buffer between a live source and one reader who may be slow."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-BUFFER = 1024
+MAX_ITEMS = 1024
 
 
 class Feed(Generic[T]):
-    """A bounded buffer between a live source and one slow reader; it never holds the source up."""
+    """Buffers items for one reader; it never holds the source up."""
 
-    def __init__(self, limit: int = BUFFER) -> None:
+    def __init__(self, limit: int = MAX_ITEMS) -> None:
         self._items: deque[T] = deque()
         self._limit = limit
         self._news = asyncio.Event()
         self.overflowed = False
-        """Something that may not be lost found no room: read it from the stream instead."""
+        """Whether an item that may not be lost found no room: it has to be read from the stream instead."""
         self.closed = False
 
     def put(self, item: T, *, may_be_lost: bool = False) -> None:
+        """Adds an item; without room it is lost, and unless it may be, the feed has overflowed."""
         if len(self._items) < self._limit:
             self._items.append(item)
         elif not may_be_lost:
@@ -30,16 +31,17 @@ class Feed(Generic[T]):
         self._news.set()
 
     def clear(self) -> None:
+        """Forgets the items, and that there were too many."""
         self._items.clear()
         self.overflowed = False
 
     def close(self) -> None:
-        """The source ends; what is in the buffer is still read."""
+        """Ends the feed; what is in the buffer can still be read."""
         self.closed = True
         self._news.set()
 
     async def take(self, within: float) -> list[T]:
-        """All that has come, as soon as there is something; [] after `within` seconds, and at the end."""
+        """All items as soon as there are any; [] after `within` seconds, and at the end."""
         if not self._items and not self.closed and not self.overflowed:
             self._news.clear()
             try:

@@ -1,4 +1,4 @@
-"""Refuses what a web page of another site asks: any page that a browser shows can reach a gateway on its machine."""
+"""Refuses requests of other sites' web pages: any page in a browser can reach a gateway on the same machine."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from cadre_gateway.requests.problems import Problem
 
 
 async def own_origin(request: Request) -> None:
-    """Raises a 403 problem for a request that a browser makes for another site's page. Programs tell of no page.
+    """Raises a 403 problem for a request that a browser makes for another site's page. Programs send no such headers.
 
-    To follow a link to the gateway is no such request: the page with the link never sees the answer.
+    A link to the gateway may be followed: the page with the link never sees the answer.
     """
     headers = request.headers
     follows_link = request.method == "GET" and headers.get("sec-fetch-mode") == "navigate"

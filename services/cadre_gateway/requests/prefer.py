@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-MAX_WAIT = 600.0
+MAX_WAIT_SECONDS = 600.0
 
 _WAIT = re.compile(r'wait\s*=\s*"?(\d{1,9})"?', re.IGNORECASE)
 
 
 def wait_seconds(prefer: str | None) -> float:
-    """Seconds the client would wait for the result, at most MAX_WAIT; 0 when it named none."""
+    """Seconds the client would wait for the result, at most MAX_WAIT_SECONDS; 0 when it named none."""
     for preference in (prefer or "").split(","):
         if found := _WAIT.fullmatch(preference.partition(";")[0].strip()):
-            return min(float(found[1]), MAX_WAIT)
+            return min(float(found[1]), MAX_WAIT_SECONDS)
     return 0.0

@@ -1,4 +1,4 @@
-"""What goes wrong with a request, as RFC 9457 problem details."""
+"""Errors of requests as RFC 9457 problem details."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Match
 
 from cadre.errors import BlobMissing, BusFull, MemoryRefused, MemoryUnavailable, RetryableError, TooLarge
 
-BASE = "https://cadre.dev/problems/"
+BASE_URL = "https://cadre.dev/problems/"
 
 _TITLES = {
     "unknown-agent": "No live agent has this name",
@@ -61,14 +61,17 @@ class Problem(Exception):
 
 
 def invalid(detail: str, status: int = 422) -> Problem:
+    """The problem of a request that cannot be used as it is."""
     return Problem(status, "invalid-request", detail)
 
 
 def unknown_run(run: str) -> Problem:
+    """The 404 problem of a run that is not known."""
     return Problem(404, "unknown-run", f"run {run!r} is not known here: GET /v1/runs lists the runs")
 
 
 def full(why: str) -> Problem:
+    """The 429 problem of a deployment without room."""
     return Problem(
         429,
         "capacity",
@@ -78,9 +81,10 @@ def full(why: str) -> Problem:
 
 
 def respond(problem: Problem, instance: str, headers: Mapping[str, str] | None = None) -> Response:
+    """The answer that is the problem; `instance` is the path of the request."""
     return JSONResponse(
         {
-            "type": BASE + problem.code,
+            "type": BASE_URL + problem.code,
             "code": problem.code,
             "title": _TITLES.get(problem.code) or HTTPStatus(problem.status).phrase,
             "status": problem.status,
@@ -94,7 +98,7 @@ def respond(problem: Problem, instance: str, headers: Mapping[str, str] | None =
 
 
 def as_problem(error: Exception) -> Problem:
-    """What a client is told about an exception; one nobody foresaw (the server logs it) is told as `internal`."""
+    """The problem of an exception; an unforeseen one, which the server logs, is `internal`."""
     match error:
         case Problem():
             return error
@@ -121,11 +125,13 @@ def as_problem(error: Exception) -> Problem:
 
 
 def _allowed(request: Request) -> list[str]:
-    """The methods of the path, which may be those of several routes."""
+    """The methods of the request's path, over all routes."""
     routes: list[BaseRoute] = request.app.routes
-    asked = ({**request.scope, "method": method} for method in _METHODS)
+    candidates = ({**request.scope, "method": method} for method in _METHODS)
     return [
-        scope["method"] for scope in asked if any(route.matches(scope)[0] is Match.FULL for route in routes)
+        scope["method"]
+        for scope in candidates
+        if any(route.matches(scope)[0] is Match.FULL for route in routes)
     ]
 
 

@@ -52,6 +52,7 @@ class ApprovalFilter(NamedTuple):
     tree: str | None = None
 
     def matches(self, call: PendingCall) -> bool:
+        """Whether the call is to be listed."""
         return (
             (self.agent is None or call.agent == self.agent)
             and (self.tree is None or call.tree == self.tree)

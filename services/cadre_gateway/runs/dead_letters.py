@@ -1,4 +1,4 @@
-"""What is told about a dead letter, and whether delivering it again could be of any use."""
+"""Dead letters as the API shows them, and whether delivering one again could be of any use."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ class DeadLetterSummary(msgspec.Struct, kw_only=True):
 
 
 class DeadLetterDetail(DeadLetterSummary, kw_only=True):
+    """A dead letter with its message."""
+
     subject: str | None = None
     payload: Any = None
     encoding: Literal["json", "text", "hex"] | UnsetType = UNSET
@@ -48,18 +50,23 @@ class DeadLetterDetail(DeadLetterSummary, kw_only=True):
 
 
 class DeadLetterList(msgspec.Struct):
+    """A page of dead letters, newest first."""
+
     dead_letters: list[DeadLetterSummary]
     next: int | None
     """`before` of the next page."""
 
 
 class DeadLetterDone(msgspec.Struct):
+    """What was done with a dead letter."""
+
     id: int
     done: Literal["retried", "dropped"]
     run: str | None = None
 
 
 def summary_of(letter: DeadLetter) -> DeadLetterSummary:
+    """The letter as the list shows it."""
     kind, _, name = letter.consumer.partition("-")
     summary = DeadLetterSummary(
         id=letter.id,
@@ -71,13 +78,14 @@ def summary_of(letter: DeadLetter) -> DeadLetterSummary:
     )
     if letter.message is not None:
         summary.kind = _kind(letter.message.data)
-        summary.tree, summary.run, summary.call = _place(letter.message.subject)
+        summary.tree, summary.run, summary.call = _address(letter.message.subject)
         summary.sender = Topology.sender(letter.message.subject)
         summary.size = len(letter.message.data)
     return summary
 
 
 async def detail_of(blobs: Blobs, letter: DeadLetter) -> DeadLetterDetail:
+    """The letter with its message. Raises BusUnavailable."""
     summary = summary_of(letter)
     detail = DeadLetterDetail(**msgspec.structs.asdict(summary))
     if letter.message is not None:
@@ -97,7 +105,7 @@ def _kind(data: bytes) -> str:
     return _head(data).type or "unreadable"
 
 
-def _place(subject: str) -> tuple[str, str, str | None]:
+def _address(subject: str) -> tuple[str, str, str | None]:
     """Tree, run and, for a tool's queue, call. The subject says so even where the message is unreadable."""
     tokens = subject.split(".")
     tree, leaf = tokens[-2:]
@@ -124,8 +132,8 @@ async def _payload(blobs: Blobs, data: bytes) -> tuple[Any, Literal["json", "tex
 
 
 async def hindrance(journal: Journal, message: StoredMessage) -> str | None:
-    """Why the message could not take its run forward; None when it may."""
-    tree, run, call = _place(message.subject)
+    """Why the message could not take its run forward; None when it may. Raises BusUnavailable."""
+    tree, run, call = _address(message.subject)
     state = await _state(journal, tree, run)
     if state is None:
         return None

@@ -1,4 +1,4 @@
-"""Who is there: the registry's replicas grouped by agent and by tool."""
+"""Live agents, tools and sandboxes: the registry's replicas in groups."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from cadre.protocol.cards import TIERS, AgentCard, Presence, SandboxCard, ToolCa
 
 
 class Replica(msgspec.Struct, frozen=True):
+    """A process that serves an agent, a tool or a sandbox pool."""
+
     instance: str
     host: str
     pid: int
@@ -65,11 +67,12 @@ class LiveSandbox(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def live_agents(presences: Iterable[Presence]) -> dict[str, list[Presence]]:
+    """The replicas of each agent by its name, the youngest last."""
     return _grouped((p.agent, p) for p in presences)
 
 
 def agents(presences: list[Presence]) -> list[LiveAgent]:
-    """Sorted by name."""
+    """The live agents, sorted by name."""
     live = live_agents(presences)
     offered = live.keys() | _grouped((p.tool, p) for p in presences).keys()
     found = []
@@ -84,7 +87,7 @@ def agents(presences: list[Presence]) -> list[LiveAgent]:
 
 
 def tools(presences: list[Presence]) -> list[LiveTool]:
-    """Sorted by name."""
+    """The live tools, sorted by name."""
     found = []
     for _, replicas in sorted(_grouped((p.tool, p) for p in presences).items()):
         card = replicas[-1].tool
@@ -94,7 +97,7 @@ def tools(presences: list[Presence]) -> list[LiveTool]:
 
 
 def sandboxes(presences: list[Presence]) -> list[LiveSandbox]:
-    """Sorted by pool."""
+    """The live sandboxes, sorted by pool."""
     pools: dict[str, list[tuple[SandboxCard, Presence]]] = {}
     for presence in sorted(presences, key=lambda presence: presence.started_at):
         if presence.sandbox is not None:
@@ -102,7 +105,7 @@ def sandboxes(presences: list[Presence]) -> list[LiveSandbox]:
     return [
         LiveSandbox(
             pool=pool,
-            tier=max((card.tier for card, _ in live), key=_distrust),
+            tier=max((card.tier for card, _ in live), key=_rank),
             python=", ".join(sorted({card.python for card, _ in live})),
             sessions=sum(card.sessions for card, _ in live),
             version=live[-1][0].version,
@@ -112,8 +115,8 @@ def sandboxes(presences: list[Presence]) -> list[LiveSandbox]:
     ]
 
 
-def _distrust(tier: str) -> int:
-    """One that is not known is trusted least."""
+def _rank(tier: str) -> int:
+    """The place of a tier by how little it is trusted; an unknown one is trusted least."""
     return TIERS.index(tier) if tier in TIERS else len(TIERS)
 
 

@@ -45,9 +45,11 @@ class ForkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Forked(NamedTuple):
+    """A new run."""
+
     run: RunSummary
     later_files: list[str]
-    """Paths of its workspace that are as they are in the other run now, not as of the step."""
+    """Paths of its workspace whose version at the step is not known: they are as in the other run now."""
 
 
 class _Past(NamedTuple):

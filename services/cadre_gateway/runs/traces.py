@@ -1,4 +1,4 @@
-"""The trace of a run as its journals tell it."""
+"""The trace of a run, computed from its journals."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ class TraceSpan(SpanRecord, frozen=True, kw_only=True):
 
 
 class TraceTree(msgspec.Struct, kw_only=True):
+    """The trace of a run and of all runs below it."""
+
     id: str
     trace: str
     spans: list[TraceSpan]
@@ -31,5 +33,6 @@ def spans_of(stored: list[Stored], run: str, *, now: float, content: bool) -> li
 
 
 def tree_of_spans(run: str, spans: list[SpanRecord]) -> TraceTree:
+    """The spans in the order in which a person reads them."""
     placed = [TraceSpan(**msgspec.structs.asdict(span), depth=depth) for depth, span in in_order(spans)]
     return TraceTree(id=run, trace=trace_id(tree_of(run)), spans=placed)
