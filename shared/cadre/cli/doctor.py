@@ -17,14 +17,13 @@ from cadre.client.gateway import Gateway, client_options, gateway_url
 from cadre.errors import CadreError
 from cadre.local import local_stack, nats_server
 from cadre.local.exit_codes import CommandFailed, ExitCode
-from cadre.local.isolation import isolation_tier
+from cadre.local.service_check import check_service, isolation_tier, reason
 from cadre.protocol.nats_addresses import addresses, redacted
 from cadre.settings import SYNC_ALWAYS, Settings, read_model_settings, read_secret, read_settings
 
 Verdict = Literal["ok", "warn", "fail"]
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 OLDEST_PYTHON = (3, 11)
-_CHECK_SECONDS = 60.0
 
 
 class Finding(NamedTuple):
@@ -52,8 +51,8 @@ async def _print_findings(settings: Settings) -> list[Finding]:
 async def _findings(settings: Settings) -> AsyncIterator[Finding]:
     yield python(sys.version_info[:3])
     yield _server_binary()
-    yield await _isolation()
-    yield await _memory()
+    yield isolation(*await isolation_tier())
+    yield memory(*await check_service("cadre_memory"))
     running = local_stack.read_state(local_stack.default_data())
     if running is not None and settings.nats_url == Settings().nats_url:
         settings = msgspec.structs.replace(settings, nats_url=running.nats)
@@ -120,49 +119,27 @@ def disk(sync: str) -> Finding:
     )
 
 
-async def _isolation() -> Finding:
-    """Whether agents' code can be run here, as the sandbox service itself finds it."""
-    return isolation(*await isolation_tier())
-
-
-def isolation(tier: str, complaint: str) -> Finding:
+def isolation(tier: str, errors: str) -> Finding:
     """The finding that follows from the answer of `cadre sandbox --check`."""
     if tier:
         return Finding("ok", f"code of agents can be run here, isolated: {tier}")
-    why = (complaint.strip().splitlines() or ["no reason given"])[-1].removeprefix("cadre: ")
-    return Finding("warn", f"agents of kind `code` cannot run their code here: {why}")
-
-
-async def _memory() -> Finding:
-    """How memories would be found, as the memory service itself says."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "cadre_memory", "--check"),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(_CHECK_SECONDS):
-            output, complaint = await process.communicate()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        return memory(None, "", f"no answer within {_CHECK_SECONDS:g} s")
-    return memory(process.returncode, output.decode(), complaint.decode())
+    return Finding("warn", f"agents of kind `code` cannot run their code here: {reason(errors)}")
 
 
 WORDS_ONLY = 3
 """Exit code of `cadre memory --check` where it would work, comparing words and not meanings."""
 
 
-def memory(code: int | None, output: str, complaint: str) -> Finding:
+def memory(code: int | None, output: str, errors: str) -> Finding:
     """The finding that follows from the exit code and the output of `cadre memory --check`."""
     text = "; ".join(output.strip().splitlines())
     if code == 0 and text:
         return Finding("ok", f"memory: {text}")
     if code == WORDS_ONLY and text:
         return Finding("warn", f"memory: {text}")
-    why = (complaint.strip().splitlines() or ["no reason given"])[-1].removeprefix("cadre: ")
-    return Finding("warn", f"the memory service cannot run here: {why}; install 'cadre-agents[memory]'")
+    return Finding(
+        "warn", f"the memory service cannot run here: {reason(errors)}; install 'cadre-agents[memory]'"
+    )
 
 
 async def _streams(settings: Settings) -> list[Finding]:

@@ -13,7 +13,7 @@ import httpx2
 
 from cadre.client.events import Backoff, Event
 from cadre.client.events import follow as events_of
-from cadre.client.gateway import body, connect, connection_errors, gateway_url
+from cadre.client.gateway import connect, gateway_url, request_json
 from cadre.errors import CadreError
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
@@ -87,8 +87,7 @@ async def _started_runs(
     found: dict[str, float] = {}
     asked = {"limit": str(_PAGE_SIZE)} if agent is None else {"limit": str(_PAGE_SIZE), "agent": agent}
     while True:
-        with connection_errors(str(client.base_url)):
-            page = body(await client.get("/v1/runs", params=asked))
+        page = await request_json(client, "GET", "/v1/runs", params=asked)
         began = {str(run["id"]): float(run["started_at"]) for run in page["runs"]}
         found |= began
         if since is None and began:

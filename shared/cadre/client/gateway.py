@@ -93,6 +93,12 @@ def _without_none(params: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in params.items() if value is not None}
 
 
+async def request_json(client: httpx2.AsyncClient, method: str, path: str, **options: Any) -> dict[str, Any]:
+    """The JSON object that the gateway answers a request with; raises as `Gateway.get`."""
+    with connection_errors(str(client.base_url)):
+        return body(await client.request(method, path, **options))
+
+
 class Gateway:
     """The gateway, for commands that ask and answer. Use as a context manager."""
 
@@ -109,18 +115,15 @@ class Gateway:
 
     def get(self, path: str, **params: Any) -> dict[str, Any]:
         """Gets a JSON object. Raises CommandFailed: NOT_FOUND, UNREACHABLE, or what else the gateway refused."""
-        with connection_errors(self.url):
-            return body(self._client.get(path, params=_without_none(params)))
+        return self._request("GET", path, params=_without_none(params))
 
     def post(self, path: str, content: dict[str, Any]) -> dict[str, Any]:
         """Posts a JSON object; raises as `get`."""
-        with connection_errors(self.url):
-            return body(self._client.post(path, json=content))
+        return self._request("POST", path, json=content)
 
     def delete(self, path: str, **params: Any) -> dict[str, Any]:
         """Deletes, however long that takes; raises as `get`."""
-        with connection_errors(self.url):
-            return body(self._client.delete(path, params=_without_none(params), timeout=_LONG_TIMEOUT))
+        return self._request("DELETE", path, params=_without_none(params), timeout=_LONG_TIMEOUT)
 
     def download(self, path: str, target: BinaryIO) -> bool:
         """Writes the body of an answer to `target`; returns whether there was any.
@@ -147,14 +150,12 @@ class Gateway:
     def upload(self, path: str, source: BinaryIO) -> dict[str, Any]:
         """Posts all of `source`, however long the answer takes; raises as `get`."""
         headers = {"Content-Type": "application/gzip"}
-        with connection_errors(self.url):
-            return body(self._client.post(path, content=source, headers=headers, timeout=_LONG_TIMEOUT))
+        return self._request("POST", path, content=source, headers=headers, timeout=_LONG_TIMEOUT)
 
     def put(self, path: str, source: BinaryIO, media_type: str) -> dict[str, Any]:
         """Puts all of `source` as a file; raises as `get`."""
         headers = {"Content-Type": media_type}
-        with connection_errors(self.url):
-            return body(self._client.put(path, content=source, headers=headers, timeout=_LONG_TIMEOUT))
+        return self._request("PUT", path, content=source, headers=headers, timeout=_LONG_TIMEOUT)
 
     def run_id(self, reference: str) -> str:
         """The id that `@last`, a unique beginning of an id, or an id stands for.
@@ -179,6 +180,10 @@ class Gateway:
             return reference
         found = [] if WHOLE_ID.fullmatch(root) else list(self._ids_beginning_with(root))
         return self._unique(root, found) + mark + rest
+
+    def _request(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        with connection_errors(self.url):
+            return body(self._client.request(method, path, **options))
 
     def _is_run(self, identity: str) -> bool:
         try:

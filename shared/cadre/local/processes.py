@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import httpx2
 import msgspec
 
 from cadre.local import local_stack, nats_server
-from cadre.local.isolation import isolation_tier
 from cadre.local.roles import tool_service_names
+from cadre.local.service_check import isolation_tier
 from cadre.local.supervise import ManagedProcess, ProcessSpec, until_ready
 from cadre.local.team_file import Team
 from cadre.local.users import StackUsers
@@ -193,12 +194,13 @@ class Stack:
             name = self._unused(name, services)
             services.append(self._python(name, "cadre_tools", [entry], f"tools-{role}"))
         for pool in self.team.pools:
-            name = "sandbox" if pool == "default" else f"sandbox-{pool}"
-            argv = ["--pool", pool]
-            name = self._unused(name, services)
-            services.append(self._python(name, "cadre_sandbox", argv, f"sandbox-{pool}"))
+            name = self._unused("sandbox" if pool == "default" else f"sandbox-{pool}", services)
+            services.append(self._python(name, "cadre_sandbox", ["--pool", pool], f"sandbox-{pool}"))
         if self.team.needs_memory:
-            services.append(self._memory(self._unused("memory", services)))
+            directory = {"CADRE_MEMORY_DIRECTORY": str(self.data / "memory")}
+            services.append(
+                self._python(self._unused("memory", services), "cadre_memory", [], "memory", more=directory)
+            )
         for name, file in self.team.agents.items():
             user = f"agent-{name}"
             services.append(self._python(self._unused(name, services), "cadre_agent", [str(file)], user))
@@ -211,24 +213,20 @@ class Stack:
         return next(n for n in (name, *(f"{name}-{i}" for i in range(2, 1000))) if n not in taken)
 
     def _python(
-        self, name: str, module: str, argv: Sequence[str], user: str, port: int | None = None
+        self,
+        name: str,
+        module: str,
+        argv: Sequence[str],
+        user: str,
+        port: int | None = None,
+        more: Mapping[str, str] = MappingProxyType({}),
     ) -> ProcessSpec:
+        """A service of Cadre, run by this Python; `user` is its NATS user, if any; `more` goes to its environment."""
         port = port or nats_server.free_port(0, name, "nothing")
-        environment = {"CADRE_PORT": str(port), "PYTHONUNBUFFERED": "1", **self._as_user(user)}
+        environment = {"CADRE_PORT": str(port), "PYTHONUNBUFFERED": "1", **more}
+        if self.users is not None and user:
+            environment |= self.users.environment(user)
         return self._service(name, [sys.executable, "-m", module, *argv], environment, _ReadinessProbe(port))
-
-    def _as_user(self, user: str) -> dict[str, str]:
-        return self.users.environment(user) if self.users is not None and user else {}
-
-    def _memory(self, name: str) -> ProcessSpec:
-        port = nats_server.free_port(0, name, "nothing")
-        environment = {
-            "CADRE_PORT": str(port),
-            "CADRE_MEMORY_DIRECTORY": str(self.data / "memory"),
-            "PYTHONUNBUFFERED": "1",
-            **self._as_user("memory"),
-        }
-        return self._service(name, [sys.executable, "-m", "cadre_memory"], environment, _ReadinessProbe(port))
 
     def _service(
         self,

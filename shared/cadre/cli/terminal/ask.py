@@ -16,7 +16,7 @@ from cadre.cli.terminal.arguments import json_object
 from cadre.cli.terminal.decision import PATH, login_name
 from cadre.cli.terminal.screen import Screen
 from cadre.cli.terminal.table import brief, call_text
-from cadre.client.gateway import body, connection_errors
+from cadre.client.gateway import request_json
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
 _SETTLE_SECONDS = 0.3
@@ -155,8 +155,9 @@ class Asker:
 
     async def _send(self, call: str, content: dict[str, Any]) -> None:
         self._answered = True
-        with connection_errors(str(self._client.base_url)):
-            answer = body(await self._client.post(f"{PATH}/{call}", json={**content, "by": login_name()}))
+        answer = await request_json(
+            self._client, "POST", f"{PATH}/{call}", json={**content, "by": login_name()}
+        )
         click.echo(f"{answer['verdict']} by {answer['by']}", err=True)
 
 

@@ -16,7 +16,7 @@ from cadre.cli.terminal.outcome import exit_code
 from cadre.cli.terminal.run_tree import error_text
 from cadre.cli.terminal.screen import screen
 from cadre.cli.terminal.watch import Detached, watch
-from cadre.client.gateway import body, connect, connection_errors, gateway_url
+from cadre.client.gateway import body, connect, connection_errors, gateway_url, request_json
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
 RUNS = "/v1/runs"
@@ -45,8 +45,7 @@ async def launch(request: dict[str, Any], options: dict[str, Any], path: str = R
             return ExitCode.DETACHED
         except CommandFailed as failure:
             if failure.code is ExitCode.TIMEOUT and output == "json":
-                with connection_errors(url):
-                    print_json(body(await client.get(f"{RUNS}/{run}")))
+                print_json(await request_json(client, "GET", f"{RUNS}/{run}"))
             raise
     return print_outcome(result, output)
 

@@ -14,7 +14,7 @@ from cadre.cli.terminal.ask import Asker
 from cadre.cli.terminal.run_tree import RunTree, apply
 from cadre.cli.terminal.screen import Screen
 from cadre.client.events import follow
-from cadre.client.gateway import body, connection_errors
+from cadre.client.gateway import request_json
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
 CtrlC = Literal["cancels", "leaves", "is the caller's"]
@@ -53,8 +53,7 @@ async def watch(
             if None in interrupted:
                 raise Detached from None
             raise
-    with connection_errors(str(client.base_url)):
-        return body(await client.get(f"/v1/runs/{run}"))
+    return await request_json(client, "GET", f"/v1/runs/{run}")
 
 
 async def _read(client: httpx2.AsyncClient, run: str, screen: Screen, asker: Asker | None) -> None:
@@ -110,5 +109,4 @@ async def _cancel_or_tell(client: httpx2.AsyncClient, run: str, screen: Screen) 
 
 async def cancel(client: httpx2.AsyncClient, run: str, reason: str) -> None:
     """Asks the gateway to cancel the run."""
-    with connection_errors(str(client.base_url)):
-        body(await client.post(f"/v1/runs/{run}/cancel", json={"reason": reason}))
+    await request_json(client, "POST", f"/v1/runs/{run}/cancel", json={"reason": reason})
