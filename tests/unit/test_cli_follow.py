@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from cadre.client.events import Event, follow
+from cadre.client.events import Event, read_events
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
 GATEWAY = "http://127.0.0.1:1"
@@ -48,7 +48,7 @@ def client(*answers: tuple[str, bool] | httpx2.Response) -> tuple[httpx2.AsyncCl
 
 async def read(found: httpx2.AsyncClient, patience: float = 5.0) -> list[Event]:
     async with found:
-        return [event async for event in follow(found, "r", patience=patience)]
+        return [event async for event in read_events(found, "r", patience=patience)]
 
 
 async def test_it_ends_with_the_end() -> None:

@@ -87,12 +87,12 @@ def _roles(options: dict[str, Any], *, known: bool) -> list[Any]:
     tools = [_tools(text) for text in options["tools"]]
     for name in (*options["agents"], *options["pools"]):
         _check(name)
-    asked = team_roles(options["agents"], tools, options["pools"], memory=options["memory"])
+    named = team_roles(options["agents"], tools, options["pools"], memory=options["memory"])
     if options["team"] is not None:
-        return [*roles_of(read_team(options["team"])), *asked]
-    if not known and len(asked) == len(team_roles([], [], [], memory=False)):
+        return [*roles_of(read_team(options["team"])), *named]
+    if not known and len(named) == len(team_roles([], [], [], memory=False)):
         raise click.UsageError("name a team with --team, or single services with --agent, --tools, --pool")
-    return asked
+    return named
 
 
 def _tools(text: str) -> tuple[str, tuple[str, ...]]:

@@ -16,7 +16,7 @@ from cadre.client.gateway import Gateway
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
 _PATH = "/v1/dead-letters"
-_PAGE = 200
+_PAGE_SIZE = 200
 
 _letters = click.argument("letters", nargs=-1, type=click.IntRange(min=1), metavar="[ID]...")
 
@@ -52,7 +52,7 @@ def show(letter: int, output: str) -> None:
     if output == "json":
         print_json(found)
     else:
-        print_text("\n".join(_account(found)))
+        print_text("\n".join(_details(found)))
 
 
 @command.command("retry")
@@ -88,7 +88,7 @@ def _chosen(gateway: Gateway, letters: tuple[int, ...], every: bool) -> list[int
 def _all(gateway: Gateway) -> Iterator[int]:
     before = None
     while True:
-        page = gateway.get(_PATH, limit=_PAGE, before=before)
+        page = gateway.get(_PATH, limit=_PAGE_SIZE, before=before)
         yield from (int(letter["id"]) for letter in page["dead_letters"])
         before = page["next"]
         if before is None:
@@ -134,7 +134,7 @@ def _row(letter: dict[str, Any]) -> list[str]:
     ]
 
 
-def _account(letter: dict[str, Any]) -> Iterator[str]:
+def _details(letter: dict[str, Any]) -> Iterator[str]:
     yield f"letter   {letter['id']}"
     yield f"at       {_when(letter)}"
     yield f"queue    {letter['queue']}"

@@ -56,7 +56,7 @@ async def _findings(settings: Settings) -> AsyncIterator[Finding]:
     running = local_stack.read_state(local_stack.default_data())
     if running is not None and settings.nats_url == Settings().nats_url:
         settings = msgspec.structs.replace(settings, nats_url=running.nats)
-    info = await _greeting(settings.nats_url)
+    info = await _server_info(settings.nats_url)
     for finding in nats(redacted(settings.nats_url), info):
         yield finding
     if running is not None and running.sync and settings.nats_url == running.nats:
@@ -68,7 +68,7 @@ async def _findings(settings: Settings) -> AsyncIterator[Finding]:
         yield finding
 
 
-async def _greeting(urls: str) -> dict[str, object] | None:
+async def _server_info(urls: str) -> dict[str, object] | None:
     """The INFO of the first server of a cluster that answers; None when none does."""
     for url in addresses(urls):
         address = urlsplit(url)

@@ -13,7 +13,7 @@ from cadre.cli.terminal.service_log import colour
 from cadre.local import local_stack
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
-_LOOK_AGAIN = 0.3
+_POLL_SECONDS = 0.3
 """Seconds between two looks at a followed file."""
 
 
@@ -40,7 +40,7 @@ def command(service: str | None, following: bool, lines: int, data: Path | None)
                 _print(name, line, width if service is None else 0)
                 quiet = False
         if quiet:
-            time.sleep(_LOOK_AGAIN)
+            time.sleep(_POLL_SECONDS)
 
 
 def _files(folder: Path, service: str | None) -> dict[str, Path]:

@@ -18,12 +18,12 @@ from cadre.protocol.messages import MemoryScope
 
 MEMORY = "/v1/memory"
 
-_PAGE = 50
+_PAGE_SIZE = 50
 
 Command = Callable[..., Any]
 
 
-def _selection(command: Command) -> Command:
+def _selection_options(command: Command) -> Command:
     """Adds the options that say whose memories are meant."""
     options = [
         click.option("--scope", type=click.Choice(get_args(MemoryScope)), help="Only of this scope."),
@@ -46,16 +46,18 @@ _kind = click.option(
 
 @click.command("search")
 @click.argument("query")
-@_selection
+@_selection_options
 @_kind
-@click.option("-k", type=click.IntRange(1, _PAGE), default=5, show_default=True, help="Memories at most.")
+@click.option(
+    "-k", type=click.IntRange(1, _PAGE_SIZE), default=5, show_default=True, help="Memories at most."
+)
 @output_option("table")
 def search(query: str, kinds: tuple[str, ...], k: int, output: str, **whose: Any) -> int:
     """Find memories that fit QUERY, the best first."""
     with Gateway() as gateway:
-        selection = _whose(gateway, whose)
-        asked = {"query": query, "k": k, "kinds": list(kinds), "selection": selection}
-        found = gateway.post(f"{MEMORY}/search", asked)
+        selection = _selected(gateway, whose)
+        request = {"query": query, "k": k, "kinds": list(kinds), "selection": selection}
+        found = gateway.post(f"{MEMORY}/search", request)
     if output == "json":
         print_json(found)
         return ExitCode.OK
@@ -66,7 +68,7 @@ def search(query: str, kinds: tuple[str, ...], k: int, output: str, **whose: Any
 
 
 @click.command("list")
-@_selection
+@_selection_options
 @_kind
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
 @output_option("table")
@@ -74,8 +76,8 @@ def list_memories(kinds: tuple[str, ...], limit: int, output: str, **whose: Any)
     """List memories."""
     rows: list[dict[str, Any]] = []
     with Gateway() as gateway:
-        asked = {**_flat(_whose(gateway, whose)), "kind": list(kinds)}
-        for row in _pages(gateway, asked, min(limit, _PAGE)):
+        request = {**_query_fields(_selected(gateway, whose)), "kind": list(kinds)}
+        for row in _pages(gateway, request, min(limit, _PAGE_SIZE)):
             rows.append(row)
             if len(rows) == limit:
                 break
@@ -119,21 +121,21 @@ def _show_whole(chunks: list[dict[str, Any]]) -> None:
 
 @click.command("forget")
 @click.argument("memory", required=False)
-@_selection
+@_selection_options
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def forget(memory: str | None, yes: bool, **whose: Any) -> int:
     """Remove one MEMORY, or all of a selection, for good; says first how much that is."""
-    given = _given(whose)
+    given = _given_options(whose)
     if (memory is None) == (not given):
         raise click.UsageError("name one MEMORY, or say whose: --user, --agent, …, --all")
     with Gateway() as gateway:
         if memory is not None:
             receipt = gateway.delete(f"{MEMORY}/{memory}")
         else:
-            params = _flat(_whose(gateway, whose))
+            params = _query_fields(_selected(gateway, whose))
             matched = gateway.delete(MEMORY, **params)["matched"]
             if not matched:
-                _tell_of_none()
+                _print_none()
             elif not yes:
                 _confirm(matched)
             receipt = gateway.delete(MEMORY, **params, confirm="true")
@@ -142,16 +144,16 @@ def forget(memory: str | None, yes: bool, **whose: Any) -> int:
 
 
 @click.command("export")
-@_selection
+@_selection_options
 @_kind
 @click.option("--to", "target", type=click.File("wb"), default="-", help="File to write.  [default: stdout]")
 def export_all(kinds: tuple[str, ...], target: Any, **whose: Any) -> int:
     """Write memories as JSON lines, expired ones that are not removed yet among them."""
     with Gateway() as gateway:
-        query = [f"{key}={_quoted(value)}" for key, value in _flat(_whose(gateway, whose)).items()]
+        query = [f"{key}={_quoted(value)}" for key, value in _query_fields(_selected(gateway, whose)).items()]
         query += [f"kind={_quoted(kind)}" for kind in kinds]
         if not gateway.download(f"{MEMORY}/export?{'&'.join(query)}", target):
-            _tell_of_none()
+            _print_none()
     target.flush()
     return ExitCode.OK
 
@@ -166,13 +168,13 @@ def _pages(gateway: Gateway, params: dict[str, Any], limit: int) -> Iterator[dic
             return
 
 
-def _given(whose: dict[str, Any]) -> dict[str, Any]:
+def _given_options(whose: dict[str, Any]) -> dict[str, Any]:
     named = {"all" if key == "everybody" else key: value for key, value in whose.items()}
     return {key: value for key, value in named.items() if value is not None and value is not False}
 
 
-def _whose(gateway: Gateway, whose: dict[str, Any]) -> dict[str, Any]:
-    given = _given(whose)
+def _selected(gateway: Gateway, whose: dict[str, Any]) -> dict[str, Any]:
+    given = _given_options(whose)
     if not set(given) - {"scope"}:
         raise click.UsageError("whose memories? Say --user, --agent, --team, --session or --run, or --all")
     if "run" in given:
@@ -190,7 +192,7 @@ def _run(gateway: Gateway, reference: str) -> str:
         raise
 
 
-def _flat(selection: dict[str, Any]) -> dict[str, str]:
+def _query_fields(selection: dict[str, Any]) -> dict[str, str]:
     return {key: "true" if value is True else str(value) for key, value in selection.items()}
 
 
@@ -206,13 +208,13 @@ def _confirm(matched: int) -> None:
     click.confirm(f"remove {matched} chunks for good?", abort=True, err=True)
 
 
-def _tell_of_none() -> None:
+def _print_none() -> None:
     click.echo("no memories fit", err=True)
 
 
 def _show_rows(rows: list[dict[str, Any]]) -> None:
     if not rows:
-        _tell_of_none()
+        _print_none()
         return
     click.echo(
         table(["MEMORY", "SCOPE", "OWNER", "AGENT", "KIND", "AT", "TEXT"], [_row(row) for row in rows])

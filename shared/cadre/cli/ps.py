@@ -24,7 +24,7 @@ def command(output: str) -> None:
         found = {"agents": agents, "tools": tools, "sandboxes": sandboxes}
         print_json(found)
         return
-    rows = [["agent", *_row(agent, _lacks(agent))] for agent in agents]
+    rows = [["agent", *_row(agent, _missing(agent))] for agent in agents]
     rows += [["tool", *_row(tool, "")] for tool in tools]
     rows += [["sandbox", *_row(_as_service(sandbox), "")] for sandbox in sandboxes]
     if rows:
@@ -39,12 +39,12 @@ def _as_service(sandbox: dict[str, Any]) -> dict[str, Any]:
     return {**sandbox, "name": sandbox["pool"], "description": description}
 
 
-def _row(service: dict[str, Any], lacks: str) -> list[str]:
+def _row(service: dict[str, Any], missing: str) -> list[str]:
     replicas: list[dict[str, Any]] = service.get("replicas") or []
     hosts = Counter(str(replica.get("host", "?")) for replica in replicas)
     where = ", ".join(host if count == 1 else f"{host} x{count}" for host, count in sorted(hosts.items()))
-    return [service["name"], str(len(replicas)), where, lacks, brief(service.get("description") or "", 200)]
+    return [service["name"], str(len(replicas)), where, missing, brief(service.get("description") or "", 200)]
 
 
-def _lacks(agent: dict[str, Any]) -> str:
+def _missing(agent: dict[str, Any]) -> str:
     return ", ".join(agent.get("missing") or []) or "-"

@@ -38,15 +38,15 @@ def command(run: str | None, run_only: bool, file: Path | None, output: str) -> 
     """
     if (run is None) == (file is None):
         raise click.UsageError("name a RUN, or a --file that `cadre runs export` wrote")
-    found = _of_file(file, run_only) if file is not None else _of_gateway(run or "", run_only)
+    found = _replay_file(file, run_only) if file is not None else _replay_on_gateway(run or "", run_only)
     if output == "json":
         print_json(found)
     else:
-        print_text("\n".join(_account(found)))
+        print_text("\n".join(_report(found)))
     return ExitCode.FAILED if found["divergences"] else ExitCode.OK
 
 
-def _of_gateway(run: str, run_only: bool) -> dict[str, Any]:
+def _replay_on_gateway(run: str, run_only: bool) -> dict[str, Any]:
     with Gateway() as gateway:
         return gateway.get(f"/v1/runs/{gateway.run_id(run)}/replay", run_only="true" if run_only else None)
 
@@ -60,7 +60,7 @@ class _Line(msgspec.Struct):
     tree: str = ""
 
 
-def _of_file(file: Path, run_only: bool) -> dict[str, Any]:
+def _replay_file(file: Path, run_only: bool) -> dict[str, Any]:
     """Decides an exported run anew; the result has the form of the gateway's answer."""
     tree, last = "", ""
     journals: dict[str, list[Journaled]] = {}
@@ -83,7 +83,7 @@ def _of_file(file: Path, run_only: bool) -> dict[str, Any]:
     return {"id": tree, **found, "omitted": 0}
 
 
-def _account(found: dict[str, Any]) -> Iterator[str]:
+def _report(found: dict[str, Any]) -> Iterator[str]:
     for divergence in found["divergences"]:
         yield f"{divergence['run']} entry {divergence['n']}: {divergence['about']}"
         yield from (f"    {line}" for line in divergence["lines"])

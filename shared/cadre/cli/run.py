@@ -15,7 +15,7 @@ from cadre.cli.terminal.arguments import key_values, utf8
 from cadre.cli.terminal.launch import launch
 from cadre.cli.terminal.options import bound_options, bounds, following_options
 
-_PASSED_ON = ("https://", "http://", "data:", "blob:")
+_URL_PREFIXES = ("https://", "http://", "data:", "blob:")
 """What begins an image that is handed on as it stands, for it is no file."""
 
 
@@ -87,7 +87,7 @@ def _files(paths: tuple[Path, ...]) -> dict[str, str]:
 
 
 def _image(text: str) -> str:
-    if text.startswith(_PASSED_ON):
+    if text.startswith(_URL_PREFIXES):
         return text
     url = _data_url("--image", text)
     if not url.startswith("data:image/"):

@@ -61,11 +61,13 @@ def erase(runs: tuple[str, ...], force: bool, output: str) -> None:
                 failure = _next_failure(failure, run)
                 continue
             try:
-                gone = gateway.delete(f"/v1/runs/{run}", force="true" if force else None)
+                erased = gateway.delete(f"/v1/runs/{run}", force="true" if force else None)
             except CommandFailed as error:
                 failure = _next_failure(failure, error)
             else:
-                click.echo(json.dumps(gone) if output == "json" else f"{gone['id']} erased ({_count(gone)})")
+                click.echo(
+                    json.dumps(erased) if output == "json" else f"{erased['id']} erased ({_count(erased)})"
+                )
     if failure is not None:
         raise failure
 
@@ -98,13 +100,13 @@ def import_run(file: Path, output: str) -> None:
         raise CommandFailed(f"{file}: {error.strerror}", ExitCode.USAGE) from error
     with stream, Gateway() as gateway:
         try:
-            arrived = gateway.upload("/v1/runs/import", stream)
+            imported = gateway.upload("/v1/runs/import", stream)
         except CommandFailed as failure:
             raise CommandFailed(f"{file}: {failure.message}", failure.code) from failure
     if output == "json":
-        click.echo(json.dumps(arrived))
+        click.echo(json.dumps(imported))
     else:
-        click.echo(f"{arrived['id']} imported ({_count(arrived)}, {arrived['entries']} entries)")
+        click.echo(f"{imported['id']} imported ({_count(imported)}, {imported['entries']} entries)")
 
 
 def _list(limit: int, output: str, **which: str | None) -> None:

@@ -72,7 +72,7 @@ class Backoff:
         return True
 
 
-async def follow(
+async def read_events(
     client: httpx2.AsyncClient, run: str, *, patience: float = 60.0, after: str = ""
 ) -> AsyncIterator[Event]:
     """Yields all events of the run's tree, or those after the event id `after`; the last one is `end`.

@@ -11,8 +11,7 @@ from collections.abc import AsyncGenerator
 
 import httpx2
 
-from cadre.client.events import Backoff, Event
-from cadre.client.events import follow as events_of
+from cadre.client.events import Backoff, Event, read_events
 from cadre.client.gateway import connect, gateway_url, request_json
 from cadre.errors import CadreError
 from cadre.local.exit_codes import CommandFailed, ExitCode
@@ -41,7 +40,7 @@ async def follow(
     """
     try:
         async with connect(gateway or gateway_url()) as client:
-            async for event in events_of(client, run, patience=patience, after=str(after or "")):
+            async for event in read_events(client, run, patience=patience, after=str(after or "")):
                 yield event
     except CommandFailed as failure:
         raise FollowingFailed(failure.message) from failure
@@ -52,7 +51,7 @@ async def new_runs(
 ) -> AsyncGenerator[str, None]:
     """Yields the ids of root runs, of one agent or of all, that begin from now on; polls every `every` seconds.
 
-    A gateway that does not answer is asked again for `patience` seconds. Raises FollowingFailed.
+    A gateway that does not answer is query again for `patience` seconds. Raises FollowingFailed.
     """
     known: dict[str, float] | None = None
     """Runs that were there before or have been told of, and when they began, as far back as is looked again."""
@@ -85,13 +84,13 @@ async def _started_runs(
 ) -> dict[str, float]:
     """Start times of the runs that began at or after `since`, newest first; without it, of those around the newest."""
     found: dict[str, float] = {}
-    asked = {"limit": str(_PAGE_SIZE)} if agent is None else {"limit": str(_PAGE_SIZE), "agent": agent}
+    query = {"limit": str(_PAGE_SIZE)} if agent is None else {"limit": str(_PAGE_SIZE), "agent": agent}
     while True:
-        page = await request_json(client, "GET", "/v1/runs", params=asked)
+        page = await request_json(client, "GET", "/v1/runs", params=query)
         began = {str(run["id"]): float(run["started_at"]) for run in page["runs"]}
         found |= began
         if since is None and began:
             since = max(began.values()) - _LATE_SECONDS
         if page["next"] is None or since is None or min(began.values(), default=since) < since:
             return {run: at for run, at in found.items() if since is None or at >= since}
-        asked["before"] = str(page["next"])
+        query["before"] = str(page["next"])

@@ -130,22 +130,22 @@ class Gateway:
 
         Raises CommandFailed, also when the body was cut off.
         """
-        begun = False
+        started = False
         try:
             with connection_errors(self.url), self._client.stream("GET", path) as response:
                 if not response.is_success:
                     response.read()
                     body(response)
                 for piece in response.iter_bytes():
-                    begun = True
+                    started = True
                     target.write(piece)
         except CommandFailed as failure:
-            if begun:
+            if started:
                 raise CommandFailed(
                     "the gateway broke off in the middle: try again", ExitCode.UNREACHABLE
                 ) from failure
             raise
-        return begun
+        return started
 
     def upload(self, path: str, source: BinaryIO) -> dict[str, Any]:
         """Posts all of `source`, however long the answer takes; raises as `get`."""

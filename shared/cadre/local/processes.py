@@ -93,8 +93,8 @@ class Stack:
             return
         tier, why = await isolation_tier()
         others = {name: file for name, file in self.team.agents.items() if name not in self.team.isolated}
-        asked = self.team.demo.agent if self.team.demo is not None else next(iter(others), None)
-        if not tier and asked in others:
+        wanted = self.team.demo.agent if self.team.demo is not None else next(iter(others), None)
+        if not tier and wanted in others:
             self.notes.append(
                 f"without {', '.join(self.team.isolated)}: their code cannot be run here: {why}"
             )
@@ -129,11 +129,11 @@ class Stack:
 
     async def _launch(self, *groups: Sequence[ProcessSpec]) -> None:
         """Starts them all at once; they end group by group, the last one first."""
-        begun = [
+        started = [
             [ManagedProcess(service, self.on_line, self._restarted) for service in group] for group in groups
         ]
-        self._groups += begun
-        children = [child for group in begun for child in group]
+        self._groups += started
+        children = [child for group in started for child in group]
         for child in children:
             self._running[asyncio.create_task(child.keep_alive())] = child
         await self.alive_during(until_ready(children, _START_SECONDS))

@@ -19,7 +19,7 @@ VALUES_FILE = "kubernetes.yaml"
 
 _AGENT_FOLDER = "/etc/cadre"
 _TEAM_FOLDER = "/etc/cadre/team"
-_LEFT_OUT = (".pyc", ".pyo")
+_SKIPPED_SUFFIXES = (".pyc", ".pyo")
 
 
 def components_of(team: Team, values: Values) -> list[Component]:
@@ -106,13 +106,13 @@ def _files_of(team: Team) -> dict[str, bytes]:
     return {
         path.relative_to(team.folder).as_posix(): _read(path)
         for path in sorted(team.folder.rglob("*"))
-        if path.is_file() and path not in others and not _is_left_out(path.relative_to(team.folder).parts)
+        if path.is_file() and path not in others and not _is_skipped(path.relative_to(team.folder).parts)
     }
 
 
-def _is_left_out(parts: Sequence[str]) -> bool:
+def _is_skipped(parts: Sequence[str]) -> bool:
     hidden = any(part.startswith(".") or part == "__pycache__" for part in parts)
-    return hidden or parts[-1].endswith(_LEFT_OUT)
+    return hidden or parts[-1].endswith(_SKIPPED_SUFFIXES)
 
 
 def _read(path: Path) -> bytes:

@@ -12,7 +12,7 @@ from cadre.client.gateway import Gateway
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
 PATH = "/v1/approvals"
-_SOME = 5
+_MAX_NAMED = 5
 
 
 def call_id(gateway: Gateway, reference: str) -> str:
@@ -29,11 +29,11 @@ def call_id(gateway: Gateway, reference: str) -> str:
             raise
     if known is not None and known["state"] == "pending":
         return identity
-    waiting = [call["call"] for call in gateway.get(PATH, run=identity, limit=_SOME + 1)["approvals"]]
+    waiting = [call["call"] for call in gateway.get(PATH, run=identity, limit=_MAX_NAMED + 1)["approvals"]]
     if len(waiting) == 1:
         return str(waiting[0])
     if waiting:
-        some = ", ".join(waiting[:_SOME]) + (", …" if len(waiting) > _SOME else "")
+        some = ", ".join(waiting[:_MAX_NAMED]) + (", …" if len(waiting) > _MAX_NAMED else "")
         raise CommandFailed(f"several calls of {identity} wait; name one: {some}", ExitCode.USAGE)
     if known is not None:
         return identity

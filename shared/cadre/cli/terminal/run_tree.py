@@ -276,7 +276,7 @@ def _without_call(message: str) -> str:
     return rest[end:].removeprefix(": ")
 
 
-def lacks(node: RunNode) -> list[str]:
+def missing_lines(node: RunNode) -> list[str]:
     """Lines that say which agents and which tools the run's agent wants and nobody offers, and how to start them."""
     tools = [name for name in node.missing if name in node.tools]
     members = [name for name in node.missing if name not in node.tools]

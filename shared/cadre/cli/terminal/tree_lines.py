@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from cadre.cli.terminal.run_tree import RunNode, RunTree, error_text, lacks, verdict
+from cadre.cli.terminal.run_tree import RunNode, RunTree, error_text, missing_lines, verdict
 from cadre.cli.terminal.table import brief, call_text, number, seconds
 
 _MAX_CHARACTERS = 110
@@ -35,7 +35,7 @@ def _begins(tree: RunTree, node: RunNode) -> str:
 def _text(node: RunNode, name: str, event: dict[str, Any]) -> str | None:
     match name:
         case "offer.changed" if event.get("missing"):
-            return "; ".join(lacks(node))
+            return "; ".join(missing_lines(node))
         case "model.called" if event.get("attempt", 1) > 1:
             return f"step {event.get('step')}: asks the model, try {event['attempt']}"
         case "model.called":
@@ -49,7 +49,7 @@ def _text(node: RunNode, name: str, event: dict[str, Any]) -> str | None:
             why = brief(event.get("reason", ""), _MAX_CHARACTERS)
             return f"waits for approval: {wanted} ({why}): cadre approve {event.get('call')}"
         case "approval.decided":
-            return f"{_name_of(node, event)}: {brief(verdict(event), _MAX_CHARACTERS)}{_instead(event)}"
+            return f"{_name_of(node, event)}: {brief(verdict(event), _MAX_CHARACTERS)}{_correction(event)}"
         case "call.timed_out":
             return f"{_name_of(node, event)}: no answer within {event.get('seconds', 0):g} s"
         case "tool.called":
@@ -81,7 +81,7 @@ def _name_of(node: RunNode, event: dict[str, Any]) -> str:
     return next((call.name for call in node.calls if call.id == event.get("call")), "a call")
 
 
-def _instead(event: dict[str, Any]) -> str:
+def _correction(event: dict[str, Any]) -> str:
     if event.get("verdict") != "corrected":
         return ""
     changed = call_text(event.get("name") or "with", event.get("arguments") or {}, _MAX_CHARACTERS)

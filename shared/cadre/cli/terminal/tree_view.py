@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 from rich.tree import Tree as Drawing
 
-from cadre.cli.terminal.run_tree import CallNode, RunNode, RunTree, lacks
+from cadre.cli.terminal.run_tree import CallNode, RunNode, RunTree, missing_lines
 from cadre.cli.terminal.table import brief, call_text, number, seconds
 
 _SIGNS = {
@@ -31,11 +31,11 @@ def draw(tree: RunTree, now: float, *, width: int = 100, recent: int = 6) -> Dra
     if root is None:
         return Text("waiting for the run to begin …", style="bright_black")
     drawing = Drawing(_head(tree, root, now, width), guide_style="bright_black")
-    _grow(drawing, tree, root, now, width, recent)
+    _add_calls(drawing, tree, root, now, width, recent)
     return drawing
 
 
-def _grow(drawing: Drawing, tree: RunTree, node: RunNode, now: float, width: int, recent: int) -> None:
+def _add_calls(drawing: Drawing, tree: RunTree, node: RunNode, now: float, width: int, recent: int) -> None:
     shown = _shown(node, tree, recent)
     hidden = len(node.calls) - len(shown)
     if hidden:
@@ -47,7 +47,7 @@ def _grow(drawing: Drawing, tree: RunTree, node: RunNode, now: float, width: int
             if call.state == "held" and node.ended_at is None:
                 leaf.add(Text(f"cadre approve {call.id}", style="bright_black", overflow="fold"))
         else:
-            _grow(drawing.add(_head(tree, child, now, width)), tree, child, now, width, recent)
+            _add_calls(drawing.add(_head(tree, child, now, width)), tree, child, now, width, recent)
     for text, style in _remarks(node):
         drawing.add(Text(brief(text, width), style=style, no_wrap=True, overflow="ellipsis"))
 
@@ -63,7 +63,7 @@ def _shown(node: RunNode, tree: RunTree, recent: int) -> list[CallNode]:
 
 
 def _remarks(node: RunNode) -> list[tuple[str, str]]:
-    remarks = [(line, "yellow") for line in lacks(node)]
+    remarks = [(line, "yellow") for line in missing_lines(node)]
     if node.note:
         remarks.append((f"last step: {node.note}", "red"))
     if node.writing:

@@ -13,7 +13,7 @@ import httpx2
 from cadre.cli.terminal.ask import Asker
 from cadre.cli.terminal.run_tree import RunTree, apply
 from cadre.cli.terminal.screen import Screen
-from cadre.client.events import follow
+from cadre.client.events import read_events
 from cadre.client.gateway import request_json
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
@@ -62,7 +62,7 @@ async def _read(client: httpx2.AsyncClient, run: str, screen: Screen, asker: Ask
         stack.enter_context(screen)
         if asker is not None:
             await stack.enter_async_context(asker)
-        async for event in follow(client, run):
+        async for event in read_events(client, run):
             tree = apply(tree, event.name, event.data)
             screen.show(tree, event.name, event.data)
             if asker is not None:
@@ -90,7 +90,7 @@ def _interrupts(
             reading.cancel()
         else:
             screen.note("cancelling the run; press Ctrl-C again to leave it to itself")
-            seen.append(asyncio.ensure_future(_cancel_or_tell(client, run, screen)))
+            seen.append(asyncio.ensure_future(_cancel_or_note(client, run, screen)))
 
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, interrupt)
@@ -100,7 +100,7 @@ def _interrupts(
         loop.remove_signal_handler(signal.SIGINT)
 
 
-async def _cancel_or_tell(client: httpx2.AsyncClient, run: str, screen: Screen) -> None:
+async def _cancel_or_note(client: httpx2.AsyncClient, run: str, screen: Screen) -> None:
     try:
         await cancel(client, run, "Ctrl-C")
     except CommandFailed as failure:

@@ -22,6 +22,6 @@ def selector(name: str) -> dict[str, str]:
     return {NAME: name, **CADRE}
 
 
-def of_role(role: str) -> dict[str, str]:
+def role_selector(role: str) -> dict[str, str]:
     """The labels that select all pods of a role."""
     return {COMPONENT: role, **CADRE}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cadre.deploy.k8s.components import Component
-from cadre.deploy.k8s.labels import CADRE, INTERNET, labels, of_role
+from cadre.deploy.k8s.labels import CADRE, INTERNET, labels, role_selector
 from cadre.deploy.k8s.manifest import Manifest, manifest
 from cadre.deploy.k8s.pod_spec import PORT
 from cadre.deploy.k8s.values import Peer, Values, is_address, port_of
@@ -37,10 +37,10 @@ def network_policies(components: Sequence[Component], values: Values) -> list[Ma
     ]
     if "gateway" in roles:
         door = [{"ports": _tcp(PORT)}]
-        found.append(_policy(values, "cadre-gateway", of_role("gateway"), ["Ingress"], ingress=door))
+        found.append(_policy(values, "cadre-gateway", role_selector("gateway"), ["Ingress"], ingress=door))
     if "memory" in roles:
         rule = _to(values.qdrant, values.namespace)
-        found.append(_policy(values, "cadre-memory", of_role("memory"), ["Egress"], egress=[rule]))
+        found.append(_policy(values, "cadre-memory", role_selector("memory"), ["Egress"], egress=[rule]))
     if values.telemetry.scraper:
         scraper = {"namespaceSelector": {"matchLabels": {_NAMESPACE: values.telemetry.scraper}}}
         rule = {"from": [scraper], "ports": _tcp(PORT)}

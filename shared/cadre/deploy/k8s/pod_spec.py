@@ -15,7 +15,7 @@ CLOSING_SECONDS = 10
 """Seconds that a service may take beyond its drain time."""
 
 PORT = 8080
-USER = 10001
+USER_ID = 10001
 CREDENTIALS = "/var/run/secrets/cadre/nats"
 """Folder of a service's NATS credentials."""
 
@@ -26,8 +26,8 @@ _CONFINED = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
     "runAsNonRoot": True,
-    "runAsUser": USER,
-    "runAsGroup": USER,
+    "runAsUser": USER_ID,
+    "runAsGroup": USER_ID,
     "capabilities": {"drop": ["ALL"]},
     "seccompProfile": {"type": "RuntimeDefault"},
 }
@@ -65,7 +65,7 @@ def plain_pod_spec(
         "enableServiceLinks": False,
         "securityContext": {
             "runAsNonRoot": True,
-            "fsGroup": USER,
+            "fsGroup": USER_ID,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "topologySpreadConstraints": [

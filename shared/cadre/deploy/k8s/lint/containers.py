@@ -71,9 +71,9 @@ def _ports(container: dict[str, Any]) -> Iterator[str]:
             yield f"{name!r} is no name of a port: at most 15 small letters, digits and '-'"
     for probe in _PROBES:
         for action in ("httpGet", "tcpSocket"):
-            asked = mapping(container, probe, action)
-            if asked and asked.get("port") not in names | numbers:
-                yield f"{probe} asks the port {asked.get('port')!r}, which it does not have"
+            target = mapping(container, probe, action)
+            if target and target.get("port") not in names | numbers:
+                yield f"{probe} asks the port {target.get('port')!r}, which it does not have"
         if (path := mapping(container, probe, "httpGet").get("path", "/")) and not str(path).startswith("/"):
             yield f"{probe}: the path {path!r} must begin with '/'"
 
