@@ -31,6 +31,7 @@ class Recorder:
         self._client = httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(600, connect=10))
 
     async def respond(self, view: RequestView, body: dict[str, Any], line: LogLine) -> PacedResponse:
+        """Returns the upstream's answer as it comes, or 502 when it cannot be reached."""
         line.rule = "recording"
         request = self._client.build_request("POST", self._url, content=msgspec.json.encode(body))
         try:
@@ -65,6 +66,7 @@ class Recorder:
             line.rule = f"recorded {self._cassettes.keep(cassette)}"
 
     def reset(self) -> None:
+        """Begins with the first answer to each request again."""
         self._cassettes.reset()
 
 
@@ -75,6 +77,7 @@ class Replayer:
         self._cassettes = cassettes
 
     async def respond(self, view: RequestView, body: dict[str, Any], line: LogLine) -> PacedResponse:
+        """Returns the recorded answer, or 424 when there is none."""
         request = canonical(body)
         found = self._cassettes.find(request)
         if found is None:
@@ -91,6 +94,7 @@ class Replayer:
         return PacedResponse(cassette.status, headers, _whole(cassette.body.encode()), line)
 
     def reset(self) -> None:
+        """Begins with the first answer to each request again."""
         self._cassettes.reset()
 
 

@@ -80,7 +80,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     name: str = ""
     match: Match = Match()
     reply: Reply | list[Reply]
-    """Of a list, the nth request gets the nth reply; the last one repeats."""
+    """One reply, or a list: the nth request gets the nth, and the last one repeats."""
 
     def replies(self) -> list[Reply]:
         """Returns the replies in order, also when there is only one."""

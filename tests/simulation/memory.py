@@ -41,7 +41,9 @@ class Recollections:
             run = f"old{number}"
             origin = Origin(user="ada", team="house", writes=scope)
             caller = Caller(agent=agent, tree=run, run=run, call=f"{run}_1_0", step=1, origin=origin)
-            about = About(scope=scope, kind="note", step=1, at=1.0, expires_at=None, state="lexical")
+            about = About(
+                scope=scope, kind="note", step=1, created_at=1.0, expires_at=None, embed_state="lexical"
+            )
             self.store(chunks_of([f"What {agent} has found out."], caller, about))
 
     def store(self, chunks: list[Chunk]) -> None:
@@ -88,8 +90,8 @@ class SimMemories:
             scope=scopes.writing(caller),
             kind=wanted.kind,
             step=wanted.step or 0,
-            at=at,
+            created_at=at,
             expires_at=None,
-            state="lexical",
+            embed_state="lexical",
         )
         return chunks_of([wanted.text], caller, about)

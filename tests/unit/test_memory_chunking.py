@@ -23,7 +23,7 @@ CALLER = Caller(
     step=4,
     origin=Origin(user="anna", session="s", team="red"),
 )
-ABOUT = About(scope="user", kind="note", step=4, at=10.0, expires_at=20.0, state="pending")
+ABOUT = About(scope="user", kind="note", step=4, created_at=10.0, expires_at=20.0, embed_state="pending")
 
 
 @cache
@@ -71,7 +71,7 @@ def test_a_point_says_where_it_comes_from() -> None:
 
 def test_ids_follow_from_the_call_and_nothing_else() -> None:
     once = [chunk.id for chunk in chunks_of(["One.", "Two."], CALLER, ABOUT)]
-    again = [chunk.id for chunk in chunks_of(["One.", "Two."], CALLER, ABOUT._replace(at=99.0))]
+    again = [chunk.id for chunk in chunks_of(["One.", "Two."], CALLER, ABOUT._replace(created_at=99.0))]
     assert once == again
     assert len({*once, chunk_id("t_1_0_4_3", 0), chunk_id("t_1_0_4_2", 2)}) == 4
     assert all(str(UUID(one)) == one for one in once)

@@ -121,6 +121,7 @@ class LocalEmbedder:
             return (await asyncio.to_thread(self._vectors, windows[:1]))[0]
 
     async def documents(self, texts: list[str]) -> list[Windows]:
+        """Returns the vectors of all windows of each text."""
         found: list[Windows] = []
         for text in texts:
             windows = await asyncio.to_thread(self._windows, text)

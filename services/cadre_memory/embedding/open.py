@@ -1,4 +1,4 @@
-"""Opens the source of dense vectors: an endpoint, a local model, or none, which is said openly.
+"""Opens the source of dense vectors: an endpoint, a local model, or none, which every answer says.
 
 An endpoint that fails is never replaced by another model: vectors of two models do not compare. Its queries are
 answered by words alone until it is back.
@@ -37,12 +37,15 @@ class EndpointEmbedder:
         self.fingerprint = fingerprint
 
     async def query(self, text: str) -> list[float]:
+        """Returns the query's vector."""
         return (await self._embed([text]))[0]
 
     async def documents(self, texts: list[str]) -> list[Windows]:
+        """Returns one vector for each text."""
         return [[vector] for vector in await self._embed(texts)]
 
     async def close(self) -> None:
+        """Closes the connections."""
         await self._endpoint.close()
 
     async def _embed(self, texts: list[str]) -> list[list[float]]:

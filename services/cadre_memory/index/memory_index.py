@@ -25,6 +25,7 @@ from cadre_memory.index.vector_index import (
     IndexStatus,
     IndexUnavailable,
     ScoredChunk,
+    VectorIndex,
     Vectors,
     Where,
     Within,
@@ -43,7 +44,7 @@ _DIGEST = ["hash", "embed_state"]
 T = TypeVar("T")
 
 
-class MemoryIndex:
+class MemoryIndex(VectorIndex):
     """A vector index over a store that it owns. `open` makes one."""
 
     def __init__(self, store: Store, own: Schema, prefix: str) -> None:

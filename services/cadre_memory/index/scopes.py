@@ -33,15 +33,9 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     def owner(self, scope: MemoryScope) -> tuple[str, str] | None:
         """Returns the field and value that make a memory of the scope this caller's; None without an owner."""
-        origin = self.origin
-        value = {
-            "run": self.tree,
-            "session": origin.session,
-            "agent": self.agent,
-            "team": origin.team,
-            "user": origin.user,
-        }[scope]
-        return (OWNER_OF[scope], value) if value else None
+        field = OWNER_OF[scope]
+        value = getattr(self if field in ("tree", "agent") else self.origin, field)
+        return (field, value) if value else None
 
 
 def caller_of(call: ToolCall, address: Address) -> Caller:

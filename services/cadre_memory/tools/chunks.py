@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID, uuid5
+
+import msgspec
 
 from cadre.protocol.messages import MemoryScope
 from cadre_memory.index.scopes import Caller
@@ -19,11 +21,11 @@ class About(NamedTuple):
     scope: MemoryScope
     kind: str
     step: int
-    at: float
+    created_at: float
     """When it was remembered, Unix seconds."""
     expires_at: float | None
     """When it expires, Unix seconds; None: never."""
-    state: EmbedState
+    embed_state: EmbedState
 
 
 def chunk_id(memory: str, index: int) -> str:
@@ -46,19 +48,19 @@ def chunks_of(texts: list[str], caller: Caller, about: About) -> list[Chunk]:
             text=text,
             index=index,
             count=len(texts),
-            scope=about.scope,
             tree=caller.tree,
             run=caller.run,
-            step=about.step,
             agent=caller.agent,
             session=origin.session or "",
             team=origin.team or "",
             user=origin.user or "",
-            kind=about.kind,
-            created_at=about.at,
-            expires_at=about.expires_at,
             hash=content_hash(text),
-            embed_state=about.state,
+            **about._asdict(),
         )
         for index, text in enumerate(texts)
     ]
+
+
+def same_fields(chunk: Chunk, shown: type[msgspec.Struct]) -> dict[str, Any]:
+    """Returns those fields of the chunk that a struct in which it is shown has too."""
+    return {field: getattr(chunk, field) for field in shown.__struct_fields__ if hasattr(chunk, field)}

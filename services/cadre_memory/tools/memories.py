@@ -15,7 +15,7 @@ from cadre_memory.index.vector_index import Chunk, EmbedState, ScoredChunk, Vect
 from cadre_memory.text.bm25 import encode_document
 from cadre_memory.text.chunking import split_text
 from cadre_memory.tools.cards import ARGUMENTS, Arguments, Forget, Recall, Remember
-from cadre_memory.tools.chunks import About, chunks_of
+from cadre_memory.tools.chunks import About, chunks_of, same_fields
 from cadre_memory.work.embed_pending import Sweeper
 from cadre_memory.work.expiry import ErasureListener
 from cadre_memory.work.search import Searcher
@@ -29,6 +29,7 @@ class InvalidCall(Exception):
     """The arguments are not what the tool takes; the caller's model reads why."""
 
     def as_error(self) -> ErrorInfo:
+        """Returns the error that the run gets."""
         return ErrorInfo("AgentToolCallError", str(self))
 
 
@@ -72,9 +73,9 @@ class Memories:
             scope=scopes.writing(caller),
             kind=wanted.kind,
             step=caller.step if wanted.step is None else wanted.step,
-            at=at,
+            created_at=at,
             expires_at=at + self._keep_seconds if self._keep_seconds else None,
-            state=state,
+            embed_state=state,
         )
         chunks = chunks_of(texts, caller, about)
         await self._writer.store([(chunk, await _sparse_only(chunk)) for chunk in chunks])
@@ -113,16 +114,4 @@ async def _sparse_only(chunk: Chunk) -> Vectors:
 
 def recalled_hit(hit: ScoredChunk) -> RecalledHit:
     """Returns the hit as an agent recalls it."""
-    chunk = hit.chunk
-    return RecalledHit(
-        id=chunk.id,
-        memory=chunk.memory,
-        text=chunk.text,
-        score=hit.score,
-        scope=chunk.scope,
-        agent=chunk.agent,
-        run=chunk.run,
-        step=chunk.step,
-        kind=chunk.kind,
-        at=chunk.created_at,
-    )
+    return RecalledHit(**same_fields(hit.chunk, RecalledHit), score=hit.score, at=hit.chunk.created_at)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -29,7 +28,7 @@ from cadre_memory.embedding.open import NO_EMBEDDINGS
 from cadre_memory.index import scopes
 from cadre_memory.index.scopes import SCOPES
 from cadre_memory.index.vector_index import Chunk, Clause, VectorIndex, Where, Within
-from cadre_memory.tools.chunks import chunk_id
+from cadre_memory.tools.chunks import chunk_id, same_fields
 from cadre_memory.work.embed_pending import Sweeper
 from cadre_memory.work.reembed import Reembedder
 from cadre_memory.work.search import Searcher
@@ -69,38 +68,38 @@ class RequestHandlers:
             "stats": self.stats,
         }
 
-    async def search(self, asked: SearchRequest) -> Found:
+    async def search(self, request: SearchRequest) -> Found:
         """Returns what fits the query best."""
-        within = scopes.selected(asked.selection, self._clock.now())
-        if not asked.query.strip():
+        within = scopes.selected(request.selection, self._clock.now())
+        if not request.query.strip():
             raise MemoryRefused("the query is empty: say what to look for")
-        k = _bounded("k", asked.k)
-        found = await self._searcher.search(asked.query, within, _where(asked), k, asked.min_score)
+        k = _bounded("k", request.k)
+        found = await self._searcher.search(request.query, within, _where(request), k, request.min_score)
         hits = [remembered(hit.chunk, hit.score) for hit in found.hits]
         return Found(hits=hits, degraded=found.degraded, why=found.why)
 
-    async def list(self, asked: ListRequest) -> Listed:
+    async def list(self, request: ListRequest) -> Listed:
         """Returns a page of memories that have not expired."""
-        return await self._page(asked, scopes.selected(asked.selection, self._clock.now()))
+        return await self._page(request, scopes.selected(request.selection, self._clock.now()))
 
-    async def export(self, asked: ListRequest) -> Listed:
+    async def export(self, request: ListRequest) -> Listed:
         """Returns a page of memories, expired ones too."""
-        return await self._page(asked, scopes.selected(asked.selection))
+        return await self._page(request, scopes.selected(request.selection))
 
-    async def show(self, asked: ShowRequest) -> Listed:
+    async def show(self, request: ShowRequest) -> Listed:
         """Returns the chunks of one memory in order, as many as fit in an answer."""
-        at = first = _place(asked.after)
+        at = first = _place(request.after)
         chunks: list[Chunk] = []
         size = 0
         while at == first or (chunks and at < chunks[0].count):
-            for chunk in await self._chunks(asked.memory, at):
+            for chunk in await self._chunks(request.memory, at):
                 size += _size([chunk])
                 if chunks and size > _MAX_PAGE_BYTES:
                     return Listed(memories=[remembered(one) for one in chunks], next=str(chunk.index))
                 chunks.append(chunk)
             at += MAX_HITS
         if not chunks:
-            raise MemoryRefused(f"there is no memory {asked.memory!r} (any more)", not_found=True)
+            raise MemoryRefused(f"there is no memory {request.memory!r} (any more)", not_found=True)
         return Listed(memories=[remembered(one) for one in chunks], next=None)
 
     async def _chunks(self, memory: str, at: int) -> Sequence[Chunk]:
@@ -114,24 +113,24 @@ class RequestHandlers:
         page = await self._index.scroll(within=within, where=where, limit=MAX_HITS)
         return sorted(page.chunks, key=lambda chunk: chunk.index)
 
-    async def forget(self, asked: ForgetRequest) -> Receipt:
+    async def forget(self, request: ForgetRequest) -> Receipt:
         """Removes memories once that is confirmed, expired ones too; says how many there are otherwise."""
-        if (asked.memory is None) == (asked.selection is None):
+        if (request.memory is None) == (request.selection is None):
             raise MemoryRefused("name one memory, or give a selection")
         within, where = scopes.everything(), Where()
-        if asked.selection is not None:
-            within = scopes.selected(asked.selection)
-        elif asked.memory is not None:
-            where = _memory(asked.memory)
+        if request.selection is not None:
+            within = scopes.selected(request.selection)
+        elif request.memory is not None:
+            where = _memory(request.memory)
         matched = await self._index.count(within=within, where=where)
-        if asked.memory is not None and not matched:
-            raise MemoryRefused(f"there is no memory {asked.memory!r} (any more)", not_found=True)
+        if request.memory is not None and not matched:
+            raise MemoryRefused(f"there is no memory {request.memory!r} (any more)", not_found=True)
         forgotten = 0
-        if asked.confirm:
+        if request.confirm:
             forgotten = await self._index.delete(within=within, where=where)
         left = await self._index.count(within=within, where=where)
         return Receipt(
-            confirmed=asked.confirm, matched=matched, forgotten=forgotten, left=left, at=self._clock.now()
+            confirmed=request.confirm, matched=matched, forgotten=forgotten, left=left, at=self._clock.now()
         )
 
     async def stats(self, _: StatsRequest) -> Stats:
@@ -157,11 +156,11 @@ class RequestHandlers:
             return NO_EMBEDDINGS
         return self._reembedder.problem or self._sweeper.problem or ""
 
-    async def _page(self, asked: ListRequest, within: Within) -> Listed:
-        limit = _bounded("limit", asked.limit)
+    async def _page(self, request: ListRequest, within: Within) -> Listed:
+        limit = _bounded("limit", request.limit)
         while True:
             page = await self._index.scroll(
-                within=within, where=_where(asked), limit=limit, after=asked.after
+                within=within, where=_where(request), limit=limit, after=request.after
             )
             if limit == 1 or _size(page.chunks) <= _MAX_PAGE_BYTES:
                 return Listed(memories=[remembered(chunk) for chunk in page.chunks], next=page.next)
@@ -170,14 +169,16 @@ class RequestHandlers:
 
 def remembered(chunk: Chunk, score: float | None = None) -> Remembered:
     """Returns the chunk as it is shown to people."""
-    same: dict[str, Any] = {
-        field: getattr(chunk, field) for field in Remembered.__struct_fields__ if hasattr(chunk, field)
-    }
-    return Remembered(**same, at=chunk.created_at, embedded=chunk.embed_state == "done", score=score)
+    return Remembered(
+        **same_fields(chunk, Remembered),
+        at=chunk.created_at,
+        embedded=chunk.embed_state == "done",
+        score=score,
+    )
 
 
-def _where(asked: Narrowing) -> Where:
-    return Where(kinds=asked.kinds, since=asked.since, until=asked.until)
+def _where(request: Narrowing) -> Where:
+    return Where(kinds=request.kinds, since=request.since, until=request.until)
 
 
 def _memory(memory: str) -> Where:

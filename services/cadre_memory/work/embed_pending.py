@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 
 from cadre.errors import CadreError, ModelError, ModelRefused, RetryableError, TerminalError
@@ -57,7 +58,7 @@ class Sweeper:
             except (ModelError, RetryableError) as error:
                 self.problem = str(error)
                 log.warning("vectors are added later: %s; trying again in %g s", error, pause)
-                await self._wait(self._well, _pause_after(error, pause))
+                await _wait_for(self._well, _pause_after(error, pause))
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
                 continue
             except CadreError as error:
@@ -65,7 +66,7 @@ class Sweeper:
                 self._after, more = None, False
             self.problem, pause = None, _FIRST_PAUSE_SECONDS
             if not more:
-                await self._wait(self._news, IDLE_SECONDS)
+                await _wait_for(self._news, IDLE_SECONDS)
 
     async def _sweep(self) -> bool:
         """Embeds one batch; returns whether the round goes on. Refused points stay pending, and are passed over."""
@@ -90,14 +91,11 @@ class Sweeper:
             log.warning("chunk %s is found by its words only: %s", *vectors, error)
             self._refused.update(vectors)
 
-    @staticmethod
-    async def _wait(event: asyncio.Event, seconds: float) -> None:
-        """Waits for the event, at most so long."""
-        try:
-            async with asyncio.timeout(seconds):
-                await event.wait()
-        except TimeoutError:
-            return
+
+async def _wait_for(event: asyncio.Event, seconds: float) -> None:
+    """Waits for the event, at most so long."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
 
 
 async def embed_chunks(embedder: Embedder, chunks: list[Chunk]) -> list[Windows]:

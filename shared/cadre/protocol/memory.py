@@ -39,7 +39,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
 
 
 class Narrowing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is asked for besides."""
+    """Narrows what is asked for."""
 
     kinds: list[str] = []
     since: float | None = None
@@ -48,6 +48,8 @@ class Narrowing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SearchRequest(Narrowing, frozen=True, kw_only=True, omit_defaults=True):
+    """Asks for the memories that fit a query best."""
+
     selection: Selection
     query: str
     k: int = 5
@@ -93,7 +95,7 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Id of the memory that it is a piece of."""
     text: str
     index: int = 0
-    """Of the chunk within its memory, from 0."""
+    """The chunk's place within its memory, from 0."""
     count: int = 1
     scope: MemoryScope
     tree: str
@@ -113,6 +115,8 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What a search found, the best first."""
+
     hits: list[Remembered]
     degraded: bool
     """Only words were compared, not meanings."""
@@ -120,13 +124,15 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of memories."""
+
     memories: list[Remembered]
     next: str | None
     """`after` of the next page."""
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request to forget came to, in chunks."""
+    """How much a request to forget has removed, or would remove, in chunks."""
 
     confirmed: bool
     matched: int

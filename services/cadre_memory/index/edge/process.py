@@ -1,4 +1,4 @@
-"""One life of the engine's process, seen from its owner: started, asked many things at once, ended."""
+"""The engine's process as its owner sees it: it is started, serves many requests at once, and ends."""
 
 from __future__ import annotations
 
@@ -76,10 +76,12 @@ class EdgeProcess:
 
     @property
     def pid(self) -> int:
+        """The id of the process."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
+        """Whether it still answers."""
         return not self._listening.done()
 
     async def ask(self, operation: str, *arguments: Any) -> msgspec.Raw:
@@ -117,6 +119,7 @@ class EdgeProcess:
         await self._listening
 
     def kill(self) -> None:
+        """Kills the process at once. Requests that wait fail with ProcessEnded."""
         self._process.kill()
 
     async def _listen(self) -> None:

@@ -49,9 +49,11 @@ class Shard:
 
     @classmethod
     def load(cls, folder: Path) -> Shard:
+        """Opens a collection that is there."""
         return cls(edge.EdgeShard.load(path=str(folder)))
 
     def upsert(self, points: list[Point], only_new: bool) -> None:
+        """Stores points; with `only_new` leaves those as they are that are there."""
         mode = edge.UpdateMode.InsertOnly if only_new else edge.UpdateMode.Upsert
         self._update(
             edge.UpdateOperation.upsert_points(points=[_point(one) for one in points], update_mode=mode)
@@ -79,6 +81,7 @@ class Shard:
         self.untidy = True
 
     def search(self, query: Query, selector: PointSelector) -> list[ScoredPoint]:
+        """Returns the best points first."""
         legs = self._legs(query, selector)
         wanted = edge_filter(condition_of(selector))
         if len(legs) == 1:
@@ -121,6 +124,7 @@ class Shard:
     def scroll(
         self, selector: PointSelector, limit: int, after: str | None, fields: list[str] | None
     ) -> RecordPage:
+        """Returns points by id."""
         found, offset = self._shard.scroll(
             edge.ScrollRequest(
                 filter=edge_filter(condition_of(selector)),
@@ -134,6 +138,7 @@ class Shard:
         return RecordPage(records, None if offset is None else str(offset))
 
     def count(self, selector: PointSelector) -> int:
+        """Returns how many points there are."""
         return self._shard.count(edge.CountRequest(exact=True, filter=edge_filter(condition_of(selector))))
 
     def delete(self, selector: PointSelector) -> int:
@@ -147,6 +152,7 @@ class Shard:
         return gone
 
     def flush(self) -> None:
+        """Brings everything that is only in the log to the disk."""
         if self.dirty:
             self._shard.flush()
             self.dirty = False
@@ -159,6 +165,7 @@ class Shard:
             self.dirty = True
 
     def close(self) -> None:
+        """Flushes and closes the collection."""
         self.flush()
         self._shard.close()
 

@@ -12,7 +12,7 @@ import msgspec
 from cadre_memory.index.edge.child import EngineTiming
 from cadre_memory.index.edge.process import EdgeProcess, ProcessEnded
 from cadre_memory.index.filters import PointSelector
-from cadre_memory.index.store import Backend, Point, Query, RecordPage, ScoredPoint
+from cadre_memory.index.store import Backend, Point, Query, RecordPage, ScoredPoint, Store
 from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable
 
 log = logging.getLogger("cadre.memory")
@@ -23,7 +23,7 @@ _MAX_TRIES = 3
 T = TypeVar("T")
 
 
-class EdgeStore:
+class EdgeStore(Store):
     """Keeps collections in a directory that it owns: nobody else can open it meanwhile."""
 
     backend: Backend = "edge"

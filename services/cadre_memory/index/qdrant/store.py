@@ -26,6 +26,7 @@ from cadre_memory.index.store import (
     Query,
     RecordPage,
     ScoredPoint,
+    Store,
 )
 from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable
 from cadre_memory.text.sparse import SparseVector
@@ -42,7 +43,7 @@ _TIMEOUT_SECONDS = 30
 _PAGE_POINTS = 1000
 
 
-class QdrantStore:
+class QdrantStore(Store):
     """A store on a Qdrant server, or in the client's own engine."""
 
     def __init__(self, client: AsyncQdrantClient, backend: Backend) -> None:
