@@ -18,7 +18,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import Phase
 
 MOST_BYTES = 6 << 30
 """Address space: a bug that makes a list grow without end is not to take the machine along."""
@@ -103,6 +105,9 @@ def _run(request: dict[str, Any]) -> None:
 
 
 def _test(request: dict[str, Any]) -> int:
+    # That an example fails is enough; to look for a shorter one takes minutes.
+    hypothesis.settings.register_profile("mutation", phases=[Phase.explicit, Phase.generate], database=None)
+    hypothesis.settings.load_profile("mutation")
     notes, before = Notes(), set(sys.modules)
     arguments = [*request["options"], *request["files"]]
     status = int(pytest.main(arguments, plugins=[notes, Without(set(request["left_out"]))]))

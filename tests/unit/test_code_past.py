@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from cadre.delivery.code_history import (
+    PIECE_BYTES,
     PIECE_EXCHANGES,
     BlockHistory,
     HistoryCutter,
@@ -73,6 +74,17 @@ async def test_what_was_left_out_is_found_again(count: int) -> None:
     assert len(short.exchanges) <= PIECE_EXCHANGES
     assert short.exchanges[-1:] == call.exchanges[-1:]
     assert await with_whole_history(decode(encode(short), CodeCall), blobs) == call
+
+
+@pytest.mark.parametrize(
+    ("size", "in_a_piece"), [(10, PIECE_EXCHANGES), (PIECE_BYTES // 4, 4), (PIECE_BYTES, 1)]
+)
+async def test_a_piece_is_full_by_its_exchanges_or_its_bytes(size: int, in_a_piece: int) -> None:
+    past = exchanges(2 * in_a_piece + 1, size)
+    place, pieces = cut_history("b", BlockHistory(0, None, past[:-1]))
+    assert (len(pieces), place.before, len(place.exchanges)) == (1, in_a_piece, in_a_piece)
+    place, pieces = cut_history("b", BlockHistory(0, None, past))
+    assert (len(pieces), place.before, len(place.exchanges)) == (2, 2 * in_a_piece, 1)
 
 
 async def test_it_is_cut_alike_by_whoever_cuts_it() -> None:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import pytest
 
 from cadre.delivery.newer_schema import HANDED_BACK, leave_to_newer
-from cadre.errors import NewerSchema
-from cadre.ports import Delivery
+from cadre.delivery.worker import Job, Worker
+from cadre.errors import NewerSchema, TerminalError
+from cadre.ports import Blobs, Delivery
 from cadre.protocol.topology import Topology
+from sandbox.service_bench import Blobs as MemoryBlobs
+from unit.test_trial import MemoryMarks, StillClock
 
 
 class Delivered:
     """ports.Delivery that notes what becomes of it."""
 
-    subject = "cadre.in.0.worker.gateway.t.t"
-    address = Topology.address(subject)
-    data = b"{}"
     seq = 7
     retried = False
 
-    def __init__(self, deliveries: int) -> None:
-        self.deliveries = deliveries
+    def __init__(
+        self, deliveries: int, data: bytes = b"{}", subject: str = "cadre.in.0.worker.gateway.t.t"
+    ) -> None:
+        self.deliveries, self.data, self.subject = deliveries, data, subject
+        self.address = Topology.address(subject)
         self.settled: list[object] = []
 
     async def ack(self) -> None:
@@ -52,3 +55,69 @@ async def test_in_the_end_it_is_a_dead_letter_that_says_what_to_do(deliveries: i
     assert await settle(deliveries) == (
         "written by a newer Cadre (schema 9, this one reads up to 8): upgrade this service, then `cadre dead retry`"
     )
+
+
+# --- what a worker does with them
+
+
+class Served:
+    """A worker whose service and refusal end as told."""
+
+    def __init__(self, outcome: bool | Exception = True, refusal: Exception | None = None) -> None:
+        self._outcome, self._refusal = outcome, refusal
+        self.asked: list[str] = []
+        self._worker = Worker[bytes](self._read, self._refuse, MemoryBlobs(), MemoryMarks(), StillClock())
+
+    async def handle(self, deliveries: int = 1, data: bytes = b"{}") -> list[object]:
+        delivered = Delivered(deliveries, data)
+        await self._worker.handle(delivered, self._serve)
+        return delivered.settled
+
+    async def _read(self, data: bytes, blobs: Blobs) -> bytes:
+        self.asked.append("read")
+        return data
+
+    async def _serve(self, job: Job[bytes]) -> bool:
+        assert await job.message() == await job.message() == job.delivery.data
+        self.asked.append("serve")
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        return self._outcome
+
+    async def _refuse(self, job: Job[bytes], error: TerminalError) -> None:
+        self.asked.append(str(error))
+        if self._refusal is not None:
+            raise self._refusal
+
+
+async def test_a_message_is_read_once_and_acked_when_it_is_served() -> None:
+    served = Served()
+    assert await served.handle() == ["ack"]
+    assert served.asked == ["read", "serve"]
+
+
+async def test_a_message_that_another_worker_has_is_not_acked() -> None:
+    assert await Served(outcome=False).handle() == []
+
+
+async def test_a_message_that_cannot_be_served_is_refused_and_a_dead_letter() -> None:
+    served = Served(outcome=TerminalError("no such thing"))
+    assert await served.handle() == ["no such thing"]
+    assert served.asked == ["read", "serve", "no such thing"]
+
+
+async def test_a_newer_message_is_handed_back_and_nobody_is_refused() -> None:
+    served = Served(outcome=NewerSchema(9, 8))
+    assert await served.handle(data=b'{"v": 999}') == [1.0]
+    assert served.asked == ["read", "serve"]
+
+
+async def test_a_newer_message_that_comes_again_is_not_even_read() -> None:
+    served = Served()
+    assert await served.handle(deliveries=2, data=b'{"v": 999}') == [2.0]
+    assert served.asked == []
+
+
+async def test_a_refusal_that_only_a_newer_replica_can_make_is_left_to_it() -> None:
+    served = Served(outcome=TerminalError("no such thing"), refusal=NewerSchema(9, 8))
+    assert await served.handle() == [1.0]

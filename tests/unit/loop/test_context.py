@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from semantic_text_splitter import TextSplitter
 
 from cadre.engine.chat import Transcript, base_tokens
-from cadre.engine.context.context_budget import IMAGE, limit
+from cadre.engine.context.compaction_prompt import summary_prompt
+from cadre.engine.context.context_budget import IMAGE, limit, summary_tokens
 from cadre.engine.context.tokens import fit, tokens_of
 from cadre.engine.model_request import ModelRequest
 from cadre.journal import events as ev
-from cadre.journal.run import Phase, Run
+from cadre.journal.run import Phase, Run, Summary
 from cadre.journal.steps import ActionStep, Step, TaskStep
 from cadre.kinds.code.records import CodeStep
 from cadre.prompting.prompts import Prompts
@@ -203,6 +204,18 @@ def test_a_later_summary_takes_the_earlier_one_in() -> None:
                 break
         one_step(course, f"seen {number} " + "word " * 300)
     assert written == 3
+
+
+@pytest.mark.parametrize("before", [None, "in short " * 2_000])
+def test_what_is_to_be_summarized_is_cut_to_the_room_that_an_earlier_summary_leaves(
+    before: str | None,
+) -> None:
+    course = begun(small())
+    course.run.summary = Summary(text=before, covers=1, step=1, attempt=1) if before else None
+    past = [{"role": "user", "content": "word " * 20_000}]
+    prompt = summary_prompt(course.run, past, "Do it.", PROMPTS)
+    room = limit(course.run) - summary_tokens(course.run)
+    assert room - 1_000 < tokens_of(prompt) <= room
 
 
 def test_messages_only_grow_between_two_summaries() -> None:

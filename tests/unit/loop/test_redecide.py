@@ -13,6 +13,8 @@ from cadre.delivery.codec import decode, encode
 from cadre.engine.calls import results
 from cadre.journal import events as ev
 from cadre.journal.entry import EarlierEntry, Entry
+from cadre.loop import redecide as redecide_module
+from cadre.loop.owed import owed
 from cadre.loop.redecide import Journaled, Replay, redecide
 from cadre.protocol.messages import Decision, ErrorInfo
 from cadre.spec.agent import ModelSpec
@@ -274,6 +276,27 @@ def test_a_rule_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "settled", fail)
     replay = redecide(kept.journals("0.1", "parallel_tools"))
     assert replay.divergences[0].lines == ["deciding fails now: AttributeError: nothing there"]
+
+
+def test_a_debt_that_a_redelivery_would_forget_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redecide_module, "owed", lambda run, since=0: owed(run, since) if since else [])
+    [replay] = {
+        one.about: one for one in redecide(kept.journals("0.1", "parallel_tools")).divergences
+    }.values()
+    assert replay.about == "debts"
+    assert replay.lines[0].startswith("owed at once, forgotten by a redelivery: CallModel(")
+
+
+def test_a_debt_that_cannot_be_worked_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise AttributeError("nothing there")
+
+    monkeypatch.setattr(redecide_module, "owed", fail)
+    replay = redecide(kept.journals("0.1", "parallel_tools"))
+    assert replay.divergences[0].about == "debts"
+    assert replay.divergences[0].lines == [
+        "working out what is owed fails now: AttributeError: nothing there"
+    ]
 
 
 def test_new_limits_do_not_judge_old_runs() -> None:

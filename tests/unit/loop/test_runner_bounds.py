@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Offer
 from cadre.journal.run import Phase
+from cadre.loop.owed import SetTimer
 from cadre.ports import ModelReply
 from cadre.protocol.messages import Decision, ToolCall, Usage
+from cadre.runtime.payments import Payments
 from cadre.runtime.runner import Runner, World
 from cadre.spec.agent import AgentSpec, Limits, Price
 from cadre.spec.prices import Prices
@@ -98,3 +102,16 @@ async def test_a_model_nobody_knows_the_price_of_is_told_as_such() -> None:
     world.worker(AgentSpec(name="boss", description="Leads.", limits=Limits()), model, OFFER)
     await world.drive(task())
     assert world.run("r1").unpriced == "other"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "cause", "scheduled"),
+    [(0.5, "r1:task", 0), (1.0, "r1:task", 0), (1.1, "r1:task", 1), (0.5, None, 1)],
+)
+async def test_a_wait_of_a_second_is_the_workers_own_and_a_longer_one_the_servers(
+    seconds: float, cause: str | None, scheduled: int
+) -> None:
+    world = MemoryWorld()
+    wait = SetTimer(timer("model-act-1-1"), due=100.0 + seconds, began=100.0, cause=cause)
+    short = await Payments(world.journal, world.bus, PROMPTS, "boss").pay([wait])
+    assert (short is None, len(world.bus.timers)) == (scheduled == 1, scheduled)
