@@ -62,6 +62,8 @@ class Campaign:
         """`seeds` of the simulation are played where the unit tests notice nothing."""
         self._layout, self._imports, self._jobs, self._seeds = layout, imports, jobs, seeds
         self._baseline = Baseline()
+        self._tests: dict[str, list[str]] = {}
+        """Test files of each module, looked up beforehand: the checkout may change while its copies are at work."""
 
     def verdicts(
         self, mutations: Sequence[Mutation], explained: Explained, *, anew: bool
@@ -94,7 +96,8 @@ class Campaign:
     def _measure(self, scratch: Scratch, mutations: Sequence[Mutation]) -> Sequence[str]:
         """Notes what the tests are like without a mutation; returns the installed modules that they load."""
         scratch.start()
-        files = sorted({file for one in mutations for file in self._imports.tests_of(one.module)})
+        near = {module: self._imports.tests_of(module) for module in {one.module for one in mutations}}
+        files = sorted({file for tests in near.values() for file in tests})
         ran = scratch.test(files, seconds=BASELINE_SECONDS, options=(), compile=True)
         if ran.timed_out or not ran.seconds:
             raise RuntimeError(f"without a mutation the tests do not run: {ran.failed}")
@@ -106,13 +109,18 @@ class Campaign:
             if test not in self._baseline.left_out:
                 file = test.partition("::")[0]
                 self._baseline.seconds[file] = self._baseline.seconds.get(file, 0.0) + took
+        self._tests = {module: self._in_order(tests) for module, tests in near.items()}
         if self._seeds and scratch.simulate(self._seeds, seconds=BASELINE_SECONDS).failed:
             raise RuntimeError("without a mutation the simulation fails")
         return ran.loaded
 
+    def _in_order(self, near: dict[str, int]) -> list[str]:
+        """The nearest first, of equally near ones the quickest."""
+        return sorted(near, key=lambda file: (near[file], self._baseline.seconds.get(file, 0.0)))
+
     def _control(self, scratch: Scratch, module: str) -> None:
         """Sees that what fails later fails by its mutation."""
-        lot = self._imports.tests_of(module, self._baseline.seconds)[:FIRST_FILES]
+        lot = self._tests[module][:FIRST_FILES]
         if failed := scratch.test(lot, seconds=BASELINE_SECONDS, left_out=self._baseline.left_out).failed:
             raise RuntimeError(f"without a mutation {failed[0]} fails")
 
@@ -129,7 +137,7 @@ class Campaign:
         )
 
     def _test(self, scratch: Scratch, mutation: Mutation) -> Ran:
-        files = self._imports.tests_of(mutation.module, self._baseline.seconds)
+        files = self._tests[mutation.module]
         ends = (0, FIRST_FILES, FIRST_FILES + NEXT_FILES, len(files))
         for begin, end in pairwise(ends):
             if lot := files[begin:end]:

@@ -83,19 +83,17 @@ class Imports:
                     waiting.append(further)
         return distance
 
-    def tests_of(self, module: str, seconds: dict[str, float] | None = None) -> list[str]:
-        """Unit test files that may notice a bug in the module, not too many: the nearest first, then the quickest.
+    def tests_of(self, module: str) -> dict[str, int]:
+        """Unit test files that may notice a bug in the module: the nearest, with their distance from it.
 
-        `seconds` is what each of the files takes. The files are relative to the project's root.
+        The files are relative to the project's root.
         """
         near = [
             (distance, self.file_of(name).relative_to(self._layout.root).as_posix())
             for name, distance in self.importers(module).items()
             if name.startswith(f"{self._layout.unit}.") and name.rpartition(".")[2].startswith("test_")
         ]
-        return [
-            file for _, file in sorted(near, key=lambda it: (it[0], (seconds or {}).get(it[1], 0.0), it[1]))
-        ]
+        return {file: distance for distance, file in sorted(near)[:MOST_FILES]}
 
 
 def draw(modules: Iterable[Module], count: int, seed: int) -> list[Planted]:

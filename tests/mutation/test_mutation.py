@@ -148,11 +148,11 @@ def test_a_mutation_is_one_change_and_the_tree_stays_as_it_was(toys: Layout) -> 
     assert "min(" in found.mutation(found.sites[0]).source
 
 
-def test_the_nearest_tests_come_first_then_the_quickest(toys: Layout) -> None:
+def test_tests_are_found_by_their_imports_with_their_distance(toys: Layout) -> None:
     imports = Imports(toys)
     near, far = "checks/toy_unit/test_toll.py", "checks/toy_unit/test_gate.py"
-    assert imports.tests_of("toys.toll", {near: 9.0, far: 1.0}) == [near, far]
-    assert imports.tests_of("toys.gate") == [far]
+    assert imports.tests_of("toys.toll") == {near: 1, far: 2}
+    assert imports.tests_of("toys.gate") == {far: 1}
 
 
 def test_a_draw_is_the_same_for_a_seed_and_takes_from_each_module(toys: Layout) -> None:

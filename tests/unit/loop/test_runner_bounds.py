@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
+from cadre.engine.commands import SetTimer
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Offer
 from cadre.journal.run import Phase
-from cadre.loop.owed import SetTimer
 from cadre.ports import ModelReply
 from cadre.protocol.messages import Decision, ToolCall, Usage
 from cadre.runtime.payments import Payments
