@@ -6,7 +6,6 @@ from typing import Any
 
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
-from cadre.errors import BusUnavailable
 
 
 class JournalQueue(Queue):
@@ -31,7 +30,4 @@ class JournalQueue(Queue):
         return floor >= end or not told["num_pending"] + told["num_ack_pending"]
 
     async def _ask(self, what: str) -> dict[str, Any]:
-        answer = await jetstream.api(self._nc, what)
-        if error := answer.get("error"):
-            raise BusUnavailable(f"asking for {self._stream}", error.get("description"))
-        return answer
+        return await jetstream.ask(self._nc, f"asking for {self._stream}", what)

@@ -16,7 +16,7 @@ from nats.aio.client import Client
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import RETRIED, StoredMessage
 from cadre.delivery.codec import decode
-from cadre.errors import BusUnavailable, UnreadableMessage
+from cadre.errors import UnreadableMessage
 from cadre.protocol.topology import Topology
 
 _NEVER_HANDLED = "delivered as often as the queue delivers a message, and never handled"
@@ -59,9 +59,7 @@ class NatsDeadLetters:
 
     async def newest(self, limit: int, before: int | None = None) -> list[DeadLetter]:
         """At most `limit` letters, newest first; with `before`, those that are older than that one."""
-        answer = await jetstream.api(self._nc, f"STREAM.INFO.{self._stream}")
-        if error := answer.get("error"):
-            raise BusUnavailable(f"asking for {self._stream}", error.get("description"))
+        answer = await jetstream.ask(self._nc, f"asking for {self._stream}", f"STREAM.INFO.{self._stream}")
         first, end = answer["state"]["first_seq"], answer["state"]["last_seq"] + 1
         end = min(end, before) if before is not None else end
         found: list[StoredMessage] = []

@@ -7,7 +7,6 @@ for a week. Each step may be repeated by anybody at any time: nothing behind the
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 import msgspec
@@ -16,11 +15,10 @@ from nats.aio.client import Client
 from cadre.adapters.nats.objects.blob_refs import Noting, refs_in
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
-from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams import jetstream, listing
 from cadre.adapters.nats.streams.fenced_value import FencedValue
-from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.delivery.codec import HEADERS, decode
-from cadre.errors import BlobMissing, BusUnavailable, Fenced, UnreadableMessage
+from cadre.errors import BlobMissing, Fenced, UnreadableMessage
 from cadre.protocol.messages import Fate, Spilled, Task
 from cadre.protocol.topology import Topology
 
@@ -28,8 +26,6 @@ log = logging.getLogger("cadre.erasure")
 
 REMEMBERED = 7 * 24 * 3600
 """Seconds for which the fate of a tree is on record."""
-
-_PAGE = 128
 
 
 class Belongings(NamedTuple):
@@ -94,7 +90,9 @@ class NatsErasure:
         found = Belongings(set(), set(), set())
         stream = self._topology.stream_of(tree)
         for subject in self._topology.subjects_of_tree(tree):
-            async for held in self._messages(stream, subject, 0, before):
+            async for held in listing.messages(self._nc, stream, subject):
+                if held.seq >= before:
+                    break
                 found.messages.add(held.seq)
                 ref = _spilled(held.data)
                 if ref is None:
@@ -125,14 +123,14 @@ class NatsErasure:
         for subject in self._topology.dead_subjects:
             if subject.split(".")[-2] != stream:
                 continue
-            async for held in self._messages(self._topology.dead_stream, subject, 0, None):
+            async for held in listing.messages(self._nc, self._topology.dead_stream, subject):
                 if _letter_about(held.data) in messages:
                     await jetstream.delete(self._nc, self._topology.dead_stream, held.seq)
 
     async def has_task(self, tree: str) -> bool:
         """Whether the task of the tree's root lies in an inbox: then an agent may still take it up."""
         stream, subject = self._topology.stream_of(tree), self._topology.inbox_of_run(tree, tree)
-        async for held in self._messages(stream, subject, 0, None):
+        async for held in listing.messages(self._nc, stream, subject):
             if _is_task(held.data) or _spilled(held.data) is not None:
                 return True
         return False
@@ -145,7 +143,9 @@ class NatsErasure:
         refs: set[str] = set()
         for shard in range(self._topology.shards):
             for consumer in await self._outstanding(self._topology.stream(shard)):
-                async for held in self._messages(consumer.stream, consumer.filter, consumer.handled, None):
+                async for held in listing.messages(
+                    self._nc, consumer.stream, consumer.filter, consumer.handled
+                ):
                     if self._topology.parse(held.subject)[0] == besides:
                         continue
                     refs |= refs_in(held.data)
@@ -164,37 +164,16 @@ class NatsErasure:
 
     async def _outstanding(self, stream: str) -> list[Outstanding]:
         found: list[Outstanding] = []
-        offset, total = 0, 1
-        while offset < total:
-            answer = await jetstream.api(self._nc, f"CONSUMER.LIST.{stream}", {"offset": offset})
-            if error := answer.get("error"):
-                raise BusUnavailable(f"asking for the consumers of {stream}", error.get("description"))
-            consumers = answer.get("consumers") or []
-            for one in consumers:
-                if one["name"] == self._topology.tracer_consumer():
-                    continue  # it follows the journals, however far behind
-                config = one["config"]
-                if config["ack_policy"] != "explicit" or not one["num_pending"] + one["num_ack_pending"]:
-                    continue
-                handled = one["ack_floor"]["stream_seq"]
-                filters = config.get("filter_subjects") or [config.get("filter_subject", ">")]
-                found += [Outstanding(stream, subject, handled) for subject in filters]
-            offset, total = offset + len(consumers), answer["total"] if consumers else 0
+        for one in await listing.consumers(self._nc, stream):
+            if one["name"] == self._topology.tracer_consumer():
+                continue  # it follows the journals, however far behind
+            config = one["config"]
+            if config["ack_policy"] != "explicit" or not one["num_pending"] + one["num_ack_pending"]:
+                continue
+            handled = one["ack_floor"]["stream_seq"]
+            filters = config.get("filter_subjects") or [config.get("filter_subject", ">")]
+            found += [Outstanding(stream, subject, handled) for subject in filters]
         return found
-
-    async def _messages(
-        self, stream: str, subject: str, after: int, before: int | None
-    ) -> AsyncIterator[StoredMessage]:
-        while True:
-            query = {"seq": after + 1, "batch": _PAGE, "next_by_subj": subject}
-            page = await jetstream.batch(self._nc, stream, query)
-            for held in page:
-                if before is not None and held.seq >= before:
-                    return
-                yield held
-            if not page:
-                return
-            after = page[-1].seq
 
 
 def _spilled(data: bytes) -> str | None:

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from nats.aio.client import Client
 
 from cadre.adapters.nats.queues.queue import Queue
-from cadre.adapters.nats.streams import jetstream
-from cadre.errors import BusUnavailable
+from cadre.adapters.nats.streams import jetstream, listing
 from cadre.protocol.topology import Topology
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
@@ -43,28 +42,18 @@ async def lag_samples(nc: Client, topology: Topology) -> list[Sample]:
 
 async def dead_letter_samples(nc: Client, topology: Topology) -> list[Sample]:
     """Raises BusUnavailable."""
-    answer = await jetstream.api(nc, f"STREAM.INFO.{topology.dead_stream}")
-    if error := answer.get("error"):
-        raise BusUnavailable(f"asking for {topology.dead_stream}", error.get("description"))
+    stream = topology.dead_stream
+    answer = await jetstream.ask(nc, f"asking for {stream}", f"STREAM.INFO.{stream}")
     return [Sample(names.DEAD_LETTERS, answer["state"]["messages"])]
 
 
 async def _lags(nc: Client, stream: str) -> dict[str, int]:
-    lags: dict[str, int] = {}
-    seen, total = 0, 1
-    while seen < total:
-        answer = await jetstream.api(nc, f"CONSUMER.LIST.{stream}", {"offset": seen})
-        if error := answer.get("error"):
-            raise BusUnavailable(f"asking for the consumers of {stream}", error.get("description"))
-        page = answer.get("consumers") or []
-        for one in page:
-            # Readers that a process makes for itself are nobody's queue.
-            if one["config"].get("durable_name"):
-                lags[one["name"]] = one["num_pending"] + one["num_ack_pending"]
-        if not page:
-            break
-        seen, total = seen + len(page), answer["total"]
-    return lags
+    # Readers that a process makes for itself are nobody's queue.
+    return {
+        one["name"]: one["num_pending"] + one["num_ack_pending"]
+        for one in await listing.consumers(nc, stream)
+        if one["config"].get("durable_name")
+    }
 
 
 def _named(consumer: str) -> dict[str, str]:

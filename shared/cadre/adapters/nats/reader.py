@@ -118,21 +118,14 @@ class OrderedReader:
             "num_replicas": 1,
             "inactive_threshold": int(_FORGOTTEN_AFTER * 1e9),
         }
-        answer = await jetstream.api(
-            self._nc,
-            f"CONSUMER.CREATE.{self._stream}.{name}",
-            {"stream_name": self._stream, "config": config},
-        )
-        if error := answer.get("error"):
-            raise BusUnavailable(f"reading {self._stream}", error.get("description"))
+        body = {"stream_name": self._stream, "config": config}
+        answer = await self._ask_server(f"CONSUMER.CREATE.{self._stream}.{name}", body)
         if answer.get("num_pending") == 0:
             self.caught_up.set()
 
     async def _check_stream(self) -> None:
         """A stream that was replaced or set back must not be waited for at a sequence it will never reach."""
-        answer = await jetstream.api(self._nc, f"STREAM.INFO.{self._stream}")
-        if error := answer.get("error"):
-            raise BusUnavailable(f"reading {self._stream}", error.get("description"))
+        answer = await self._ask_server(f"STREAM.INFO.{self._stream}")
         if self._created not in (None, answer["created"]):
             log.warning("stream %s was replaced: reading it from its start", self._stream)
             self.position = 0
@@ -145,6 +138,9 @@ class OrderedReader:
             raise _Untrusted(f"a leader that has {end} of {self.position} messages")
         log.warning("stream %s ends at %d, before %d: it was set back", self._stream, end, self.position)
         self.position = end
+
+    async def _ask_server(self, what: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        return await jetstream.ask(self._nc, f"reading {self._stream}", what, body)
 
     def _is_newly_ahead(self) -> bool:
         """A new leader may still be applying what another replica has served already."""

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.errors import BusUnavailable
 from cadre.protocol.topology import Topology
 
 _KNOWN_FOR = 1.0
@@ -55,9 +54,7 @@ class NatsStorage:
         async with self._asking:
             at, answer = self._known.get(what, (float("-inf"), {}))
             if time.monotonic() - at > _KNOWN_FOR:
-                answer = await jetstream.api(self._nc, what)
-                if error := answer.get("error"):
-                    raise BusUnavailable("asking how much room there is", error.get("description"))
+                answer = await jetstream.ask(self._nc, "asking how much room there is", what)
                 self._known[what] = (time.monotonic(), answer)
         return answer
 

@@ -15,7 +15,7 @@ from cadre.adapters.nats.reader import OrderedReader
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.delivery.codec import decode, unpack_entry
-from cadre.errors import BlobMissing, BusUnavailable, RetryableError, UnreadableMessage
+from cadre.errors import BlobMissing, RetryableError, UnreadableMessage
 from cadre.journal.entry import Entry
 from cadre.ports import Blobs, Stored
 from cadre.protocol.messages import Fate
@@ -170,10 +170,9 @@ def _tell_of_failure(task: asyncio.Task[None]) -> None:
 
 async def identities(nc: Client, topology: Topology) -> list[str]:
     """When each shard's stream was created: another time means another stream. Raises BusUnavailable."""
-    answers = [
-        await jetstream.api(nc, f"STREAM.INFO.{topology.stream(shard)}") for shard in range(topology.shards)
+    return [
+        (await jetstream.ask(nc, "asking for the streams", f"STREAM.INFO.{topology.stream(shard)}"))[
+            "created"
+        ]
+        for shard in range(topology.shards)
     ]
-    for answer in answers:
-        if error := answer.get("error"):
-            raise BusUnavailable("asking for the streams", error.get("description"))
-    return [answer["created"] for answer in answers]

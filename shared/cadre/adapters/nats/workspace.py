@@ -9,10 +9,9 @@ import asyncio
 
 from nats.aio.client import Client
 
-from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams import jetstream, listing
 from cadre.adapters.nats.streams.fenced_value import FencedValue
 from cadre.delivery.codec import HEADERS
-from cadre.errors import BusUnavailable
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.topology import Topology
 
@@ -60,14 +59,6 @@ class NatsFileIndex:
         return FencedValue(self._nc, self._topology.stream_of(tree), subject, WorkspaceFile, _HEADERS)
 
     async def _subjects(self, tree: str) -> list[str]:
-        stream, wanted = self._topology.stream_of(tree), self._topology.files_of_tree(tree)
-        subjects: list[str] = []
-        while True:
-            query = {"subjects_filter": wanted, "offset": len(subjects)}
-            answer = await jetstream.api(self._nc, f"STREAM.INFO.{stream}", query)
-            if error := answer.get("error"):
-                raise BusUnavailable(f"listing the files of {tree}", error.get("description"))
-            page = answer["state"].get("subjects") or {}
-            subjects += page
-            if not page or len(subjects) >= answer.get("total", 0):
-                return subjects
+        return await listing.subjects(
+            self._nc, self._topology.stream_of(tree), self._topology.files_of_tree(tree)
+        )

@@ -117,9 +117,8 @@ class NatsObjects:
     async def has_content(self, found: ObjectEntry) -> bool:
         """Whether all of its chunks are in the store, as the stream's leader has it."""
         chunks = self.chunks(found.nuid)
-        answer = await jetstream.api(self._nc, f"STREAM.INFO.{self.stream}", {"subjects_filter": chunks})
-        if error := answer.get("error"):
-            raise BusUnavailable(f"asking for {chunks}", error.get("description"))
+        query = {"subjects_filter": chunks}
+        answer = await jetstream.ask(self._nc, f"asking for {chunks}", f"STREAM.INFO.{self.stream}", query)
         there = (answer["state"].get("subjects") or {}).get(chunks, 0)
         return bool(there == (found.fields.get("chunks") or 0))
 

@@ -14,12 +14,10 @@ import msgspec
 from nats.aio.client import Client
 
 from cadre.adapters.nats.objects.store import NatsObjects
-from cadre.adapters.nats.streams import jetstream
-from cadre.errors import BusUnavailable
+from cadre.adapters.nats.streams import jetstream, listing
 
 log = logging.getLogger("cadre.objects")
 
-_PAGE = 128
 _AT_ONCE = 32
 
 
@@ -32,8 +30,8 @@ async def sweep(nc: Client, objects: NatsObjects, older: float) -> int:
     """Removes chunks that no entry names when the last of them is older than so many seconds; says of how many
     objects. Raises RetryableError."""
     # In this order: an entry comes after its chunks.
-    chunks = await _subjects(nc, objects, objects.chunks("*"))
-    unnamed = chunks - await _named(nc, objects)
+    chunks = await listing.subjects(nc, objects.stream, objects.chunks("*"))
+    unnamed = set(chunks) - await _named(nc, objects)
     old = [subject for subject in unnamed if await _age(nc, objects, subject) > older]
     if not old:
         return 0
@@ -48,15 +46,8 @@ async def sweep(nc: Client, objects: NatsObjects, older: float) -> int:
 
 async def _named(nc: Client, objects: NatsObjects) -> set[str]:
     """Subjects of chunks that entries name, as any replica has them."""
-    entries: list[bytes] = []
-    after = 0
-    while True:
-        query = {"seq": after + 1, "batch": _PAGE, "next_by_subj": objects.entries}
-        page = await jetstream.batch(nc, objects.stream, query)
-        if not page:
-            return _chunks_of(objects, entries)
-        after = page[-1].seq
-        entries += [held.data for held in page]
+    entries = [held.data async for held in listing.messages(nc, objects.stream, objects.entries)]
+    return _chunks_of(objects, entries)
 
 
 async def _surely_named(nc: Client, objects: NatsObjects) -> set[str]:
@@ -68,7 +59,7 @@ async def _surely_named(nc: Client, objects: NatsObjects) -> set[str]:
             held = await jetstream.last(nc, objects.stream, subject)
             return held.data if held is not None else b""
 
-    subjects = await _subjects(nc, objects, objects.entries)
+    subjects = await listing.subjects(nc, objects.stream, objects.entries)
     return _chunks_of(objects, await asyncio.gather(*map(one, subjects)))
 
 
@@ -88,18 +79,3 @@ async def _age(nc: Client, objects: NatsObjects, subject: str) -> float:
     """In seconds; 0 when there is nothing (any more)."""
     held = await jetstream.last(nc, objects.stream, subject)
     return time.time() - held.at if held is not None else 0.0
-
-
-async def _subjects(nc: Client, objects: NatsObjects, wanted: str) -> set[str]:
-    """As the stream's leader has them."""
-    found: set[str] = set()
-    offset, total = 0, 1
-    while offset < total:
-        query = {"subjects_filter": wanted, "offset": offset}
-        answer = await jetstream.api(nc, f"STREAM.INFO.{objects.stream}", query)
-        if error := answer.get("error"):
-            raise BusUnavailable(f"listing {wanted}", error.get("description"))
-        page = answer["state"].get("subjects") or {}
-        found |= page.keys()
-        offset, total = offset + len(page), answer.get("total", 0) if page else 0
-    return found

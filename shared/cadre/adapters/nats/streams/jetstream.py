@@ -186,9 +186,7 @@ async def purge(nc: Client, stream: str, subject: str, before: int | None = None
     body: dict[str, Any] = {"filter": subject}
     if before is not None:
         body["seq"] = before
-    answer = await api(nc, f"STREAM.PURGE.{stream}", body)
-    if error := answer.get("error"):
-        raise BusUnavailable(f"removing {subject} from {stream}", error.get("description"))
+    answer = await ask(nc, f"removing {subject} from {stream}", f"STREAM.PURGE.{stream}", body)
     purged: int = answer["purged"]
     return purged
 
@@ -249,6 +247,14 @@ async def api(nc: Client, subject: str, body: dict[str, Any] | None = None) -> d
     answer = await _request(nc, f"$JS.API.{subject}", data, {}, BusUnavailable)
     decoded: dict[str, Any] = json.loads(answer.data)
     return decoded
+
+
+async def ask(nc: Client, doing: str, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Does as `api`, but raises BusUnavailable, which says what was being done, for any error."""
+    answer = await api(nc, subject, body)
+    if error := answer.get("error"):
+        raise BusUnavailable(doing, error.get("description"))
+    return answer
 
 
 def is_passing(error: dict[str, Any]) -> bool:

@@ -1,0 +1,48 @@
+"""Lists of what a stream has, page by page: its messages, its subjects, its consumers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from nats.aio.client import Client
+
+from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.jetstream import StoredMessage
+
+_PAGE = 128
+
+
+async def messages(nc: Client, stream: str, subject: str, after: int = 0) -> AsyncIterator[StoredMessage]:
+    """The messages on the subject (wildcards allowed) behind sequence `after`, as any replica has them. Raises
+    BusUnavailable."""
+    while page := await jetstream.batch(
+        nc, stream, {"seq": after + 1, "batch": _PAGE, "next_by_subj": subject}
+    ):
+        for message in page:
+            yield message
+        after = page[-1].seq
+
+
+async def subjects(nc: Client, stream: str, wanted: str) -> list[str]:
+    """The subjects that match and hold messages, as the stream's leader has them. Raises BusUnavailable."""
+    found: list[str] = []
+    while True:
+        query = {"subjects_filter": wanted, "offset": len(found)}
+        answer = await jetstream.ask(nc, f"listing {wanted}", f"STREAM.INFO.{stream}", query)
+        page = answer["state"].get("subjects") or {}
+        found += page
+        if not page or len(found) >= answer.get("total", 0):
+            return found
+
+
+async def consumers(nc: Client, stream: str) -> list[dict[str, Any]]:
+    """All consumers of the stream, each as the JetStream API describes it. Raises BusUnavailable."""
+    found: list[dict[str, Any]] = []
+    while True:
+        doing = f"asking for the consumers of {stream}"
+        answer = await jetstream.ask(nc, doing, f"CONSUMER.LIST.{stream}", {"offset": len(found)})
+        page = answer.get("consumers") or []
+        found += page
+        if not page or len(found) >= answer["total"]:
+            return found
