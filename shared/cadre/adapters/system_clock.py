@@ -7,7 +7,7 @@ import time
 
 
 class SystemClock:
-    """ports.Clock"""
+    """The system's clock (ports.Clock)."""
 
     def now(self) -> float:
         return time.time()

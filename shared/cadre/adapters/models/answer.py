@@ -60,7 +60,7 @@ class _OpenCall(msgspec.Struct):
 
 
 class MalformedAnswer(Exception):
-    """The endpoint sent what is no chat completion."""
+    """The endpoint sent something that is no chat completion."""
 
 
 class ModelAnswer:
@@ -100,7 +100,7 @@ class ModelAnswer:
             await self._tell(self._certain())
 
     async def done(self) -> ModelReply:
-        """The answer, once everything was added. Raises MalformedAnswer when it is not complete."""
+        """Returns the answer, once everything was added. Raises MalformedAnswer when it is not complete."""
         if self._empty:
             raise MalformedAnswer("it holds no choice")
         if not self._finish:
@@ -127,7 +127,8 @@ class ModelAnswer:
             call.arguments += function.arguments or ""
 
     def _open_call(self, delta: _PartialCall) -> _OpenCall:
-        """The call that a piece belongs to. Some servers leave the index out, or give each call index 0, or no id."""
+        """Finds the call that a piece belongs to. Some servers leave the index out, or give each call index 0, or no
+        id."""
         same = [c for c in self._calls if delta.index is None or c.index == delta.index]
         call = same[-1] if same else None
         if call is None or (delta.id and call.id and delta.id != call.id) or _begins_another(delta, call):
@@ -145,7 +146,7 @@ class ModelAnswer:
         return min(places, default=len(self._text))
 
     def _certain(self) -> int:
-        """How much of the text is surely no beginning of a stop sequence."""
+        """How many characters of the text are surely no beginning of a stop sequence."""
         end = self._end()
         if end < len(self._text):
             return end

@@ -45,7 +45,7 @@ def shown_url(url: str) -> str:
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """What an endpoint answered instead of a completion."""
+    """An answer of the endpoint that is no completion: what is wrong, and whether it may pass."""
 
     status: int
     text: str
@@ -64,13 +64,13 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def unavailable(line: str, refusal: Refusal) -> ModelUnavailable:
-    """The error for a refusal that passes."""
+    """Makes the error for a refusal that may pass."""
     limited = refusal.status == 429
     return ModelUnavailable(line, status=refusal.status, retry_after=refusal.wait, rate_limited=limited)
 
 
 def failed_status(spec: ModelSpec, url: str, refusal: Refusal, sent: Mapping[str, Any]) -> ModelError:
-    """The error for an HTTP answer that is none. `sent` is the request's body."""
+    """Makes the error for an HTTP status that says failure. `sent` is the request's body."""
     status, wait = refusal.status, refusal.wait
     said = " ".join(refusal.text.split())[:SHOWN]
     line = f"the model endpoint {shown_url(url)} answered {status}" + (f": {said}" if said else "")
@@ -127,18 +127,21 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def failed_connection(url: str, cause: str) -> ModelUnavailable:
+    """Makes the error for an endpoint that cannot be reached; `cause` says why."""
     return ModelUnavailable(
         f"cannot reach the model endpoint {shown_url(url)}: {cause}; start it or set CADRE_MODEL_URL"
     )
 
 
 def failed_silence(url: str, seconds: float) -> ModelUnavailable:
+    """Makes the error for an endpoint that sent nothing for its timeout, in seconds."""
     return ModelUnavailable(
         f"the model endpoint {shown_url(url)} sent nothing for {seconds:g} s; model.timeout sets how long"
     )
 
 
 def failed_answer(url: str, what: str) -> ModelUnavailable:
+    """Makes the error for an answer that cannot be used."""
     return ModelUnavailable(f"the answer of the model endpoint {shown_url(url)} {what}")
 
 

@@ -80,11 +80,12 @@ class OpenAIClient:
             raise self._refused_inside(error) from None
 
     def hidden(self, text: str) -> str:
-        """The text without the key, which some servers repeat."""
+        """Returns the text without the key, which some servers repeat."""
         key = read_secret(self._key_env).strip()
         return text.replace(key, "***") if key else text
 
     async def close(self) -> None:
+        """Closes the connections; the next request opens them anew."""
         if self._client is not None:
             await self._client.close()
             self._client = None

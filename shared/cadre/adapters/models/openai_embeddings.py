@@ -30,7 +30,8 @@ class OpenAIEmbeddings:
         )
 
     async def embed(self, texts: list[str]) -> list[list[float]]:
-        """Raises ModelUnavailable (ask again later), ModelRefused (these texts, or the key, or the model's name)."""
+        """Returns a vector for each text. Raises ModelUnavailable (ask again later), ModelRefused (these texts, or the
+        key, or the model's name)."""
         body: dict[str, Any] = {"model": self._name, "input": texts}
         if self._dim:
             body["dimensions"] = self._dim
@@ -52,10 +53,11 @@ class OpenAIEmbeddings:
 
     @property
     def shown(self) -> str:
-        """The endpoint in an error's text."""
+        """What the endpoint is called in an error's text."""
         return f"the embeddings endpoint {shown_url(self._url)}"
 
     async def close(self) -> None:
+        """Closes the connections."""
         await self._endpoint.close()
 
     def _checked(self, vectors: list[list[float]], texts: list[str]) -> list[list[float]]:

@@ -50,7 +50,7 @@ class OpenAIModel:
         )
 
     async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
-        """One call, without retries; cancelling it closes the connection.
+        """Makes one call, without retries; cancelling it closes the connection.
 
         Raises ModelUnavailable, ModelRefused.
         """
@@ -67,10 +67,11 @@ class OpenAIModel:
         return reply if reply.usage.tokens else self._with_usage(request, reply)
 
     async def close(self) -> None:
+        """Closes the connections."""
         await self._endpoint.close()
 
     def missing(self) -> str | None:
-        """What its settings lack, and what to do; None when it can be asked."""
+        """Says what the settings lack for a call, and what to do; None when nothing."""
         if not self._url:
             return "no model endpoint: set CADRE_MODEL_URL or model.url in the agent's spec"
         if not self._url.startswith(("http://", "https://")):

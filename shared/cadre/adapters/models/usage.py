@@ -1,4 +1,4 @@
-"""What a model call used when its endpoint does not tell: budgets are kept by an estimate then, not switched off."""
+"""Estimates the tokens of a call when its endpoint does not tell: so budgets still hold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cadre.protocol.messages import Usage
 
 
 def estimated(request: ModelRequest, reply: ModelReply) -> Usage:
-    """Tokens, on the safe side."""
+    """Estimates the tokens of a request and its reply, rather too many than too few."""
     asked = sum(MESSAGE + _weight(message) for message in request.messages)
     asked += sum(_written(tool) for tool in request.tools)
     answered = tokens_of(reply.content) + sum(_written(call) for call in reply.calls)

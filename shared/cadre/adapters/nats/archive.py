@@ -25,7 +25,7 @@ class RawEntry(NamedTuple):
 
 
 class NatsArchive:
-    """Reading raises BusUnavailable and BlobMissing."""
+    """Reads and writes the entries of journals as bytes. Reading raises BusUnavailable and BlobMissing."""
 
     def __init__(self, nc: Client, topology: Topology, blobs: Blobs, history: History) -> None:
         self._nc = nc
@@ -34,7 +34,7 @@ class NatsArchive:
         self._history = history
 
     async def entries(self, tree: str, *, at_least: int = 0) -> AsyncIterator[RawEntry]:
-        """All entries of the tree's journals in stream order; see History.pages for `at_least`."""
+        """Yields all entries of the tree's journals in stream order; see History.pages for `at_least`."""
         async for page in self._history.raw_pages(tree, at_least=at_least):
             for held in page:
                 yield RawEntry(held.seq, await self._whole(held))

@@ -1,4 +1,4 @@
-"""Sending messages to inboxes and tools, setting timers, telling deltas."""
+"""Sends messages to inboxes and tools, sets timers, publishes deltas and interrupts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ class NatsBus:
         self._shortened = HistoryCutter(blobs)
 
     async def send(self, message: Addressed, sender: str, *, to: str | None = None) -> None:
-        """`to` names the agent whose inbox it is for; Task, ToolCall and CodeCall know their receiver themselves."""
+        """Stores a message where its receiver finds it. `to` names the agent whose inbox it is for; Task, ToolCall and
+        CodeCall know their receiver themselves."""
         match message:
             case ToolCall():
                 subject = self._topology.call(message.tool, sender, message.tree, message.id)
@@ -70,6 +71,7 @@ class NatsBus:
         await jetstream.append(self._nc, subject, await pack(message, self._blobs), headers=headers)
 
     async def revoke(self, result: ToolResult) -> None:
+        """Settles a call with this result unless it is claimed already, and has its executor stop if it is."""
         claim = EffectClaim(
             id=f"{result.call}:claim",
             tree=result.tree,
@@ -95,6 +97,7 @@ class NatsBus:
         await self.interrupt(result.tree, result.call)
 
     async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:
+        """Has the timer delivered to the agent's inbox at `due`, in Unix seconds."""
         when = (
             datetime.fromtimestamp(min(due, _LATEST), UTC)
             .isoformat(timespec="milliseconds")
@@ -111,9 +114,11 @@ class NatsBus:
         )
 
     async def tell(self, tree: str, delta: Delta) -> None:
+        """Publishes a piece of an answer for those who look on; it may be lost."""
         await self._publish(self._topology.delta(tree, delta.run), encode(delta))
 
     async def interrupt(self, tree: str, run: str) -> None:
+        """Tells the processes at work on a run or call to stop; it may be lost."""
         await self._publish(self._topology.interrupt(tree), run.encode())
 
     async def _publish(self, subject: str, data: bytes) -> None:

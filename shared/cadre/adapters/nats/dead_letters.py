@@ -1,7 +1,7 @@
-"""Dead letters in JetStream: what the server said of a message that nobody handles, and that message.
+"""Dead letters in JetStream: the server's advisory about a message that nobody handles, and that message.
 
-A letter is an advisory kept in a stream of its own; its sequence there is its id. The message stays in its
-shard, where the advisory names it by sequence, until it is removed with its tree.
+A letter is an advisory kept in a stream of its own; its sequence there is its id. The message stays in its shard, where
+the advisory names it by sequence, until it is removed with its tree.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class DeadLetter(NamedTuple):
 
 
 class NatsDeadLetters:
-    """The dead letters of a deployment. Every method raises BusUnavailable."""
+    """Lists, reads, retries and drops the dead letters of a deployment. Every method raises BusUnavailable."""
 
     def __init__(self, nc: Client, topology: Topology) -> None:
         self._nc = nc
         self._stream = topology.dead_stream
 
     async def newest(self, limit: int, before: int | None = None) -> list[DeadLetter]:
-        """At most `limit` letters, newest first; with `before`, those that are older than that one."""
+        """Returns at most `limit` letters, newest first; with `before`, those that are older than that one."""
         answer = await jetstream.ask(self._nc, f"asking for {self._stream}", f"STREAM.INFO.{self._stream}")
         first, end = answer["state"]["first_seq"], answer["state"]["last_seq"] + 1
         end = min(end, before) if before is not None else end
@@ -74,14 +74,14 @@ class NatsDeadLetters:
         return list(await asyncio.gather(*(self._whole(held) for held in found[:limit])))
 
     async def read(self, letter: int) -> DeadLetter | None:
-        """None when there is no such letter (any more)."""
+        """Returns the letter with this id; None when there is none (any more)."""
         found = await jetstream.read(self._nc, self._stream, letter)
         return None if found is None else await self._whole(found[0])
 
     async def retry(self, letter: DeadLetter, message: StoredMessage) -> int:
         """Publishes the letter's message once more, then removes the letter; returns the new sequence.
 
-        Without a message id: the deduplication window must not take it for the first one.
+        The message goes without its id: the deduplication window would take it for the first one.
         """
         headers = {name: value for name, value in letter.headers.items() if not name.startswith(_OWN_HEADERS)}
         seq = await jetstream.append(

@@ -1,7 +1,7 @@
-"""Removing a whole tree: its fate on record first, then its blobs, then every message on its subjects.
+"""Removes a whole tree: its fate is recorded first, then its blobs go, then every message on its subjects.
 
-The record of the fate is what other processes learn it from, and the only message of the tree that stays,
-for a week. Each step may be repeated by anybody at any time: nothing behind the record is touched.
+Other processes learn the fate from the record, which is the only message of the tree that stays, for a week. Each step
+may be repeated by anybody at any time: nothing behind the record is touched.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REMEMBERED = 7 * 24 * 3600
 
 
 class Belongings(NamedTuple):
-    """What a tree has besides its messages."""
+    """Whatever a tree has besides its messages."""
 
     named: set[str]
     """Blobs named within the tree's messages."""
@@ -49,7 +49,7 @@ class Outstanding(NamedTuple):
 
 
 class NatsErasure:
-    """Every method raises RetryableError."""
+    """The steps of an erasure. Every method raises RetryableError."""
 
     def __init__(self, nc: Client, topology: Topology, blobs: NatsBlobs) -> None:
         self._nc = nc
@@ -58,7 +58,7 @@ class NatsErasure:
         self._sessions = NatsSessions(nc, topology)
 
     async def fate(self, tree: str) -> tuple[int, Fate] | None:
-        """The last that was recorded of the tree, and its sequence; never stale."""
+        """Returns the last record of the tree's fate and its sequence, never stale; None when there is none."""
         fate, seq = await self._record(tree).read()
         return None if fate is None else (seq, fate)
 
@@ -75,7 +75,7 @@ class NatsErasure:
         return FencedValue(self._nc, stream, subject, Fate, headers)
 
     async def leave_session(self, agent: str, session: str, run: str) -> None:
-        """The next turn of a session whose last run this was begins afresh."""
+        """Has the next turn of a session begin afresh if this was its last run."""
         turn, fence = await self._sessions.read(agent, session)
         try:
             if turn is not None and turn.run == run:
@@ -86,7 +86,7 @@ class NatsErasure:
             log.debug("session %s of %s has moved on", session, agent)
 
     async def belongings(self, tree: str, before: int) -> Belongings:
-        """Of the messages below sequence `before`."""
+        """Collects what belongs to the tree and is named in its messages below sequence `before`."""
         found = Belongings(set(), set(), set())
         stream = self._topology.stream_of(tree)
         for subject in self._topology.subjects_of_tree(tree):
@@ -136,10 +136,8 @@ class NatsErasure:
         return False
 
     async def awaited(self, besides: str) -> set[str]:
-        """Blobs named in messages that nobody has handled yet, so that no journal tells of them.
-
-        Those of the tree `besides` do not count.
-        """
+        """Returns the blobs named in messages that nobody has handled yet, so that no journal names them; those of the
+        tree `besides` do not count."""
         refs: set[str] = set()
         for shard in range(self._topology.shards):
             for consumer in await self._outstanding(self._topology.stream(shard)):
@@ -177,7 +175,7 @@ class NatsErasure:
 
 
 def _spilled(data: bytes) -> str | None:
-    """The blob that holds the message, when it was too large for its stream."""
+    """The blob that holds the message, when the message was too large for its stream."""
     if b'"spilled"' not in data:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a tree's journals hold, read page by page with batched direct gets: no consumer per reader."""
+"""Reads what a tree's journals hold, page by page with batched direct gets: no consumer per reader."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ending: set[asyncio.Task[None]] = set()
 
 
 class History:
-    """Reads of stored entries and tasks; raises BusUnavailable."""
+    """Reads stored entries and tasks. Every method raises BusUnavailable."""
 
     def __init__(self, nc: Client, topology: Topology, blobs: Blobs) -> None:
         self._nc = nc
@@ -37,7 +37,7 @@ class History:
         self._blobs = blobs
 
     async def pages(self, tree: str, after: int = 0, *, at_least: int = 0) -> AsyncIterator[list[Stored]]:
-        """The entries of all runs of the tree behind sequence `after`, in stream order.
+        """Yields the entries of all runs of the tree behind sequence `after`, in stream order.
 
         Any replica of the stream answers, so the newest entries may still be missing; for the entry at sequence
         `at_least` it waits a second.
@@ -48,7 +48,8 @@ class History:
     async def raw_pages(
         self, tree: str, after: int = 0, run: str | None = None, *, at_least: int = 0
     ) -> AsyncIterator[list[StoredMessage]]:
-        """The same as they lie in the stream, those too large for it as references; with `run` of that run only."""
+        """Yields the entries as they lie in the stream, those too large for it as references; with `run` of that run
+        only. See `pages`."""
         topology = self._topology
         stream = topology.stream_of(tree)
         subject = topology.journals_of_tree(tree) if run is None else topology.journal(tree, run)
@@ -65,18 +66,19 @@ class History:
             yield held
 
     async def read_tree(self, tree: str, after: int = 0, *, at_least: int = 0) -> list[Stored]:
-        """All `pages` at once."""
+        """Returns all `pages` at once."""
         return [stored async for page in self.pages(tree, after, at_least=at_least) for stored in page]
 
     async def read_run(self, tree: str, run: str, after: int = 0) -> list[Stored]:
-        """All entries of one run behind sequence `after`, also those before its last snapshot."""
+        """Returns all entries of one run behind sequence `after`, also those before its last snapshot."""
         pages = self.raw_pages(tree, after, run)
         return [one async for page in pages for held in page if (one := await self._read(held)) is not None]
 
     async def task(self, tree: str, run: str) -> Task | None:
-        """The Task that was published for a run, whether or not an agent has taken it up.
+        """Returns the Task that was published for a run, whether or not an agent has taken it up; None when there is
+        none.
 
-        Asked of the stream's leader: a task that was just published must be found.
+        The stream's leader is asked: a task that was just published must be found.
         """
         stream, subject = self._topology.stream_of(tree), self._topology.inbox_of_run(tree, run)
         after = 0
@@ -105,7 +107,7 @@ class History:
 async def watch_deltas(
     nc: Client, topology: Topology, tree: str, on_delta: Callable[[Delta], None]
 ) -> Callable[[], None]:
-    """Calls `on_delta` with each piece of an answer written in the tree; returns what ends that."""
+    """Calls `on_delta` with each piece of an answer written in the tree; returns the function that ends that."""
 
     async def note(message: Msg) -> None:
         try:

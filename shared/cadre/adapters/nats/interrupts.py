@@ -1,4 +1,5 @@
-"""Hears who is to stop early: a hint that saves time and money, never the only word of a cancellation."""
+"""Listens for runs and calls that are to stop early: a hint that saves time and money, never the only word of a
+cancellation."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from cadre.protocol.topology import Topology
 
 
 async def hear_interrupts(nc: Client, topology: Topology, heard: Callable[[str], None]) -> None:
-    """Calls `heard` with the id of each run that has ended early, as long as the connection lives."""
+    """Calls `heard` with the id of each run or call that has ended early, as long as the connection lives."""
 
     async def on_message(message: Msg) -> None:
         heard(message.data.decode())

@@ -47,33 +47,39 @@ Answer = Callable[[Any], Awaitable[Any]]
 
 
 class NatsMemory:
-    """A client. Every method raises MemoryUnavailable and MemoryRefused."""
+    """A client of the memory service, one method per verb. Every method raises MemoryUnavailable and MemoryRefused."""
 
     def __init__(self, nc: Client, topology: Topology) -> None:
         self._nc = nc
         self._topology = topology
 
     async def search(self, asked: SearchRequest) -> Found:
+        """Finds the memories nearest to a text."""
         found: Found = await self._ask("search", asked)
         return found
 
     async def list(self, asked: ListRequest) -> Listed:
+        """Lists memories, without expired ones, a page at a time."""
         found: Listed = await self._ask("list", asked)
         return found
 
     async def show(self, asked: ShowRequest) -> Listed:
+        """Returns the chunks of one memory, a page at a time."""
         found: Listed = await self._ask("show", asked)
         return found
 
     async def forget(self, asked: ForgetRequest) -> Receipt:
+        """Removes one memory or a selection, or counts what that would remove."""
         found: Receipt = await self._ask("forget", asked, FORGET_SECONDS)
         return found
 
     async def export(self, asked: ListRequest) -> Listed:
+        """Lists memories, with expired ones, a page at a time."""
         found: Listed = await self._ask("export", asked)
         return found
 
     async def stats(self) -> Stats:
+        """Counts the memories and says how they are searched."""
         found: Stats = await self._ask("stats", StatsRequest())
         return found
 
@@ -99,10 +105,10 @@ class NatsMemory:
 
 
 class MemoryServer:
-    """Answers for one process of the service; replicas share the requests."""
+    """Answers requests to the memory service in one process; replicas share them."""
 
     def __init__(self, nc: Client, topology: Topology, answers: dict[str, Answer]) -> None:
-        """`answers` has one for each of VERBS; it raises CadreError for what cannot be done."""
+        """Takes an answer for each of VERBS, which raises CadreError for what cannot be done."""
         self._nc = nc
         self._answers = answers
         self._servers = [

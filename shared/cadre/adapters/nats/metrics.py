@@ -1,4 +1,4 @@
-"""Figures of queues: those of this process, and how far behind each durable consumer of a deployment is."""
+"""Metrics of queues: those of this process, and how far behind each durable consumer of a deployment is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cadre.telemetry.metrics.meters import Sample
 
 
 def queue_samples(queues: Iterable[Queue]) -> list[Sample]:
-    """What the queues of one process are at, all shards of a consumer together."""
+    """Counts what the queues of one process have in hand and were delivered again, over all shards of a consumer."""
     working: Counter[str] = Counter()
     again: Counter[str] = Counter()
     for queue in queues:
@@ -30,8 +30,8 @@ def queue_samples(queues: Iterable[Queue]) -> list[Sample]:
 
 
 async def lag_samples(nc: Client, topology: Topology) -> list[Sample]:
-    """Of every durable consumer on every shard, whether or not a process is there to serve it. Raises
-    BusUnavailable."""
+    """Counts the messages that wait for each durable consumer on every shard, whether or not a process serves it.
+    Raises BusUnavailable."""
     found = await asyncio.gather(*(_lags(nc, topology.stream(shard)) for shard in range(topology.shards)))
     return [
         Sample(names.QUEUE_LAG, lag, {**_named(consumer), names.SHARD: str(shard)})
@@ -41,7 +41,7 @@ async def lag_samples(nc: Client, topology: Topology) -> list[Sample]:
 
 
 async def dead_letter_samples(nc: Client, topology: Topology) -> list[Sample]:
-    """Raises BusUnavailable."""
+    """Counts the dead letters. Raises BusUnavailable."""
     stream = topology.dead_stream
     answer = await jetstream.ask(nc, f"asking for {stream}", f"STREAM.INFO.{stream}")
     return [Sample(names.DEAD_LETTERS, answer["state"]["messages"])]
@@ -57,6 +57,6 @@ async def _lags(nc: Client, stream: str) -> dict[str, int]:
 
 
 def _named(consumer: str) -> dict[str, str]:
-    """`agent-manager` is the queue `manager` of the kind `agent`."""
+    """Returns the labels of a consumer: `agent-manager` is the queue `manager` of the kind `agent`."""
     kind, _, name = consumer.partition("-")
     return {names.QUEUE_KIND: kind, names.QUEUE_NAME: name or kind}

@@ -30,7 +30,7 @@ _IN_HAND, _NOT_IN_HAND = b"+", b"-"
 
 
 class NatsPeers:
-    """ports.Peers"""
+    """Asks other executors (ports.Peers)."""
 
     def __init__(self, nc: Client, topology: Topology) -> None:
         self._nc = nc

@@ -1,7 +1,7 @@
 """Reads a stream in order, each message once, for ever: over lost connections and restarted servers.
 
-An ephemeral pull consumer without acks starts behind the last message handled. Whatever shakes the trust
-in it (silence instead of heartbeats, a gap in its own numbering, its end) leads to a new one from there.
+An ephemeral pull consumer without acks starts behind the last message handled. Whenever it cannot be trusted (silence
+instead of heartbeats, a gap in its numbering, its end) a new one starts from there.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Untrusted(Exception):
 
 
 class _ConsumerPull:
-    """What is asked of one consumer, and what came of it."""
+    """The pull of one consumer, and how far it has come."""
 
     def __init__(self, consumer: str, inbox: str) -> None:
         self.consumer, self.inbox = consumer, inbox
@@ -52,8 +52,8 @@ class _ConsumerPull:
 
 
 class OrderedReader:
-    """Hands every message of `subject` behind sequence `after` to `handle`, one at a time. It may be several
-    subjects that do not overlap."""
+    """Hands every message of `subject` behind sequence `after` to `handle`, one at a time. `subject` may be several
+    that do not overlap."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class OrderedReader:
                 goal = min(goal, await self._newest())
 
     async def _newest(self) -> int:
-        """Sequence of the last message that this reader is for."""
+        """Returns the sequence of the last message on its subjects."""
         found = [await jetstream.last(self._nc, self._stream, subject) for subject in self._subjects]
         return max((held.seq for held in found if held is not None), default=0)
 
@@ -124,7 +124,8 @@ class OrderedReader:
             self.caught_up.set()
 
     async def _check_stream(self) -> None:
-        """A stream that was replaced or set back must not be waited for at a sequence it will never reach."""
+        """Sets the position back when the stream was replaced or set back: it would wait for a sequence that never
+        comes."""
         answer = await self._ask_server(f"STREAM.INFO.{self._stream}")
         if self._created not in (None, answer["created"]):
             log.warning("stream %s was replaced: reading it from its start", self._stream)

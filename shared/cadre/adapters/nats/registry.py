@@ -1,7 +1,7 @@
-"""Who is there: every replica keeps a key with a TTL alive, everyone who cares listens to the bucket.
+"""The registry of live replicas: each keeps a key with a TTL alive, everyone who cares listens to the bucket.
 
-Heartbeats are puts to the bucket's subjects, so a plain subscription sees them all; the stored values
-serve whoever comes later. No consumer, and nothing to resume after a reconnect.
+Heartbeats are puts to the bucket's subjects, so a plain subscription sees them all; the stored values serve those who
+come later. There is no consumer, and nothing to resume after a reconnect.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class NatsRegistry:
         return await jetstream.batch(self._nc, f"KV_{self._bucket}", query)
 
     def presences(self) -> list[Presence]:
-        """Every live replica, its own first announced included."""
+        """Returns every live replica, its own first announced included."""
         return [presence for presence, _ in self._known.values()]
 
     async def changed(self) -> None:
@@ -84,7 +84,7 @@ class NatsRegistry:
         await retry(self._put_all, pauses=EVERY_SECOND, log=log)
 
     async def withdraw(self) -> None:
-        """Says goodbye: others see it at once."""
+        """Removes its presences: others see it at once."""
         own, self._own = self._own, {}
         for key in own:
             await jetstream.append(
@@ -95,6 +95,7 @@ class NatsRegistry:
             )
 
     async def stop(self) -> None:
+        """Ends the heartbeats and the listening."""
         if self._beat is not None:
             self._beat.cancel()
         if self._subscription is not None and self._nc.is_connected:
@@ -159,7 +160,7 @@ class NatsRegistry:
 
 
 def _offered(presence: Presence) -> tuple[str, str]:
-    """The kind and name of what the replica offers."""
+    """Returns the kind and name of what the replica offers."""
     if presence.agent is not None:
         return "agent", presence.agent.name
     if presence.tool is not None:

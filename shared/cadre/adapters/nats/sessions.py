@@ -1,4 +1,4 @@
-"""Which run a session's next turn goes on from: one key per agent and session, changed by compare-and-set."""
+"""Records which run a session's next turn goes on from: one key per agent and session, changed by compare-and-set."""
 
 from __future__ import annotations
 
@@ -21,22 +21,26 @@ class SessionTurn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recorded(NamedTuple):
+    """What is recorded of a session."""
+
     turn: SessionTurn | None
     fence: int
     """What `record` has to be given to replace exactly this."""
 
 
 class NatsSessions:
+    """The last turns of all sessions."""
+
     def __init__(self, nc: Client, topology: Topology) -> None:
         self._nc = nc
         self._bucket = topology.sessions_bucket
 
     async def read(self, agent: str, session: str) -> Recorded:
-        """Raises BusUnavailable."""
+        """Returns the last turn and its fence. Raises BusUnavailable."""
         return Recorded(*await self._turn(agent, session).read())
 
     async def record(self, agent: str, session: str, turn: SessionTurn, fence: int) -> None:
-        """Raises Fenced when somebody else recorded a turn since; RetryableError."""
+        """Replaces the turn at `fence`. Raises Fenced when somebody else recorded a turn since; RetryableError."""
         await self._turn(agent, session).write(turn, fence)
 
     async def forget(self, agent: str, session: str, fence: int) -> None:

@@ -1,7 +1,7 @@
-"""How much room JetStream has left for a tree: in its shard, by Cadre's own limit, and in the NATS account.
+"""How full JetStream is for a tree: its shard, by Cadre's own limit, and the NATS account.
 
-A stream of a shard cannot be made to refuse writes by its own size (message schedules forbid that), and one
-that made room by itself would lose the oldest runs. So the limit of a shard is kept by whoever starts runs.
+A stream of a shard cannot be made to refuse writes by its own size (message schedules forbid that), and one that made
+room by itself would lose the oldest runs. So the service that starts runs keeps the limit of a shard.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KNOWN_FOR = 1.0
 
 
 class StorageUsage(NamedTuple):
-    """In bytes."""
+    """How full one place is, in bytes."""
 
     where: str
     used: int
@@ -28,11 +28,12 @@ class StorageUsage(NamedTuple):
 
     @property
     def share(self) -> float:
+        """The part of the limit that is used."""
         return self.used / self.limit
 
 
 class NatsStorage:
-    """Asks the server when somebody wants to know, once a second at most for each shard."""
+    """Asks the server how full it is, at most once a second for each shard."""
 
     def __init__(self, nc: Client, topology: Topology, max_bytes: int) -> None:
         self._nc = nc
@@ -42,7 +43,7 @@ class NatsStorage:
         self._known: dict[str, tuple[float, dict[str, Any]]] = {}
 
     async def fullest(self, tree: str) -> StorageUsage | None:
-        """Where there is least room for the tree; None when nothing is limited. Raises BusUnavailable."""
+        """Returns the fullest place that the tree needs; None when nothing is limited. Raises BusUnavailable."""
         rooms = _of_account(await self._ask("INFO"))
         if self._max_bytes:
             stream = self._topology.stream_of(tree)

@@ -82,10 +82,11 @@ class Tail:
 
     @property
     def positions(self) -> list[int]:
+        """The sequence of each shard up to which it was read."""
         return [reader.position for reader in self._readers]
 
     def behind(self) -> list[int]:
-        """Shards that are still being caught up with."""
+        """Returns the shards that are still being caught up with."""
         return [shard for shard, reader in enumerate(self._readers) if not reader.caught_up.is_set()]
 
     async def caught_up(self) -> None:
@@ -97,13 +98,13 @@ class Tail:
         await asyncio.gather(*(reader.read_on() for reader in self._readers))
 
     def failure(self) -> BaseException | None:
-        """Why a reader has stopped; None as long as all of them read."""
+        """Returns why a reader has stopped; None as long as all of them read."""
         stopped = (task.exception() for task in self._tasks if task.done() and not task.cancelled())
         return next(stopped, None)
 
     @contextmanager
     def listen(self, tree: str, listener: Listener) -> Iterator[None]:
-        """Inside, `listener` is called with every entry of the tree that is read from now on."""
+        """Calls `listener`, inside the context, with every entry of the tree that is read from now on."""
         listeners = self._listeners.setdefault(tree, set())
         listeners.add(listener)
         try:
@@ -114,6 +115,7 @@ class Tail:
                 del self._listeners[tree]
 
     async def stop(self) -> None:
+        """Ends the readers."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -148,7 +150,8 @@ class Tail:
         self._on_fate(held.seq, fate)
 
     async def _read_whole(self, held: StoredMessage, refs: set[str]) -> Entry | None:
-        """None for what cannot be read: one bad entry must not hide all later ones. Adds to `refs`."""
+        """Reads an entry with what was spilled of it, and adds the blobs that it names to `refs`. Returns None for one
+        that cannot be read: a bad entry must not hide all later ones."""
         noting = Noting(self._blobs)
         while True:
             try:
@@ -169,7 +172,7 @@ def _tell_of_failure(task: asyncio.Task[None]) -> None:
 
 
 async def identities(nc: Client, topology: Topology) -> list[str]:
-    """When each shard's stream was created: another time means another stream. Raises BusUnavailable."""
+    """Returns when each shard's stream was created: another time means another stream. Raises BusUnavailable."""
     return [
         (await jetstream.ask(nc, "asking for the streams", f"STREAM.INFO.{topology.stream(shard)}"))[
             "created"

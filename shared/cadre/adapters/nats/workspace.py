@@ -1,6 +1,7 @@
-"""Which files a tree has: one message per path, beside the effects of the tree, each version in the place of the last.
+"""The index of a tree's files: one message per path, beside the effects of the tree, each version in the place of the
+last.
 
-The server's leader is asked throughout: who has written a file finds it at once, wherever it asks.
+The server's leader is asked throughout: a file that was just written is found at once, from anywhere.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class NatsFileIndex:
         return [record for record, _ in await self.held(tree)]
 
     async def held(self, tree: str) -> list[tuple[WorkspaceFile, int]]:
-        """`all`, each with its fence: its sequence in the stream that the journals of the tree lie in."""
+        """Returns `all`, each with its fence: its sequence in the stream of the tree."""
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def one(subject: str) -> tuple[WorkspaceFile, int] | None:

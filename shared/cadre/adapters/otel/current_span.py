@@ -8,7 +8,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 
 def link_current(trace_id: str, span_id: str) -> None:
-    """Links it to another span (ids in hex)."""
+    """Links the current span to another one (ids in hex)."""
     span = trace.get_current_span()
     if span.is_recording():
         flags = TraceFlags(TraceFlags.SAMPLED)
@@ -16,7 +16,7 @@ def link_current(trace_id: str, span_id: str) -> None:
 
 
 def current_traceparent() -> str | None:
-    """As W3C writes it; None when none is recorded."""
+    """Returns the current span as a W3C traceparent; None when none is recorded."""
     if not trace.get_current_span().is_recording():
         return None
     carrier: dict[str, str] = {}

@@ -23,7 +23,7 @@ _BATCH = 256
 
 
 def live_provider(settings: TracingSettings, service: str, instance: str) -> TracerProvider:
-    """It belongs to who asked for it and is nobody's default."""
+    """Makes a tracer provider of its own, which is nobody's default."""
     resource = Resource({**settings.attributes, **resource_of(service, instance)})
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(

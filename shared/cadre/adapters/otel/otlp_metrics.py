@@ -22,7 +22,7 @@ class MetricSender:
         self._exporter = OTLPMetricExporter(**self._receiver.options)
 
     async def send(self, data: MetricsData) -> str | None:
-        """None when they have arrived, else why not; within the settings' timeout."""
+        """Sends the metrics within the settings' timeout. Returns None when they have arrived, else why not."""
         self._receiver.status = None
         result = await run_in_thread(lambda: self._exporter.export(data), "otlp metrics")
         if result is MetricExportResult.SUCCESS:

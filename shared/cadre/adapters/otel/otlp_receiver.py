@@ -14,7 +14,7 @@ _COMPRESSION = {"none": Compression.NoCompression, "gzip": Compression.Gzip, "de
 
 
 class Receiver:
-    """One connection, as the settings describe it."""
+    """A connection to the receiver that the settings describe."""
 
     def __init__(self, settings: TracingSettings) -> None:
         self.status: int | None = None
@@ -37,7 +37,7 @@ class Receiver:
 
     @property
     def trouble(self) -> str:
-        """What the last failure was."""
+        """The last failure."""
         return f"it answers {self.status}" if self.status is not None else "it does not answer"
 
     def _note(self, response: requests.Response, *_: Any, **__: Any) -> None:

@@ -28,6 +28,8 @@ _REFUSALS = (400, 413, 422)
 
 
 class Sent(enum.Enum):
+    """What became of spans that were sent."""
+
     DONE = "done"
     LATER = "later"
     """Nobody has them: the same spans are to be sent again."""
@@ -45,7 +47,7 @@ class SpanSender:
         self._resources = Recent[tuple[str, str], Resource](_MOST_RESOURCES)
 
     async def send(self, spans: Sequence[SpanRecord]) -> Sent:
-        """All of them or none; within the settings' timeout. Not to be called twice at once."""
+        """Sends all of the spans or none, within the settings' timeout. Not to be called twice at once."""
         batch = [readable(span, self._resource(span)) for span in spans]
         self._receiver.status = None
         result = await run_in_thread(lambda: self._exporter.export(batch), "otlp")
@@ -55,7 +57,7 @@ class SpanSender:
 
     @property
     def trouble(self) -> str:
-        """What the last failure was."""
+        """The last failure."""
         return self._receiver.trouble
 
     def close(self) -> None:
@@ -72,7 +74,7 @@ class SpanSender:
 
 
 def readable(span: SpanRecord, resource: Resource) -> ReadableSpan:
-    """The record as the SDK's exporters take it."""
+    """Returns the record as the SDK's exporters take it."""
     return ReadableSpan(
         name=span.name,
         context=_context(span.trace, span.span, remote=False),

@@ -1,1 +1,1 @@
-"""One connection to NATS: the client, its keys, requests and replies, and retries while a cluster elects."""
+"""One connection to NATS: the client, its keys, requests and replies."""

@@ -1,7 +1,7 @@
 """nats-py's client, mended where a message or an unlucky moment would leave a process deaf without a word.
 
-Its reading ends at what it cannot decode, its reconnecting at an error that only uvloop raises, and it closes itself
-at most errors that a server tells: each is met where it arises (decision 0016).
+The original stops reading at what it cannot decode, stops reconnecting at an error that only uvloop raises, and closes
+itself at most errors that a server reports: each is met where it arises (decision 0016).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ log = logging.getLogger("cadre.nats")
 
 
 class Client(NatsClient):
-    """`given_up` is called with the reason when the client has closed itself for good, which nobody asked it for."""
+    """A client that calls `given_up` with the reason when it has closed itself for good, unasked."""
 
     def __init__(self, given_up: Callable[[str], None]) -> None:
         super().__init__()
@@ -25,6 +25,7 @@ class Client(NatsClient):
         self._leaving = False
 
     async def close(self) -> None:
+        """Closes the connection, as asked: `given_up` is not called."""
         self._leaving = True
         await super().close()
 
@@ -66,5 +67,5 @@ class Client(NatsClient):
 
 
 def _as_utf8(name: bytes) -> bytes:
-    """With a mark for each byte that is not."""
+    """Returns the name with a mark for each byte that is no text."""
     return name.decode(errors="replace").encode()

@@ -52,11 +52,11 @@ async def settled(nc: NatsClient) -> None:
 async def connect(
     settings: Settings, name: str, *, wait: bool = True, given_up: Callable[[str], None] | None = None
 ) -> Client:
-    """Connects. A lost connection is taken up again for ever, but after an error that ends it for good: `given_up` is
-    called with that.
+    """Connects, and takes a lost connection up again for ever. After an error that ends it for good `given_up` is
+    called with the reason.
 
-    While the server is not there: with `wait`, a warning every two seconds; without, raises BusUnavailable.
-    Raises SettingError when the server is there and refuses this user, or is not known to be the right one.
+    While the server is not there: with `wait`, a warning every two seconds; without, raises BusUnavailable. Raises
+    SettingError when the server is there and refuses this user, or its certificate is not trusted.
     """
     return await _Connecting(settings, name, given_up).run(wait=wait)
 

@@ -1,7 +1,7 @@
 """Keys of NATS users: made, read from their files, and turned into the options of a connection.
 
-A file holds the seed that `nats --nkey` reads as well, and above it, as a comment, whose it is: the server knows a
-user by its public key alone, and the client must know its name for the inboxes that it may listen to.
+A file holds the seed, as `nats --nkey` reads it too, below a comment that names the user: the server knows a user by
+its public key alone, and the client must know the name for the inboxes that it may listen to.
 """
 
 from __future__ import annotations
@@ -26,16 +26,20 @@ _users: WeakKeyDictionary[Client, str] = WeakKeyDictionary()
 
 
 class Key(NamedTuple):
+    """The key of a NATS user."""
+
     user: str
     """Empty when the file does not say: then the user is taken to have all rights."""
     seed: str
 
     @property
     def public(self) -> str:
+        """The public half, by which the server knows the user."""
         return public_key(self.seed)
 
 
 def new_key(user: str) -> Key:
+    """Makes a key for the user."""
     import nkeys  # more than a megabyte, for deployments with keys alone
 
     seed: bytes = nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)
@@ -43,6 +47,7 @@ def new_key(user: str) -> Key:
 
 
 def public_key(seed: str) -> str:
+    """Derives the public key from a seed."""
     import nkeys
 
     key: bytes = nkeys.from_seed(bytearray(seed.encode())).public_key
@@ -50,6 +55,7 @@ def public_key(seed: str) -> str:
 
 
 def text_of(key: Key) -> str:
+    """Returns the content of the file that holds the key."""
     return (
         f"# The key of a NATS user, made by `cadre auth init`: who has it is that service.\n"
         f"# user: {key.user}\n{key.seed}\n"
@@ -57,7 +63,7 @@ def text_of(key: Key) -> str:
 
 
 def read_key(file: Path) -> Key:
-    """Raises SettingError that says what to do."""
+    """Reads a key from its file. Raises SettingError that says what to do."""
     advice = "make it with `cadre auth init` and name it in CADRE_NATS_CREDENTIALS"
     try:
         text = file.read_text()
@@ -71,7 +77,7 @@ def read_key(file: Path) -> Key:
 
 
 def options(nc: Client, settings: Settings) -> dict[str, Any]:
-    """What `nc` is to connect with, by key and certificates. Raises SettingError."""
+    """Returns what `nc` is to connect with: key, inbox and certificates. Raises SettingError."""
     given: dict[str, Any] = {}
     if settings.nats_credentials:
         key = read_key(Path(settings.nats_credentials))
@@ -85,20 +91,23 @@ def options(nc: Client, settings: Settings) -> dict[str, Any]:
 
 
 def user_of(nc: Client) -> str:
-    """Empty when the connection has no user, or one that is not of Cadre's making."""
+    """Returns the user of the connection: empty when it has none, or one that is not of Cadre's making."""
     return _users.get(nc, "")
 
 
 def may_provision(nc: Client) -> bool:
+    """Whether the connection may make streams and consumers."""
     return provisions(user_of(nc))
 
 
 def may_ask_leader(nc: Client, stream: str) -> bool:
-    """Blobs are open to every service: nothing finer can be said of them."""
+    """Whether the connection may read any message of the stream from its leader. Blobs are open to every service:
+    permissions cannot be finer there."""
     return stream.startswith("OBJ_") or asks_leader(user_of(nc))
 
 
 def may_remove_objects(nc: Client) -> bool:
+    """Whether the connection may remove messages of the object store."""
     return removes_objects(user_of(nc))
 
 

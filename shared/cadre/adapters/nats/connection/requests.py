@@ -1,7 +1,7 @@
-"""Request and reply on one standing subscription: what nats-py's `request` does, at half the price.
+"""Requests on one standing subscription for their answers: what nats-py's `request` does, at half the price.
 
-A token is a counter, a timeout one timer, an answer one dictionary look-up: an append is two thirds of a
-step's cost, so this is worth a module.
+A token is a counter, a timeout one timer, an answer one dictionary look-up: an append is two thirds of a step's cost,
+so this is worth a module.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def give_up_all(nc: Client) -> None:
 
 
 def refuse(nc: Client, subject: str) -> None:
-    """Fails the open requests to a subject that the server does not let this user publish to, as it says in lower
+    """Fails the open requests to a subject that this user may not publish to. The server names the subject in lower
     case."""
     if (requests := _of.get(nc)) is not None:
         requests.refuse(subject)
@@ -81,6 +81,7 @@ class Requests:
         meanwhile: Callable[[], None] | None,
         apart: str = "",
     ) -> Msg:
+        """Sends a request and returns its answer; see `request`."""
         nc = self._nc()
         if nc is None:
             raise nats.errors.ConnectionClosedError
@@ -108,18 +109,20 @@ class Requests:
         return message
 
     async def _sent(self) -> None:
-        """Lets the client's writer send what was published: it takes a turn of the loop to hear of it, and one to do
-        it. Among many requests the turns would cost more than they bring forward."""
+        """Lets the client's writer send what was published: that takes one turn of the event loop to wake it and one to
+        write. Among many requests the turns would cost more than they gain."""
         if len(self._open) <= _FEW:
             await asyncio.sleep(0)
             await asyncio.sleep(0)
 
     def give_up_all(self) -> None:
+        """Fails all of them: the connection is lost."""
         for answer, _ in self._open.values():
             if not answer.done():
                 answer.set_exception(nats.errors.Error("the connection was lost"))
 
     def refuse(self, subject: str) -> None:
+        """Fails those to this subject."""
         for answer, asked in self._open.values():
             if asked.lower() == subject.lower() and not answer.done():
                 answer.set_exception(NotPermitted(asked))

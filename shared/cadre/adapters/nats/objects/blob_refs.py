@@ -1,4 +1,4 @@
-"""Which blobs a stored message names, in itself and in the blob that it was too large for."""
+"""Finds the blobs that a stored message names, in itself and in the blob that it was too large for."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _REF = re.compile(rb"blob:[0-9a-f]{64}")
 
 
 def refs_in(data: bytes) -> set[str]:
-    """Each `blob:<sha256>` that stands anywhere in the bytes."""
+    """Returns each `blob:<sha256>` that stands anywhere in the bytes."""
     return {match.decode() for match in _REF.findall(data)}
 
 
 class Noting:
-    """ports.Blobs that notes which blobs are named in what is read through it."""
+    """Blobs (ports.Blobs) that note in `refs` which blobs are named in what is read through them."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs

@@ -1,7 +1,7 @@
 """Blobs in a NATS object store, named by the SHA-256 of their content.
 
-Trees may share a blob. Whoever puts it again makes it young, and a removal leaves alone what has become
-young since it was judged: both are one fenced write to the object's entry.
+Trees may share a blob. Putting it again makes it young, and a removal leaves alone what has become young since it was
+judged: both are one fenced write to the object's entry.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class NatsBlobs:
         return data
 
     async def remove(self, ref: str, unless_put_since: float | None = None) -> bool:
-        """Removes a blob unless it was put at or after that time (Unix seconds); says whether it is gone now.
+        """Removes a blob unless it was put at or after that time (Unix seconds); returns whether it is gone now.
 
         Raises RetryableError: a removal cut short is ended by the next one.
         """
@@ -92,8 +92,8 @@ class NatsBlobs:
         return True
 
     async def sweep(self) -> int:
-        """Removes chunks, of blobs and of whatever else is in the bucket, that no entry names and that are not young;
-        says of how many objects. Raises RetryableError."""
+        """Removes the chunks in the bucket that no entry names and that are not young; returns of how many objects.
+        Raises RetryableError."""
         return await sweep(self._nc, self._objects, YOUNG)
 
     async def _is_whole(self, found: ObjectEntry, size: int) -> bool:
@@ -102,6 +102,6 @@ class NatsBlobs:
         return await self._objects.has_content(found)
 
     async def _make_young(self, name: str, found: ObjectEntry) -> None:
-        """Raises Fenced."""
+        """Writes the entry anew when it is old. Raises Fenced."""
         if time.time() - found.at >= _TOUCH_AFTER:
             await self._objects.replace(name, found.seq, found.fields)

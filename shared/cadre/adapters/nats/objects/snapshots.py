@@ -14,13 +14,13 @@ _WITHIN = 30.0
 
 
 class NatsSnapshots:
-    """Keeps one object per name, the last put wins."""
+    """Keeps one object per name; the last one saved wins."""
 
     def __init__(self, nc: Client, topology: Topology) -> None:
         self._objects = NatsObjects(nc, topology.blob_bucket)
 
     async def load(self, name: str) -> bytes | None:
-        """None when there is none. Raises BusUnavailable, also for one whose parts are not all there."""
+        """Returns the content; None when there is none. Raises BusUnavailable, also while parts of it are missing."""
         try:
             async with asyncio.timeout(_WITHIN):
                 return await self._objects.get(name)
@@ -28,7 +28,7 @@ class NatsSnapshots:
             raise BusUnavailable(f"loading {name}", error or "it is incomplete") from error
 
     async def save(self, name: str, data: bytes) -> None:
-        """Raises BusUnavailable."""
+        """Stores the content in the place of what the name held. Raises BusUnavailable."""
         try:
             async with asyncio.timeout(_WITHIN):
                 staged = await self._objects.stage(name, data)

@@ -1,8 +1,8 @@
 """Objects in a NATS object store, as every NATS client knows them, each written as a whole or not at all.
 
 An object is an entry on a subject of its own and, on a subject that the entry names, its content in chunks. The chunks
-are there before the entry, and the entry is fenced: of several writers one wins, and the others take back what they
-have brought. Who is killed or cancelled in it leaves chunks that no entry names: `sweep` removes them.
+are there before the entry, and the entry is fenced: of several writers one wins, and the others take their chunks back.
+A writer that is killed or cancelled leaves chunks that no entry names: `sweep` removes them.
 """
 
 from __future__ import annotations
@@ -49,21 +49,22 @@ class ObjectEntry(NamedTuple):
 
     @property
     def is_deleted(self) -> bool:
+        """Whether the object was removed: its content is gone, or about to go."""
         return bool(self.fields.get("deleted"))
 
     @property
     def nuid(self) -> str:
-        """What names its chunks."""
+        """The id that names its chunks."""
         return str(self.fields.get("nuid", ""))
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Bytes of content."""
         return self.fields.get("size") or 0
 
 
 class _Lanes(NamedTuple):
-    """How much one connection sends and asks for at a time, whoever uses it."""
+    """How much one connection sends and asks for at a time, all users of it together."""
 
     reads: asyncio.Semaphore
     writes: asyncio.Semaphore
@@ -83,7 +84,7 @@ class NatsObjects:
     # --- reading
 
     async def read(self, name: str) -> ObjectEntry | None:
-        """The entry as the stream's leader has it. Raises UnreadableMessage."""
+        """Returns the entry as the stream's leader has it; None when there is none. Raises UnreadableMessage."""
         held = await jetstream.last(self._nc, self.stream, self.entry(name))
         if held is None:
             return None
@@ -93,7 +94,8 @@ class NatsObjects:
             raise UnreadableMessage(f"object {name} of {self._bucket}: {error}") from error
 
     async def get(self, name: str, digest: str | None = None) -> bytes | None:
-        """The content, which has this SHA-256 (in base64), or the one that its entry says; None when there is none.
+        """Returns the content with this SHA-256 (in base64), or with the one that its entry says; None when there is
+        none.
 
         Raises BusUnavailable when its parts are not all there in time, or UnreadableMessage.
         """
@@ -110,7 +112,7 @@ class NatsObjects:
         raise BusUnavailable(f"reading {name}", "its parts are not all there")
 
     async def _is_hollow(self, name: str) -> bool:
-        """Whether its content was lost, and is until somebody stores it again."""
+        """Whether its content was lost: it stays so until somebody stores it again."""
         found = await self.read(name)
         return found is not None and not await self.has_content(found) and await self.read(name) == found
 
@@ -123,7 +125,7 @@ class NatsObjects:
         return bool(there == (found.fields.get("chunks") or 0))
 
     async def _content(self, found: ObjectEntry) -> bytes:
-        """As much of it as there is."""
+        """Returns as much of the content as there is."""
         data, after = bytearray(), 0
         while len(data) < found.size:
             query = {"seq": after + 1, "batch": _PAGE, "next_by_subj": self.chunks(found.nuid)}
@@ -139,7 +141,7 @@ class NatsObjects:
     # --- writing
 
     async def stage(self, name: str, data: bytes) -> dict[str, Any]:
-        """Stores the content; returns what its entry is to say, for `commit`."""
+        """Stores the content; returns the fields of its entry, for `commit`."""
         nuid = uuid4().hex
         try:
             chunks = await self._send(self.chunks(nuid), data)
@@ -159,10 +161,10 @@ class NatsObjects:
         }
 
     async def commit(self, staged: dict[str, Any], instead_of: ObjectEntry | None) -> None:
-        """Has the object be what was staged, and removes the content that it had.
+        """Makes the object what was staged, and removes the content that it had.
 
         Raises Fenced when its entry is another one than `instead_of` by now: nothing has changed, and what was staged
-        may be committed again or taken back. After OutcomeUnknown neither: the object may be so, now or soon.
+        may be committed again or taken back. After OutcomeUnknown do neither: the object may become what was staged.
         """
         name = staged["name"]
         try:
@@ -175,13 +177,14 @@ class NatsObjects:
             await self.take_back(instead_of.nuid)
 
     async def replace(self, name: str, seq: int, fields: dict[str, Any]) -> int:
-        """Writes an entry instead of the one at `seq` (0: there is none). Raises Fenced when there is another."""
+        """Writes an entry in the place of the one at `seq` (0: there is none); returns its sequence. Raises Fenced when
+        there is another."""
         data, headers = msgspec.json.encode(fields), {jetstream.ROLLUP: "sub"}
         return await jetstream.append(self._nc, self.entry(name), data, expect=seq, headers=headers)
 
     async def take_back(self, nuid: str) -> None:
-        """Removes chunks that no entry names (any more). Who may not remove writes an empty message over them, which
-        the sweep takes, as it does all when this fails."""
+        """Removes chunks that no entry names (any more). A user that may not remove writes an empty message over them;
+        the sweep takes it, as it does everything when this fails."""
         chunks = self.chunks(nuid)
         try:
             if may_remove_objects(self._nc):
@@ -192,7 +195,8 @@ class NatsObjects:
             log.info("%s stays until it is swept up: %s", chunks, error)
 
     async def _send(self, subject: str, data: bytes) -> int:
-        """Says how many chunks it was. After a failure no more are sent; those that were have come to something."""
+        """Publishes the chunks and returns how many there are. After a failure no more are sent; those on their way are
+        awaited."""
         slots = _lanes_of(self._nc).writes
         failed = False
 
@@ -220,18 +224,21 @@ class NatsObjects:
     # --- subjects
 
     def entry(self, name: str) -> str:
+        """The subject of an entry."""
         return f"$O.{self._bucket}.M.{base64.urlsafe_b64encode(name.encode()).decode()}"
 
     @property
     def entries(self) -> str:
+        """The filter for all entries."""
         return f"$O.{self._bucket}.M.*"
 
     def chunks(self, nuid: str) -> str:
+        """The subject of the chunks with this id."""
         return f"$O.{self._bucket}.C.{nuid}"
 
 
 def digest_of(data: bytes) -> str:
-    """SHA-256 in the base64 of entries."""
+    """Returns the SHA-256 in base64, as entries have it."""
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode()
 
 

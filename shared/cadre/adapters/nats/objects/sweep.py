@@ -1,6 +1,6 @@
-"""Sweeps an object store: chunks that no entry names, of writers that were killed, cancelled or cut off.
+"""Sweeps an object store: removes chunks that no entry names, of writers that were killed, cancelled or cut off.
 
-What a listing of entries lacks may only be late, so the stream's leader has the last word before anything is removed.
+An entry that a listing lacks may only be late, so the stream's leader is asked before anything is removed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Entry(msgspec.Struct):
 
 
 async def sweep(nc: Client, objects: NatsObjects, older: float) -> int:
-    """Removes chunks that no entry names when the last of them is older than so many seconds; says of how many
+    """Removes the chunks that no entry names when the last of them is older than so many seconds; returns of how many
     objects. Raises RetryableError."""
     # In this order: an entry comes after its chunks.
     chunks = await listing.subjects(nc, objects.stream, objects.chunks("*"))
@@ -45,13 +45,13 @@ async def sweep(nc: Client, objects: NatsObjects, older: float) -> int:
 
 
 async def _named(nc: Client, objects: NatsObjects) -> set[str]:
-    """Subjects of chunks that entries name, as any replica has them."""
+    """Returns the subjects of chunks that entries name, as any replica has them."""
     entries = [held.data async for held in listing.messages(nc, objects.stream, objects.entries)]
     return _chunks_of(objects, entries)
 
 
 async def _surely_named(nc: Client, objects: NatsObjects) -> set[str]:
-    """The same as the stream's leader has them."""
+    """Returns the subjects of chunks that entries name, as the stream's leader has them."""
     slots = asyncio.Semaphore(_AT_ONCE)
 
     async def one(subject: str) -> bytes:
@@ -76,6 +76,6 @@ def _chunks_of(objects: NatsObjects, entries: Iterable[bytes]) -> set[str]:
 
 
 async def _age(nc: Client, objects: NatsObjects, subject: str) -> float:
-    """In seconds; 0 when there is nothing (any more)."""
+    """Seconds since the last message on the subject; 0 when there is none (any more)."""
     held = await jetstream.last(nc, objects.stream, subject)
     return time.time() - held.at if held is not None else 0.0

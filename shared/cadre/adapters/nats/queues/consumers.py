@@ -1,4 +1,4 @@
-"""Durable consumers: created by whoever comes first, a service or the deployment of one."""
+"""Durable consumers: created by the first that needs them, a service or the deployment of one."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ ENDLESS = -1
 async def ensure_consumer(
     nc: Client, stream: str, consumer: str, subjects: str, most_deliveries: int = MAX_DELIVER
 ) -> None:
-    """Creates it if absent. Raises BusUnavailable, and SetupError when another one has its name, or none has it and
-    this user may not make it."""
+    """Creates the consumer if it is absent. Raises BusUnavailable, and SetupError when another one has its name, or
+    there is none and this user may not make it."""
     if not may_provision(nc):
         await _find(nc, stream, consumer, subjects)
         return
@@ -80,7 +80,7 @@ async def provision_team(
     memory: bool = False,
     tracer: bool = False,
 ) -> Topology:
-    """As `provision_roles`, for services by their names."""
+    """Does as `provision_roles`, for services by their names."""
     roles = [Role(kind="tools", tools=tuple(tools))]
     roles += [Role(kind="agent", name=name) for name in agents]
     roles += [Role(kind="sandbox", name=pool) for pool in pools]
@@ -90,7 +90,7 @@ async def provision_team(
 
 
 async def provision_roles(settings: Settings, roles: Iterable[Role]) -> Topology:
-    """Streams and buckets, and what lies waiting for these roles on every shard. Waits for the server.
+    """Creates the streams and buckets, and the queues of these roles on every shard. Waits for the server.
 
     Raises SetupError, StreamDrift, BusUnavailable.
     """

@@ -98,7 +98,8 @@ class Queue:
             task.cancel()
 
     def adopt(self, delivery: NatsDelivery, handler: Handler) -> bool:
-        """Has it handled, and settled, in the place of the process that it was delivered to; False: not any more."""
+        """Handles and settles a delivery in the place of the process that it was delivered to; returns False when it
+        takes no more."""
         if not self._is_stopping:
             self._work.take(delivery, handler)
         return not self._is_stopping
@@ -140,7 +141,7 @@ class Queue:
             log.debug("pull not sent: %s", error)
 
     def _wanted(self) -> int:
-        """As many messages as there is room for, once half of this queue's share of it is free."""
+        """How many messages to ask for: as many as there is room for, once half of this queue's share is free."""
         if self._is_stopping:
             return 0
         promised = self._pulls.promised

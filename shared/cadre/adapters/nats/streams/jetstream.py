@@ -124,9 +124,9 @@ async def append(
 
 
 async def last(nc: Client, stream: str, subject: str) -> StoredMessage | None:
-    """The subject's last message as the stream's leader has it: never stale.
+    """Returns the subject's last message as the stream's leader has it: never stale; None when there is none.
 
-    A user that may not ask for any message of the stream is answered by any replica: of several, one may lag.
+    A user that may not ask for any message of the stream is answered by any replica, which may lag.
     """
     if not may_ask_leader(nc, stream):
         return await _last_of_any(nc, stream, subject)
@@ -138,7 +138,7 @@ async def last(nc: Client, stream: str, subject: str) -> StoredMessage | None:
 
 
 async def _last_of_any(nc: Client, stream: str, subject: str) -> StoredMessage | None:
-    """The subject is part of what is asked, so that permissions can speak of it."""
+    """Asks with the subject as part of the request, so that permissions can speak of it."""
     answer = await _request(nc, f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", {}, BusUnavailable)
     headers = answer.headers or {}
     if headers.get("Status"):
@@ -148,7 +148,7 @@ async def _last_of_any(nc: Client, stream: str, subject: str) -> StoredMessage |
 
 
 async def read(nc: Client, stream: str, seq: int) -> tuple[StoredMessage, dict[str, str]] | None:
-    """The message at a sequence and its headers, as the stream's leader has it; None when it is gone."""
+    """Returns the message at a sequence and its headers, as the stream's leader has it; None when it is gone."""
     message = await _ask_leader(nc, stream, {"seq": seq})
     if message is None:
         return None
@@ -158,7 +158,7 @@ async def read(nc: Client, stream: str, seq: int) -> tuple[StoredMessage, dict[s
 
 
 async def following(nc: Client, stream: str, subject: str, after: int = 0) -> StoredMessage | None:
-    """The first message on the subject (wildcards allowed) behind a sequence, as the stream's leader has it."""
+    """Returns the first message on the subject (wildcards allowed) behind a sequence, as the stream's leader has it."""
     message = await _ask_leader(nc, stream, {"seq": after + 1, "next_by_subj": subject})
     return (
         None
@@ -168,7 +168,7 @@ async def following(nc: Client, stream: str, subject: str, after: int = 0) -> St
 
 
 async def delete(nc: Client, stream: str, seq: int) -> bool:
-    """Removes one message; false when there is none. Raises BusUnavailable."""
+    """Removes one message; returns False when there is none. Raises BusUnavailable."""
     answer = await api(nc, f"STREAM.MSG.DELETE.{stream}", {"seq": seq, "no_erase": True})
     error = answer.get("error")
     if error is None:
@@ -204,7 +204,7 @@ async def _ask_leader(nc: Client, stream: str, query: dict[str, Any]) -> _RawMes
 
 
 async def get(nc: Client, stream: str, seq: int) -> StoredMessage | None:
-    """The message at a sequence, from any replica; None when this replica has none (yet, or any more)."""
+    """Returns the message at a sequence, from any replica; None when this replica has none (yet, or any more)."""
     query = b'{"seq":%d}' % seq
     answer = await _request(nc, f"$JS.API.DIRECT.GET.{stream}", query, {}, BusUnavailable)
     headers = answer.headers or {}
@@ -214,7 +214,7 @@ async def get(nc: Client, stream: str, seq: int) -> StoredMessage | None:
 
 
 async def batch(nc: Client, stream: str, query: dict[str, Any]) -> list[StoredMessage]:
-    """A batched direct get (`{"seq", "batch", "next_by_subj"}` or `{"multi_last": […]}`), whole.
+    """Makes a batched direct get (`{"seq", "batch", "next_by_subj"}` or `{"multi_last": […]}`) and returns all of it.
 
     Raises BusUnavailable when the server falls silent before its end-of-batch message, or the connection is closed.
     """
@@ -242,7 +242,7 @@ async def batch(nc: Client, stream: str, query: dict[str, Any]) -> list[StoredMe
 
 
 async def api(nc: Client, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    """One call of the JetStream API; the answer may hold `error`. Raises BusUnavailable."""
+    """Makes one call of the JetStream API; the answer may hold `error`. Raises BusUnavailable."""
     data = json.dumps(body).encode() if body is not None else b""
     answer = await _request(nc, f"$JS.API.{subject}", data, {}, BusUnavailable)
     decoded: dict[str, Any] = json.loads(answer.data)
@@ -258,12 +258,12 @@ async def ask(nc: Client, doing: str, subject: str, body: dict[str, Any] | None 
 
 
 def is_passing(error: dict[str, Any]) -> bool:
-    """Whether an error of the JetStream API is that of a cluster in the middle of something."""
+    """Whether an error of the JetStream API is that of a cluster that elects, or is not complete yet."""
     return error.get("err_code") in _PASSING
 
 
 async def is_on(nc: Client) -> bool:
-    """Whether JetStream answers at all, here or (at a leaf node) through a hub: false when nobody listens for it."""
+    """Whether JetStream answers at all, here or (at a leaf node) through a hub."""
     try:
         await request(nc, "$JS.API.INFO", b"", None, ANSWER_WITHIN)
     except nats.errors.NoRespondersError:

@@ -58,6 +58,7 @@ def shard_config(topology: Topology, shard: int, replicas: int) -> dict[str, Any
 
 
 def dead_config(topology: Topology, replicas: int) -> dict[str, Any]:
+    """Configuration of the stream of dead letters."""
     return {
         "name": topology.dead_stream,
         "subjects": topology.dead_subjects,
@@ -74,7 +75,7 @@ def dead_config(topology: Topology, replicas: int) -> dict[str, Any]:
 
 
 def key_value_config(bucket: str, replicas: int) -> dict[str, Any]:
-    """A bucket of the KV convention, one value per key."""
+    """Configuration of a bucket of the KV convention, one value per key."""
     return {
         "name": f"KV_{bucket}",
         "subjects": [f"$KV.{bucket}.>"],
@@ -92,7 +93,7 @@ def key_value_config(bucket: str, replicas: int) -> dict[str, Any]:
 
 
 def object_store_config(bucket: str, replicas: int) -> dict[str, Any]:
-    """A bucket of the object store convention."""
+    """Configuration of a bucket of the object store convention."""
     return {
         "name": f"OBJ_{bucket}",
         "subjects": [f"$O.{bucket}.C.>", f"$O.{bucket}.M.>"],
@@ -139,7 +140,7 @@ async def _find_all(nc: Client, topology: Topology, settings: Settings) -> None:
 
 
 async def check(nc: Client, settings: Settings) -> list[str]:
-    """What is wrong with the deployment's streams, a line each; [] when nothing is."""
+    """Returns what is wrong with the deployment's streams, a line each; [] when nothing is."""
     topology = await _existing(nc, settings)
     if topology is None:
         return [
@@ -156,7 +157,7 @@ async def check(nc: Client, settings: Settings) -> list[str]:
 
 
 def _forgets(topology: Topology, found: dict[str, Any]) -> list[str]:
-    """A shard that makes room by itself takes it from the oldest runs, be they at an end or not."""
+    """Says whether a shard makes room by itself: it takes it from the oldest runs, ended or not."""
     name = found["name"]
     if name not in [topology.stream(shard) for shard in range(topology.shards)]:
         return []
