@@ -1,4 +1,4 @@
-"""One sandbox for a module's tests, and an interpreter for each test."""
+"""One sandbox for a module's tests, and an interpreter or the service's inner part for each test."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.interpreters.session import Session
+from sandbox.service_bench import Bench
 from sandbox.worlds import World, worlds
 
 
@@ -39,3 +40,18 @@ async def session(sandbox: Sandbox) -> AsyncIterator[Session]:
     session = await sandbox.open()
     yield session
     await session.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def bench(sandbox: Sandbox) -> AsyncIterator[Bench]:
+    bench = Bench(sandbox)
+    yield bench
+    await bench.warm_pool.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def other(sandbox: Sandbox, bench: Bench) -> AsyncIterator[Bench]:
+    """A second replica, with the same blobs."""
+    other = Bench(sandbox, blobs=bench.blobs)
+    yield other
+    await other.warm_pool.close()

@@ -12,7 +12,7 @@ import pytest
 from cadre.cli.doctor import Finding, isolation
 from cadre.errors import SettingError
 from cadre.local.processes import Stack
-from cadre.local.team_file import read_team
+from cadre.local.team_file import Team, read_team
 from cadre.protocol.cards import TIERS
 from cadre_sandbox.host import blocks_at_once
 from cadre_sandbox.interpreters import contract
@@ -34,6 +34,14 @@ kind: Team
 metadata: {name: t}
 spec: {agents: [a.yaml, b.yaml, c.yaml]}
 """
+
+
+def write_team(folder: Path, specs: dict[str, str]) -> Team:
+    """A team of agents by name, each with what is special in its spec."""
+    for name, spec in specs.items():
+        (folder / f"{name}.yaml").write_text(AGENT.replace("NAME", name).replace("KIND", spec))
+    (folder / "team.yaml").write_text(TEAM)
+    return read_team(folder)
 
 
 @pytest.mark.parametrize("field", [field.name for field in msgspec.structs.fields(SandboxSettings)])
@@ -82,10 +90,7 @@ def test_no_more_blocks_at_once_than_interpreters() -> None:
 
 def test_a_team_with_code_agents_gets_a_sandbox_per_pool(tmp_path: Path) -> None:
     kinds = {"a": "kind: code", "b": "kind: tool_calling", "c": "kind: code, code: {pool: heavy}"}
-    for name, kind in kinds.items():
-        (tmp_path / f"{name}.yaml").write_text(AGENT.replace("NAME", name).replace("KIND", kind))
-    (tmp_path / "team.yaml").write_text(TEAM)
-    team = read_team(tmp_path)
+    team = write_team(tmp_path, kinds)
     assert team.pools == ["default", "heavy"]
     stack = Stack(tmp_path / "data", team, 1, 2, lambda name, line: None)
     started = {service.name: list(service.argv) for service in stack._services()}
@@ -97,11 +102,9 @@ async def test_where_code_cannot_be_run_its_agents_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kinds = {"a": "kind: code", "b": "kind: tool_calling", "c": "kind: code"}
-    for name, kind in kinds.items():
-        (tmp_path / f"{name}.yaml").write_text(AGENT.replace("NAME", name).replace("KIND", kind))
-    (tmp_path / "team.yaml").write_text(TEAM)
+    team = write_team(tmp_path, kinds)
     monkeypatch.setenv("CADRE_SANDBOX_TIER", "none")
-    stack = Stack(tmp_path / "data", read_team(tmp_path), 1, 2, lambda name, line: None)
+    stack = Stack(tmp_path / "data", team, 1, 2, lambda name, line: None)
     await stack._leave_out_isolated()
     assert stack.team is not None
     assert (list(stack.team.agents), stack.team.pools) == (["b"], [])
@@ -111,22 +114,13 @@ async def test_where_code_cannot_be_run_its_agents_are_left_out(
 
 
 def test_a_team_without_needs_none(tmp_path: Path) -> None:
-    for name in "abc":
-        (tmp_path / f"{name}.yaml").write_text(
-            AGENT.replace("NAME", name).replace("KIND", "kind: tool_calling")
-        )
-    (tmp_path / "team.yaml").write_text(TEAM)
-    assert read_team(tmp_path).pools == []
+    assert write_team(tmp_path, dict.fromkeys("abc", "kind: tool_calling")).pools == []
 
 
 def test_an_agent_that_runs_code_by_a_tool_needs_that_tools_pool(tmp_path: Path) -> None:
     tools = {"a": "python_interpreter", "b": "python_interpreter_gpu", "c": "python_interpreters"}
-    for name, tool in tools.items():
-        (tmp_path / f"{name}.yaml").write_text(
-            AGENT.replace("NAME", name).replace("KIND", f"tools: [{tool}]")
-        )
-    (tmp_path / "team.yaml").write_text(TEAM)
-    assert read_team(tmp_path).pools == ["default", "gpu"]
+    team = write_team(tmp_path, {name: f"tools: [{tool}]" for name, tool in tools.items()})
+    assert team.pools == ["default", "gpu"]
     assert [card_of(pool, "").name for pool in ("default", "gpu")] == list(tools.values())[:2]
     assert "numpy, pandas." in card_of("default", "numpy, pandas").description
 

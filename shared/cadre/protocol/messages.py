@@ -254,7 +254,7 @@ class CodeCall(Message, frozen=True, tag="code_call"):
     before: int = 0
     """How many exchanges there were before these."""
     earlier: str | None = None
-    """`blob:` reference of them (`cadre.code_past`)."""
+    """`blob:` reference of them (`cadre.delivery.code_history`)."""
     snapshot: str | None = None
     """`blob:` reference of the variables after the block before."""
     variables: dict[str, Any] = {}

@@ -6,16 +6,13 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 from msgspec.structs import replace
 
 from cadre.errors import BlobMissing, UnreadableMessage
 from cadre.protocol.code import CodeFunction, CodeLimits, CodeReply, CodeRequest
 from cadre.protocol.messages import ErrorInfo
-from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.serving.request import check_call
 from cadre_sandbox.serving.run_block import MAX_LOSSES, VARIABLES_GONE
 from sandbox.service_bench import Bench, after, block, exchange, reply
@@ -29,21 +26,6 @@ for what in ["a", "b", "c"]:
     seen.append(look(what))
 seen
 """
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def bench(sandbox: Sandbox) -> AsyncIterator[Bench]:
-    bench = Bench(sandbox)
-    yield bench
-    await bench.warm_pool.close()
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def other(sandbox: Sandbox, bench: Bench) -> AsyncIterator[Bench]:
-    """A second replica, with the same blobs."""
-    other = Bench(sandbox, blobs=bench.blobs)
-    yield other
-    await other.warm_pool.close()
 
 
 async def test_a_block_is_answered_with_all_that_came_of_it(bench: Bench) -> None:

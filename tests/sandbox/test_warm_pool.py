@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from cadre.protocol.code import CodeReply
 from cadre_sandbox.interpreters.pool import Sandbox
 from sandbox.service_bench import Bench, after, block, death, exchange, reply
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def bench(sandbox: Sandbox) -> AsyncIterator[Bench]:
-    bench = Bench(sandbox)
-    yield bench
-    await bench.warm_pool.close()
 
 
 @pytest.mark.parametrize("ended", ["t_1_0", "t"])

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from importlib.util import find_spec
 from typing import Any
 
 import msgspec
 import pytest
-import pytest_asyncio
 
 from cadre.protocol.code import CodeReply
 from cadre.protocol.files import holds_binary
 from cadre.protocol.messages import CodeCall, FileInfo
-from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.serving.blob_values import from_json, to_json
 from cadre_sandbox.wire.values import BinaryValue, FileValue
 from sandbox.service_bench import Bench, Blobs, after, block, exchange, reply
@@ -21,27 +18,6 @@ from sandbox.service_bench import Bench, Blobs, after, block, exchange, reply
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NOWHERE = "blob:" + "0" * 64
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def inner() -> AsyncIterator[Sandbox]:
-    async with Sandbox() as sandbox:
-        yield sandbox
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def bench(inner: Sandbox) -> AsyncIterator[Bench]:
-    bench = Bench(inner)
-    yield bench
-    await bench.warm_pool.close()
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def other(inner: Sandbox, bench: Bench) -> AsyncIterator[Bench]:
-    """Another replica, with the same store."""
-    other = Bench(inner, blobs=bench.blobs)
-    yield other
-    await other.warm_pool.close()
 
 
 async def answered(bench: Bench, call: CodeCall, said: CodeReply) -> CodeCall:
