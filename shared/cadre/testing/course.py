@@ -1,0 +1,136 @@
+"""One run without any service: arrivals are played against an agent's spec by the same decisions as in production."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import msgspec
+
+from cadre.delivery.codec import decode, encode
+from cadre.engine.commands import Command
+from cadre.journal import events as ev
+from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Offer, Poisoned
+from cadre.journal.entry import Entry
+from cadre.journal.run import Run
+from cadre.journal.steps import Step
+from cadre.loop.arrival_of import arrival_of
+from cadre.loop.entry_of import entry_of
+from cadre.loop.fold import apply_entry
+from cadre.loop.owed import owed
+from cadre.loop.transition import transition
+from cadre.protocol.messages import Record, Usage
+from cadre.protocol.topology import call_id, tree_of
+from cadre.spec.agent import AgentSpec
+from cadre.testing.records import task, timer
+
+What = Record | ModelReplied | ModelFailed | ModelLost | Poisoned
+
+
+def call(name: str, **arguments: Any) -> ev.RequestedCall:
+    """A call as a model's endpoint returns it, with its arguments as JSON text."""
+    return ev.RequestedCall(name, msgspec.json.encode(arguments).decode())
+
+
+class Course:
+    """One run, taken forward by its arrivals; each entry goes through its JSON form, as in a journal.
+
+    `run` is the state so far, `at` the time of the next arrival in Unix seconds. The other methods play common
+    arrivals; all return the events that the arrival made true, and raise AssertionError when the run does not wait
+    for one of this kind. `offer` are the tools and members that are live.
+    """
+
+    def __init__(
+        self, spec: AgentSpec, offer: Offer | None = None, run: str = "r1", *, base: int = 0
+    ) -> None:
+        self.spec, self.offer, self._base = spec, offer or Offer(), base
+        self.run = Run(id=run, tree=tree_of(run))
+        self._journal: list[bytes] = []
+        self.at = 100.0
+
+    def arrive(
+        self,
+        what: What,
+        *,
+        cause: str | None = None,
+        snapshot: bool = False,
+        history: list[Step] | None = None,
+        prefix: list[Step] | None = None,
+    ) -> list[ev.AnyEvent]:
+        """Plays any arrival: a record of `cadre.testing` (task, result, report …) or the outcome of a model call."""
+        record = what.id if hasattr(what, "id") else self._in_hand()
+        arrival = Arrival(
+            what=what,
+            at=self.at,
+            cause=record,
+            offer=self.offer,
+            spec=self.spec,
+            history=history or [],
+            prefix=prefix or [],
+            base=self._base,
+            base_with_offer=self._base,
+        )
+        events = transition(self.run, arrival)
+        entry = entry_of(
+            self.run, arrival, events, cause or self._entry_cause(what, record), snapshot=snapshot
+        )
+        self._journal.append(encode(entry))
+        kept: Entry = decode(self._journal[-1], Entry)
+        assert transition(self.run, arrival_of(self.run, kept)) == events, "the entry tells what arrived"
+        apply_entry(self.run, kept)
+        return events
+
+    def journal(self) -> list[Entry]:
+        """The entries so far, decoded anew, because folding takes over what a snapshot holds."""
+        return [decode(data, Entry) for data in self._journal]
+
+    def begin(self, text: str = "Do it.", **fields: Any) -> Self:
+        """The task arrives; further fields are those of a Task."""
+        self.arrive(task(text, run=self.run.id, agent=self.spec.name, **fields))
+        return self
+
+    def say(
+        self, *calls: ev.RequestedCall, content: str = "", usage: Usage | None = None
+    ) -> list[ev.AnyEvent]:
+        """The model answers the call in flight, with calls, text or both."""
+        assert self.run.model is not None
+        reply = ModelReplied(
+            attempt=self.run.model.attempt,
+            content=content,
+            calls=list(calls),
+            usage=usage or Usage(input_tokens=10, output_tokens=1),
+        )
+        return self.arrive(reply)
+
+    def fail(self, message: str = "busy", **fields: Any) -> list[ev.AnyEvent]:
+        """The model call in flight fails; further fields are those of a ModelFailed."""
+        assert self.run.model is not None
+        return self.arrive(ModelFailed(attempt=self.run.model.attempt, message=message, **fields))
+
+    def lose(self) -> list[ev.AnyEvent]:
+        """The worker of the model call in flight dies."""
+        assert self.run.model is not None
+        return self.arrive(ModelLost(attempt=self.run.model.attempt))
+
+    def wake(self) -> list[ev.AnyEvent]:
+        """The timer that the run waits for goes off, when it is due."""
+        assert self.run.deferral is not None
+        self.at = max(self.at, self.run.deferral.until)
+        return self.arrive(timer(self.run.deferral.timer, run=self.run.id))
+
+    def id(self, index: int = 0) -> str:
+        """The id of a call of the step in work, by its index in the model's answer."""
+        return call_id(self.run.id, self.run.step, index)
+
+    def owed(self, since: int = 0) -> list[Command]:
+        """The messages, model calls and timers that the run owes, those of entries after `since` only."""
+        return owed(self.run, since)
+
+    def _in_hand(self) -> str:
+        return self.run.model.cause if self.run.model else ""
+
+    def _entry_cause(self, what: What, record: str) -> str:
+        model = self.run.model
+        if hasattr(what, "id") or model is None:
+            return record
+        how = f"{record}:lost" if isinstance(what, ModelLost) else f"{self.run.id}:model"
+        return f"{how}:{model.purpose}:{model.step}:{what.attempt}"
