@@ -172,7 +172,7 @@ class Scribe:
         return RunAccepted(task=message, spec=AgentSpec(name=self.agent, description="Works."))
 
 
-class Told:
+class SseEvent:
     """One event of an event stream."""
 
     def __init__(self, name: str, mark: int | None, data: dict[str, Any]) -> None:
@@ -182,7 +182,7 @@ class Told:
         return f"{self.name}#{self.mark}"
 
 
-async def told(answer: httpx2.Response) -> AsyncIterator[Told]:
+async def sse_events(answer: httpx2.Response) -> AsyncIterator[SseEvent]:
     """The events of an open stream, comments and `retry:` left out; ends when the stream does."""
     fields: dict[str, str] = {}
     async for line in answer.aiter_lines():
@@ -193,7 +193,7 @@ async def told(answer: httpx2.Response) -> AsyncIterator[Told]:
             continue
         if "data" in fields:
             mark = int(fields["id"]) if "id" in fields else None
-            yield Told(fields["event"], mark, json.loads(fields["data"]))
+            yield SseEvent(fields["event"], mark, json.loads(fields["data"]))
         fields = {}
 
 
@@ -241,15 +241,15 @@ class World:
 
         return await until(ask)
 
-    async def read(self, run: str, count: int | None = None, **options: Any) -> list[Told]:
+    async def read(self, run: str, count: int | None = None, **options: Any) -> list[SseEvent]:
         """`count` events of a run, or all to the stream's end."""
-        found: list[Told] = []
+        found: list[SseEvent] = []
         async with (
             asyncio.timeout(15),
             self.http.stream("GET", f"/v1/runs/{run}/events", **options) as answer,
         ):
             assert answer.status_code == 200
-            async for one in told(answer):
+            async for one in sse_events(answer):
                 found.append(one)
                 if len(found) == count:
                     break

@@ -85,8 +85,8 @@ async def fork(world: World, run: str, at: int, key: str | None = None) -> dict[
     headers = {"Idempotency-Key": key} if key else {}
     answer = await world.http.post(f"/v1/runs/{run}/fork", json={"at": at}, headers=headers)
     assert answer.status_code == 202, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    forked: dict[str, Any] = answer.json()
+    return forked
 
 
 async def turn(world: World, session: str, key: str | None = None, **fields: Any) -> httpx2.Response:
@@ -118,12 +118,12 @@ async def test_a_fork_begins_with_the_files_of_its_step(world: World) -> None:
         (2, given | {"a": f"one {mark}"}),
         (3, given | {"a": f"two {mark}", "b": f"b {mark}"}),
     ):
-        told = await fork(world, run, at)
-        assert "later_files" not in told
-        assert await contents(world, told["id"]) == there
+        forked = await fork(world, run, at)
+        assert "later_files" not in forked
+        assert await contents(world, forked["id"]) == there
     [file] = [
         one
-        for one in (await world.http.get(f"/v1/runs/{told['id']}/files")).json()["files"]
+        for one in (await world.http.get(f"/v1/runs/{forked['id']}/files")).json()["files"]
         if one["path"] == "a"
     ]
     assert (file["version"], file["by"]) == (2, "write_file"), "as the conversation knows it"
@@ -147,9 +147,9 @@ async def test_a_fork_at_a_step_of_its_own_prefix_begins_with_that_steps_files(w
     assert (await contents(world, later))["a"] == "its own"
     # Without the first run only what was carried from it is known.
     assert (await world.http.delete(f"/v1/runs/{run}")).status_code == 200
-    told = await fork(world, first, 2)
-    assert told["later_files"] == ["a", "b", "given"]
-    assert (await contents(world, told["id"]))["a"] == f"two {mark}"
+    forked = await fork(world, first, 2)
+    assert forked["later_files"] == ["a", "b", "given"]
+    assert (await contents(world, forked["id"]))["a"] == f"two {mark}"
 
 
 async def test_a_fork_of_an_imported_run_tells_that_its_files_are_of_its_end(world: World) -> None:
@@ -157,9 +157,9 @@ async def test_a_fork_of_an_imported_run_tells_that_its_files_are_of_its_end(wor
     exported = (await world.http.get(f"/v1/runs/{run}/export")).content
     assert (await world.http.delete(f"/v1/runs/{run}")).status_code == 200
     assert (await world.http.post("/v1/runs/import", content=exported)).status_code == 201
-    told = await fork(world, run, 2)
-    assert told["later_files"] == ["a", "b", "c", "given"]
-    assert (await contents(world, told["id"]))["a"] == f"three {run[:6]}"
+    forked = await fork(world, run, 2)
+    assert forked["later_files"] == ["a", "b", "c", "given"]
+    assert (await contents(world, forked["id"]))["a"] == f"three {run[:6]}"
 
 
 # --- sessions
@@ -275,8 +275,8 @@ async def test_a_try_that_was_cut_short_is_completed_by_the_next(world: World) -
     assert (await world.http.get(f"/v1/runs/{new}/files")).status_code == 404, (
         "no run has a part of its files"
     )
-    told = await fork(world, run, 3, key)
-    assert told["id"] == new
+    forked = await fork(world, run, 3, key)
+    assert forked["id"] == new
     there = {"given": f"given {mark}", "a": f"two {mark}", "b": f"b {mark}"}
     assert await contents(world, new) == there
     # It has begun: whoever asks again changes nothing of what it does.

@@ -27,7 +27,7 @@ from integration.gateway_world import (
     World,
     entered,
     new_run,
-    told,
+    sse_events,
     until,
     with_boss,
 )
@@ -106,7 +106,7 @@ async def test_who_follows_a_run_that_is_erased_is_let_go(world: World, other: W
         world.http.stream("GET", events) as here,
         other.http.stream("GET", events) as there,
     ):
-        both = told(here), told(there)
+        both = sse_events(here), sse_events(there)
         for stream in both:
             assert (await anext(stream)).name == "run.accepted"
         await world.http.delete(f"/v1/runs/{run}", params={"force": "true"})

@@ -21,7 +21,7 @@ from integration.gateway_world import (
     FINISHED,
     World,
     new_run,
-    told,
+    sse_events,
     until,
 )
 
@@ -225,7 +225,7 @@ async def test_a_post_may_answer_with_the_events(world: World) -> None:
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert answer.headers["location"] == f"/v1/runs/{run_id_of('boss', key)}"
         await world.finished_run(run_id_of("boss", key))
-        names = [one.name async for one in told(answer)]
+        names = [one.name async for one in sse_events(answer)]
     assert names == ["run.accepted", "model.called", "run.finished", "end"]
 
 

@@ -151,8 +151,12 @@ async def test_the_answer_comes_with_the_entry_that_accounts_for_the_decision(wo
         {"amount": 5},
         None,
     )
-    told = (await world.http.get(f"/v1/approvals/{call}")).json()
-    assert (told["state"], told["arguments"], told["decision"]) == ("decided", {"amount": 500}, body)
+    approval = (await world.http.get(f"/v1/approvals/{call}")).json()
+    assert (approval["state"], approval["arguments"], approval["decision"]) == (
+        "decided",
+        {"amount": 500},
+        body,
+    )
     assert (await decide(world, call, "correct", arguments={"amount": 5}))[0] == 200
     assert (await decide(world, call, "correct", arguments={"amount": 6}))[0] == 409
 

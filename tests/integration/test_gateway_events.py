@@ -11,10 +11,10 @@ from cadre_gateway.runs.admission import run_id_of
 from integration.gateway_world import (
     CALLED,
     FINISHED,
-    Told,
+    SseEvent,
     World,
     new_run,
-    told,
+    sse_events,
 )
 
 # --- events
@@ -25,11 +25,11 @@ async def test_events_are_history_then_live_then_the_end(world: World) -> None:
     child = call_id(run, 1, 0)
     root, member = world.scribe(run), world.scribe(child, "helper", run)
     begun = await root.write(root.accepted(), CALLED)
-    found: list[Told] = []
+    found: list[SseEvent] = []
     async with world.http.stream("GET", f"/v1/runs/{run}/events") as answer, asyncio.timeout(10):
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert (answer.headers["cache-control"], answer.headers["x-accel-buffering"]) == ("no-cache", "no")
-        async for one in told(answer):
+        async for one in sse_events(answer):
             found.append(one)
             if len(found) == 2:
                 await member.write(member.accepted())
@@ -81,9 +81,9 @@ async def test_deltas_come_in_between_without_an_id(world: World) -> None:
     run = new_run()
     scribe = world.scribe(run)
     await scribe.write(scribe.accepted(), CALLED)
-    found: list[Told] = []
+    found: list[SseEvent] = []
     async with world.http.stream("GET", f"/v1/runs/{run}/events") as answer, asyncio.timeout(10):
-        async for one in told(answer):
+        async for one in sse_events(answer):
             found.append(one)
             if one.name == "model.called":
                 delta = Delta(run=run, agent="boss", step=1, attempt=1, text="Hel\nlo", seq=1)
@@ -114,7 +114,7 @@ async def test_a_reader_slower_than_the_runs_loses_nothing(world: World) -> None
     total = 3000
     marks = []
     async with world.http.stream("GET", f"/v1/runs/{run}/events") as answer, asyncio.timeout(90):
-        stream = told(answer)
+        stream = sse_events(answer)
         await anext(stream)
         # Nobody reads meanwhile: sockets and the gateway's buffer fill up.
         for _ in range(total):
@@ -138,5 +138,5 @@ async def test_a_run_that_ends_while_its_stream_opens_is_told_whole(world: World
             headers={"Idempotency-Key": key},
         ) as answer:
             await world.finished_run(run_id_of("boss", key))
-            names = [one.name async for one in told(answer)]
+            names = [one.name async for one in sse_events(answer)]
         assert names == ["run.accepted", "model.called", "run.finished", "end"]

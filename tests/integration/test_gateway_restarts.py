@@ -12,11 +12,11 @@ from integration.gateway_world import (
     CALLED,
     FINISHED,
     GatewayProcess,
-    Told,
+    SseEvent,
     World,
     entered,
     new_run,
-    told,
+    sse_events,
 )
 
 
@@ -40,7 +40,7 @@ async def test_a_restarted_gateway_knows_the_runs_and_resumes_streams(
         scribe = world.scribe(run)
         await scribe.write(scribe.accepted())
         async with world.http.stream("GET", f"/v1/runs/{run}/events") as answer, asyncio.timeout(10):
-            stream = told(answer)
+            stream = sse_events(answer)
             last = (await anext(stream)).mark
             status = await asyncio.to_thread(gateway.stop)
             assert [one async for one in stream] == [], "a stopping gateway ends its streams"
@@ -81,9 +81,9 @@ async def test_a_killed_nats_server_costs_a_stream_nothing(tmp_path: Path) -> No
         run = new_run()
         scribe = world.scribe(run)
         marks = [await scribe.write(scribe.accepted())]
-        seen: list[Told] = []
+        seen: list[SseEvent] = []
         async with world.http.stream("GET", f"/v1/runs/{run}/events") as answer, asyncio.timeout(60):
-            stream = told(answer)
+            stream = sse_events(answer)
             seen.append(await anext(stream))
             for _ in range(2):
                 server.kill()

@@ -92,7 +92,7 @@ def packed(found: list[dict[str, Any]]) -> bytes:
     return gzip.compress(b"".join(json.dumps(line).encode() + b"\n" for line in found))
 
 
-async def told(world: World, run: str) -> Any:
+async def shown(world: World, run: str) -> Any:
     """All that a gateway says of a run, without the places of its entries."""
     detail = (await world.http.get(f"/v1/runs/{run}", params={"full": True})).json()
     events = [(one.name, one.data | {"seq": 0}) for one in await world.read(run)]
@@ -102,12 +102,12 @@ async def told(world: World, run: str) -> Any:
 async def test_a_run_is_the_same_elsewhere(world: World, other: World) -> None:
     run = new_run()
     blob = await story(world, run)
-    before = await told(world, run)
+    before = await shown(world, run)
     answer = await imported(other, await exported(world, run))
     assert answer.status_code == 201, answer.text
     assert answer.json() == {"id": run, "runs": 2, "entries": 7}
     assert answer.headers["location"] == f"/v1/runs/{run}"
-    assert await told(other, run) == before
+    assert await shown(other, run) == before
     assert (await other.listed(run))["state"] == "success"
     assert await other.blobs.get(blob) == await world.blobs.get(blob)
     # Its journals are read by their back-pointers, as an agent reads them, and from the beginning.
@@ -125,11 +125,11 @@ async def test_a_run_is_the_same_elsewhere(world: World, other: World) -> None:
 async def test_what_was_erased_may_come_back(world: World) -> None:
     run = new_run()
     await story(world, run)
-    before, file = await told(world, run), await exported(world, run)
+    before, file = await shown(world, run), await exported(world, run)
     assert (await imported(world, file)).json()["code"] == "run-exists"
     assert (await world.http.delete(f"/v1/runs/{run}")).status_code == 200
     assert (await imported(world, file)).status_code == 201
-    assert await told(world, run) == before
+    assert await shown(world, run) == before
     assert (await imported(world, file)).status_code == 409
     # And may go again.
     assert (await world.http.delete(f"/v1/runs/{run}")).status_code == 200
@@ -166,7 +166,7 @@ async def test_an_import_that_was_cut_short_is_completed_by_the_same_file(world:
     assert (await other.http.get(f"/v1/runs/{run}")).json()["state"] == "running"
     answer = await imported(other, file)
     assert answer.status_code == 201, answer.text
-    assert await told(other, run) == await told(world, run)
+    assert await shown(other, run) == await shown(world, run)
     found = await other.history.read_tree(run)
     assert len(found) == len(entries)
 
@@ -177,10 +177,10 @@ async def test_another_run_with_the_same_id_is_left_alone(world: World, other: W
     file = await exported(world, run)
     await other.finished_run(run)
     await other.listed(run)
-    before = await told(other, run)
+    before = await shown(other, run)
     answer = await imported(other, file)
     assert (answer.status_code, answer.json()["code"]) == (409, "run-exists")
-    assert await told(other, run) == before
+    assert await shown(other, run) == before
 
 
 Change = Callable[[list[dict[str, Any]]], None]

@@ -17,7 +17,7 @@ from cadre.cli.terminal.launch import accepted_run
 )
 def test_files_of_later_are_named(capsys: pytest.CaptureFixture[str], later: list[str], said: str) -> None:
     assert accepted_run({"id": "r1", "later_files": later} if later else {"id": "r1"}) == "r1"
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.endswith(said)
-    assert told.err.count("\n") == bool(later)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.endswith(said)
+    assert printed.err.count("\n") == bool(later)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,7 +17,7 @@ from cadre.loop.fold import fold
 from cadre.protocol.messages import Budget, Task
 from cadre.spec.agent import AgentSpec
 from cadre.spec.names import NAME
-from cadre_gateway.requests.body import CancelBody, Submission, parse, submission
+from cadre_gateway.requests.body import CancelBody, Submission, parse, ruling, submission
 from cadre_gateway.requests.last_event_id import resume_position
 from cadre_gateway.requests.prefer import MAX_WAIT_SECONDS, wait_seconds
 from cadre_gateway.requests.problems import Problem
@@ -118,3 +119,68 @@ def test_a_fork_has_the_bounds_of_its_run_anew_or_its_own() -> None:
     own = b'{"at":1,"deadline":9,"budget":{"steps":3}}'
     assert forked(free, own) == forked(bound, own) == (9, Budget(steps=3))
     assert forked(bound, b'{"at":1,"budget":{}}') == (60, None)
+
+
+# --- decisions and bounds
+
+
+@pytest.mark.parametrize(
+    ("word", "verdict"),
+    [("approve", "approved"), ("APPROVED", "approved"), ("Reject", "rejected"), ("REJECTED", "rejected")],
+)
+def test_a_decision_has_several_names(word: str, verdict: str) -> None:
+    made = ruling(msgspec.json.encode({"decision": word, "by": "bob"}), None)
+    assert (made.verdict, made.by) == (verdict, "bob")
+
+
+def test_the_header_says_who_decides() -> None:
+    assert ruling(b'{"decision": "approve", "by": "bob"}', "ann").by == "ann"
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ({"decision": "maybe"}, "write approve, reject or correct"),
+        ({"decision": "correct"}, "a correction changes something"),
+        ({"decision": "approve", "arguments": {}}, "leave them out"),
+        ({"decision": "reject", "tool": "x"}, "leave them out"),
+        ({"decision": "correct", "arguments": [1]}, "arguments"),
+        ({"decision": "approve", "by": "a\nb"}, "printable"),
+        ({"decision": "approve", "by": "a" * 201}, "200"),
+        ({"verdict": "approve"}, "unknown key 'verdict'; known keys: decision, feedback"),
+        ({}, "decision"),
+    ],
+)
+def test_a_decision_of_no_use_is_refused(body: dict[str, Any], problem: str) -> None:
+    with pytest.raises(Problem, match=problem) as caught:
+        ruling(msgspec.json.encode(body), None)
+    assert caught.value.status == 422
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"deadline": 0}, r"deadline"),
+        ({"deadline": -1}, r"deadline"),
+        ({"deadline": "10m"}, r"deadline"),
+        ({"budget": {"tokens": 0}}, r"budget\.tokens"),
+        ({"budget": {"cost": -0.5}}, r"budget\.cost"),
+        ({"budget": {"steps": 1.5}}, r"budget\.steps"),
+        ({"budget": {"depth": -1}}, r"budget\.depth"),
+        ({"budget": {"token": 5}}, r"unknown key 'token' in budget; known keys: tokens, cost, steps, depth"),
+        ({"budget": 5}, r"budget"),
+    ],
+)
+def test_bounds_of_no_use_are_refused(fields: dict[str, Any], problem: str) -> None:
+    with pytest.raises(Problem, match=problem) as caught:
+        submission(msgspec.json.encode({"agent": "a", "task": "t", **fields}))
+    assert caught.value.status == 422
+    with pytest.raises(Problem, match=problem):
+        parse(msgspec.json.encode({"at": 1, **fields}), ForkBody)
+
+
+def test_an_empty_budget_is_none() -> None:
+    made = submission(b'{"agent": "a", "task": "t", "budget": {}, "deadline": 1.5}')
+    assert made.budget is not None
+    assert made.budget.as_budget() is None
+    assert made.deadline == 1.5

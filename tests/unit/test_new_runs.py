@@ -32,7 +32,7 @@ def listed(*runs: tuple[str, float]) -> Answer:
     return 200, "application/json", page(*runs)
 
 
-async def told(begun: AsyncGenerator[str, None], count: int) -> list[str]:
+async def first_runs(begun: AsyncGenerator[str, None], count: int) -> list[str]:
     async with asyncio.timeout(60):
         runs = [await anext(begun) for _ in range(count)]
     await begun.aclose()
@@ -43,7 +43,7 @@ async def test_a_run_that_slides_into_the_page_is_not_new(gateway: Gateway) -> N
     """One was removed, so that the list shows one more of the old ones."""
     gateway.first[LIST] = [listed(("b", 10), ("a", 2000)), listed(("a", 2000), ("older", 3000))]
     gateway.answer(LIST, page(("new", 0), ("a", 2000), ("older", 3000)))
-    assert await told(new_runs(every=0.01), 1) == ["new"]
+    assert await first_runs(new_runs(every=0.01), 1) == ["new"]
 
 
 async def test_more_runs_than_a_page_holds_are_all_told(gateway: Gateway) -> None:
@@ -54,7 +54,7 @@ async def test_more_runs_than_a_page_holds_are_all_told(gateway: Gateway) -> Non
         (200, "application/json", page(("c", 2000), ("b", 3000), more="b")),
     ]
     gateway.answer(LIST, page(("a", 5000), ("z", 9000), more="z"))
-    assert await told(new_runs("boss", every=0.01), 4) == ["b", "c", "d", "e"]
+    assert await first_runs(new_runs("boss", every=0.01), 4) == ["b", "c", "d", "e"]
     assert [asked.partition("&")[2] for asked in gateway.asked[:4]] == [
         "agent=boss",
         "agent=boss",
@@ -67,28 +67,28 @@ async def test_a_run_that_comes_late_into_the_list_is_told(gateway: Gateway) -> 
     """Its agent's clock is behind that of others."""
     gateway.first[LIST] = [listed(("a", 10)), listed(("b", 0), ("a", 10))]
     gateway.answer(LIST, page(("b", 0), ("a", 10), ("late", 20)))
-    assert await told(new_runs(every=0.01), 2) == ["b", "late"]
+    assert await first_runs(new_runs(every=0.01), 2) == ["b", "late"]
 
 
 async def test_the_first_run_of_all_is_told(gateway: Gateway) -> None:
     gateway.first[LIST] = [listed()]
     gateway.answer(LIST, page(("first", 0)))
-    assert await told(new_runs(every=0.01), 1) == ["first"]
+    assert await first_runs(new_runs(every=0.01), 1) == ["first"]
 
 
 async def test_a_gateway_that_is_away_for_a_while_is_waited_for(gateway: Gateway) -> None:
     busy: Answer = (503, PROBLEM, {"detail": "NATS is away"})
     gateway.first[LIST] = [PROXYS, listed(("a", 10)), busy, PROXYS]
     gateway.answer(LIST, page(("b", 0), ("a", 10)))
-    assert await told(new_runs(every=0.01), 1) == ["b"]
+    assert await first_runs(new_runs(every=0.01), 1) == ["b"]
 
 
 async def test_a_gateway_that_stays_away_or_refuses_ends_it(gateway: Gateway) -> None:
     gateway.answers[LIST] = PROXYS
     with pytest.raises(FollowingFailed, match="answered 502"):
-        await told(new_runs(patience=0.1), 1)
+        await first_runs(new_runs(patience=0.1), 1)
     assert len(gateway.asked) == 2
     gateway.problem(LIST, 422, "before: no")
     with pytest.raises(FollowingFailed, match="before: no"):
-        await told(new_runs(), 1)
+        await first_runs(new_runs(), 1)
     assert len(gateway.asked) == 3

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
@@ -15,9 +14,6 @@ from cadre.protocol.topology import call_id, task_id
 from cadre.spec.agent import AgentSpec
 from cadre_gateway.index.pending_approvals import MAX_ARGUMENTS_BYTES
 from cadre_gateway.index.run_index import RunIndex, TreeSummary
-from cadre_gateway.requests.body import parse, ruling, submission
-from cadre_gateway.requests.problems import Problem
-from cadre_gateway.runs.fork import ForkBody
 
 ROOT = "a1"
 CHILD = call_id(ROOT, 1, 0)
@@ -66,7 +62,7 @@ STORY = [
 """A member waits for two words at once."""
 
 
-def told(entries: list[Entry]) -> RunIndex:
+def index_of(entries: list[Entry]) -> RunIndex:
     index = RunIndex()
     for seq, one in enumerate(entries, start=1):
         index.apply(seq, one)
@@ -80,7 +76,7 @@ def seen(index: RunIndex, run: str) -> tuple[str, str | None, int]:
 
 
 def test_a_held_call_is_seen_at_its_run_and_counted_above_it() -> None:
-    index = told(STORY)
+    index = index_of(STORY)
     assert seen(index, CHILD) == ("waiting", "approval", 2)
     assert seen(index, ROOT) == ("running", None, 2)
     first, second = index.pending()
@@ -90,7 +86,7 @@ def test_a_held_call_is_seen_at_its_run_and_counted_above_it() -> None:
 
 
 def test_one_decision_leaves_the_other_call_waiting() -> None:
-    index = told([*STORY, entry(CHILD, 3, 14.0, decided(HELD))])
+    index = index_of([*STORY, entry(CHILD, 3, 14.0, decided(HELD))])
     assert seen(index, CHILD) == ("waiting", "approval", 1)
     index.apply(6, entry(CHILD, 4, 15.0, decided(OTHER), ev.StepFinished(step=1), called(2)))
     assert seen(index, CHILD) == ("running", None, 0)
@@ -99,14 +95,14 @@ def test_one_decision_leaves_the_other_call_waiting() -> None:
 
 
 def test_what_was_decided_twice_is_gone_once() -> None:
-    index = told([*STORY, entry(CHILD, 3, 14.0, decided(HELD)), entry(CHILD, 4, 15.0, decided(HELD))])
+    index = index_of([*STORY, entry(CHILD, 3, 14.0, decided(HELD)), entry(CHILD, 4, 15.0, decided(HELD))])
     assert seen(index, ROOT)[2] == 1
 
 
 def test_a_run_that_ends_waits_for_nobody() -> None:
     """Its parent has ended before it."""
     ended = ev.RunFinished(state="cancelled")
-    index = told([*STORY, entry(ROOT, 3, 14.0, ended), entry(CHILD, 3, 15.0, ended)])
+    index = index_of([*STORY, entry(ROOT, 3, 14.0, ended), entry(CHILD, 3, 15.0, ended)])
     assert seen(index, CHILD) == ("cancelled", None, 0)
     assert seen(index, ROOT) == ("cancelled", None, 0)
     assert list(index.pending()) == []
@@ -114,17 +110,17 @@ def test_a_run_that_ends_waits_for_nobody() -> None:
 
 def test_waiting_for_the_model_is_another_wait() -> None:
     deferred = ev.ModelDeferred(step=1, attempt=1, until=20.0, reason="slow down")
-    index = told([STORY[0], entry(ROOT, 2, 11.0, deferred)])
+    index = index_of([STORY[0], entry(ROOT, 2, 11.0, deferred)])
     assert seen(index, ROOT) == ("waiting", "model", 0)
 
 
 def test_a_late_record_changes_nothing() -> None:
-    index = told([*STORY, entry(CHILD, 3, 14.0, ev.RecordIgnored(kind="Decision", reason="late"))])
+    index = index_of([*STORY, entry(CHILD, 3, 14.0, ev.RecordIgnored(kind="Decision", reason="late"))])
     assert seen(index, CHILD) == ("waiting", "approval", 2)
 
 
 def test_the_saved_index_knows_what_waits() -> None:
-    trees = msgspec.json.decode(msgspec.json.encode(told(STORY).trees()), type=list[TreeSummary])
+    trees = msgspec.json.decode(msgspec.json.encode(index_of(STORY).trees()), type=list[TreeSummary])
     index = RunIndex(trees)
     assert [call.call for call in index.pending()] == [OTHER, HELD]
     index.apply(5, entry(CHILD, 3, 14.0, decided(OTHER), decided(HELD)))
@@ -134,7 +130,7 @@ def test_the_saved_index_knows_what_waits() -> None:
 
 def test_a_journal_that_begins_with_a_snapshot_tells_what_waits() -> None:
     state = fold(STORY[2:], CHILD, ROOT)
-    index = told([*STORY[:2], entry(CHILD, 3, 14.0, decided(HELD), snapshot=state)])
+    index = index_of([*STORY[:2], entry(CHILD, 3, 14.0, decided(HELD), snapshot=state)])
     assert seen(index, CHILD) == ("waiting", "approval", 1)
     assert [call.call for call in index.pending()] == [OTHER]
     assert next(index.pending()).requested_at == 13.0
@@ -151,7 +147,7 @@ def test_a_tree_that_is_too_old_for_the_list_takes_its_calls_along() -> None:
 
 
 def test_long_arguments_are_cut_in_the_list() -> None:
-    index = told([*STORY[:3], entry(CHILD, 2, 13.0, requested(HELD, note="x" * 100_000, amount=500))])
+    index = index_of([*STORY[:3], entry(CHILD, 2, 13.0, requested(HELD, note="x" * 100_000, amount=500))])
     (call,) = index.pending()
     assert call.cut
     assert call.arguments["amount"] == 500
@@ -161,68 +157,3 @@ def test_long_arguments_are_cut_in_the_list() -> None:
     (call, _) = index.pending()
     assert call.cut
     assert len(msgspec.json.encode(call.arguments)) < 2 * MAX_ARGUMENTS_BYTES
-
-
-# --- what is posted
-
-
-@pytest.mark.parametrize(
-    ("word", "verdict"),
-    [("approve", "approved"), ("APPROVED", "approved"), ("Reject", "rejected"), ("REJECTED", "rejected")],
-)
-def test_a_decision_has_several_names(word: str, verdict: str) -> None:
-    made = ruling(msgspec.json.encode({"decision": word, "by": "bob"}), None)
-    assert (made.verdict, made.by) == (verdict, "bob")
-
-
-def test_the_header_says_who_decides() -> None:
-    assert ruling(b'{"decision": "approve", "by": "bob"}', "ann").by == "ann"
-
-
-@pytest.mark.parametrize(
-    ("body", "problem"),
-    [
-        ({"decision": "maybe"}, "write approve, reject or correct"),
-        ({"decision": "correct"}, "a correction changes something"),
-        ({"decision": "approve", "arguments": {}}, "leave them out"),
-        ({"decision": "reject", "tool": "x"}, "leave them out"),
-        ({"decision": "correct", "arguments": [1]}, "arguments"),
-        ({"decision": "approve", "by": "a\nb"}, "printable"),
-        ({"decision": "approve", "by": "a" * 201}, "200"),
-        ({"verdict": "approve"}, "unknown key 'verdict'; known keys: decision, feedback"),
-        ({}, "decision"),
-    ],
-)
-def test_a_decision_of_no_use_is_refused(body: dict[str, Any], problem: str) -> None:
-    with pytest.raises(Problem, match=problem) as caught:
-        ruling(msgspec.json.encode(body), None)
-    assert caught.value.status == 422
-
-
-@pytest.mark.parametrize(
-    ("fields", "problem"),
-    [
-        ({"deadline": 0}, r"deadline"),
-        ({"deadline": -1}, r"deadline"),
-        ({"deadline": "10m"}, r"deadline"),
-        ({"budget": {"tokens": 0}}, r"budget\.tokens"),
-        ({"budget": {"cost": -0.5}}, r"budget\.cost"),
-        ({"budget": {"steps": 1.5}}, r"budget\.steps"),
-        ({"budget": {"depth": -1}}, r"budget\.depth"),
-        ({"budget": {"token": 5}}, r"unknown key 'token' in budget; known keys: tokens, cost, steps, depth"),
-        ({"budget": 5}, r"budget"),
-    ],
-)
-def test_bounds_of_no_use_are_refused(fields: dict[str, Any], problem: str) -> None:
-    with pytest.raises(Problem, match=problem) as caught:
-        submission(msgspec.json.encode({"agent": "a", "task": "t", **fields}))
-    assert caught.value.status == 422
-    with pytest.raises(Problem, match=problem):
-        parse(msgspec.json.encode({"at": 1, **fields}), ForkBody)
-
-
-def test_an_empty_budget_is_none() -> None:
-    made = submission(b'{"agent": "a", "task": "t", "budget": {}, "deadline": 1.5}')
-    assert made.budget is not None
-    assert made.budget.as_budget() is None
-    assert made.deadline == 1.5
