@@ -11,10 +11,10 @@ from typing import Any
 
 from cadre.adapters.nats.memory import MemoryServer
 from cadre.adapters.nats.metrics import queue_samples
-from cadre.adapters.nats.quarantine import NatsMarks
+from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.system_clock import SystemClock
-from cadre.delivery.fair_slots import Slots
+from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.retry import retry
 from cadre.service.frame import Platform
 from cadre.service.health import AsgiApp
@@ -80,7 +80,7 @@ class MemoryHost:
             Memories(index, Workers(writer, searcher, sweeper, erasures), settings.keep_days * _DAY_SECONDS),
             platform.bus,
             platform.blobs,
-            NatsMarks(platform.nc, platform.topology),
+            NatsQuarantine(platform.nc, platform.topology),
             platform.settings.instance_name(),
         )
         calls.meters = platform.meters
@@ -121,21 +121,21 @@ class MemoryHost:
 
     async def _listen(self, calls: CallHandler, erasures: ErasureListener) -> None:
         topology = self._platform.topology
-        slots = Slots(self._platform.settings.concurrency)
+        limiter = FairLimiter(self._platform.settings.concurrency)
         for card in CARDS:
-            own = Slots(slots.size, queues=topology.shards, within=slots)
+            own = FairLimiter(limiter.capacity, queues=topology.shards, within=limiter)
             for shard in range(topology.shards):
                 consumer, subjects = topology.tool_consumer(card.name), topology.call_filter(shard, card.name)
                 await self._queue(shard, consumer, subjects, calls.handle, own)
-        one = Slots(1, queues=topology.shards)
+        one = FairLimiter(1, queues=topology.shards)
         for shard in range(topology.shards):
             consumer = topology.fates_consumer("memory")
             await self._queue(shard, consumer, topology.fates_filter(shard), erasures.handle, one)
 
-    async def _queue(self, shard: int, consumer: str, subjects: str, handle: Any, credit: Slots) -> None:
+    async def _queue(self, shard: int, consumer: str, subjects: str, handle: Any, limit: FairLimiter) -> None:
         platform = self._platform
         stream = platform.topology.stream(shard)
-        queue = Queue(platform.nc, stream, consumer, subjects, handle, credit=credit)
+        queue = Queue(platform.nc, stream, consumer, subjects, handle, limit=limit)
         await queue.start()
         self._queues.append(queue)
 

@@ -10,11 +10,11 @@ from cadre import __version__
 from cadre.adapters.nats.handover import NatsHandover
 from cadre.adapters.nats.interrupts import hear_interrupts
 from cadre.adapters.nats.metrics import queue_samples
-from cadre.adapters.nats.quarantine import NatsMarks
+from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.system_clock import SystemClock
-from cadre.delivery.fair_slots import Slots
+from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import SetupError
 from cadre.protocol.cards import Presence, SandboxCard, ToolCard
 from cadre.service.frame import Platform
@@ -54,8 +54,10 @@ class SandboxHost:
         tier = await start_sandbox(self._sandbox)
         answer_builder = AnswerBuilder(platform.blobs, platform.settings.instance_name(), tier)
         self._runner = CodeRunner(self._warm_pool, platform.blobs, answer_builder, SystemClock())
-        self._code_calls = CodeCallHandler(self._runner, platform.bus, NatsMarks(platform.nc, topology), pool)
-        slots = Slots(blocks_at_once(self._settings), queues=topology.shards)
+        self._code_calls = CodeCallHandler(
+            self._runner, platform.bus, NatsQuarantine(platform.nc, topology), pool
+        )
+        limiter = FairLimiter(blocks_at_once(self._settings), queues=topology.shards)
         await hear_interrupts(platform.nc, topology, self._warm_pool.interrupt)
         for shard in range(topology.shards):
             queue = Queue(
@@ -64,24 +66,24 @@ class SandboxHost:
                 topology.code_consumer(pool),
                 topology.code_filter(shard, pool),
                 self._handle,
-                credit=slots,
+                limit=limiter,
             )
             await queue.start()
             self._queues.append(queue)
-        card = await self._serve_tool(slots)
+        card = await self._serve_tool(limiter)
         await platform.registry.announce([self._presence(tier), platform.presence(tool=card)])
 
-    async def _serve_tool(self, slots: Slots) -> ToolCard:
+    async def _serve_tool(self, limiter: FairLimiter) -> ToolCard:
         """Offer the pool's interpreters as a tool, to agents that write no code themselves."""
         platform, topology = self._platform, self._platform.topology
         card = card_of(self._settings.pool, self._settings.modules)
-        marks = NatsMarks(platform.nc, topology)
-        tool = InterpreterTool(self._warm_pool, platform.bus, platform.blobs, marks, SystemClock())
+        quarantine = NatsQuarantine(platform.nc, topology)
+        tool = InterpreterTool(self._warm_pool, platform.bus, platform.blobs, quarantine, SystemClock())
         tool.introduce(platform.settings.instance_name(), self._settings.modules)
-        own = Slots(blocks_at_once(self._settings), queues=topology.shards, within=slots)
+        own = FairLimiter(blocks_at_once(self._settings), queues=topology.shards, within=limiter)
         for shard in range(topology.shards):
             consumer, calls = topology.tool_consumer(card.name), topology.call_filter(shard, card.name)
-            queue = Queue(platform.nc, topology.stream(shard), consumer, calls, tool.handle, credit=own)
+            queue = Queue(platform.nc, topology.stream(shard), consumer, calls, tool.handle, limit=own)
             await queue.start()
             self._calls.append(queue)
         return card

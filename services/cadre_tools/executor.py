@@ -15,7 +15,7 @@ from cadre.delivery.retry import retry
 from cadre.delivery.sender_check import check_sender
 from cadre.delivery.worker import Job, Worker
 from cadre.errors import Fenced, OutcomeUnknown, TerminalError, UnreadableMessage
-from cadre.ports import Blobs, Bus, Clock, Delivery, Effect, Effects, Marks
+from cadre.ports import Blobs, Bus, Clock, Delivery, Effect, Effects, QuarantineStore
 from cadre.protocol.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult
 from cadre.protocol.topology import result_id
 from cadre.tools.loading import AnyTool
@@ -37,7 +37,7 @@ class Executor:
         bus: Bus,
         blobs: Blobs,
         in_hand: InHand,
-        marks: Marks,
+        quarantine: QuarantineStore,
         clock: Clock | None = None,
     ) -> None:
         self._effects = effects
@@ -45,7 +45,7 @@ class Executor:
         self._blobs = blobs
         self._in_hand = in_hand
         self._clock = clock or SystemClock()
-        self._worker = Worker(unpack_call, self._refuse, blobs, marks, self._clock)
+        self._worker = Worker(unpack_call, self._refuse, blobs, quarantine, self._clock)
         self.invocations = Invocations()
 
     async def handle(self, tool: AnyTool, delivery: Delivery) -> None:

@@ -9,10 +9,10 @@ from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.interrupts import hear_interrupts
 from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.peers import NatsPeers, answer_peers
-from cadre.adapters.nats.quarantine import NatsMarks
+from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.workspace import NatsFileIndex
-from cadre.delivery.fair_slots import Slots
+from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import SetupError
 from cadre.service.frame import Platform
 from cadre.service.health import AsgiApp
@@ -40,20 +40,20 @@ class ToolHost:
         settings = platform.settings
         effects = NatsEffects(platform.nc, topology)
         in_hand = InHand(settings.instance_name(), effects, NatsPeers(platform.nc, topology))
-        marks = NatsMarks(platform.nc, topology)
-        executor = Executor(effects, platform.bus, platform.blobs, in_hand, marks)
+        quarantine = NatsQuarantine(platform.nc, topology)
+        executor = Executor(effects, platform.bus, platform.blobs, in_hand, quarantine)
         executor.invocations.files = FileAccess(
             NatsFileIndex(platform.nc, topology), platform.blobs, settings.file_bytes
         )
-        slots = Slots(settings.concurrency)
+        limiter = FairLimiter(settings.concurrency)
         await hear_interrupts(platform.nc, topology, executor.invocations.interrupt)
         for tool in self._tools:
             await answer_peers(platform.nc, topology, tool.name, in_hand.instance, in_hand.has)
             handler = functools.partial(executor.handle, tool)
             limit = min(tool.concurrency or settings.concurrency, settings.concurrency)
-            own = Slots(limit, queues=topology.shards, within=slots)
+            own = FairLimiter(limit, queues=topology.shards, within=limiter)
             if tool.concurrency is not None:
-                executor.invocations.slots[tool.name] = own
+                executor.invocations.limiters[tool.name] = own
             for shard in range(topology.shards):
                 queue = Queue(
                     platform.nc,
@@ -61,7 +61,7 @@ class ToolHost:
                     topology.tool_consumer(tool.name),
                     topology.call_filter(shard, tool.name),
                     handler,
-                    credit=own,
+                    limit=own,
                 )
                 await queue.start()
                 self._queues.append(queue)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cadre.delivery.ended_runs import EndedRuns
-from cadre.delivery.fair_slots import Slots
+from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.workspace_store import WorkspaceStore
 from cadre.ports import Blobs, FileIndex
 from cadre.protocol.messages import ErrorInfo, ToolCall
@@ -59,7 +59,7 @@ class Invocations:
     def __init__(self) -> None:
         self.files: FileAccess | None = None
         """None: calls have no workspace."""
-        self.slots: dict[str, Slots] = {}
+        self.limiters: dict[str, FairLimiter] = {}
         """Of the tools that say how many calls may be at work: one left at work after its time keeps its slot."""
         self._at_work: dict[_Invocation, None] = {}
         self._ended = EndedRuns()
@@ -72,10 +72,10 @@ class Invocations:
             outcome = await invocation.outcome()
         finally:
             self._at_work.pop(invocation, None)
-        left, slots = invocation.left(), self.slots.get(tool.name)
-        if left is not None and slots is not None:
+        left, limiter = invocation.left(), self.limiters.get(tool.name)
+        if left is not None and limiter is not None:
             log.warning("tool %s, call %s is at work beyond its time: it keeps its slot", tool.name, call.id)
-            slots.keep(left)
+            limiter.hold_until_done(left)
         return outcome
 
     def interrupt(self, ended: str) -> None:

@@ -12,7 +12,7 @@ from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.otel.otlp_spans import SpanSender
 from cadre.delivery.codec import decode, unpack_entry
-from cadre.delivery.fair_slots import Slots
+from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import BlobMissing, BusUnavailable, NewerSchema, RetryableError, UnreadableMessage
 from cadre.ports import Stored
 from cadre.protocol.messages import Erased, Fate
@@ -61,7 +61,7 @@ class Tracer:
         """Raises BusUnavailable, SetupError."""
         self._exporter.start()
         platform, topology = self._platform, self._platform.topology
-        slots = Slots(AT_ONCE, queues=topology.shards)
+        limiter = FairLimiter(AT_ONCE, queues=topology.shards)
         for shard in range(topology.shards):
             queue = JournalQueue(
                 platform.nc,
@@ -69,7 +69,7 @@ class Tracer:
                 topology.tracer_consumer(),
                 topology.journals_of_shard(shard),
                 self.handle,
-                credit=slots,
+                limit=limiter,
             )
             await queue.start()
             self._queues.append(queue)

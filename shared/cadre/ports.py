@@ -189,35 +189,47 @@ class Peers(Protocol):
         ...
 
 
-class Mark(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="trial"):
-    """What is held against a message that came back too often; gone once its handling has ended in order."""
+class QuarantineRecord(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="type",
+    tag="trial",
+    rename={
+        "in_group": "together",
+        "attempts_alone": "alone",
+        "late_crashes": "late",
+        "failures": "raised",
+    },
+):
+    """What is known of a message that came back too often; removed once its handling has ended in order."""
 
     v: Literal[1] = 1
     seq: int
-    """Where the message lies in the stream that holds the mark too."""
-    together: bool = False
-    """It is being tried, perhaps beside other suspects of its process."""
-    alone: int = 0
-    """Trials begun with no other suspect beside it, since it last outlived one."""
-    late: int = 0
-    """Trials that it outlived, to be cut off later."""
-    raised: int = 0
-    """Trials in which its handling failed as no handling should."""
+    """Where the message lies in the stream that holds the record too."""
+    in_group: bool = False
+    """It is being handled under observation, perhaps beside other suspects of its process."""
+    attempts_alone: int = 0
+    """Observed handlings that were begun with no other suspect beside it, since it last survived one."""
+    late_crashes: int = 0
+    """Handlings that outlived their observation, and were not ended in order."""
+    failures: int = 0
+    """Observed handlings that raised what none should."""
 
 
-class Marks(Protocol):
-    """What is held against a message, kept where it survives the process that tries it."""
+class QuarantineStore(Protocol):
+    """Keeps the records of suspects where they survive the processes that handle them."""
 
-    async def read(self, tree: str, seq: int) -> tuple[Mark, int] | None:
-        """The mark and its fence, never stale; None when there is none. Raises RetryableError."""
+    async def read(self, tree: str, seq: int) -> tuple[QuarantineRecord, int] | None:
+        """Returns the record and its fence, never stale; None when there is none. Raises RetryableError."""
         ...
 
-    async def write(self, tree: str, mark: Mark, fence: int) -> int:
-        """Replaces the mark at `fence` (0: there is none); returns the new fence. Raises Fenced, RetryableError."""
+    async def write(self, tree: str, record: QuarantineRecord, fence: int) -> int:
+        """Replaces the record at `fence` (0: there is none); returns the new fence. Raises Fenced, RetryableError."""
         ...
 
     async def clear(self, tree: str, seq: int) -> None:
-        """Removes the mark, if there is one. Raises RetryableError."""
+        """Removes the record, if there is one. Raises RetryableError."""
         ...
 
 

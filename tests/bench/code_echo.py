@@ -45,7 +45,7 @@ async def main() -> None:
     await platform.nc.subscribe(SUBJECT, cb=echo)
     for shard in range(topology.shards):
         names = topology.stream(shard), topology.code_consumer(POOL), topology.code_filter(shard, POOL)
-        await Queue(platform.nc, *names, answer, credit=8).start()
+        await Queue(platform.nc, *names, answer, limit=8).start()
     calm_collector()
     print("ready", flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)

@@ -9,7 +9,7 @@ from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import HEADERS
-from cadre.delivery.fair_slots import Slots
+from cadre.delivery.fair_limiter import FairLimiter
 from cadre.service.frame import Platform
 
 BOSS = "floor-boss"
@@ -27,7 +27,7 @@ class Relay:
         self._payload = payload
         self._begun: dict[str, int] = {}
         self._ended: dict[str, asyncio.Future[None]] = {}
-        slots = Slots(platform.settings.concurrency, queues=self._topology.shards)
+        limiter = FairLimiter(platform.settings.concurrency, queues=self._topology.shards)
         self._queues = [
             Queue(
                 self._nc,
@@ -35,7 +35,7 @@ class Relay:
                 self._topology.agent_consumer(name),
                 self._topology.inbox_filter(shard, name),
                 self._handle,
-                credit=slots,
+                limit=limiter,
             )
             for shard in range(self._topology.shards)
         ]

@@ -61,7 +61,7 @@ async def test_without_a_majority_everything_waits(cluster: NatsCluster) -> None
         await go_on.wait()
         await delivery.ack()
 
-    queue = Queue(nc, stream, "agent-boss", topology.inbox_filter(0, "boss"), handle, credit=4)
+    queue = Queue(nc, stream, "agent-boss", topology.inbox_filter(0, "boss"), handle, limit=4)
     await queue.start()
     fence = await jetstream.append(nc, subject, b"in work", expect=0)
     assert await asyncio.wait_for(arrived.get(), SOON) == b"in work"
@@ -69,7 +69,7 @@ async def test_without_a_majority_everything_waits(cluster: NatsCluster) -> None
     # The server that all of them are connected to is one of the two.
     first.kill()
     second.kill()
-    late = Queue(nc, stream, "agent-late", topology.inbox_filter(0, "late"), handle, credit=4)
+    late = Queue(nc, stream, "agent-late", topology.inbox_filter(0, "late"), handle, limit=4)
     starting = asyncio.create_task(late.start())
     await _signs_of_life(observer, 6)
     with pytest.raises(RetryableError):

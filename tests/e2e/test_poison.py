@@ -16,7 +16,7 @@ from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import encode
-from cadre.delivery.quarantine import ALONE, SUSPECT_AFTER
+from cadre.delivery.quarantine import MAX_CRASHES_ALONE, SUSPECT_AFTER_DELIVERIES
 from cadre.protocol.messages import Spilled, Task
 from cadre.service.frame import Platform, open_platform
 from cadre.settings import Settings
@@ -54,7 +54,7 @@ async def _worn_out(settings: Settings, tasks: tuple[str, ...]) -> list[str]:
     all_worn = asyncio.Event()
 
     async def hand_back(delivery: NatsDelivery) -> None:
-        if delivery.deliveries == SUSPECT_AFTER:
+        if delivery.deliveries == SUSPECT_AFTER_DELIVERIES:
             worn.add(topology.parse(delivery.subject)[1])
             if len(worn) == len(tasks):
                 all_worn.set()
@@ -68,7 +68,7 @@ async def _worn_out(settings: Settings, tasks: tuple[str, ...]) -> list[str]:
             topology.agent_consumer("frail"),
             topology.inbox_filter(shard, "frail"),
             hand_back,
-            credit=len(tasks),
+            limit=len(tasks),
         )
         for shard in range(topology.shards)
     ]
@@ -110,8 +110,8 @@ def test_the_killer_ends_and_its_neighbours_live(
 
         eventually(over, within=60, what="the agent has died, or given the record up")
         deaths += not frail.is_running
-        assert deaths <= 1 + ALONE, stack.logs()
-    assert deaths == 1 + ALONE, "all were tried together once, then one by one"
+        assert deaths <= 1 + MAX_CRASHES_ALONE, stack.logs()
+    assert deaths == 1 + MAX_CRASHES_ALONE, "all were tried together once, then one by one"
     ended = gateway.finished(deadly)
     assert (ended["state"], ended["error"]["type"]) == ("error", "Poisoned")
     assert "2 processes died while they handled it alone" in ended["error"]["message"]
@@ -134,7 +134,7 @@ def test_many_restarts_during_one_long_model_call(
         frail.start()
     file = tmp_path / "go"
     run = gateway.submit("frail", f"wait {file}")
-    restarts = SUSPECT_AFTER + 3
+    restarts = SUSPECT_AFTER_DELIVERIES + 3
     for attempt in range(1, restarts + 1):
         gateway.wait_for(run, "model.called", attempt=attempt)
         frail.terminate()

@@ -41,7 +41,7 @@ class Grave:
                 topology.agent_consumer(AGENT),
                 topology.inbox_filter(shard, AGENT),
                 self._handle,
-                credit=8,
+                limit=8,
             )
             for shard in range(topology.shards)
         ]

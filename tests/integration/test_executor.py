@@ -13,7 +13,7 @@ import pytest
 from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
-from cadre.delivery.quarantine import ALONE, SUSPECT_AFTER
+from cadre.delivery.quarantine import MAX_CRASHES_ALONE, SUSPECT_AFTER_DELIVERIES
 from cadre.errors import Fenced, RetryableError
 from cadre.protocol.messages import EffectClaim, EffectResult, ToolCall, ToolResult
 from cadre.settings import Settings
@@ -96,9 +96,9 @@ async def test_a_call_that_kills_its_executors_is_given_up_and_its_neighbour_is_
             break
         answered.cancel()
         deaths += 1
-        assert deaths <= 1 + ALONE
+        assert deaths <= 1 + MAX_CRASHES_ALONE
     result = answered.result()
-    assert deaths == 1 + ALONE, "tried with its neighbour once, then alone"
+    assert deaths == 1 + MAX_CRASHES_ALONE, "tried with its neighbour once, then alone"
     assert result.error is not None
     assert result.error.type == "Poisoned"
     assert "2 processes died while they handled it alone" in result.error.message
@@ -114,7 +114,7 @@ async def _worn_out(bench: Bench, call: ToolCall) -> None:
     worn = asyncio.Event()
 
     async def hand_back(delivery: NatsDelivery) -> None:
-        if delivery.deliveries == SUSPECT_AFTER:
+        if delivery.deliveries == SUSPECT_AFTER_DELIVERIES:
             worn.set()
             await asyncio.Event().wait()
         await delivery.nak()
@@ -125,7 +125,7 @@ async def _worn_out(bench: Bench, call: ToolCall) -> None:
         bench.topology.tool_consumer(call.tool),
         bench.topology.call_filter(bench.topology.shard(call.tree), call.tool),
         hand_back,
-        credit=1,
+        limit=1,
     )
     await queue.start()
     await bench.publish(call)

@@ -10,10 +10,10 @@ import pytest
 
 from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.peers import NatsPeers
-from cadre.adapters.nats.quarantine import NatsMarks
+from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
-from cadre.delivery.fair_slots import Slots
+from cadre.delivery.fair_limiter import FairLimiter
 from cadre.ports import Effect
 from cadre.protocol.messages import EffectClaim
 from cadre.settings import Settings
@@ -52,14 +52,16 @@ async def test_a_call_whose_claim_got_no_answer_is_run(
         async with open_bench(Settings(nats_url=server.url, shards=1), tmp_path) as bench:
             effects = Hanging(bench, server)
             in_hand = InHand("here", effects, NatsPeers(bench.nc, bench.topology))
-            executor = Executor(effects, bench.bus, bench.blobs, in_hand, NatsMarks(bench.nc, bench.topology))
+            executor = Executor(
+                effects, bench.bus, bench.blobs, in_hand, NatsQuarantine(bench.nc, bench.topology)
+            )
             queue = Queue(
                 bench.nc,
                 bench.topology.stream(0),
                 bench.topology.tool_consumer("mark"),
                 bench.topology.call_filter(0, "mark"),
                 functools.partial(executor.handle, mark),
-                credit=Slots(1),
+                limit=FairLimiter(1),
             )
             await queue.start()
             call = bench.new_call("mark", {"folder": str(bench.folder)})

@@ -11,7 +11,7 @@ import pytest
 
 from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.peers import NatsPeers
-from cadre.adapters.nats.quarantine import NatsMarks
+from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.errors import OutcomeUnknown
 from cadre.protocol.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult
@@ -59,7 +59,7 @@ async def bench(settings: Settings, tmp_path: Path) -> AsyncIterator[Bench]:
 async def answer_through(bench: Bench, effects: Lossy) -> tuple[ToolCall, ToolResult]:
     """One call of `mark`, served in this process over the given effects."""
     in_hand = InHand("here", effects, NatsPeers(bench.nc, bench.topology))
-    executor = Executor(effects, bench.bus, bench.blobs, in_hand, NatsMarks(bench.nc, bench.topology))
+    executor = Executor(effects, bench.bus, bench.blobs, in_hand, NatsQuarantine(bench.nc, bench.topology))
     call = bench.new_call("mark", {"folder": str(bench.folder)})
     shard = bench.topology.shard(call.tree)
     queue = Queue(
@@ -68,7 +68,7 @@ async def answer_through(bench: Bench, effects: Lossy) -> tuple[ToolCall, ToolRe
         bench.topology.tool_consumer("mark"),
         bench.topology.call_filter(shard, "mark"),
         functools.partial(executor.handle, mark),
-        credit=4,
+        limit=4,
     )
     await queue.start()
     await bench.send(call)

@@ -119,7 +119,7 @@ async def test_work_in_hand_counts_until_it_is_acknowledged(world: World) -> Non
         TOPOLOGY.agent_consumer("digger"),
         TOPOLOGY.inbox_filter(0, "digger"),
         handle,
-        credit=4,
+        limit=4,
     )
     await queue.start()
     async with asyncio.timeout(WITHIN):

@@ -16,14 +16,14 @@ from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.objects.snapshots import NatsSnapshots
-from cadre.adapters.nats.quarantine import NatsMarks
+from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.adapters.nats.workspace import NatsFileIndex
-from cadre.delivery.fair_slots import Slots
+from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import NotPermitted, SettingError, SetupError
-from cadre.ports import Mark
+from cadre.ports import QuarantineRecord
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.messages import EffectClaim, Erased
 from cadre.settings import Settings
@@ -189,7 +189,7 @@ async def test_nobody_but_the_operator_removes_a_stream(world: Secured, user: st
 
 async def test_an_executor_claims_marks_and_keeps_files_without_reading_anything_else(world: Secured) -> None:
     nc = await connect(world.settings("tools-desk"), "test")
-    effects, marks, files = NatsEffects(nc, T), NatsMarks(nc, T), NatsFileIndex(nc, T)
+    effects, quarantine, files = NatsEffects(nc, T), NatsQuarantine(nc, T), NatsFileIndex(nc, T)
     claim = EffectClaim(id="c:claim", tree="t2", run="t2", at=0.0, call="c", executor="here", call_seq=1)
     assert await effects.read("t2", "c") is None
     seq = await effects.claim(claim)
@@ -197,12 +197,14 @@ async def test_an_executor_claims_marks_and_keeps_files_without_reading_anything
     assert found is not None
     assert (found.claim, found.seq) == (claim, seq)
 
-    fence = await marks.write("t2", Mark(seq=9, together=True), 0)
-    assert await marks.read("t2", 9) == (Mark(seq=9, together=True), fence)
-    await marks.clear("t2", 9)
-    cleared = await marks.read("t2", 9)
-    assert cleared is None or cleared[0] == Mark(seq=9)
-    assert await marks.write("t2", Mark(seq=9, alone=1), cleared[1] if cleared else 0)
+    fence = await quarantine.write("t2", QuarantineRecord(seq=9, in_group=True), 0)
+    assert await quarantine.read("t2", 9) == (QuarantineRecord(seq=9, in_group=True), fence)
+    await quarantine.clear("t2", 9)
+    cleared = await quarantine.read("t2", 9)
+    assert cleared is None or cleared[0] == QuarantineRecord(seq=9)
+    assert await quarantine.write(
+        "t2", QuarantineRecord(seq=9, attempts_alone=1), cleared[1] if cleared else 0
+    )
 
     assert await files.all("t2") == []
     record = WorkspaceFile(
@@ -288,7 +290,7 @@ async def test_services_find_what_the_operator_made(world: Secured) -> None:
         arrived.set_result(delivery.data)  # type: ignore[attr-defined]
         await delivery.ack()  # type: ignore[attr-defined]
 
-    queue = Queue(nc, "CADRE-0", "tool-dig", T.call_filter(0, "dig"), handle, credit=Slots(1))
+    queue = Queue(nc, "CADRE-0", "tool-dig", T.call_filter(0, "dig"), handle, limit=FairLimiter(1))
     await queue.start()
     assert await asyncio.wait_for(arrived, 30) == b"a call"
     await queue.drain(5)
@@ -305,7 +307,7 @@ async def test_what_is_missing_is_said_with_what_to_do(world: Secured) -> None:
     # A user whose queue nobody has made: the permission is there, the consumer is not.
     operator = await connect(world.settings("operator"), "test")
     assert (await jetstream.api(operator, "CONSUMER.DELETE.CADRE-0.tool-look_up"))["success"]
-    queue = Queue(nc, "CADRE-0", "tool-look_up", T.call_filter(0, "look_up"), handle, credit=Slots(1))
+    queue = Queue(nc, "CADRE-0", "tool-look_up", T.call_filter(0, "look_up"), handle, limit=FairLimiter(1))
     with pytest.raises(SetupError, match=r"consumer tool-look_up on CADRE-0 does not exist.*cadre provision"):
         await queue.start()
     await nc.close()

@@ -1,4 +1,4 @@
-"""Queues that share their slots: trees take turns, an idle shard leaves its slots to a busy one, a drain gives back."""
+"""Queues that share a limiter: trees take turns, an idle shard leaves its places to a busy one, a drain gives back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
-from cadre.delivery.fair_slots import Slots
+from cadre.delivery.fair_limiter import FairLimiter
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from integration.executor_bench import eventually
@@ -22,7 +22,7 @@ WITHIN = 20.0
 
 
 class Bench:
-    """Two shards' queues of one agent on shared slots; a message is at work until it is let go."""
+    """Two shards' queues of one agent with one limiter; a message is at work until it is let go."""
 
     def __init__(self, nc: Client, topology: Topology) -> None:
         self.nc, self.topology = nc, topology
@@ -39,7 +39,7 @@ class Bench:
             subject = self.topology.inbox("boss", "gateway", tree, f"{tree}_1_{n}")
             await jetstream.append(self.nc, subject, b"x")
 
-    async def start(self, slots: Slots) -> list[Queue]:
+    async def start(self, limiter: FairLimiter) -> list[Queue]:
         queues = [
             Queue(
                 self.nc,
@@ -47,7 +47,7 @@ class Bench:
                 "agent-boss",
                 self.topology.inbox_filter(shard, "boss"),
                 self._handle,
-                credit=slots,
+                limit=limiter,
             )
             for shard in range(self.topology.shards)
         ]
@@ -86,7 +86,7 @@ async def test_the_next_turn_is_another_trees(bench: Bench) -> None:
     big, small = bench.tree(0), bench.tree(0)
     await bench.publish(big, 7)
     await bench.publish(small, 1)
-    await bench.start(Slots(4))
+    await bench.start(FairLimiter(4))
     first = [await bench.next() for _ in range(4)]
     assert {bench.topology.parse(delivery.subject)[0] for delivery in first} == {big}
     await bench.in_hand(8)
@@ -99,9 +99,9 @@ async def test_the_next_turn_is_another_trees(bench: Bench) -> None:
     assert turns == [big, small], "the big tree had waited longer, then it is the other's turn"
 
 
-async def test_an_idle_shard_leaves_its_slots_to_a_busy_one(bench: Bench) -> None:
+async def test_an_idle_shard_leaves_its_places_to_a_busy_one(bench: Bench) -> None:
     await bench.publish(bench.tree(1), 20)
-    await bench.start(Slots(6, queues=2))
+    await bench.start(FairLimiter(6, queues=2))
     done = 0
     at_work = [await bench.next() for _ in range(6)]
     while at_work:
@@ -117,11 +117,11 @@ async def test_what_waits_for_a_turn_is_given_back_at_once(bench: Bench) -> None
     """A drain waits for what is at work, and holds back nothing that another replica could begin."""
     tree = bench.tree(0)
     await bench.publish(tree, 4)
-    first = await bench.start(Slots(2))
+    first = await bench.start(FairLimiter(2))
     at_work = [await bench.next(), await bench.next()]
     await bench.in_hand(4)
     draining = asyncio.gather(*(queue.drain(WITHIN) for queue in first))
-    await bench.start(Slots(2))
+    await bench.start(FairLimiter(2))
     others = {(await bench.next()).seq, (await bench.next()).seq}
     assert others.isdisjoint(delivery.seq for delivery in at_work)
     assert not draining.done()

@@ -19,7 +19,7 @@ from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
-from cadre.delivery.fair_slots import Slots
+from cadre.delivery.fair_limiter import FairLimiter
 from cadre.protocol.memory import Stats, StatsRequest
 from integration.secured_world import TOPOLOGY, Secured, secured
 
@@ -148,7 +148,7 @@ async def test_headers_reach_further_than_subjects(tmp_path: Path) -> None:
         async def handle(delivery: object) -> None:
             arrived.set()
 
-        queue = Queue(nc, "CADRE-0", "witness", BOSS.format("dig"), handle, credit=Slots(1))
+        queue = Queue(nc, "CADRE-0", "witness", BOSS.format("dig"), handle, limit=FairLimiter(1))
         await queue.start()
         assert "error" not in json.loads(await executor.ask(own, b"{}", **forged))
         await asyncio.wait_for(arrived.wait(), 20)

@@ -262,7 +262,7 @@ def wear_out(recorder: Recorder, run: str) -> None:
             topology.agent_consumer("mender"),
             topology.inbox_filter(shard, "mender"),
             hand_back,
-            credit=1,
+            limit=1,
         )
         await queue.start()
         await asyncio.wait_for(worn.wait(), 10 * ACK_WAIT)

@@ -14,7 +14,7 @@ from cadre.delivery.codec import decode, encode
 from cadre.delivery.hash_chain import seal
 from cadre.errors import BlobMissing, BusUnavailable, Fenced, OutcomeUnknown
 from cadre.journal.entry import Entry
-from cadre.ports import Appended, Effect, Mark, Stored
+from cadre.ports import Appended, Effect, QuarantineRecord, Stored
 from cadre.protocol.messages import (
     Addressed,
     CodeCall,
@@ -204,18 +204,18 @@ class SimEffects:
         return self._server.streams[self._topology.shard(tree)]
 
 
-class SimMarks:
-    """ports.Marks: what is held against a message, on a subject of its own."""
+class SimQuarantine:
+    """ports.QuarantineStore: what is held against a message, on a subject of its own."""
 
     def __init__(self, wire: Wire, server: Server, topology: Topology) -> None:
         self._wire, self._server, self._topology = wire, server, topology
 
-    async def read(self, tree: str, seq: int) -> tuple[Mark, int] | None:
+    async def read(self, tree: str, seq: int) -> tuple[QuarantineRecord, int] | None:
         stream, subject = self._at(tree, seq)
         held = await self._wire.ask("reading a mark", lambda: stream.last(subject), BusUnavailable)
-        return None if held is None else (decode(held.data, Mark), held.seq)
+        return None if held is None else (decode(held.data, QuarantineRecord), held.seq)
 
-    async def write(self, tree: str, mark: Mark, fence: int) -> int:
+    async def write(self, tree: str, mark: QuarantineRecord, fence: int) -> int:
         stream, subject = self._at(tree, mark.seq)
         data = encode(mark)
         return await self._wire.ask(
@@ -227,7 +227,7 @@ class SimMarks:
         await self._wire.ask("clearing a mark", lambda: stream.purge(subject), OutcomeUnknown)
 
     def _at(self, tree: str, seq: int) -> tuple[Stream, str]:
-        return self._server.streams[self._topology.shard(tree)], self._topology.trial(tree, seq)
+        return self._server.streams[self._topology.shard(tree)], self._topology.quarantine(tree, seq)
 
 
 class SimBlobs:

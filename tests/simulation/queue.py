@@ -6,7 +6,7 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable
 
-from cadre.delivery.fair_slots import Slots
+from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import RetryableError
 from cadre.ports import Delivery
 from cadre.protocol.topology import Address, Topology
@@ -57,12 +57,14 @@ class SimDelivery:
 
 
 class SimQueue:
-    """consumer.Subscriber: a task per delivery, each in its turn. The queues of a process share its slots."""
+    """consumer.Subscriber: a task per delivery, each in its turn. The queues of a process share its limiter."""
 
-    def __init__(self, loop: Loop, wire: Wire, consumer: Consumer, handler: Handler, slots: Slots) -> None:
+    def __init__(
+        self, loop: Loop, wire: Wire, consumer: Consumer, handler: Handler, limiter: FairLimiter
+    ) -> None:
         self.process: Process = wire.process
         self._loop, self._wire, self._consumer, self._handler = loop, wire, consumer, handler
-        self._slots = slots
+        self._limiter = limiter
         self._promised = 0
         self.working: dict[int, tuple[SimDelivery, asyncio.Task[None]]] = {}
         self._ticking = self._stopping = False
@@ -71,7 +73,7 @@ class SimQueue:
 
     @property
     def room(self) -> int:
-        return min(self._slots.share, self._slots.room) - self._promised
+        return min(self._limiter.queue_share, self._limiter.room) - self._promised
 
     def promise(self) -> None:
         """A message is on its way."""
@@ -108,7 +110,7 @@ class SimQueue:
             return
         task = self._loop.create_task(self._work(delivery, handler))
         self.working[delivery.seq] = (delivery, task)
-        self._slots.hold()
+        self._limiter.add_in_hand()
         task.add_done_callback(lambda _: self._let_go(delivery))
         if not self._ticking:
             self._ticking = True
@@ -130,7 +132,7 @@ class SimQueue:
 
     async def _work(self, delivery: SimDelivery, handler: Handler) -> None:
         try:
-            async with self._slots.turn(delivery.address.tree):
+            async with self._limiter.acquire(delivery.address.tree):
                 await handler(delivery)
         except (RetryableError, Defect):
             if not delivery.settled:
@@ -141,11 +143,11 @@ class SimQueue:
 
     def _let_go(self, delivery: SimDelivery) -> None:
         self.working.pop(delivery.seq, None)
-        self._slots.let_go()
+        self._limiter.remove_in_hand()
         self._ask_for_more()
 
     def _ask_for_more(self) -> None:
-        self._slots.when_room(self._pull)
+        self._limiter.when_room(self._pull)
         self._loop.at(0.0, self._consumer.dispatch)
 
     def _pull(self) -> None:

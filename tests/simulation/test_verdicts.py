@@ -7,9 +7,9 @@ from collections.abc import Coroutine
 from typing import NamedTuple
 
 from cadre.delivery.codec import encode
-from cadre.delivery.quarantine import ALONE, SUSPECT_AFTER
+from cadre.delivery.quarantine import MAX_CRASHES_ALONE, SUSPECT_AFTER_DELIVERIES
 from cadre.errors import BusUnavailable
-from cadre.ports import Mark
+from cadre.ports import QuarantineRecord
 from cadre.protocol.messages import EffectClaim, EffectResult, ToolCall, ToolResult
 from cadre_tools.executor import Executor
 from cadre_tools.in_hand import InHand
@@ -39,11 +39,11 @@ def convict(world: World, *, kept: ToolResult | None) -> ToolResult:
     process = Process("tools")
     ports = process.context.run(Connection, world, process)
     in_hand = InHand("tools", ports.effects, SimPeers(world, ports.wire))
-    executor = Executor(ports.effects, ports.bus, ports.blobs, in_hand, ports.marks, ports.clock)
+    executor = Executor(ports.effects, ports.bus, ports.blobs, in_hand, ports.quarantine, ports.clock)
     stream = world.server.streams[world.topology.shard("r0")]
     seq = stream.append(world.topology.call("book", "lead", "r0", CALL.id), encode(CALL))
     message: Message = stream.messages[seq]
-    delivery = SimDelivery(ports.wire, stream.consumer("call", "book"), message, SUSPECT_AFTER + 3)
+    delivery = SimDelivery(ports.wire, stream.consumer("call", "book"), message, SUSPECT_AFTER_DELIVERIES + 3)
 
     async def handle() -> None:
         claim = EffectClaim(
@@ -61,7 +61,7 @@ def convict(world: World, *, kept: ToolResult | None) -> ToolResult:
                 result=kept,
             )
             await ports.effects.settle(effect)
-        await ports.marks.write("r0", Mark(seq=seq, alone=ALONE), 0)
+        await ports.quarantine.write("r0", QuarantineRecord(seq=seq, attempts_alone=MAX_CRASHES_ALONE), 0)
         await executor.handle(TOOLS["book"], delivery)
 
     world.loop.spawn(process, handle())
@@ -134,7 +134,7 @@ def alone(parts: Parts) -> Alone:
     process.context.run(shelf.set, world.shelf)
     ports = process.context.run(Connection, world, process)
     in_hand = InHand("tools", ports.effects, SimPeers(world, ports.wire))
-    executor = Executor(ports.effects, ports.bus, ports.blobs, in_hand, ports.marks, ports.clock)
+    executor = Executor(ports.effects, ports.bus, ports.blobs, in_hand, ports.quarantine, ports.clock)
     return Alone(world, process, ports, in_hand, executor)
 
 

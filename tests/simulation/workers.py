@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from cadre.delivery.code_history import HistoryCutter
-from cadre.delivery.fair_slots import Slots
+from cadre.delivery.fair_limiter import FairLimiter
 from cadre.kinds.code.section import CodeSpec
 from cadre.ports import Delivery
 from cadre.protocol.memory import RECALL, REMEMBER
@@ -24,7 +24,7 @@ from cadre_sandbox.serving.run_block import CodeRunner
 from cadre_sandbox.serving.warm_pool import WarmPool
 from cadre_tools.executor import Executor
 from cadre_tools.in_hand import InHand
-from simulation.adapters import SimBlobs, SimBus, SimClock, SimEffects, SimJournal, SimMarks
+from simulation.adapters import SimBlobs, SimBus, SimClock, SimEffects, SimJournal, SimQuarantine
 from simulation.box import SimSandbox
 from simulation.contexts import kind_of, prompts_of
 from simulation.loop import Process
@@ -84,7 +84,7 @@ class Connection:
         self.blobs = SimBlobs(self.wire, world.blobs, world.trace)
         self.bus = parts.bus(self.wire, server, topology, world.interrupt_all, HistoryCutter(self.blobs))
         self.effects = parts.effects(self.wire, server, topology)
-        self.marks = SimMarks(self.wire, server, topology)
+        self.quarantine = SimQuarantine(self.wire, server, topology)
 
 
 def start_agent(world: World, process: Process, name: str) -> Live:
@@ -95,10 +95,10 @@ def start_agent(world: World, process: Process, name: str) -> Live:
     model = PlannedModel(spec, scenario.plans, world.chance, world.faults, tell)
     reach = Reach(ports.journal, ports.bus, model, ports.clock)
     runner = world.parts.runner(spec, prompts_of(kind_of(spec)), reach, lambda: world.offer(name))
-    inbox = world.parts.inbox(name, runner, reach, ports.blobs, ports.marks)
-    slots = Slots(scenario.credit, queues=scenario.shards)
+    inbox = world.parts.inbox(name, runner, reach, ports.blobs, ports.quarantine)
+    limiter = FairLimiter(scenario.credit, queues=scenario.shards)
     queues = [
-        SimQueue(world.loop, ports.wire, stream.consumer("in", name), inbox.handle, slots)
+        SimQueue(world.loop, ports.wire, stream.consumer("in", name), inbox.handle, limiter)
         for stream in world.server.streams
     ]
     return Live(process, queues, runner.interrupt)
@@ -110,10 +110,12 @@ def start_executor(world: World, process: Process) -> Live:
     peers = SimPeers(world, ports.wire)
     in_hand = world.parts.in_hand(process.name, ports.effects, peers)
     peers.answer(in_hand.has)
-    executor = world.parts.executor(ports.effects, ports.bus, ports.blobs, in_hand, ports.marks, ports.clock)
-    slots, queues = Slots(world.scenario.credit), []
+    executor = world.parts.executor(
+        ports.effects, ports.bus, ports.blobs, in_hand, ports.quarantine, ports.clock
+    )
+    limiter, queues = FairLimiter(world.scenario.credit), []
     for name, one in (TOOLS | CHECKS if world.scenario.checks else TOOLS).items():
-        own = Slots(world.scenario.credit, queues=world.scenario.shards, within=slots)
+        own = FairLimiter(world.scenario.credit, queues=world.scenario.shards, within=limiter)
         handler = functools.partial(executor.handle, one)
         queues += [
             SimQueue(world.loop, ports.wire, stream.consumer("call", name), handler, own)
@@ -126,10 +128,10 @@ def start_memory(world: World, process: Process) -> Live:
     """One process of the memory service."""
     ports = Connection(world, process)
     memories = cast(Memories, world.parts.memories(world, ports.wire))
-    serving = CallHandler(memories, ports.bus, ports.blobs, ports.marks, process.name, ports.clock)
-    slots, queues = Slots(world.scenario.credit), []
+    serving = CallHandler(memories, ports.bus, ports.blobs, ports.quarantine, process.name, ports.clock)
+    limiter, queues = FairLimiter(world.scenario.credit), []
     for name in (RECALL, REMEMBER):
-        own = Slots(world.scenario.credit, queues=world.scenario.shards, within=slots)
+        own = FairLimiter(world.scenario.credit, queues=world.scenario.shards, within=limiter)
         queues += [
             SimQueue(world.loop, ports.wire, stream.consumer("call", name), serving.handle, own)
             for stream in world.server.streams
@@ -150,15 +152,15 @@ def start_sandbox(world: World, process: Process) -> Live:
     runner = parts.code_runner(
         warm_pool, ports.blobs, AnswerBuilder(ports.blobs, process.name, "ns"), ports.clock
     )
-    serving = parts.serving(runner, ports.bus, ports.marks, POOL)
+    serving = parts.serving(runner, ports.bus, ports.quarantine, POOL)
 
     async def handle(delivery: Delivery) -> None:
         assert isinstance(delivery, SimDelivery)
         await serving.handle(delivery, lambda run: warm.offer(delivery, run))
 
-    slots = Slots(min(scenario.credit, scenario.sessions), queues=scenario.shards)
+    limiter = FairLimiter(min(scenario.credit, scenario.sessions), queues=scenario.shards)
     queues = [
-        SimQueue(world.loop, ports.wire, stream.consumer("code", POOL), handle, slots)
+        SimQueue(world.loop, ports.wire, stream.consumer("code", POOL), handle, limiter)
         for stream in world.server.streams
     ]
 

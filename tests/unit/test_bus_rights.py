@@ -75,7 +75,7 @@ INBOX = TOPOLOGY.inbox("boss", "{}", TREE, RUN)
         ("tools-desk", f"$JS.API.DIRECT.GET.CADRE-1.{TOPOLOGY.effect(TREE, 'c')}"),
         ("sandbox-big", INBOX.format("sandbox")),
         ("sandbox-big", INBOX.format("python_interpreter_big")),
-        ("sandbox-big", TOPOLOGY.trial(TREE, 7)),
+        ("sandbox-big", TOPOLOGY.quarantine(TREE, 7)),
         ("sandbox-big", TOPOLOGY.warm("big", TREE, RUN)),
         ("sandbox-big", "_INBOX_sandbox-big.abc.1"),
         ("memory", INBOX.format("recall")),

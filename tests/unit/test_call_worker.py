@@ -15,8 +15,8 @@ from cadre.protocol.messages import ErrorInfo, ToolCall, ToolResult
 from cadre.protocol.topology import Address
 from sandbox.service_bench import Blobs
 from unit.loop.memory_world import MemoryWorld
-from unit.test_newer import Delivered
-from unit.test_trial import MemoryMarks
+from unit.test_newer_schema import Delivered
+from unit.test_quarantine import MemoryQuarantine
 
 CALL = ToolCall(
     id="r1_1_0", tree="r1", run="r1", at=1.0, agent="boss", tool="recall", arguments={"query": "x"}
@@ -37,7 +37,7 @@ class Service:
             self._serve,
             bus=self.world.bus,
             blobs=Blobs(),
-            marks=MemoryMarks(),
+            quarantine=MemoryQuarantine(),
             clock=self.world.clock,
             log=logging.getLogger("test"),
         )

@@ -13,8 +13,8 @@ from sandbox.service_bench import Blobs
 from unit.loop.build import ANSWER, OFFER, SPEC, result, task
 from unit.loop.memory_world import MemoryWorld, ScriptedModel
 from unit.loop.workers import says
-from unit.test_newer import Delivered
-from unit.test_trial import MemoryMarks
+from unit.test_newer_schema import Delivered
+from unit.test_quarantine import MemoryQuarantine
 
 CHILD = "r1_1_0"
 
@@ -22,7 +22,7 @@ CHILD = "r1_1_0"
 async def settle(world: MemoryWorld, data: bytes, *, run: str = CHILD, sender: str = "chief") -> list[object]:
     model = ScriptedModel(says(ANSWER))
     ports = World(world.journal, world.bus, model, world.clock)
-    inbox = Inbox("boss", world.worker(SPEC, model, OFFER), ports, Blobs(), MemoryMarks())
+    inbox = Inbox("boss", world.worker(SPEC, model, OFFER), ports, Blobs(), MemoryQuarantine())
     delivered = Delivered(1, data, f"cadre.in.0.boss.{sender}.r1.{run}")
     await inbox.handle(delivered)
     return delivered.settled

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cadre.delivery.fair_slots import Slots
+from cadre.delivery.fair_limiter import FairLimiter
 from cadre.protocol.json_depth import MAX_LEVELS
 from cadre.protocol.messages import ErrorInfo, ToolCall
 from cadre.tool import InvalidArguments, ToolContext, tool
@@ -112,14 +112,14 @@ async def test_a_tool_at_work_beyond_its_time_keeps_its_slot(is_async: bool) -> 
                 await ended.wait()
 
     made: AnyTool = in_loop if is_async else in_thread
-    invocations, slots, following = Invocations(), Slots(1), asyncio.Event()
-    invocations.slots[made.name] = slots
+    invocations, limiter, following = Invocations(), FairLimiter(1), asyncio.Event()
+    invocations.limiters[made.name] = limiter
 
     async def follow() -> None:
-        async with slots.turn("r"):
+        async with limiter.acquire("r"):
             following.set()
 
-    async with slots.turn("r"):
+    async with limiter.acquire("r"):
         next_one = asyncio.create_task(follow())
         assert "TimeoutError: no result within 0.2 s" in told(await outcome_of(made, invocations)).message
     assert begun.is_set()

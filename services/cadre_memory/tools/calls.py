@@ -12,7 +12,7 @@ from typing import Any
 from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.call_worker import CallWorker, too_late
 from cadre.delivery.retry import retry
-from cadre.ports import Blobs, Bus, Clock, Delivery, Marks
+from cadre.ports import Blobs, Bus, Clock, Delivery, QuarantineStore
 from cadre.protocol.messages import ToolCall, ToolResult
 from cadre.protocol.topology import Address
 from cadre.telemetry.metrics import names
@@ -35,13 +35,15 @@ class CallHandler:
         memories: Memories,
         bus: Bus,
         blobs: Blobs,
-        marks: Marks,
+        quarantine: QuarantineStore,
         instance: str,
         clock: Clock | None = None,
     ) -> None:
         self._memories = memories
         self._clock: Clock = clock or SystemClock()
-        self._calls = CallWorker(self._serve, bus=bus, blobs=blobs, marks=marks, clock=self._clock, log=log)
+        self._calls = CallWorker(
+            self._serve, bus=bus, blobs=blobs, quarantine=quarantine, clock=self._clock, log=log
+        )
         self._calls.instance = instance
         self._calls.on_answer = self._count
         self.meters = Meters(on=False)

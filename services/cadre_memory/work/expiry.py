@@ -7,7 +7,7 @@ import logging
 
 from cadre.delivery.codec import decode
 from cadre.delivery.ended_runs import EndedRuns
-from cadre.delivery.newer_schema import leave_to_newer
+from cadre.delivery.newer_schema import defer_to_newer
 from cadre.delivery.retry import retry
 from cadre.errors import CadreError, NewerSchema, TerminalError
 from cadre.ports import Clock, Delivery
@@ -58,7 +58,7 @@ class ErasureListener:
                 if gone:
                     log.info("run %s was erased: %d chunks of its memories with it", fate.tree, gone)
         except NewerSchema as newer:
-            await leave_to_newer(delivery, newer)
+            await defer_to_newer(delivery, newer)
             return
         except TerminalError as error:
             await delivery.term(str(error))

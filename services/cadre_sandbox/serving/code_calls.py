@@ -11,7 +11,7 @@ from cadre.delivery.codec import UNREADABLE, unpack_code_call
 from cadre.delivery.retry import retry
 from cadre.delivery.worker import Job, Worker
 from cadre.errors import RetryableError, TerminalError
-from cadre.ports import Bus, Delivery, Marks
+from cadre.ports import Bus, Delivery, QuarantineStore
 from cadre.protocol.code import CodeExchange
 from cadre.protocol.messages import CodeCall, ErrorInfo
 from cadre.spec.names import NAME
@@ -31,11 +31,11 @@ SENDER = "sandbox"
 class CodeCallHandler:
     """Handles the deliveries of a pool."""
 
-    def __init__(self, runner: CodeRunner, bus: Bus, marks: Marks, pool: str) -> None:
+    def __init__(self, runner: CodeRunner, bus: Bus, quarantine: QuarantineStore, pool: str) -> None:
         self._runner = runner
         self._bus = bus
         self._pool = pool
-        self._worker = Worker(unpack_code_call, self._refuse, runner.blobs, marks, runner.clock)
+        self._worker = Worker(unpack_code_call, self._refuse, runner.blobs, quarantine, runner.clock)
 
     async def handle(self, delivery: Delivery, offer: OfferHandover | None = None) -> None:
         """Answer a call; ack once the answer is in the run's inbox. Raises RetryableError: deliver again.

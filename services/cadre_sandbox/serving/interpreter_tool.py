@@ -10,7 +10,7 @@ from cadre.delivery.output_limit import cut_to_read, oversized
 from cadre.delivery.retry import retry
 from cadre.engine.context.observation import clip
 from cadre.errors import RetryableError, UnreadableMessage
-from cadre.ports import Blobs, Bus, Clock, Delivery, Marks
+from cadre.ports import Blobs, Bus, Clock, Delivery, QuarantineStore
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.code import BASE_IMPORTS, INTERPRETER_TOOL
 from cadre.protocol.files import dicts_in
@@ -60,11 +60,15 @@ def imports_of(modules: str) -> list[str]:
 class InterpreterTool:
     """Handles the calls of the tool `python_interpreter`."""
 
-    def __init__(self, warm_pool: WarmPool, bus: Bus, blobs: Blobs, marks: Marks, clock: Clock) -> None:
+    def __init__(
+        self, warm_pool: WarmPool, bus: Bus, blobs: Blobs, quarantine: QuarantineStore, clock: Clock
+    ) -> None:
         self._warm_pool = warm_pool
         self._blobs = blobs
         self._clock = clock
-        self._calls = CallWorker(self._serve, bus=bus, blobs=blobs, marks=marks, clock=clock, log=log)
+        self._calls = CallWorker(
+            self._serve, bus=bus, blobs=blobs, quarantine=quarantine, clock=clock, log=log
+        )
         self._imports: list[str] = []
 
     def introduce(self, instance: str, modules: str) -> None:

@@ -17,7 +17,7 @@ from cadre.delivery.retry import retry
 from cadre.delivery.sender_check import Misaddressed, wrong_subject
 from cadre.delivery.worker import Job, Worker
 from cadre.errors import TerminalError
-from cadre.ports import Blobs, Bus, Clock, Delivery, Marks
+from cadre.ports import Blobs, Bus, Clock, Delivery, QuarantineStore
 from cadre.protocol.messages import ErrorInfo, ToolCall, ToolResult
 from cadre.protocol.topology import Address, parent_of, result_id
 
@@ -37,7 +37,7 @@ class CallWorker:
         *,
         bus: Bus,
         blobs: Blobs,
-        marks: Marks,
+        quarantine: QuarantineStore,
         clock: Clock,
         log: logging.Logger,
     ) -> None:
@@ -45,7 +45,7 @@ class CallWorker:
         self._bus = bus
         self._clock = clock
         self._log = log
-        self._worker = Worker(unpack_call, self._refuse, blobs, marks, clock)
+        self._worker = Worker(unpack_call, self._refuse, blobs, quarantine, clock)
         self.instance = ""
         """The executor that results name."""
         self.on_answer: Callable[[ToolResult], None] = lambda result: None

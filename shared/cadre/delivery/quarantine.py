@@ -1,11 +1,11 @@
-"""Telling the message that kills its workers from its neighbours, which only died with it: by trial.
+"""Finds the messages that crash their workers, and tells them from messages that were only in the same process.
 
-How often a message was delivered proves nothing: it comes back from every worker that was restarted, and
-with every message that killed the process they shared. So one that comes back too often is tried: a mark in
-the stream says so while its handling is young, and should the process die, the next one knows whom to
-suspect. At first all suspects of a process are tried together, since mostly none of them did it. Those whose
-process died meanwhile are tried alone. A message is poison when that killed its process twice, when many
-processes died later on in its handling, or when the handling raises, again and again, what none should.
+The number of deliveries proves nothing: a message comes back from every worker that was restarted, and with every
+message that crashed the process they shared. So a message that comes back too often is a suspect, and is handled under
+observation: a record in the stream says so while its handling is young, and should the process die, the next one
+knows whom to suspect. At first all suspects of a process are observed together, since mostly none of them did it.
+Those whose process died meanwhile are then handled alone. A message is poison when that crashed its process twice,
+when many processes died later on in its handling, or when its handling raises, again and again, what none should.
 """
 
 from __future__ import annotations
@@ -13,180 +13,178 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 
 from msgspec.structs import replace
 
 from cadre.delivery.retry import retry
 from cadre.errors import CadreError, Fenced
-from cadre.ports import Clock, Delivery, Mark, Marks
+from cadre.ports import Clock, Delivery, QuarantineRecord, QuarantineStore
 
 log = logging.getLogger("cadre.trial")
 
-SUSPECT_AFTER = 5
-"""Deliveries after which a message is tried. Up to then nothing is written for it."""
+SUSPECT_AFTER_DELIVERIES = 5
+"""Deliveries after which a message is a suspect. Up to then nothing is written for it."""
 
-TRIAL = 5.0
-"""Seconds that a handling must live: what kills its process mostly does so at once."""
+OBSERVATION_SECONDS = 5.0
+"""How long a handling is observed: what crashes its process mostly does so at once."""
 
-ALONE = 2
-"""Processes that may die while a message is tried alone."""
+MAX_CRASHES_ALONE = 2
+"""Processes that may die while they handle a message alone."""
 
-LATE = 8
-"""Processes that may die in its handling after it has outlived its trial."""
+MAX_LATE_CRASHES = 8
+"""Processes that may die in the course of a message's handling, after its observation."""
 
-RAISED = 3
-"""Trials in which its handling may raise what none should."""
+MAX_FAILURES = 3
+"""Observed handlings that may raise what none should."""
 
-_ENDED_WITHIN = 2.0
+_END_SECONDS = 2.0
+
+Handle = Callable[[], Awaitable[None]]
 
 
-class Trials:
+class Quarantine:
     """The suspects of one process."""
 
-    def __init__(self, marks: Marks, clock: Clock) -> None:
-        self._marks = marks
+    def __init__(self, store: QuarantineStore, clock: Clock) -> None:
+        self._store = store
         self._clock = clock
         self._alone = asyncio.Lock()
-        self._quiet = asyncio.Event()
-        self._quiet.set()
+        self._nobody_alone = asyncio.Event()
+        self._nobody_alone.set()
 
-    async def hear(self, delivery: Delivery, tree: str, handle: Callable[[], Awaitable[None]]) -> str | None:
-        """Has the delivery handled; returns why its message is poison, None when it is not.
+    async def attempt(self, delivery: Delivery, handle: Handle) -> str | None:
+        """Handles the delivery, under observation if it is a suspect; returns why it is poison, None if it is not.
 
-        Raises what `handle` raises.
+        A suspect that would have to wait too long is handed back instead. Raises what `handle` raises.
         """
-        if delivery.deliveries <= SUSPECT_AFTER:
+        if delivery.deliveries <= SUSPECT_AFTER_DELIVERIES:
             if delivery.deliveries > 1:
-                # It may have killed a process itself: whoever is tried alone must not be blamed for it.
-                await self._quiet.wait()
+                # It may have crashed a process itself: the suspect that is alone must not be blamed for it.
+                await self._nobody_alone.wait()
             await handle()
             return None
+        tree, seq = delivery.address.tree, delivery.seq
         while True:
-            found = await retry(lambda: self._marks.read(tree, delivery.seq), self._clock.sleep)
-            mark, fence = found or (Mark(seq=delivery.seq), 0)
-            if guilt := _guilt(mark):
-                return guilt
-            trial = await self._trial(delivery, tree, mark)
-            if trial is None:
-                await delivery.nak(
-                    TRIAL
-                )  # others are in line: it gives its place at work to what is no suspect
+            found = await retry(lambda: self._store.read(tree, seq), self._clock.sleep)
+            record, fence = found or (QuarantineRecord(seq=seq), 0)
+            if reason := _poison_reason(record):
+                return reason
+            observation = await self._observation(delivery, record)
+            if observation is None:
+                # Other suspects are in line: it gives its place at work to a message that is none.
+                await delivery.nak(OBSERVATION_SECONDS)
                 return None
             try:
-                await trial.begin(fence)
+                await observation.begin(fence)
             except Fenced:
-                continue  # another worker tries it too: what came of that is to be read first
-            return await trial.of(handle)
+                continue  # another worker observes it too: what came of that is to be read first
+            return await observation.run(handle)
 
-    async def acquit(self, delivery: Delivery, tree: str) -> None:
-        """Forgets what was held against a message that will not be delivered any more."""
-        if delivery.deliveries > SUSPECT_AFTER:
-            await retry(lambda: self._marks.clear(tree, delivery.seq), self._clock.sleep)
+    async def forget(self, delivery: Delivery) -> None:
+        """Removes the record of a message that will not be delivered any more."""
+        if delivery.deliveries > SUSPECT_AFTER_DELIVERIES:
+            tree, seq = delivery.address.tree, delivery.seq
+            await retry(lambda: self._store.clear(tree, seq), self._clock.sleep)
 
-    async def _trial(self, delivery: Delivery, tree: str, mark: Mark) -> _Trial | None:
-        """None when others are tried alone for so long that it should not wait for its turn."""
-        if not (mark.together or mark.alone):
-            return _Trial(self._marks, self._clock, tree, replace(mark, together=True), _nothing)
+    async def _observation(self, delivery: Delivery, record: QuarantineRecord) -> _Observation | None:
+        """Returns None when others are handled alone for so long that it should not wait for its turn."""
+        tree, release = delivery.address.tree, ExitStack()
+        if not (record.in_group or record.attempts_alone):
+            return _Observation(self._store, self._clock, tree, replace(record, in_group=True), release)
         try:
-            async with asyncio.timeout(TRIAL):
+            async with asyncio.timeout(OBSERVATION_SECONDS):
                 await self._alone.acquire()
         except TimeoutError:
             return None
-        self._quiet.clear()
+        self._nobody_alone.clear()
+        release.callback(self._nobody_alone.set)
+        release.callback(self._alone.release)
         log.warning("%s is tried alone: a process died when it was tried", delivery.subject)
-
-        def release() -> None:
-            self._alone.release()
-            self._quiet.set()
-
-        return _Trial(
-            self._marks, self._clock, tree, replace(mark, together=False, alone=mark.alone + 1), release
-        )
+        alone = replace(record, in_group=False, attempts_alone=record.attempts_alone + 1)
+        return _Observation(self._store, self._clock, tree, alone, release)
 
 
-class _Trial:
-    """The handling of one suspect. `release` is called once, when others may be tried alone."""
+class _Observation:
+    """The handling of one suspect. Closing `release` lets other suspects be handled alone."""
 
     def __init__(
-        self, marks: Marks, clock: Clock, tree: str, mark: Mark, release: Callable[[], None]
+        self, store: QuarantineStore, clock: Clock, tree: str, record: QuarantineRecord, release: ExitStack
     ) -> None:
-        self._marks = marks
+        self._store = store
         self._clock = clock
         self._tree = tree
-        self._mark = mark
-        self._release: Callable[[], None] | None = release
+        self._record = record
+        self._release = release
         self._fence = 0
-        self._outlived = False
+        self._survived = False
 
     async def begin(self, fence: int) -> None:
-        """Raises Fenced when the mark at `fence` is not the last one any more; then it is over."""
+        """Writes the record. Raises Fenced when the one at `fence` is not the last any more; then it is over."""
         try:
-            await self._write(self._mark, fence)
+            await self._write(self._record, fence)
         except BaseException:
-            self._let_others()
+            self._release.close()
             raise
 
-    async def of(self, handle: Callable[[], Awaitable[None]]) -> str | None:
-        """Why the message is poison, None when it is not. Raises what `handle` raises."""
-        window = asyncio.create_task(self._outlive(), name=f"trial of {self._mark.seq}")
-        left: Mark | None = None
+    async def run(self, handle: Handle) -> str | None:
+        """Returns why the message is poison, None when it is not. Raises what `handle` raises."""
+        window = asyncio.create_task(self._survive(), name=f"trial of {self._record.seq}")
+        left: QuarantineRecord | None = None
         try:
             await handle()
         except CadreError:
             raise
         except Exception as error:
-            left = replace(self._mark, together=False, alone=0, raised=self._mark.raised + 1)
-            if left.raised >= RAISED:
+            failures = self._record.failures + 1
+            left = replace(self._record, in_group=False, attempts_alone=0, failures=failures)
+            if failures >= MAX_FAILURES:
                 return f"handling it raised {type(error).__name__}: {error}"
             raise
         finally:
-            self._let_others()
+            self._release.close()
             await self._end(window, left)
         return None
 
-    async def _outlive(self) -> None:
-        await self._clock.sleep(TRIAL)
-        self._let_others()
-        self._outlived = True
+    async def _survive(self) -> None:
+        await self._clock.sleep(OBSERVATION_SECONDS)
+        self._release.close()
+        self._survived = True
+        record = self._record
         try:
-            await self._write(
-                replace(self._mark, together=False, alone=0, late=self._mark.late + 1), self._fence
-            )
+            # Should the process die from now on, this counts it; else the record is cleared in the end.
+            late = replace(record, in_group=False, attempts_alone=0, late_crashes=record.late_crashes + 1)
+            await self._write(late, self._fence)
         except Fenced:
-            log.info("another worker tries message %d meanwhile", self._mark.seq)
+            log.info("another worker tries message %d meanwhile", record.seq)
 
-    async def _end(self, window: asyncio.Task[None], left: Mark | None) -> None:
-        """Soon, also while the process is told to stop: a mark that stays only counts as one death too many."""
-        if not self._outlived:
+    async def _end(self, window: asyncio.Task[None], left: QuarantineRecord | None) -> None:
+        """Clears the record or leaves `left`, within a short time also while the process is told to stop.
+
+        A record that stays only counts as one crash too many.
+        """
+        if not self._survived:
             window.cancel()
         try:
-            async with asyncio.timeout(_ENDED_WITHIN):
+            async with asyncio.timeout(_END_SECONDS):
                 await asyncio.wait({window})
                 if left is None:
-                    await retry(lambda: self._marks.clear(self._tree, self._mark.seq), self._clock.sleep)
+                    seq = self._record.seq
+                    await retry(lambda: self._store.clear(self._tree, seq), self._clock.sleep)
                 else:
                     await self._write(left, self._fence)
         except (TimeoutError, Fenced) as error:
-            log.info("mark of message %d left as it is: %s", self._mark.seq, error or "no answer in time")
+            log.info("mark of message %d left as it is: %s", self._record.seq, error or "no answer in time")
 
-    async def _write(self, mark: Mark, fence: int) -> None:
-        self._fence = await retry(lambda: self._marks.write(self._tree, mark, fence), self._clock.sleep)
-
-    def _let_others(self) -> None:
-        release, self._release = self._release, None
-        if release is not None:
-            release()
+    async def _write(self, record: QuarantineRecord, fence: int) -> None:
+        self._fence = await retry(lambda: self._store.write(self._tree, record, fence), self._clock.sleep)
 
 
-def _guilt(mark: Mark) -> str | None:
-    if mark.alone >= ALONE:
-        return f"{mark.alone} processes died while they handled it alone"
-    if mark.late >= LATE:
-        return f"{mark.late} processes died in the course of its handling"
-    if mark.raised >= RAISED:
-        return f"handling it failed in {mark.raised} trials"
+def _poison_reason(record: QuarantineRecord) -> str | None:
+    if record.attempts_alone >= MAX_CRASHES_ALONE:
+        return f"{record.attempts_alone} processes died while they handled it alone"
+    if record.late_crashes >= MAX_LATE_CRASHES:
+        return f"{record.late_crashes} processes died in the course of its handling"
+    if record.failures >= MAX_FAILURES:
+        return f"handling it failed in {record.failures} trials"
     return None
-
-
-def _nothing() -> None:
-    """Tried together with others, it holds up nobody."""

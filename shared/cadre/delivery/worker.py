@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from cadre.delivery.codec import newer_schema
-from cadre.delivery.newer_schema import leave_to_newer
-from cadre.delivery.quarantine import Trials
+from cadre.delivery.newer_schema import defer_to_newer
+from cadre.delivery.quarantine import Quarantine
 from cadre.delivery.retry import retry
 from cadre.errors import NewerSchema, TerminalError
-from cadre.ports import Blobs, Clock, Delivery, Marks
+from cadre.ports import Blobs, Clock, Delivery, QuarantineStore
 
 T = TypeVar("T")
 
@@ -56,12 +56,14 @@ its workers."""
 class Worker(Generic[T]):
     """Handles the deliveries of one process's queues that carry one type of message."""
 
-    def __init__(self, read: Read[T], refuse: Refuse[T], blobs: Blobs, marks: Marks, clock: Clock) -> None:
+    def __init__(
+        self, read: Read[T], refuse: Refuse[T], blobs: Blobs, quarantine: QuarantineStore, clock: Clock
+    ) -> None:
         self._read = read
         self._refuse = refuse
         self._blobs = blobs
         self._clock = clock
-        self._trials = Trials(marks, clock)
+        self._quarantine = Quarantine(quarantine, clock)
 
     async def handle(self, delivery: Delivery, serve: Serve[T]) -> None:
         """Serves and acks the message, or refuses it and makes it a dead letter.
@@ -69,20 +71,19 @@ class Worker(Generic[T]):
         Raises RetryableError: the message is to be delivered again.
         """
         if delivery.deliveries > 1 and (newer := newer_schema(delivery.data)) is not None:
-            await leave_to_newer(delivery, newer)  # before its deliveries make it a suspect
+            await defer_to_newer(delivery, newer)  # before its deliveries make it a suspect
             return
         job = Job(delivery, lambda: retry(lambda: self._read(delivery.data, self._blobs), self._clock.sleep))
-        tree = delivery.address.tree
-        why = await self._trials.hear(delivery, tree, lambda: self._settle(job, serve))
+        why = await self._quarantine.attempt(delivery, lambda: self._settle(job, serve))
         if why is not None and await self._give_up(job, Poison(why)):
-            await self._trials.acquit(delivery, tree)
+            await self._quarantine.forget(delivery)
 
     async def _settle(self, job: Job[T], serve: Serve[T]) -> None:
         try:
             if await serve(job):
                 await job.delivery.ack()
         except NewerSchema as newer:
-            await leave_to_newer(job.delivery, newer)
+            await defer_to_newer(job.delivery, newer)
         except TerminalError as error:
             await self._give_up(job, error)
 
@@ -91,7 +92,7 @@ class Worker(Generic[T]):
         try:
             await self._refuse(job, error)
         except NewerSchema as newer:
-            await leave_to_newer(job.delivery, newer)
+            await defer_to_newer(job.delivery, newer)
             return False
         await job.delivery.term(str(error))
         return True

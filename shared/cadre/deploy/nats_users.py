@@ -142,17 +142,17 @@ def permissions(role: Role, topology: Topology) -> Permissions:
     never: list[str] = []
     match role.kind:
         case "agent":
-            publish += [*bus.journal_reads(), *bus.blobs(), *bus.marks(), *bus.as_agent(role.name)]
+            publish += [*bus.journal_reads(), *bus.blobs(), *bus.quarantine(), *bus.as_agent(role.name)]
             subscribe += [topology.interrupts]
             never += [topology.below(Subject.FATE)]
         case "tools":
-            publish += [*bus.answers(role), *bus.blobs(), *bus.marks(), *bus.effects(), *bus.files()]
+            publish += [*bus.answers(role), *bus.blobs(), *bus.quarantine(), *bus.effects(), *bus.files()]
             peers = [topology.executor(tool, "*") for tool in role.tools]
             publish += [*peers, *bus.replies_among_replicas(role)]
             subscribe += [topology.interrupts, *peers]
         case "sandbox":
             warm = topology.below(Subject.WARM, pool=role.name)
-            publish += [*bus.answers(role), *bus.blobs(), *bus.marks()]
+            publish += [*bus.answers(role), *bus.blobs(), *bus.quarantine()]
             publish += [
                 topology.below(Subject.INBOX, sender=SANDBOX_SENDER),
                 warm,
@@ -162,7 +162,7 @@ def permissions(role: Role, topology: Topology) -> Permissions:
         case "memory":
             # People ask through the gateway, each time for an answer in this corner of its inboxes.
             to_people = f"{inbox_of(GATEWAY_SENDER)}.*.{ANSWERS}.*"
-            publish += [*bus.answers(role), *bus.blobs(), *bus.marks(), to_people]
+            publish += [*bus.answers(role), *bus.blobs(), *bus.quarantine(), to_people]
             subscribe += [topology.subject(Subject.MEMORY)]
         case "tracer":
             publish += [*bus.journal_reads(), *bus.blob_reads()]
@@ -224,9 +224,9 @@ class _Bus:
     def blobs(self) -> list[str]:
         return [*self.blob_reads(), f"$O.{self._blob_bucket}.>"]
 
-    def marks(self) -> list[str]:
-        """What is held against messages that kill their workers."""
-        return self._kept(Subject.TRIAL)
+    def quarantine(self) -> list[str]:
+        """Subjects of the records of messages that may crash their workers."""
+        return self._kept(Subject.QUARANTINE)
 
     def effects(self) -> list[str]:
         return self._kept(Subject.EFFECT)

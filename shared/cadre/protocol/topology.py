@@ -19,7 +19,7 @@ class Subject:
     CALL = "call.{shard}.{tool}.{sender}.{tree}.{call}"
     CODE = "code.{shard}.{pool}.{tree}.{run}"
     EFFECT = "effect.{shard}.{tree}.{call}"
-    TRIAL = "effect.{shard}.{tree}._trial.{seq}"
+    QUARANTINE = "effect.{shard}.{tree}._trial.{seq}"
     """Holds what is held against the message at a sequence, beside the effects of its tree."""
     FILE = "effect.{shard}.{tree}._file.{digest}"
     """Says what a path of the tree's workspace holds, beside the effects of the tree."""
@@ -177,8 +177,8 @@ class Topology:
     def effect(self, tree: str, call: str) -> str:
         return self.subject(Subject.EFFECT, tree=tree, call=call)
 
-    def trial(self, tree: str, seq: int) -> str:
-        return self.subject(Subject.TRIAL, tree=tree, seq=seq)
+    def quarantine(self, tree: str, seq: int) -> str:
+        return self.subject(Subject.QUARANTINE, tree=tree, seq=seq)
 
     def file(self, tree: str, path: str) -> str:
         digest = blake2b(path.encode(), digest_size=16).hexdigest()

@@ -14,7 +14,7 @@ from cadre.delivery.sender_check import Misaddressed, check_sender
 from cadre.delivery.worker import Job, Poison, Worker
 from cadre.errors import NewerSchema, TerminalError
 from cadre.journal.arrivals import Poisoned
-from cadre.ports import Blobs, Delivery, Marks
+from cadre.ports import Blobs, Delivery, QuarantineStore
 from cadre.protocol.messages import ErrorInfo, Record, Report, Task
 from cadre.protocol.topology import Address, parent_of, report_id
 from cadre.runtime.runner import Runner, World
@@ -25,11 +25,13 @@ log = logging.getLogger("cadre.agent")
 class Inbox:
     """Handles the deliveries of one agent."""
 
-    def __init__(self, agent: str, runner: Runner, world: World, blobs: Blobs, marks: Marks) -> None:
+    def __init__(
+        self, agent: str, runner: Runner, world: World, blobs: Blobs, quarantine: QuarantineStore
+    ) -> None:
         self._agent = agent
         self._runner = runner
         self._world = world
-        self._worker = Worker(unpack_record, self._refuse, blobs, marks, world.clock)
+        self._worker = Worker(unpack_record, self._refuse, blobs, quarantine, world.clock)
 
     async def handle(self, delivery: Delivery) -> None:
         """Settles the delivery, or leaves it to another worker."""

@@ -10,11 +10,11 @@ from pathlib import Path
 from cadre.adapters.models.openai_model import OpenAIModel
 from cadre.adapters.nats.interrupts import hear_interrupts
 from cadre.adapters.nats.metrics import queue_samples
-from cadre.adapters.nats.quarantine import NatsMarks
+from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.registry import HEARTBEAT
 from cadre.adapters.system_clock import SystemClock
-from cadre.delivery.fair_slots import Slots
+from cadre.delivery.fair_limiter import FairLimiter
 from cadre.engine.offer import offer_of
 from cadre.errors import SetupError
 from cadre.journal.arrivals import Offer
@@ -95,9 +95,9 @@ class AgentHost:
         self._runner = Runner(spec, prompts, world, self._current_offer, prices)
         self._runner.meters = platform.meters
         topology = platform.topology
-        marks = NatsMarks(platform.nc, topology)
-        inbox = Inbox(spec.name, self._runner, world, platform.blobs, marks)
-        slots = Slots(platform.settings.concurrency, queues=topology.shards)
+        quarantine = NatsQuarantine(platform.nc, topology)
+        inbox = Inbox(spec.name, self._runner, world, platform.blobs, quarantine)
+        limiter = FairLimiter(platform.settings.concurrency, queues=topology.shards)
         self._queues = [
             Queue(
                 platform.nc,
@@ -105,7 +105,7 @@ class AgentHost:
                 topology.agent_consumer(spec.name),
                 topology.inbox_filter(shard, spec.name),
                 inbox.handle,
-                credit=slots,
+                limit=limiter,
             )
             for shard in range(topology.shards)
         ]

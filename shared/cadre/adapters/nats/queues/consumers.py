@@ -22,8 +22,8 @@ ACK_WAIT = 4.0
 """Seconds after which a record whose handler gives no sign of life goes to another replica."""
 
 MAX_DELIVER = 1000
-"""A net below the workers' own judgement (`cadre.trial`): beyond it the server gives a message up for itself,
-and then nobody ends its run. So it must be out of reach of restarts and of upgrades that take hours."""
+"""A net below the workers' own judgement (`cadre.delivery.quarantine`): beyond it the server gives a message up for
+itself, and then nobody ends its run. So it must be out of reach of restarts and of upgrades that take hours."""
 
 ENDLESS = -1
 """As a number of deliveries: none is the last."""

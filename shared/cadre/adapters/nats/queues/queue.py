@@ -1,4 +1,4 @@
-"""A durable pull consumer, shared by all replicas: one long pull kept open, credit for free slots only."""
+"""A durable pull consumer, shared by all replicas: a long pull stays open, for as many messages as there is room."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cadre.adapters.nats.queues.consumers import MAX_DELIVER, ensure_consumer
 from cadre.adapters.nats.queues.delivery import Handler, NatsDelivery
 from cadre.adapters.nats.queues.pulls import Pulls
 from cadre.adapters.nats.queues.work import Work
-from cadre.delivery.fair_slots import Slots
+from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import RetryableError, SetupError
 
@@ -30,7 +30,7 @@ _HEARTBEAT_SECONDS = 2.0
 
 
 class Queue:
-    """Delivers to `handler`, at most `credit` at once, or as many as the slots that several queues share.
+    """Delivers to `handler`, at most `limit` at once, or as the limiter allows that several queues share.
 
     A few more are held in hand, so that trees take turns. A handler that raises has its message redelivered.
     """
@@ -46,15 +46,22 @@ class Queue:
     _rests_until = 0.0
 
     def __init__(
-        self, nc: Client, stream: str, consumer: str, subject: str, handler: Handler, *, credit: int | Slots
+        self,
+        nc: Client,
+        stream: str,
+        consumer: str,
+        subject: str,
+        handler: Handler,
+        *,
+        limit: int | FairLimiter,
     ) -> None:
         self._nc = nc
         self._stream = stream
         self._consumer = consumer
         self._filter = subject
         self._handler = handler
-        self._slots = credit if isinstance(credit, Slots) else Slots(credit)
-        self._work = Work(nc, self._slots, self._pull_soon)
+        self._limiter = limit if isinstance(limit, FairLimiter) else FairLimiter(limit)
+        self._work = Work(nc, self._limiter, self._pull_soon)
         self._pulls = Pulls()
         self._inbox = ""
         self._subscription: Subscription | None = None
@@ -145,11 +152,11 @@ class Queue:
         if self._is_stopping:
             return 0
         promised = self._pulls.promised
-        want = min(self._slots.share, self._slots.room) - promised
-        if want >= max(1, self._slots.share // 2):
+        want = min(self._limiter.queue_share, self._limiter.room) - promised
+        if want >= max(1, self._limiter.queue_share // 2):
             return want
         if not promised:
-            self._slots.when_room(self._pull_soon)
+            self._limiter.when_room(self._pull_soon)
         return 0
 
     def _pull_soon(self) -> None:

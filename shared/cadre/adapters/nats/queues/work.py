@@ -9,7 +9,7 @@ from collections.abc import Callable
 from nats.aio.client import Client
 
 from cadre.adapters.nats.queues.delivery import Handler, NatsDelivery
-from cadre.delivery.fair_slots import Slots
+from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import RetryableError
 from cadre.telemetry.logs import HANDLED_SUBJECT
 
@@ -21,12 +21,14 @@ _CANCEL_SECONDS = 1.0
 
 
 class Work:
-    """Handles each delivery in a task of its own, when a slot is free and its tree's turn has come. `freed` is called
-    whenever one is done with."""
+    """Handles each delivery in a task of its own, when the limiter has a place and its tree's turn has come.
 
-    def __init__(self, nc: Client, slots: Slots, freed: Callable[[], None]) -> None:
+    `freed` is called whenever one is done with.
+    """
+
+    def __init__(self, nc: Client, limiter: FairLimiter, freed: Callable[[], None]) -> None:
         self._nc = nc
-        self._slots = slots
+        self._limiter = limiter
         self._freed = freed
         self._tasks: dict[int, tuple[NatsDelivery, asyncio.Task[None]]] = {}
         self.redelivered = 0
@@ -43,7 +45,7 @@ class Work:
             return
         task = asyncio.create_task(self._handle(delivery, handler), name=delivery.subject)
         self._tasks[delivery.seq] = (delivery, task)
-        self._slots.hold()
+        self._limiter.add_in_hand()
         task.add_done_callback(lambda _: self._done(delivery))
 
     async def signs_of_life(self) -> None:
@@ -73,7 +75,7 @@ class Work:
         try:
             HANDLED_SUBJECT.set(delivery.subject)
             self.redelivered += delivery.deliveries > 1
-            async with self._slots.turn(delivery.address.tree):
+            async with self._limiter.acquire(delivery.address.tree):
                 delivery.begun = True
                 await handler(delivery)
         except RetryableError as error:
@@ -90,5 +92,5 @@ class Work:
 
     def _done(self, delivery: NatsDelivery) -> None:
         del self._tasks[delivery.seq]
-        self._slots.let_go()
+        self._limiter.remove_in_hand()
         self._freed()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from cadre.delivery.newer_schema import HANDED_BACK, leave_to_newer
+from cadre.delivery.newer_schema import MAX_REDELIVERIES, defer_to_newer
 from cadre.delivery.worker import Job, Worker
 from cadre.errors import NewerSchema, TerminalError
 from cadre.ports import Blobs, Delivery
 from cadre.protocol.topology import Topology
 from sandbox.service_bench import Blobs as MemoryBlobs
-from unit.test_trial import MemoryMarks, StillClock
+from unit.test_quarantine import MemoryQuarantine, StillClock
 
 
 class Delivered:
@@ -39,18 +39,18 @@ class Delivered:
 async def settle(deliveries: int) -> object:
     delivered = Delivered(deliveries)
     delivery: Delivery = delivered
-    await leave_to_newer(delivery, NewerSchema(9, 8))
+    await defer_to_newer(delivery, NewerSchema(9, 8))
     [how] = delivered.settled
     return how
 
 
 async def test_the_pauses_grow_to_about_a_minute_in_all() -> None:
-    pauses = [await settle(deliveries) for deliveries in range(1, HANDED_BACK + 1)]
+    pauses = [await settle(deliveries) for deliveries in range(1, MAX_REDELIVERIES + 1)]
     assert pauses[:5] == [1.0, 2.0, 4.0, 8.0, 8.0]
     assert 60 <= sum(pause for pause in pauses if isinstance(pause, float)) < 90
 
 
-@pytest.mark.parametrize("deliveries", [HANDED_BACK + 1, HANDED_BACK + 100])
+@pytest.mark.parametrize("deliveries", [MAX_REDELIVERIES + 1, MAX_REDELIVERIES + 100])
 async def test_in_the_end_it_is_a_dead_letter_that_says_what_to_do(deliveries: int) -> None:
     assert await settle(deliveries) == (
         "written by a newer Cadre (schema 9, this one reads up to 8): upgrade this service, then `cadre dead retry`"
@@ -66,7 +66,9 @@ class Served:
     def __init__(self, outcome: bool | Exception = True, refusal: Exception | None = None) -> None:
         self._outcome, self._refusal = outcome, refusal
         self.asked: list[str] = []
-        self._worker = Worker[bytes](self._read, self._refuse, MemoryBlobs(), MemoryMarks(), StillClock())
+        self._worker = Worker[bytes](
+            self._read, self._refuse, MemoryBlobs(), MemoryQuarantine(), StillClock()
+        )
 
     async def handle(self, deliveries: int = 1, data: bytes = b"{}") -> list[object]:
         delivered = Delivered(deliveries, data)

@@ -1,4 +1,4 @@
-"""Turns at the slots of a process: by tree, never more than there are, none lost when a waiter gives up."""
+"""Turns at the places of a process: by tree, never more than there are, none lost when a waiter gives up."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import random
 
 import pytest
 
-from cadre.delivery.fair_slots import Slots
+from cadre.delivery.fair_limiter import FairLimiter
 
 
 class Work:
-    """Begins to work for trees, in the order in which slots are given, until told to end."""
+    """Begins to work for trees, in the order in which places are given, until told to end."""
 
-    def __init__(self, slots: Slots) -> None:
-        self.slots = slots
+    def __init__(self, limiter: FairLimiter) -> None:
+        self.limiter = limiter
         self.begun: list[str] = []
         self.at_work = 0
         self.most = 0
         self._ends: list[asyncio.Event] = []
         self._tasks: list[asyncio.Task[None]] = []
 
-    def start(self, tree: str, slots: Slots | None = None) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._work(tree, slots or self.slots))
+    def start(self, tree: str, limiter: FairLimiter | None = None) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._work(tree, limiter or self.limiter))
         self._tasks.append(task)
         return task
 
-    async def _work(self, tree: str, slots: Slots) -> None:
-        async with slots.turn(tree):
+    async def _work(self, tree: str, limiter: FairLimiter) -> None:
+        async with limiter.acquire(tree):
             self.begun.append(tree)
             self.at_work += 1
             self.most = max(self.most, self.at_work)
@@ -53,7 +53,7 @@ class Work:
 
 
 async def test_a_large_tree_waits_between_the_small_ones() -> None:
-    work = Work(Slots(1))
+    work = Work(FairLimiter(1))
     for tree in ["big"] * 6 + ["a", "b", "b", "c"]:
         work.start(tree)
     await work.settle()
@@ -66,7 +66,7 @@ async def test_a_large_tree_waits_between_the_small_ones() -> None:
 @pytest.mark.parametrize("seed", range(20))
 async def test_never_more_than_there_are_and_none_is_lost(seed: int) -> None:
     chance = random.Random(seed)
-    work = Work(Slots(4))
+    work = Work(FairLimiter(4))
     tasks = [work.start(chance.choice("abc")) for _ in range(60)]
     await work.settle()
     for task in chance.sample(tasks, 25):
@@ -78,17 +78,17 @@ async def test_never_more_than_there_are_and_none_is_lost(seed: int) -> None:
     await work.settle()
     await work.end_all()
     assert work.most <= 4
-    assert (work.at_work, work.slots._free) == (0, 4)
+    assert (work.at_work, work.limiter._free) == (0, 4)
     assert all(task.done() for task in tasks)
 
 
 async def test_a_turn_given_to_one_who_leaves_goes_to_the_next() -> None:
-    work = Work(Slots(1))
+    work = Work(FairLimiter(1))
     work.start("a")
     leaver, next_one = work.start("b"), work.start("c")
     await work.settle()
     work._ends.pop(0).set()
-    await asyncio.sleep(0)  # the slot is given to b, which has not woken yet
+    await asyncio.sleep(0)  # the place is given to b, which has not woken yet
     leaver.cancel()
     await work.settle()
     assert work.begun == ["a", "c"]
@@ -96,9 +96,9 @@ async def test_a_turn_given_to_one_who_leaves_goes_to_the_next() -> None:
     assert next_one.done()
 
 
-async def test_slots_within_slots_bound_both() -> None:
-    whole = Slots(3)
-    narrow, wide = Slots(1, within=whole), Slots(3, within=whole)
+async def test_limiters_within_limiters_bound_both() -> None:
+    whole = FairLimiter(3)
+    narrow, wide = FairLimiter(1, within=whole), FairLimiter(3, within=whole)
     work = Work(whole)
     for tree in "abc":
         work.start(tree, narrow)
@@ -111,14 +111,14 @@ async def test_slots_within_slots_bound_both() -> None:
     assert work.most == 3
 
 
-async def test_what_is_left_at_work_keeps_a_slot_of_its_own_and_none_of_the_whole() -> None:
-    whole = Slots(2)
-    narrow = Slots(1, within=whole)
+async def test_what_is_left_at_work_keeps_a_place_of_its_own_and_none_of_the_whole() -> None:
+    whole = FairLimiter(2)
+    narrow = FairLimiter(1, within=whole)
     work = Work(whole)
     left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     work.start("a", narrow)
     await work.settle()
-    narrow.keep(left)
+    narrow.hold_until_done(left)
     assert narrow.room == 1, "it counts as in hand"
     work.start("b", narrow)
     await work.end_one()
@@ -137,14 +137,14 @@ async def test_what_is_left_at_work_keeps_a_slot_of_its_own_and_none_of_the_whol
 
 
 async def test_room_is_told_when_there_is_some() -> None:
-    slots = Slots(2, queues=2)
-    assert (slots.share, slots.room) == (2, 4)
+    limiter = FairLimiter(2, queues=2)
+    assert (limiter.queue_share, limiter.room) == (2, 4)
     told: list[int] = []
     for _ in range(5):
-        slots.hold()
-    assert slots.room == 0
-    slots.when_room(lambda: told.append(slots.room))
-    slots.let_go()
+        limiter.add_in_hand()
+    assert limiter.room == 0
+    limiter.when_room(lambda: told.append(limiter.room))
+    limiter.remove_in_hand()
     assert told == [0]
-    slots.let_go()
-    assert (told, slots.room) == ([0], 1), "called once"
+    limiter.remove_in_hand()
+    assert (told, limiter.room) == ([0], 1), "called once"

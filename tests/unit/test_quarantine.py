@@ -1,4 +1,4 @@
-"""Trials over marks in memory: who is condemned, who lives, and what a death leaves behind."""
+"""Quarantine over a store in memory: which message is poison, which is not, and what a crash leaves behind."""
 
 from __future__ import annotations
 
@@ -8,36 +8,44 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 import cadre.delivery.quarantine
-from cadre.delivery.quarantine import ALONE, LATE, RAISED, SUSPECT_AFTER, TRIAL, Trials
+from cadre.delivery.codec import decode, encode
+from cadre.delivery.quarantine import (
+    MAX_CRASHES_ALONE,
+    MAX_FAILURES,
+    MAX_LATE_CRASHES,
+    OBSERVATION_SECONDS,
+    SUSPECT_AFTER_DELIVERIES,
+    Quarantine,
+)
 from cadre.errors import BusUnavailable, Fenced
-from cadre.ports import Mark
+from cadre.ports import QuarantineRecord
 from cadre.protocol.topology import Topology
 
-SUSPECT = SUSPECT_AFTER + 1
+SUSPECT = SUSPECT_AFTER_DELIVERIES + 1
 
 
-class MemoryMarks:
-    """ports.Marks"""
+class MemoryQuarantine:
+    """ports.QuarantineStore"""
 
     def __init__(self) -> None:
-        self.held: dict[int, tuple[Mark, int]] = {}
+        self.held: dict[int, tuple[QuarantineRecord, int]] = {}
         self.reads = 0
         self.failures = 0
         self._count = 0
 
-    async def read(self, tree: str, seq: int) -> tuple[Mark, int] | None:
+    async def read(self, tree: str, seq: int) -> tuple[QuarantineRecord, int] | None:
         self.reads += 1
         if self.failures:
             self.failures -= 1
             raise BusUnavailable("reading", "down")
         return self.held.get(seq)
 
-    async def write(self, tree: str, mark: Mark, fence: int) -> int:
+    async def write(self, tree: str, record: QuarantineRecord, fence: int) -> int:
         await asyncio.sleep(0)
-        if (self.held[mark.seq][1] if mark.seq in self.held else 0) != fence:
-            raise Fenced(str(mark.seq))
+        if (self.held[record.seq][1] if record.seq in self.held else 0) != fence:
+            raise Fenced(str(record.seq))
         self._count += 1
-        self.held[mark.seq] = (mark, self._count)
+        self.held[record.seq] = (record, self._count)
         return self._count
 
     async def clear(self, tree: str, seq: int) -> None:
@@ -68,7 +76,7 @@ class StillClock:
 
 
 class Letter:
-    """ports.Delivery as far as a trial looks at it."""
+    """ports.Delivery as far as a quarantine looks at it."""
 
     subject = "cadre.in.0.boss.gateway.t.t"
     address = Topology.address(subject)
@@ -93,20 +101,20 @@ async def settle() -> None:
 
 
 class World:
-    """Processes that die: what they had in hand simply goes on hanging, and another begins on the same marks."""
+    """Processes that die: what they had in hand simply goes on hanging, and another begins on the same store."""
 
     def __init__(self) -> None:
-        self.marks = MemoryMarks()
+        self.store = MemoryQuarantine()
         self.begun: list[int] = []
         self._hanging: list[asyncio.Task[str | None]] = []
         self.clock = StillClock()
-        self.trials = Trials(self.marks, self.clock)
+        self.quarantine = Quarantine(self.store, self.clock)
 
     async def die(self) -> None:
         """Whatever runs now never gets on; the next process is there."""
         await settle()
         self.clock = StillClock()
-        self.trials = Trials(self.marks, self.clock)
+        self.quarantine = Quarantine(self.store, self.clock)
         self.begun = []
 
     def give(
@@ -116,7 +124,7 @@ class World:
             self.begun.append(seq)
             await asyncio.Event().wait()
 
-        task = asyncio.create_task(self.trials.hear(Letter(seq, deliveries), "t", handle or hang))
+        task = asyncio.create_task(self.quarantine.attempt(Letter(seq, deliveries), handle or hang))
         self._hanging.append(task)
         return task
 
@@ -133,14 +141,21 @@ async def world() -> AsyncIterator[World]:
     await one.bury()
 
 
+def test_records_of_earlier_versions_are_read() -> None:
+    record = QuarantineRecord(seq=7, in_group=True, attempts_alone=1, late_crashes=2, failures=3)
+    stored = b'{"type":"trial","v":1,"seq":7,"together":true,"alone":1,"late":2,"raised":3}'
+    assert encode(record) == stored
+    assert decode(stored, QuarantineRecord) == record
+
+
 async def well() -> None:
     """A handling that comes to its end."""
 
 
 async def test_nothing_is_written_for_what_did_not_come_back_often(world: World) -> None:
-    for deliveries in range(1, SUSPECT_AFTER + 1):
+    for deliveries in range(1, SUSPECT_AFTER_DELIVERIES + 1):
         assert await world.give(1, deliveries, well) is None
-    assert world.marks.reads == 0
+    assert world.store.reads == 0
 
 
 async def test_an_innocent_may_come_back_for_ever(world: World) -> None:
@@ -148,11 +163,11 @@ async def test_an_innocent_may_come_back_for_ever(world: World) -> None:
     for deliveries in range(SUSPECT, SUSPECT + 40):
         task = world.give(1, deliveries)
         await settle()
-        assert world.marks.held[1][0].together
+        assert world.store.held[1][0].in_group
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert world.marks.held == {}
+        assert world.store.held == {}
     assert await world.give(1, 99, well) is None
 
 
@@ -180,14 +195,14 @@ async def test_a_killer_is_condemned_and_its_neighbours_live(world: World) -> No
             await settle()
             if killed.is_set() or all(task.done() for task in tasks.values()):
                 break
-            await world.clock.advance(TRIAL)
+            await world.clock.advance(OBSERVATION_SECONDS)
         verdicts |= {seq: task.result() for seq, task in tasks.items() if task.done()}
         left -= set(verdicts)
         if killed.is_set():
             deaths += 1
             await world.die()
-    assert deaths == 1 + ALONE, "together once, then alone"
-    why = f"{ALONE} processes died while they handled it alone"
+    assert deaths == 1 + MAX_CRASHES_ALONE, "together once, then alone"
+    why = f"{MAX_CRASHES_ALONE} processes died while they handled it alone"
     assert verdicts == {seq: why if seq == killer else None for seq in range(20)}
 
 
@@ -201,33 +216,33 @@ async def test_who_came_back_waits_while_another_is_tried_alone(world: World) ->
     world.give(3, deliveries=1)
     await settle()
     assert world.begun == [1, 3], "a first delivery has killed nobody yet"
-    await world.clock.advance(TRIAL)
+    await world.clock.advance(OBSERVATION_SECONDS)
     assert world.begun == [1, 3, 2]
 
 
 async def test_who_waits_too_long_for_its_trial_gives_its_place_away(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cadre.delivery.quarantine, "TRIAL", 0.05)
+    monkeypatch.setattr(cadre.delivery.quarantine, "OBSERVATION_SECONDS", 0.05)
     world.give(1)
     world.give(2)
     await world.die()
     world.give(1)
     await settle()
     waits = Letter(2)
-    assert await world.trials.hear(waits, "t", well) is None
+    assert await world.quarantine.attempt(waits, well) is None
     assert (world.begun, waits.handed_back) == ([1], [0.05])
-    assert world.marks.held[2][0].together, "it has not been tried"
+    assert world.store.held[2][0].in_group, "it has not been tried"
 
 
 async def test_what_kills_late_is_condemned_late(world: World) -> None:
-    for _ in range(LATE):
+    for _ in range(MAX_LATE_CRASHES):
         task = world.give(1)
         await settle()
-        await world.clock.advance(TRIAL)
+        await world.clock.advance(OBSERVATION_SECONDS)
         assert not task.done()
         await world.die()
-    assert await world.give(1) == f"{LATE} processes died in the course of its handling"
+    assert await world.give(1) == f"{MAX_LATE_CRASHES} processes died in the course of its handling"
 
 
 async def test_what_outlives_its_trial_is_tried_together_again(world: World) -> None:
@@ -235,20 +250,20 @@ async def test_what_outlives_its_trial_is_tried_together_again(world: World) -> 
     await world.die()
     world.give(1)
     await settle()
-    assert world.marks.held[1][0] == Mark(seq=1, alone=1)
-    await world.clock.advance(TRIAL)
-    assert world.marks.held[1][0] == Mark(seq=1, late=1)
+    assert world.store.held[1][0] == QuarantineRecord(seq=1, attempts_alone=1)
+    await world.clock.advance(OBSERVATION_SECONDS)
+    assert world.store.held[1][0] == QuarantineRecord(seq=1, late_crashes=1)
     await world.die()
     world.give(1)
     await settle()
-    assert world.marks.held[1][0] == Mark(seq=1, together=True, late=1)
+    assert world.store.held[1][0] == QuarantineRecord(seq=1, in_group=True, late_crashes=1)
 
 
 async def test_what_raises_in_its_trials_is_poison(world: World) -> None:
     async def raises() -> None:
         raise KeyError("step")
 
-    for _ in range(RAISED - 1):
+    for _ in range(MAX_FAILURES - 1):
         with pytest.raises(KeyError):
             await world.give(1, handle=raises)
     assert await world.give(1, handle=raises) == "handling it raised KeyError: 'step'"
@@ -258,10 +273,10 @@ async def test_a_bus_that_fails_is_nobodys_guilt(world: World) -> None:
     async def fails() -> None:
         raise BusUnavailable("publishing", "down")
 
-    for _ in range(3 * RAISED):
+    for _ in range(3 * MAX_FAILURES):
         with pytest.raises(BusUnavailable):
             await world.give(1, handle=fails)
-    world.marks.failures = 1
+    world.store.failures = 1
     task = world.give(1, handle=well)
     await settle()
     await world.clock.advance(1.0)
@@ -270,9 +285,9 @@ async def test_a_bus_that_fails_is_nobodys_guilt(world: World) -> None:
 
 async def test_two_workers_that_try_the_same(world: World) -> None:
     """The second finds the mark of the first, and takes it for a death: alone, then, and nobody is condemned."""
-    other = Trials(world.marks, world.clock)
+    other = Quarantine(world.store, world.clock)
     world.give(1)
-    task = asyncio.create_task(other.hear(Letter(1), "t", well))
+    task = asyncio.create_task(other.attempt(Letter(1), well))
     await settle()
     assert await task is None
 
@@ -280,6 +295,6 @@ async def test_two_workers_that_try_the_same(world: World) -> None:
 async def test_an_acquitted_message_leaves_nothing(world: World) -> None:
     world.give(1)
     await world.die()
-    assert world.marks.held
-    await world.trials.acquit(Letter(1), "t")
-    assert world.marks.held == {}
+    assert world.store.held
+    await world.quarantine.forget(Letter(1))
+    assert world.store.held == {}

@@ -1,0 +1,98 @@
+"""Limits how many messages are handled at once, fairly: trees take turns, however many messages each has waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+PREFETCH = 2
+"""Messages in hand per handler at work: turns can only be given among messages that wait here."""
+
+
+class FairLimiter:
+    """Lets `capacity` handlers work at once, whatever number of queues their messages come from.
+
+    `queues` is the number of queues that share it. With `within`, a handler takes a place of that limiter as well.
+    """
+
+    def __init__(self, capacity: int, *, queues: int = 1, within: FairLimiter | None = None) -> None:
+        self.capacity = capacity
+        self.queue_share = max(1, PREFETCH * capacity // queues)
+        """Messages that one queue may ask the server for at once."""
+        self._within = within
+        self._free = capacity
+        self._in_hand = 0
+        self._waiters: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._on_room: list[Callable[[], None]] = []
+
+    @property
+    def room(self) -> int:
+        """How many more messages may be asked for."""
+        return max(0, PREFETCH * self.capacity - self._in_hand)
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` once, when a message in hand is done."""
+        if callback not in self._on_room:
+            self._on_room.append(callback)
+
+    def add_in_hand(self) -> None:
+        """Counts a message that has arrived: it is handled, or waits for its turn."""
+        self._in_hand += 1
+
+    def remove_in_hand(self) -> None:
+        """Counts a message that is done."""
+        self._in_hand -= 1
+        callbacks, self._on_room = self._on_room, []
+        for callback in callbacks:
+            callback()
+
+    def hold_until_done(self, work: asyncio.Future[Any]) -> None:
+        """Keeps a place, and a message in hand, until `work` is done: for what its handler leaves running."""
+
+        def done(_: object) -> None:
+            self.remove_in_hand()
+            self._release()
+
+        self.add_in_hand()
+        self._free -= 1
+        work.add_done_callback(done)
+
+    @asynccontextmanager
+    async def acquire(self, tree: str) -> AsyncIterator[None]:
+        """Waits for a place and holds it inside the context; trees that wait get theirs one after the other."""
+        await self._acquire(tree)
+        try:
+            if self._within is None:
+                yield
+            else:
+                async with self._within.acquire(tree):
+                    yield
+        finally:
+            self._release()
+
+    async def _acquire(self, tree: str) -> None:
+        if self._free > 0:
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.setdefault(tree, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._release()  # it was given just now
+            raise
+
+    def _release(self) -> None:
+        while self._waiters and self._free >= 0:
+            tree, turns = self._waiters.popitem(last=False)
+            turn = turns.popleft()
+            if turns:
+                self._waiters[tree] = turns  # behind all others that wait
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
