@@ -82,17 +82,9 @@ def _chosen(gateway: Gateway, letters: tuple[int, ...], every: bool) -> list[int
         raise click.UsageError(
             "name the dead letters by their IDs, or take --all (`cadre dead list` has them)"
         )
-    return sorted(_all(gateway)) if every else list(letters)
-
-
-def _all(gateway: Gateway) -> Iterator[int]:
-    before = None
-    while True:
-        page = gateway.get(_PATH, limit=_PAGE_SIZE, before=before)
-        yield from (int(letter["id"]) for letter in page["dead_letters"])
-        before = page["next"]
-        if before is None:
-            return
+    if not every:
+        return list(letters)
+    return sorted(int(one["id"]) for one in gateway.pages(_PATH, "dead_letters", "before", limit=_PAGE_SIZE))
 
 
 def _each(letters: list[int], treat: Any, output: str) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import islice
 from typing import Any, get_args
 
 import click
@@ -74,13 +75,13 @@ def search(query: str, kinds: tuple[str, ...], k: int, output: str, **whose: Any
 @output_option("table")
 def list_memories(kinds: tuple[str, ...], limit: int, output: str, **whose: Any) -> int:
     """List memories."""
-    rows: list[dict[str, Any]] = []
     with Gateway() as gateway:
-        request = {**_query_fields(_selected(gateway, whose)), "kind": list(kinds)}
-        for row in _pages(gateway, request, min(limit, _PAGE_SIZE)):
-            rows.append(row)
-            if len(rows) == limit:
-                break
+        query = {
+            **_query_fields(_selected(gateway, whose)),
+            "kind": list(kinds),
+            "limit": min(limit, _PAGE_SIZE),
+        }
+        rows = list(islice(gateway.pages(MEMORY, "memories", "after", **query), limit))
     if output == "json":
         print_json(rows)
     else:
@@ -156,16 +157,6 @@ def export_all(kinds: tuple[str, ...], target: Any, **whose: Any) -> int:
             _print_none()
     target.flush()
     return ExitCode.OK
-
-
-def _pages(gateway: Gateway, params: dict[str, Any], limit: int) -> Iterator[dict[str, Any]]:
-    after: str | None = None
-    while True:
-        page = gateway.get(MEMORY, **params, limit=limit, after=after)
-        yield from page["memories"]
-        after = page.get("next")
-        if after is None:
-            return
 
 
 def _given_options(whose: dict[str, Any]) -> dict[str, Any]:

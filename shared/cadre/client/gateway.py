@@ -117,6 +117,19 @@ class Gateway:
         """Gets a JSON object. Raises CommandFailed: NOT_FOUND, UNREACHABLE, or what else the gateway refused."""
         return self._request("GET", path, params=_without_none(params))
 
+    def pages(self, path: str, key: str, cursor: str, **params: Any) -> Iterator[dict[str, Any]]:
+        """Yields the items of all pages of a list, which stand under `key`; raises as `get`.
+
+        `cursor` is the parameter that asks for the page behind the one before.
+        """
+        last: object = None
+        while True:
+            page = self.get(path, **params, **{cursor: last})
+            yield from page[key]
+            last = page.get("next")
+            if last is None:
+                return
+
     def post(self, path: str, content: dict[str, Any]) -> dict[str, Any]:
         """Posts a JSON object; raises as `get`."""
         return self._request("POST", path, json=content)

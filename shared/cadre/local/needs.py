@@ -10,7 +10,7 @@ from cadre.spec.agent import AgentSpec, MemorySpec
 from cadre.spec.kinds import declaration_of
 
 
-class Needs(NamedTuple):
+class AgentNeeds(NamedTuple):
     """The services that an agent leans on, beside its tools and its team."""
 
     pools: tuple[str, ...]
@@ -21,12 +21,12 @@ class Needs(NamedTuple):
     """It keeps something beyond its runs."""
 
 
-def needs(spec: AgentSpec) -> Needs:
+def needs(spec: AgentSpec) -> AgentNeeds:
     """The needs of the agent with this spec."""
     own = declaration_of(spec.kind).needs(spec).pools
     pools = [*_interpreter_pools(spec), *own]
     memory = spec.memory != MemorySpec() or not set(MEMORY_TOOLS).isdisjoint(spec.tools)
-    return Needs(tuple(pools), bool(own), memory)
+    return AgentNeeds(tuple(pools), bool(own), memory)
 
 
 def _interpreter_pools(spec: AgentSpec) -> list[str]:
