@@ -52,7 +52,7 @@ def test_a_team_that_remembers_gets_a_memory_service(tmp_path: Path, more: str, 
     stack = Stack(tmp_path / "data", team, 1, 2, lambda name, line: None)
     started = {service.name: service for service in stack._services()}
     assert ("memory" in started) == remembers
-    assert ("memory" in [piece.role for piece in components_of(team, Values())]) == remembers
+    assert ("memory" in [component.role for component in components_of(team, Values())]) == remembers
     if remembers:
         service = started["memory"]
         assert list(service.argv)[1:] == ["-m", "cadre_memory"]

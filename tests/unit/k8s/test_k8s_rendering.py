@@ -258,10 +258,10 @@ def small_team(folder: Path, tool: str = "", **agent: str) -> Path:
 def test_a_prompt_file_travels_with_its_agent(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text("system: {}\n")
     team = small_team(tmp_path / "team", prompts="../own.yaml")
-    piece = next(p for p in components_of(read_team(team), read_values()) if p.key == "agent/a")
-    assert piece.files is not None
-    assert sorted(piece.files.contents) == ["own.yaml", "team/a.yaml"]
-    assert piece.arguments == ["agent", "/etc/cadre/team/a.yaml"]
+    component = next(p for p in components_of(read_team(team), read_values()) if p.key == "agent/a")
+    assert component.files is not None
+    assert sorted(component.files.contents) == ["own.yaml", "team/a.yaml"]
+    assert component.arguments == ["agent", "/etc/cadre/team/a.yaml"]
 
 
 def test_tools_that_cannot_be_imported_here_are_named_in_the_values(tmp_path: Path) -> None:
@@ -269,8 +269,8 @@ def test_tools_that_cannot_be_imported_here_are_named_in_the_values(tmp_path: Pa
     with pytest.raises(SpecError, match=r"tools/tools: \{tools"):
         components_of(read_team(team), read_values())
     values = read_values({"workloads": {"tools/tools": {"tools": ["dig"]}}})
-    piece = next(p for p in components_of(read_team(team), values) if p.key == "tools/tools")
-    assert piece.consumers == ["tool-dig"]
+    component = next(p for p in components_of(read_team(team), values) if p.key == "tools/tools")
+    assert component.consumers == ["tool-dig"]
 
 
 def test_a_folder_too_large_for_a_config_map_says_what_to_do(tmp_path: Path) -> None:
