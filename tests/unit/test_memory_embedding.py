@@ -12,7 +12,7 @@ import pytest
 from cadre.errors import ModelRefused, ModelUnavailable, SettingError, SetupError
 from cadre.testing import ModelServer, running_model
 from cadre_memory.embedding import local_model
-from cadre_memory.embedding.embedder import Fingerprint, Windows
+from cadre_memory.embedding.embedder import Fingerprint, WindowVectors
 from cadre_memory.embedding.open import describe, open_embedder
 from cadre_memory.embedding.priority_lock import PriorityLock
 from cadre_memory.host import schema_of
@@ -153,7 +153,7 @@ async def test_the_local_model_knows_what_belongs_together(tmp_path: Path) -> No
     assert best(query, late) > best(query, late[:1]) + 0.2
 
 
-def best(query: list[float], windows: Windows) -> float:
+def best(query: list[float], windows: WindowVectors) -> float:
     return max(sum(x * y for x, y in zip(query, window, strict=True)) for window in windows)
 
 

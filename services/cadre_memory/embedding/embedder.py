@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-Windows = list[list[float]]
+WindowVectors = list[list[float]]
 """The vectors of one text: one for each of its windows."""
 
 
@@ -36,7 +36,7 @@ class Embedder(Protocol):
         """Returns a query's vector. It goes before all documents that wait."""
         ...
 
-    async def documents(self, texts: list[str]) -> list[Windows]:
+    async def documents(self, texts: list[str]) -> list[WindowVectors]:
         """Returns the vectors of each text, in order; a text has one window or more."""
         ...
 

@@ -62,12 +62,12 @@ class _Graph:
     def numbers(self, *values: int) -> str:
         return self.constant("i_" + "_".join(map(str, values)), np.array(values, dtype=np.int64))
 
-    def weight(self, name: str, *, turned: bool = False) -> str:
+    def weight(self, name: str, *, transposed: bool = False) -> str:
         found = self._weights[name].astype(np.float32)
-        return self.constant(f"{name}.T" if turned else name, found.T if turned else found)
+        return self.constant(f"{name}.T" if transposed else name, found.T if transposed else found)
 
     def dense(self, x: str, name: str) -> str:
-        product = self.op("MatMul", x, self.weight(f"{name}.weight", turned=True))
+        product = self.op("MatMul", x, self.weight(f"{name}.weight", transposed=True))
         return self.op("Add", product, self.weight(f"{name}.bias"))
 
     def norm(self, x: str, name: str) -> str:

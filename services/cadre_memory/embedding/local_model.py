@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cadre.errors import SetupError
-from cadre_memory.embedding.embedder import Fingerprint, Windows
+from cadre_memory.embedding.embedder import Fingerprint, WindowVectors
 from cadre_memory.embedding.priority_lock import PriorityLock
 
 if TYPE_CHECKING:
@@ -120,12 +120,12 @@ class LocalEmbedder:
         async with self._lock.urgent():
             return (await asyncio.to_thread(self._vectors, windows[:1]))[0]
 
-    async def documents(self, texts: list[str]) -> list[Windows]:
+    async def documents(self, texts: list[str]) -> list[WindowVectors]:
         """Returns the vectors of all windows of each text."""
-        found: list[Windows] = []
+        found: list[WindowVectors] = []
         for text in texts:
             windows = await asyncio.to_thread(self._windows, text)
-            vectors: Windows = []
+            vectors: WindowVectors = []
             for at in range(0, len(windows), _WINDOWS_AT_ONCE):
                 async with self._lock.background():
                     vectors += await asyncio.to_thread(self._vectors, windows[at : at + _WINDOWS_AT_ONCE])
@@ -139,7 +139,7 @@ class LocalEmbedder:
         whole = self._tokenizer.encode(text)
         return [one.ids for one in (whole, *whole.overflowing)]
 
-    def _vectors(self, windows: list[list[int]]) -> Windows:
+    def _vectors(self, windows: list[list[int]]) -> WindowVectors:
         import numpy as np
 
         length = max(map(len, windows))
@@ -149,5 +149,5 @@ class LocalEmbedder:
             ids[row, : len(window)] = window
             mask[row, : len(window)] = 1
         [vectors] = self._session.run(["vectors"], {"ids": ids, "mask": mask})
-        found: Windows = np.asarray(vectors).tolist()
+        found: WindowVectors = np.asarray(vectors).tolist()
         return found

@@ -15,7 +15,7 @@ import msgspec
 from cadre.adapters.models.openai_embeddings import OpenAIEmbeddings
 from cadre.errors import ModelError, ModelUnavailable, SetupError
 from cadre_memory.embedding import local_model
-from cadre_memory.embedding.embedder import Embedder, Fingerprint, Windows
+from cadre_memory.embedding.embedder import Embedder, Fingerprint, WindowVectors
 from cadre_memory.settings import MemorySettings
 
 log = logging.getLogger("cadre.memory")
@@ -40,7 +40,7 @@ class EndpointEmbedder:
         """Returns the query's vector."""
         return (await self._embed([text]))[0]
 
-    async def documents(self, texts: list[str]) -> list[Windows]:
+    async def documents(self, texts: list[str]) -> list[WindowVectors]:
         """Returns one vector for each text."""
         return [[vector] for vector in await self._embed(texts)]
 

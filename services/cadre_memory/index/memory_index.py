@@ -72,7 +72,7 @@ class MemoryIndex(VectorIndex):
 
     async def live(self) -> str:
         """Returns the name of the collection that is read."""
-        return (await self._named())[0]
+        return (await self._current_collections())[0]
 
     async def upsert(self, points: list[tuple[Chunk, Vectors]]) -> None:
         check_points(points, self.schema.dim)
@@ -81,7 +81,7 @@ class MemoryIndex(VectorIndex):
             async def put(collection: str, part: list[tuple[Chunk, Vectors]] = part) -> None:
                 await self._put(collection, part)
 
-            await self._to_all(self._named, put)
+            await self._write_to_all(self._current_collections, put)
 
     async def set_dense(self, vectors: dict[str, list[list[float]]]) -> None:
         check_dense(vectors, self.schema.dim)
@@ -217,10 +217,10 @@ class MemoryIndex(VectorIndex):
                 f"memories are stored in {collection} as fast as they are removed: try again"
             )
 
-        await self._to_all(self._all, delete)
+        await self._write_to_all(self._all_collections, delete)
         return gone
 
-    async def _to_all(
+    async def _write_to_all(
         self, listed: Callable[[], Awaitable[list[str]]], write: Callable[[str], Awaitable[None]]
     ) -> None:
         """Writes to all collections that `listed` names, and again when it names others afterwards.
@@ -246,7 +246,7 @@ class MemoryIndex(VectorIndex):
                 continue
         raise IndexUnavailable("the collections change faster than they can be read: try again")
 
-    async def _named(self) -> list[str]:
+    async def _current_collections(self) -> list[str]:
         """Returns the live collection, and the one that memories move to."""
         aliases = await self.store.aliases()
         if self.live_alias not in aliases:
@@ -254,7 +254,7 @@ class MemoryIndex(VectorIndex):
         named = [aliases.get(alias) for alias in (self.live_alias, self.next_alias)]
         return [name for name in named if name is not None]
 
-    async def _all(self) -> list[str]:
+    async def _all_collections(self) -> list[str]:
         """Returns the live collection first, then all others that may hold the same memories."""
         live = await self.live()
         rest = [name for name in await self.store.collections() if schema.is_collection(name, self.prefix)]

@@ -7,7 +7,7 @@ import contextlib
 import logging
 
 from cadre.errors import CadreError, ModelError, ModelRefused, RetryableError, TerminalError
-from cadre_memory.embedding.embedder import Embedder, Windows
+from cadre_memory.embedding.embedder import Embedder, WindowVectors
 from cadre_memory.index.vector_index import Chunk, VectorIndex
 
 log = logging.getLogger("cadre.memory")
@@ -79,7 +79,7 @@ class Sweeper:
         self._after = page.next
         return self._after is not None
 
-    async def _store(self, vectors: dict[str, Windows]) -> None:
+    async def _store(self, vectors: dict[str, WindowVectors]) -> None:
         try:
             if vectors:
                 await self._index.set_dense(vectors)
@@ -98,7 +98,7 @@ async def _wait_for(event: asyncio.Event, seconds: float) -> None:
         await asyncio.wait_for(event.wait(), seconds)
 
 
-async def embed_chunks(embedder: Embedder, chunks: list[Chunk]) -> list[Windows]:
+async def embed_chunks(embedder: Embedder, chunks: list[Chunk]) -> list[WindowVectors]:
     """Returns the vectors of each chunk; none for one whose text the model will not take.
 
     Raises ModelUnavailable, and ModelRefused when it refuses the caller.

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from cadre.errors import CadreError
-from cadre_memory.embedding.embedder import Embedder, Windows
+from cadre_memory.embedding.embedder import Embedder, WindowVectors
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.vector_index import Chunk
 from cadre_memory.work.embed_pending import embed_chunks
@@ -59,7 +59,7 @@ class Reembedder:
         )
         self.problem = None
 
-    async def _windows(self, chunks: list[Chunk]) -> list[Windows]:
+    async def _windows(self, chunks: list[Chunk]) -> list[WindowVectors]:
         assert self._embedder is not None
         return await embed_chunks(self._embedder, chunks)
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from cadre.errors import ModelRefused
-from cadre_memory.embedding.embedder import Fingerprint, Windows
+from cadre_memory.embedding.embedder import Fingerprint, WindowVectors
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.work.embed_pending import Sweeper
 from integration.executor_bench import eventually
@@ -28,7 +28,7 @@ class NoLongTexts:
     async def query(self, text: str) -> list[float]:
         return EAST
 
-    async def documents(self, texts: list[str]) -> list[Windows]:
+    async def documents(self, texts: list[str]) -> list[WindowVectors]:
         if any(text.startswith("long") for text in texts):
             raise ModelRefused("the input is too long", status=413)
         return [[EAST] for _ in texts]
