@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cadre.adapters.nats.erasure import REMEMBERED
+from cadre.adapters.nats.erasure import FATE_SECONDS
 from cadre.adapters.nats.objects.snapshots import NatsSnapshots
 from cadre.errors import BusUnavailable
 from cadre.protocol.messages import SCHEMA_VERSION
@@ -27,7 +27,7 @@ _MIN_PAUSE_SECONDS = 1.0
 _PAUSE_FACTOR = 20
 """Between two saves lies at least so many times what the last one took."""
 
-_MAX_AGE_SECONDS = REMEMBERED - 24 * 3600
+_MAX_AGE_SECONDS = FATE_SECONDS - 24 * 3600
 """What was erased since an older copy was saved may not be on record any more."""
 
 

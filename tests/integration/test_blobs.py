@@ -95,7 +95,7 @@ def before_the_entry(
 
 
 def lose_an_answer(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jetstream, "ANSWER_WITHIN", 1.0)
+    monkeypatch.setattr(jetstream, "ANSWER_SECONDS", 1.0)
     before_the_entry(store, monkeypatch, lambda: asyncio.sleep(0), deaf=True)
 
 
@@ -113,7 +113,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def never_young(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cadre.adapters.nats.objects.blobs.YOUNG", NEVER_YOUNG)
+    monkeypatch.setattr("cadre.adapters.nats.objects.blobs.YOUNG_SECONDS", NEVER_YOUNG)
 
 
 # --- what is said to be stored is there
@@ -165,7 +165,7 @@ async def test_a_writer_so_slow_that_its_chunks_are_swept_up_stores_them_anew(
     store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     never_young(monkeypatch)
-    monkeypatch.setattr("cadre.adapters.nats.objects.blobs._TOUCH_AFTER", 0.0)
+    monkeypatch.setattr("cadre.adapters.nats.objects.blobs._TOUCH_AFTER_SECONDS", 0.0)
     data = os.urandom(400_000)
     before_the_entry(store, monkeypatch, other.blobs.sweep)
     assert await store.blobs.get(await store.blobs.put(data)) == data

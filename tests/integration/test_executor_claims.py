@@ -65,7 +65,7 @@ async def test_a_call_whose_claim_got_no_answer_is_run(
             )
             await queue.start()
             call = bench.new_call("mark", {"folder": str(bench.folder)})
-            monkeypatch.setattr(jetstream, "ANSWER_WITHIN", 1.0)
+            monkeypatch.setattr(jetstream, "ANSWER_SECONDS", 1.0)
             await bench.send(call)
             result = await asyncio.wait_for(bench.answer(call), 2 * PATIENCE)
             assert (result.error, bench.effects_of(call)) == (None, 1)

@@ -168,10 +168,10 @@ async def test_who_does_not_come_back_is_given_up(tmp_path: Path, monkeypatch: p
     nc = await connect(Settings(nats_url=server.url), "test")
     try:
         peers = NatsPeers(nc, Topology(1))
-        monkeypatch.setattr(nats_peers, "BACK_WITHIN", 10 * PATIENCE)
+        monkeypatch.setattr(nats_peers, "RETURN_SECONDS", 10 * PATIENCE)
         # The server was never away: there is nobody to wait for.
         assert await asyncio.wait_for(peers.has_in_hand("pay", "gone", "t_1_0"), PATIENCE) is False
-        monkeypatch.setattr(nats_peers, "BACK_WITHIN", 3.0)
+        monkeypatch.setattr(nats_peers, "RETURN_SECONDS", 3.0)
         server.kill()
         server.start()
 

@@ -242,7 +242,7 @@ async def test_who_may_not_remove_a_blob_takes_back_its_own_copy_and_the_gateway
     before, bytes_before = await stored()
     ref, *_ = await asyncio.gather(*(NatsBlobs(nc, T).put(data) for _ in range(3)))
     assert len(data) < (await stored())[1] - bytes_before < 1.1 * len(data)
-    monkeypatch.setattr("cadre.adapters.nats.objects.blobs.YOUNG", -60.0)
+    monkeypatch.setattr("cadre.adapters.nats.objects.blobs.YOUNG_SECONDS", -60.0)
     assert await NatsBlobs(gateway, T).sweep() == 2
     assert await NatsBlobs(nc, T).get(ref) == data
     assert await NatsBlobs(gateway, T).remove(ref)
@@ -275,7 +275,7 @@ async def test_the_gateway_keeps_its_list_and_erases_a_tree(world: Secured) -> N
 
 async def test_a_refused_request_is_answered_at_once_and_named(world: Secured) -> None:
     nc = await connect(world.settings("agent-boss"), "test")
-    async with asyncio.timeout(jetstream.ANSWER_WITHIN - 1):
+    async with asyncio.timeout(jetstream.ANSWER_SECONDS - 1):
         with pytest.raises(NotPermitted, match="the key of its own service"):
             await jetstream.append(nc, T.inbox("digger", "digger", TREE, RUN), b"{}")
     await nc.close()

@@ -55,8 +55,8 @@ async def forwarded(nc: Client, subject: str, count: int) -> None:
 async def test_a_replica_outlives_an_outage_longer_than_its_time(
     server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nats_registry, "HEARTBEAT", 0.2)
-    monkeypatch.setattr(nats_registry, "GONE_AFTER", GONE_AFTER)
+    monkeypatch.setattr(nats_registry, "HEARTBEAT_SECONDS", 0.2)
+    monkeypatch.setattr(nats_registry, "GONE_AFTER_SECONDS", GONE_AFTER)
     settings = Settings(nats_url=server.url, shards=1)
     nc = await connect(settings, "test")
     topology = await provision(nc, settings)

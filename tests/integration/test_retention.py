@@ -138,7 +138,7 @@ async def test_putting_an_old_blob_again_makes_it_young(
     first = await blobs._objects.read(ref.removeprefix("blob:"))
     await blobs.put(b"old")
     assert await blobs._objects.read(ref.removeprefix("blob:")) == first, "it is young: nothing is written"
-    monkeypatch.setattr("cadre.adapters.nats.objects.blobs._TOUCH_AFTER", 0.0)
+    monkeypatch.setattr("cadre.adapters.nats.objects.blobs._TOUCH_AFTER_SECONDS", 0.0)
     await blobs.put(b"old")
     touched = await blobs._objects.read(ref.removeprefix("blob:"))
     assert first is not None
@@ -151,7 +151,7 @@ async def test_putting_an_old_blob_again_makes_it_young(
 async def test_a_removal_and_a_put_at_once_never_leave_a_blob_that_is_said_to_be_there(
     blobs: NatsBlobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cadre.adapters.nats.objects.blobs._TOUCH_AFTER", 0.0)
+    monkeypatch.setattr("cadre.adapters.nats.objects.blobs._TOUCH_AFTER_SECONDS", 0.0)
     ref = await blobs.put(b"contended")
     for _ in range(30):
         begun = time.time() - 0.001

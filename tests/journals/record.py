@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cadre.adapters.nats.queues.consumers import ACK_WAIT
+from cadre.adapters.nats.queues.consumers import ACK_WAIT_SECONDS
 from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.protocol.messages import Cancel, Report, Task, ToolResult
@@ -265,7 +265,7 @@ def wear_out(recorder: Recorder, run: str) -> None:
             limit=1,
         )
         await queue.start()
-        await asyncio.wait_for(worn.wait(), 10 * ACK_WAIT)
+        await asyncio.wait_for(worn.wait(), 10 * ACK_WAIT_SECONDS)
         await queue.drain(1.0)
 
     recorder.with_platform(wear)

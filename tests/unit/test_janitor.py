@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from cadre.adapters.nats.erasure import Belongings
-from cadre.adapters.nats.objects.blobs import YOUNG
+from cadre.adapters.nats.objects.blobs import YOUNG_SECONDS
 from cadre.errors import BusUnavailable, Fenced
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
@@ -259,7 +259,7 @@ async def test_two_gateways_record_one_erasure() -> None:
 
 async def test_what_another_began_is_ended(house: House) -> None:
     house.streams.names["a"] = {BLOB}
-    house.streams.blobs[BLOB] = -2 * YOUNG
+    house.streams.blobs[BLOB] = -2 * YOUNG_SECONDS
     async with at_work(house):
         house.janitor.note_erasure(7, Erased(id="a:erased", tree="a", run="a", at=0.0))
         await house.time.until(5.0)
@@ -304,7 +304,7 @@ async def test_a_young_blob_goes_an_hour_later(house: House) -> None:
         await house.time.until(30 * DAY + 60)
         assert house.trees.is_erased("a")
         assert BLOB in house.streams.blobs
-        await house.time.until(30 * DAY + YOUNG + 60)
+        await house.time.until(30 * DAY + YOUNG_SECONDS + 60)
         assert house.streams.blobs == {}
         assert house.trees.postponed_blobs == {}
 
@@ -336,7 +336,7 @@ async def test_files_of_a_run_that_never_began_go_after_an_hour(house: House) ->
         for tree in ("left", "waits"):
             streams.names[tree] = {BLOB} if tree == "left" else set()
             house.trees.add_file(1, tree, streams.names[tree], at=0.0)
-        streams.blobs[BLOB] = -YOUNG
+        streams.blobs[BLOB] = -YOUNG_SECONDS
         streams.tasks.add("waits")
         house.janitor.wake()
         await house.time.until(3500.0)

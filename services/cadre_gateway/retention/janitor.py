@@ -11,8 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
-from cadre.adapters.nats.erasure import REMEMBERED, Belongings
-from cadre.adapters.nats.objects.blobs import YOUNG
+from cadre.adapters.nats.erasure import FATE_SECONDS, Belongings
+from cadre.adapters.nats.objects.blobs import YOUNG_SECONDS
 from cadre.errors import CadreError, Fenced
 from cadre.ports import Clock
 from cadre.protocol.messages import Erased, Fate
@@ -96,7 +96,7 @@ class Janitor:
         while True:
             self._news.clear()
             now = self._clock.now()
-            self._trees.drop_tombstones(now - REMEMBERED)
+            self._trees.drop_tombstones(now - FATE_SECONDS)
             due, work = self._next()
             if work is None or due > now:
                 await self._wait(min(due - now, _MAX_WAIT_SECONDS))
@@ -233,8 +233,8 @@ class Janitor:
         for blob in unreferenced:
             if blob in awaited or self._trees.is_referenced(blob):
                 continue
-            if not await self._erasure.remove_blob(blob, judged_at - YOUNG if spare_young else None):
-                self._trees.postponed_blobs[blob] = judged_at + YOUNG
+            if not await self._erasure.remove_blob(blob, judged_at - YOUNG_SECONDS if spare_young else None):
+                self._trees.postponed_blobs[blob] = judged_at + YOUNG_SECONDS
 
     # --- the record
 

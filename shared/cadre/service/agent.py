@@ -12,7 +12,7 @@ from cadre.adapters.nats.interrupts import hear_interrupts
 from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
-from cadre.adapters.nats.registry import HEARTBEAT
+from cadre.adapters.nats.registry import HEARTBEAT_SECONDS
 from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.engine.offer import offer_of
@@ -122,7 +122,7 @@ class AgentHost:
     async def _team_found(self) -> None:
         """After an outage everybody comes back at once: runs in waiting should not be offered half a team."""
         try:
-            async with asyncio.timeout(HEARTBEAT + 0.5):
+            async with asyncio.timeout(HEARTBEAT_SECONDS + 0.5):
                 while self._current_offer().missing:
                     await self._registry.changed()
         except TimeoutError:

@@ -63,7 +63,7 @@ class OpenAIClient:
         self._opening = asyncio.Lock()
 
     @asynccontextmanager
-    async def asked(self) -> AsyncIterator[openai.AsyncOpenAI]:
+    async def client_for_request(self) -> AsyncIterator[openai.AsyncOpenAI]:
         """Yields the client for one request. Raises EndpointRefused, EndpointLost; ModelRefused for a key that cannot
         be one."""
         client = await self._opened()
@@ -79,7 +79,7 @@ class OpenAIClient:
         except openai.APIError as error:
             raise self._refused_inside(error) from None
 
-    def hidden(self, text: str) -> str:
+    def redacted(self, text: str) -> str:
         """Returns the text without the key, which some servers repeat."""
         key = read_secret(self._key_env).strip()
         return text.replace(key, "***") if key else text
@@ -123,16 +123,16 @@ class OpenAIClient:
     def _refused(self, error: openai.APIStatusError) -> EndpointRefused:
         refusal = Refusal(
             status=error.status_code,
-            text=self.hidden(_server_text(error.body)),
+            text=self.redacted(_server_text(error.body)),
             param=error.param if isinstance(error.param, str) else None,
             code=str(error.code) if error.code else None,
             wait=retry_after(error.response.headers, time.time()),
         )
-        return EndpointRefused(self.hidden(error.message), refusal)
+        return EndpointRefused(self.redacted(error.message), refusal)
 
     def _refused_inside(self, error: openai.APIError) -> EndpointRefused:
         """An error that the server sends within a stream; some give their status as its code."""
-        code, text = str(error.code or ""), self.hidden(error.message)
+        code, text = str(error.code or ""), self.redacted(error.message)
         status = int(code) if re.fullmatch("[45][0-9][0-9]", code) else 500
         return EndpointRefused(text, Refusal(status=status, text=text, code=code))
 
@@ -140,7 +140,7 @@ class OpenAIClient:
         import httpx2
 
         cause = error.__cause__ or error
-        text = self.hidden(root_cause(cause))
+        text = self.redacted(root_cause(cause))
         if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout):
             return EndpointLost(text, "unreachable")
         return EndpointLost(text, "silent" if isinstance(cause, httpx2.TimeoutException) else "cut")

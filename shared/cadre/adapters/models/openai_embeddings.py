@@ -10,8 +10,8 @@ from cadre.adapters.models.openai_client import EndpointLost, EndpointRefused, O
 from cadre.errors import ModelError, ModelRefused, ModelUnavailable
 
 _CONNECT_SECONDS = 5.0
-_SECONDS = 60.0
-_SHOWN = 300
+_TIMEOUT_SECONDS = 60.0
+_SHOWN_CHARS = 300
 
 
 class OpenAIEmbeddings:
@@ -26,7 +26,7 @@ class OpenAIEmbeddings:
         self._key_env = key_env
         self._dim = dim
         self._endpoint = OpenAIClient(
-            self._url, self._key_env, _SECONDS, _CONNECT_SECONDS, lambda client: client.embeddings
+            self._url, self._key_env, _TIMEOUT_SECONDS, _CONNECT_SECONDS, lambda client: client.embeddings
         )
 
     async def embed(self, texts: list[str]) -> list[list[float]]:
@@ -36,7 +36,7 @@ class OpenAIEmbeddings:
         if self._dim:
             body["dimensions"] = self._dim
         try:
-            async with self._endpoint.asked() as client:
+            async with self._endpoint.client_for_request() as client:
                 answer = await client.embeddings.create(**body)
         except EndpointRefused as error:
             raise self._failed(error) from None
@@ -45,7 +45,7 @@ class OpenAIEmbeddings:
                 f"cannot reach {self.shown}: {str(error) or 'no answer in time'}"
             ) from None
         except (ValueError, TypeError) as error:
-            told = self._endpoint.hidden(str(error))
+            told = self._endpoint.redacted(str(error))
             raise ModelUnavailable(f"the answer of {self.shown} cannot be used: {told}") from None
         return self._checked(
             [list(one.embedding) for one in sorted(answer.data, key=lambda one: one.index)], texts
@@ -69,7 +69,7 @@ class OpenAIEmbeddings:
 
     def _failed(self, error: EndpointRefused) -> ModelError:
         refusal = error.refusal
-        said = " ".join(str(error).split())[:_SHOWN]
+        said = " ".join(str(error).split())[:_SHOWN_CHARS]
         line = f"{self.shown} answered {refusal.status}: {said}"
         if refusal.passes:
             return unavailable(line, refusal)

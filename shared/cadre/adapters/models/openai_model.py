@@ -113,7 +113,7 @@ class OpenAIModel:
     async def _ask(self, body: dict[str, Any], answer: ModelAnswer) -> None:
         """Sends the request and adds what comes back to `answer`. Raises ModelUnavailable, ModelRefused."""
         try:
-            async with self._endpoint.asked() as client:
+            async with self._endpoint.client_for_request() as client:
                 sent = await client.chat.completions.create(**body, extra_body=self._spec.extra_body or None)
                 if not self._spec.stream:
                     await answer.add(sent)
@@ -126,7 +126,7 @@ class OpenAIModel:
         except EndpointLost as error:
             raise self._lost(error) from None
         except MalformedAnswer as error:
-            raise failed_answer(self._url, f"is malformed: {self._endpoint.hidden(str(error))}") from None
+            raise failed_answer(self._url, f"is malformed: {self._endpoint.redacted(str(error))}") from None
         except json.JSONDecodeError as error:
             raise failed_answer(self._url, f"is malformed: {error}") from None
 

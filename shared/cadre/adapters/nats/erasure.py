@@ -24,7 +24,7 @@ from cadre.protocol.topology import Topology
 
 log = logging.getLogger("cadre.erasure")
 
-REMEMBERED = 7 * 24 * 3600
+FATE_SECONDS = 7 * 24 * 3600
 """Seconds for which the fate of a tree is on record."""
 
 
@@ -70,7 +70,7 @@ class NatsErasure:
         return await self._record(fate.tree).write(fate, fence)
 
     def _record(self, tree: str) -> FencedValue[Fate]:
-        headers = {**HEADERS, jetstream.ROLLUP: "sub", jetstream.TTL: f"{REMEMBERED}s"}
+        headers = {**HEADERS, jetstream.ROLLUP: "sub", jetstream.TTL: f"{FATE_SECONDS}s"}
         stream, subject = self._topology.stream_of(tree), self._topology.fate(tree)
         return FencedValue(self._nc, stream, subject, Fate, headers)
 

@@ -18,10 +18,10 @@ from cadre.protocol.topology import Topology
 
 log = logging.getLogger("cadre.tools")
 
-ANSWER_WITHIN = 1.0
+ANSWER_SECONDS = 1.0
 """Seconds. Nobody computes anything to answer: who takes longer is stopped, cut off or blocked."""
 
-BACK_WITHIN = 10.0
+RETURN_SECONDS = 10.0
 """Seconds after a restart of the server in which an executor that is not connected may still be on its way back."""
 
 _ASK_EVERY_SECONDS = 0.2
@@ -40,9 +40,9 @@ class NatsPeers:
         subject, warned = self._topology.executor(tool, instance), False
         while True:
             try:
-                answer = await request(self._nc, subject, call.encode(), None, ANSWER_WITHIN)
+                answer = await request(self._nc, subject, call.encode(), None, ANSWER_SECONDS)
             except nats.errors.NoRespondersError:
-                if seconds_since_return(self._nc) > BACK_WITHIN:
+                if seconds_since_return(self._nc) > RETURN_SECONDS:
                     return False
             except nats.errors.BadSubjectError:
                 return False

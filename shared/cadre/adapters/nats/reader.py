@@ -25,12 +25,12 @@ from cadre.errors import BusUnavailable
 log = logging.getLogger("cadre.reader")
 
 _BATCH = 256
-_EXPIRES = 30.0
-_HEARTBEAT = 1.0
-_SILENCE = 2.5
-_FORGOTTEN_AFTER = 30.0
-_PAUSE = 0.25
-_LEADER_CATCHES_UP_WITHIN = 10.0
+_PULL_SECONDS = 30.0
+_HEARTBEAT_SECONDS = 1.0
+_SILENCE_SECONDS = 2.5
+_INACTIVE_SECONDS = 30.0
+_PAUSE_SECONDS = 0.25
+_LEADER_CATCHES_UP_SECONDS = 10.0
 
 # An empty batch, or one that ran out of time: the consumer itself is well.
 _PULL_ENDED = ("404", "408")
@@ -87,7 +87,7 @@ class OrderedReader:
                 log.debug("%s from %d again: %s", self._stream, self.position, error)
             if self._nc.is_connected:
                 self._discard(name)
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_PAUSE_SECONDS)
 
     async def read_on(self) -> None:
         """Returns once what the stream holds at this moment has been handled. Raises BusUnavailable."""
@@ -95,7 +95,7 @@ class OrderedReader:
         while self.position < goal:
             self._moved.clear()
             try:
-                async with asyncio.timeout(_SILENCE):
+                async with asyncio.timeout(_SILENCE_SECONDS):
                     await self._moved.wait()
             except TimeoutError:
                 # It may have been removed before it was read.
@@ -116,7 +116,7 @@ class OrderedReader:
             "ack_policy": "none",
             "mem_storage": True,
             "num_replicas": 1,
-            "inactive_threshold": int(_FORGOTTEN_AFTER * 1e9),
+            "inactive_threshold": int(_INACTIVE_SECONDS * 1e9),
         }
         body = {"stream_name": self._stream, "config": config}
         answer = await self._ask_server(f"CONSUMER.CREATE.{self._stream}.{name}", body)
@@ -147,7 +147,7 @@ class OrderedReader:
         """A new leader may still be applying what another replica has served already."""
         if self._ahead_since is None:
             self._ahead_since = time.monotonic()
-        return time.monotonic() < self._ahead_since + _LEADER_CATCHES_UP_WITHIN
+        return time.monotonic() < self._ahead_since + _LEADER_CATCHES_UP_SECONDS
 
     async def _read(self, name: str) -> None:
         arrived: deque[Msg] = deque()
@@ -167,7 +167,7 @@ class OrderedReader:
                 news.clear()
                 try:
                     # Before Python 3.12 wait_for forgets a cancellation that comes together with the news.
-                    async with asyncio.timeout(_SILENCE):
+                    async with asyncio.timeout(_SILENCE_SECONDS):
                         await news.wait()
                 except TimeoutError:
                     raise _Untrusted("no heartbeat") from None
@@ -206,8 +206,8 @@ class OrderedReader:
         pull.left = _BATCH
         request = b'{"batch":%d,"expires":%d,"idle_heartbeat":%d}' % (
             _BATCH,
-            int(_EXPIRES * 1e9),
-            int(_HEARTBEAT * 1e9),
+            int(_PULL_SECONDS * 1e9),
+            int(_HEARTBEAT_SECONDS * 1e9),
         )
         await self._nc.publish(
             f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{pull.consumer}", request, reply=pull.inbox

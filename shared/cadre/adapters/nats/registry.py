@@ -25,10 +25,10 @@ from cadre.protocol.topology import Topology
 
 log = logging.getLogger("cadre.registry")
 
-HEARTBEAT = 3.0
+HEARTBEAT_SECONDS = 3.0
 """Seconds between two signs of life of a replica."""
 
-GONE_AFTER = 10.0
+GONE_AFTER_SECONDS = 10.0
 """Seconds without one after which it counts as gone."""
 
 _PAGE = 256
@@ -104,12 +104,15 @@ class NatsRegistry:
     async def _put_all(self) -> None:
         for key, value in self._own.items():
             await jetstream.append(
-                self._nc, f"$KV.{self._bucket}.{key}", value, headers={jetstream.TTL: f"{GONE_AFTER:.0f}s"}
+                self._nc,
+                f"$KV.{self._bucket}.{key}",
+                value,
+                headers={jetstream.TTL: f"{GONE_AFTER_SECONDS:.0f}s"},
             )
 
     async def _heartbeat(self) -> None:
         while True:
-            await asyncio.sleep(HEARTBEAT)
+            await asyncio.sleep(HEARTBEAT_SECONDS)
             stored = False
             try:
                 await self._put_all()
@@ -129,7 +132,7 @@ class NatsRegistry:
         return not self._nc.is_connected or self._reconnects != before
 
     def _forget_the_silent(self) -> None:
-        deadline = time.monotonic() - GONE_AFTER
+        deadline = time.monotonic() - GONE_AFTER_SECONDS
         for key, (presence, heard) in list(self._known.items()):
             if heard < deadline:
                 log.info("%s of %s is gone", presence.instance, key.rpartition(".")[0])

@@ -15,7 +15,7 @@ from nats.aio.client import Client
 from cadre.adapters.nats.streams import jetstream
 from cadre.protocol.topology import Topology
 
-_KNOWN_FOR = 1.0
+_KNOWN_SECONDS = 1.0
 """Seconds that an answer of the server is taken for true."""
 
 
@@ -54,7 +54,7 @@ class NatsStorage:
     async def _ask(self, what: str) -> dict[str, Any]:
         async with self._asking:
             at, answer = self._known.get(what, (float("-inf"), {}))
-            if time.monotonic() - at > _KNOWN_FOR:
+            if time.monotonic() - at > _KNOWN_SECONDS:
                 answer = await jetstream.ask(self._nc, "asking how much room there is", what)
                 self._known[what] = (time.monotonic(), answer)
         return answer

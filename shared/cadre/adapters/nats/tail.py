@@ -23,7 +23,7 @@ from cadre.protocol.topology import Topology
 
 log = logging.getLogger("cadre.tail")
 
-_BLOB_PAUSE = 1.0
+_BLOB_PAUSE_SECONDS = 1.0
 
 
 class Read(NamedTuple):
@@ -163,7 +163,7 @@ class Tail:
                 return None
             except RetryableError as error:
                 log.warning("entry %d on %s: %s", held.seq, held.subject, error)
-                await asyncio.sleep(_BLOB_PAUSE)
+                await asyncio.sleep(_BLOB_PAUSE_SECONDS)
 
 
 def _tell_of_failure(task: asyncio.Task[None]) -> None:

@@ -21,11 +21,11 @@ from cadre.protocol.topology import Topology
 
 SCHEME = "blob:"
 
-YOUNG = 3600.0
+YOUNG_SECONDS = 3600.0
 """Seconds after which a blob that nothing names may be removed: until then somebody may be about to name it. As long
 are chunks let be that no entry names."""
 
-_TOUCH_AFTER = YOUNG / 2
+_TOUCH_AFTER_SECONDS = YOUNG_SECONDS / 2
 
 
 class NatsBlobs:
@@ -52,7 +52,7 @@ class NatsBlobs:
                 await self._objects.commit(staged, found)
             except Fenced:
                 continue
-            if time.monotonic() - began < _TOUCH_AFTER:
+            if time.monotonic() - began < _TOUCH_AFTER_SECONDS:
                 return SCHEME + name
             # So slow that its chunks may have been swept up before the entry named them.
             staged, began = None, time.monotonic()
@@ -94,7 +94,7 @@ class NatsBlobs:
     async def sweep(self) -> int:
         """Removes the chunks in the bucket that no entry names and that are not young; returns of how many objects.
         Raises RetryableError."""
-        return await sweep(self._nc, self._objects, YOUNG)
+        return await sweep(self._nc, self._objects, YOUNG_SECONDS)
 
     async def _is_whole(self, found: ObjectEntry, size: int) -> bool:
         if found.is_deleted or found.size != size:
@@ -103,5 +103,5 @@ class NatsBlobs:
 
     async def _make_young(self, name: str, found: ObjectEntry) -> None:
         """Writes the entry anew when it is old. Raises Fenced."""
-        if time.time() - found.at >= _TOUCH_AFTER:
+        if time.time() - found.at >= _TOUCH_AFTER_SECONDS:
             await self._objects.replace(name, found.seq, found.fields)

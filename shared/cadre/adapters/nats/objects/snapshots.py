@@ -10,7 +10,7 @@ from cadre.adapters.nats.objects.store import NatsObjects
 from cadre.errors import BusUnavailable, Fenced, RetryableError, UnreadableMessage
 from cadre.protocol.topology import Topology
 
-_WITHIN = 30.0
+_TIMEOUT_SECONDS = 30.0
 
 
 class NatsSnapshots:
@@ -22,7 +22,7 @@ class NatsSnapshots:
     async def load(self, name: str) -> bytes | None:
         """Returns the content; None when there is none. Raises BusUnavailable, also while parts of it are missing."""
         try:
-            async with asyncio.timeout(_WITHIN):
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
                 return await self._objects.get(name)
         except (RetryableError, UnreadableMessage, TimeoutError) as error:
             raise BusUnavailable(f"loading {name}", error or "it is incomplete") from error
@@ -30,7 +30,7 @@ class NatsSnapshots:
     async def save(self, name: str, data: bytes) -> None:
         """Stores the content in the place of what the name held. Raises BusUnavailable."""
         try:
-            async with asyncio.timeout(_WITHIN):
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
                 staged = await self._objects.stage(name, data)
                 while True:
                     try:

@@ -26,7 +26,7 @@ from cadre.errors import BusUnavailable, CadreError, OutcomeUnknown, RetryableEr
 
 log = logging.getLogger("cadre.objects")
 
-_CHUNK = 128 * 1024
+_CHUNK_BYTES = 128 * 1024
 """Bytes, as other clients have it."""
 
 _PAGE = 8
@@ -150,7 +150,7 @@ class NatsObjects:
             raise
         return {
             "name": name,
-            "options": {"max_chunk_size": _CHUNK},
+            "options": {"max_chunk_size": _CHUNK_BYTES},
             "bucket": self._bucket,
             "nuid": nuid,
             "size": len(data),
@@ -206,12 +206,12 @@ class NatsObjects:
                 if failed:
                     return 0
                 try:
-                    return await jetstream.append(self._nc, subject, data[at : at + _CHUNK])
+                    return await jetstream.append(self._nc, subject, data[at : at + _CHUNK_BYTES])
                 except CadreError:
                     failed = True
                     raise
 
-        sent = await asyncio.gather(*map(one, range(0, len(data), _CHUNK)), return_exceptions=True)
+        sent = await asyncio.gather(*map(one, range(0, len(data), _CHUNK_BYTES)), return_exceptions=True)
         seqs = []
         for outcome in sent:
             if isinstance(outcome, BaseException):

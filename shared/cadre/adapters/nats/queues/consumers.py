@@ -18,7 +18,7 @@ from cadre.errors import BusUnavailable, SetupError
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 
-ACK_WAIT = 4.0
+ACK_WAIT_SECONDS = 4.0
 """Seconds after which a record whose handler gives no sign of life goes to another replica."""
 
 MAX_DELIVER = 1000
@@ -41,7 +41,7 @@ async def ensure_consumer(
         "durable_name": consumer,
         "filter_subject": subjects,
         "ack_policy": "explicit",
-        "ack_wait": int(ACK_WAIT * 1e9),
+        "ack_wait": int(ACK_WAIT_SECONDS * 1e9),
         "max_deliver": most_deliveries,
         "max_ack_pending": 10_000,
         "max_waiting": 4096,

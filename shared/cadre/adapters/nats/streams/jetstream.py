@@ -18,7 +18,7 @@ from cadre.adapters.nats.connection.keys import may_ask_leader
 from cadre.adapters.nats.connection.requests import request
 from cadre.errors import BusFull, BusUnavailable, Fenced, OutcomeUnknown, TooLarge
 
-ANSWER_WITHIN = 5.0
+ANSWER_SECONDS = 5.0
 """Seconds that a request to the server may take."""
 
 EXPECT = "Nats-Expected-Last-Subject-Sequence"
@@ -225,7 +225,7 @@ async def batch(nc: Client, stream: str, query: dict[str, Any]) -> list[StoredMe
         subscription = await nc.subscribe(inbox)
         await nc.publish(f"$JS.API.DIRECT.GET.{stream}", json.dumps(query).encode(), reply=inbox)
         while True:
-            message = await subscription.next_msg(timeout=ANSWER_WITHIN)
+            message = await subscription.next_msg(timeout=ANSWER_SECONDS)
             headers = message.headers or {}
             status = headers.get("Status")
             if status in ("204", "404"):
@@ -265,7 +265,7 @@ def is_passing(error: dict[str, Any]) -> bool:
 async def is_on(nc: Client) -> bool:
     """Whether JetStream answers at all, here or (at a leaf node) through a hub."""
     try:
-        await request(nc, "$JS.API.INFO", b"", None, ANSWER_WITHIN)
+        await request(nc, "$JS.API.INFO", b"", None, ANSWER_SECONDS)
     except nats.errors.NoRespondersError:
         return False
     except nats.errors.Error as error:
@@ -282,10 +282,10 @@ async def _request(
     meanwhile: Callable[[], None] | None = None,
 ) -> Msg:
     try:
-        return await request(nc, subject, data, headers or None, ANSWER_WITHIN, meanwhile)
+        return await request(nc, subject, data, headers or None, ANSWER_SECONDS, meanwhile)
     except nats.errors.NoRespondersError as error:
         raise BusUnavailable(f"asking {subject}", "no stream or no leader there") from error
     except nats.errors.TimeoutError as error:
-        raise silent(subject, f"no answer within {ANSWER_WITHIN:g} s") from error
+        raise silent(subject, f"no answer within {ANSWER_SECONDS:g} s") from error
     except nats.errors.Error as error:
         raise silent(subject, error) from error
