@@ -1,4 +1,4 @@
-"""What runs add to the figures: once, whoever delivers a record how often, and nothing of what was said."""
+"""What runs add to the measurements: once, whoever delivers a record how often, and nothing of what was said."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cadre.protocol.messages import Usage
 from cadre.spec.agent import ModelSpec
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.journal_metrics import PROVIDER
-from cadre.telemetry.metrics.meters import Figures, Meters
+from cadre.telemetry.metrics.meters import Measurements, Meters
 from cadre.telemetry.metrics.names import Metric
 from cadre.telemetry.tracing import model_spans
 from unit.loop.build import ADD, ANSWER, OFFER, call, cancel, spec, task
@@ -32,8 +32,8 @@ class Tally(Meters):
         super().__init__()
         self.recorded: dict[str, list[tuple[float, Mapping[str, str]]]] = defaultdict(list)
 
-    def record_all(self, figures: list[Figures]) -> None:
-        for series_of, labels, values in figures:
+    def record_all(self, measurements: list[Measurements]) -> None:
+        for series_of, labels, values in measurements:
             for (metric, attributes), value in zip(series_of(*labels), values, strict=True):
                 assert set(attributes) <= set(metric.attributes), metric.name
                 self.recorded[metric.name].append((value, attributes))

@@ -33,7 +33,7 @@ from cadre.runtime.payments import Payments
 from cadre.runtime.run_cache import Held, RunCache, read_run
 from cadre.spec.agent import AgentSpec
 from cadre.spec.prices import Prices
-from cadre.telemetry.metrics.journal_metrics import figures_of
+from cadre.telemetry.metrics.journal_metrics import measurements_of
 from cadre.telemetry.metrics.meters import Meters
 from cadre.telemetry.metrics.names import AGENT, FENCE_LOSSES
 
@@ -197,11 +197,11 @@ class Runner:
         """Appends one entry, under the lock of the run. Raises Fenced, with the stale state forgotten."""
         run, what = held.run, advance.what
         entry = self._entry(held, advance, await self._arrival(run, what, record_id))
-        figures = figures_of(run, entry, what) if self.meters.on else []
+        measurements = measurements_of(run, entry, what) if self.meters.on else []
         at_work = is_at_work(run)
         commands = await self._write(held, entry, what, record_id)
-        if figures:
-            self.meters.record_all(figures)
+        if measurements:
+            self.meters.record_all(measurements)
         if run.phase is Phase.DONE:
             self._cache.forget(held)
             if at_work and not isinstance(what, ModelReplied | ModelFailed):

@@ -1,4 +1,4 @@
-"""What an agent is told to be: its model, tools, team and limits, checked when it is made."""
+"""The specification of an agent: its model, tools, team, limits and memory, checked when it is made."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from cadre.spec.policy import check_policy, is_expression, names_in
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a million tokens, in any currency: a deployment's prices and budgets share one."""
+    """The price of a million tokens, in any currency; prices and budgets of a deployment share one."""
 
     input: float
     output: float
 
 
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which model an agent asks, and how. What is left out comes from the environment:
-    `CADRE_MODEL_URL`, `CADRE_MODEL_KEY`, `CADRE_MODEL`."""
+    """The model that an agent uses, and how. Defaults come from the environment: `CADRE_MODEL_URL`,
+    `CADRE_MODEL_KEY`, `CADRE_MODEL`."""
 
     name: str = ""
     url: str = ""
@@ -32,10 +32,10 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     temperature: float | None = None
     max_tokens: int | None = None
     context: int = 128_000
-    """Tokens that one call may take in and give out together; a longer history is summarized."""
+    """Input and output tokens of one call together; a longer history is summarized."""
     tool_choice: Literal["auto", "required"] = "required"
     stop: bool = True
-    """Send stop sequences; false for models that refuse the parameter (answers are cut here all the same)."""
+    """Send stop sequences; false for models that refuse the parameter (answers are cut here in any case)."""
     stream: bool = True
     vision: bool = True
     """Show the model the images that its tools return; false for a model that reads text only."""
@@ -46,12 +46,13 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     patience: float = 3600.0
     """Seconds that a run goes on waiting through rate limits before it gives up."""
     price: Price | None = None
-    """What its tokens cost; None asks the price table (`CADRE_PRICES`)."""
+    """The price of its tokens; None looks it up in the price table (`CADRE_PRICES`)."""
     extra_body: dict[str, Any] = {}
+    """Further keys of each request, for what an endpoint has beyond OpenAI's API."""
 
 
 class Selector(msgspec.Struct, frozen=True):
-    """Every agent that has all these labels is a team member."""
+    """Selects team members: every agent that has all these labels."""
 
     labels: dict[str, str]
 
@@ -70,41 +71,41 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     observation_chars: int = 20_000
     """A longer observation is cut in the middle before the model reads it."""
     images: int = 4
-    """Images that tools returned and that one request shows: the latest. Those of the task are not counted."""
+    """The number of the latest images from tools that one request shows; those of the task do not count."""
     parallel: int = 32
     """Calls of one run that are sent at once; further ones wait their turn."""
     repeats: int = 5
-    """How often the same call may give the same result before it is refused; 0: as often as the model likes.
-    After as many refusals the run ends."""
+    """How often the same call may give the same result before it is refused; 0 is no bound. After as many refusals
+    the run ends."""
     seconds: float | None = None
-    """How long a run may take, waits included."""
+    """Seconds that a run may take, waits included."""
     budget: Budget | None = None
     """What a run and all runs below it may use together."""
 
 
 MOST_RECALLED = 100
-"""Memories that one search gives."""
+"""The most memories that one search returns."""
 
 
 class MemorySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an agent keeps beyond its runs, by the memory service (`cadre memory`)."""
+    """What an agent keeps beyond its runs in the memory service (`cadre memory`)."""
 
     recall: int = 0
-    """Memories put before the model when a run begins, the likeliest to help first; 0: none."""
+    """The number of memories that the model is shown when a run begins, the most relevant first."""
     remember: Literal["nothing", "answers", "steps"] = "nothing"
     """What is kept of each run: its task and answer, or every finished step as well."""
     scope: MemoryScope = "agent"
     """Who shares what is kept. In a run without a session or person, those two mean the run's own tree."""
     reads: tuple[MemoryScope, ...] = ("run", "session", "agent", "team", "user")
-    """Scopes that memories are recalled from, as far as the run has them."""
+    """The scopes from which memories are recalled, as far as the run has them."""
     team: str = ""
-    """Name that the agents of a team share: needed for the scope `team`."""
+    """The name that the agents of a team share; required for the scope `team`."""
     seconds: float = 10.0
-    """How long a run waits for its memories before it begins without them."""
+    """Seconds that a run waits for its memories before it begins without them."""
 
 
 class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What every agent is told to be, whatever its kind."""
+    """The fields of every agent, whatever its kind."""
 
     name: str
     description: str
@@ -118,22 +119,22 @@ class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     permission: Literal["open", "restricted"] = "open"
     """`restricted`: a person must agree to every tool call whose tool or agent does not say otherwise."""
     approvals: dict[str, str] = {}
-    """Whether a person must agree to a call, by tool or team member (`*`: any other): `never`, `always` or
-    `when: <expression over the arguments>`. What stands here counts before what the tool says itself."""
+    """Whether a person must approve a call, by tool or team member (`*`: any other): `never`, `always` or
+    `when: <expression over the arguments>`. It overrides the tool's own policy."""
     approval_seconds: float | None = None
-    """How long a call waits for a person before it counts as rejected; None: for ever."""
+    """Seconds that a call waits for a person before it counts as rejected; None is for ever."""
     timeouts: dict[str, float] = {}
     """Seconds that a call may take from being sent to its answer, by tool or team member."""
     planning_interval: int | None = None
     checks: list[str] = []
-    """What an answer must pass before it counts: `when: <expression over answer, task and additional_args>`, or the
-    name of a tool that takes `answer` and `task` and returns true. All of them must be passed."""
+    """The checks that an answer must pass, all of them, before it counts: `when: <expression over answer, task and
+    additional_args>`, or the name of a tool that takes `answer` and `task` and returns true."""
     output_schema: dict[str, Any] | None = None
-    """JSON Schema that an answer must fit before it counts."""
+    """The JSON Schema that an answer must fit before it counts."""
     provide_run_summary: bool = False
-    """A manager that this agent reports to reads a summary of its work as well."""
+    """Whether its reports to a manager contain a summary of its work as well."""
     prompts: str | None = None
-    """Path of a prompt file that replaces the shipped one."""
+    """The path of a prompt file that replaces the shipped one."""
     labels: dict[str, str] = {}
     version: str = ""
 
@@ -225,7 +226,7 @@ class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             except ValueError as error:
                 raise SpecError(f"agent {self.name}: approvals.{name}: {error}") from error
         if any(isinstance(member, Selector) for member in self.team):
-            return  # whom a selector finds is not known here
+            return  # it is not known here whom a selector finds
         for key, names in (("approvals", self.approvals), ("timeouts", self.timeouts)):
             known = {"*", *self.tools, *(str(member) for member in self.team)}
             unknown = set(names) - known - ({*self.checks} if key == "timeouts" else set())
@@ -254,7 +255,7 @@ def _budget_bounds(budget: Budget | None) -> list[tuple[str, float | None, float
 
 
 _JUDGED = {"answer", "task", "additional_args"}
-"""What the expression of a check may be about."""
+"""The variables in the expression of a check."""
 
 _WRITTEN_AS: dict[str, type] = {
     "model": ModelSpec,
@@ -267,7 +268,7 @@ _WRITTEN_AS: dict[str, type] = {
     "timeouts": dict,
     "checks": list,
 }
-"""In Python nobody else looks: tools="search" would be six tools."""
+"""Checked for agents made in Python, where tools="search" would be six tools."""
 
 _SECTIONS: dict[str, type] = {
     name: kind.section for name, kind in declared_kinds().items() if kind.section is not None

@@ -1,4 +1,4 @@
-"""What names and numbers in a spec may be."""
+"""The rules for names and numbers in a spec."""
 
 from __future__ import annotations
 

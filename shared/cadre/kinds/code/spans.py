@@ -11,7 +11,7 @@ from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import Content
 from cadre.telemetry.tracing.ids import block_span, span_id
 from cadre.telemetry.tracing.kind_spans import about_messaging, about_tool, fault_of, tool_name
-from cadre.telemetry.tracing.open_spans import Fault, Opened, OpenSpans
+from cadre.telemetry.tracing.open_spans import Fault, OpenSpan, OpenSpans
 
 PYTHON = "python"
 """As a tool: what runs the blocks of an agent that writes code."""
@@ -54,7 +54,7 @@ class BlockSpans:
                 pass
 
     def _start(self, event: BlockStarted, agent: str, parent: str, now: int) -> None:
-        block = Opened(block_span(event.block), parent, tool_name(PYTHON), now, agent, "CLIENT")
+        block = OpenSpan(block_span(event.block), parent, tool_name(PYTHON), now, agent, "CLIENT")
         block.attributes = {
             **about_tool(PYTHON, event.block, agent),
             names.TOOL_TYPE: "extension",
@@ -70,7 +70,7 @@ class BlockSpans:
         span = span_id(event.block, "exchange", event.exchange)
         template = _CODE_TEMPLATE.format(pool=self._pool)
         name = f"{names.PROCESS} {template}"
-        work = Opened(span, block.span, name, self._since, "sandbox", "CONSUMER", event.sandbox)
+        work = OpenSpan(span, block.span, name, self._since, "sandbox", "CONSUMER", event.sandbox)
         work.attributes = {
             **about_messaging(template, f"{event.block}:{event.exchange}"),
             names.PROCESS_EXECUTABLE: PYTHON,

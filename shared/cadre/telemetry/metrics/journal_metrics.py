@@ -15,7 +15,7 @@ from cadre.journal.entry import Entry
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, PlanningStep
 from cadre.telemetry.metrics import names
-from cadre.telemetry.metrics.meters import Figures, SeriesKey
+from cadre.telemetry.metrics.meters import Measurements, SeriesKey
 from cadre.telemetry.tracing.names import CHAT, EXECUTE_TOOL, INVOKE_AGENT
 
 PROVIDER = "openai"
@@ -24,15 +24,15 @@ PROVIDER = "openai"
 TIMED_OUT = "timeout"
 
 
-def figures_of(run: Run, entry: Entry, what: object) -> list[Figures]:
+def measurements_of(run: Run, entry: Entry, what: object) -> list[Measurements]:
     """
     Args:
         run: as it was before the entry.
         what: the arrival that the entry accounts for.
     """
-    found: list[Figures] = []
+    found: list[Measurements] = []
     for event in entry.events:
-        add = _OF.get(type(event))
+        add = _MEASURES.get(type(event))
         if add is not None:
             found += add(run, entry, event)
         elif run.spec is not None and (done := kind_of(run).executed(event)) is not None:
@@ -49,43 +49,43 @@ def figures_of(run: Run, entry: Entry, what: object) -> list[Figures]:
 # --- what an event adds
 
 
-def _answered(run: Run, entry: Entry, event: ev.ModelAnswered) -> list[Figures]:
+def _answered(run: Run, entry: Entry, event: ev.ModelAnswered) -> list[Measurements]:
     agent, model, usage = entry.agent, _model_of(run) or event.model, event.usage
     values = (event.seconds, usage.input_tokens, usage.output_tokens)
-    found: list[Figures] = [(_call, (agent, model, event.purpose), values)]
+    found: list[Measurements] = [(_call, (agent, model, event.purpose), values)]
     if usage.cost:
         found.append((_cost, (agent, model), (usage.cost,)))
     return found
 
 
-def _tool_answered(run: Run, entry: Entry, event: ev.ToolAnswered) -> list[Figures]:
+def _tool_answered(run: Run, entry: Entry, event: ev.ToolAnswered) -> list[Measurements]:
     labels = (entry.agent, event.tool, event.error.type if event.error else "")
     return [(_tool, labels, (event.seconds,))]
 
 
-def _timed_out(run: Run, entry: Entry, event: ev.CallTimedOut) -> list[Figures]:
+def _timed_out(run: Run, entry: Entry, event: ev.CallTimedOut) -> list[Measurements]:
     name = next((call.name for call in run.open_calls() if call.id == event.call), "")
     return [(_tool, (entry.agent, name, TIMED_OUT), (event.seconds,))]
 
 
-def _decided(run: Run, entry: Entry, event: ev.ApprovalDecided) -> list[Figures]:
+def _decided(run: Run, entry: Entry, event: ev.ApprovalDecided) -> list[Measurements]:
     held = next((call.hold for call in run.open_calls() if call.id == event.call), None)
     if held is None:
         return []
     return [(_approval, (entry.agent, event.verdict), (max(0.0, entry.at - held.at),))]
 
 
-def _stepped(run: Run, entry: Entry, event: ev.StepFinished) -> list[Figures]:
+def _stepped(run: Run, entry: Entry, event: ev.StepFinished) -> list[Measurements]:
     return [(_step, (entry.agent,), (1,))]
 
 
-def _finished(run: Run, entry: Entry, event: ev.RunFinished) -> list[Figures]:
+def _finished(run: Run, entry: Entry, event: ev.RunFinished) -> list[Measurements]:
     asked, answered = _calls(run, entry.events)
     took = max(0.0, entry.at - (run.started_at or entry.at))
     return [(_run, (entry.agent, event.state), (1, took, answered, asked))]
 
 
-_OF: dict[type, Callable[[Run, Entry, Any], list[Figures]]] = {
+_MEASURES: dict[type, Callable[[Run, Entry, Any], list[Measurements]]] = {
     ev.ModelAnswered: _answered,
     ev.ToolAnswered: _tool_answered,
     ev.CallTimedOut: _timed_out,

@@ -1,7 +1,7 @@
 """The sums and histograms of one process. They are added up here and exported elsewhere.
 
 OpenTelemetry's own instruments take many times as long, which would slow every step down. So would computing the
-attributes of each value anew: the figures of a journal entry carry a few labels, by which their series are found.
+attributes of each value anew: the measurements of a journal entry carry a few labels, by which their series are found.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_SERIES = 4000
 """Series of one process. All further ones are added up in one, marked as the conventions prescribe."""
 
 MAX_PENDING = 64
-"""Figures that are added up in one batch: one at a time, each would find the processor's cache cold."""
+"""Measurements that are added up in one batch: one at a time, each would find the processor's cache cold."""
 
 OVERFLOW: Mapping[str, str] = {"otel.metric.overflow": "true"}
 
@@ -37,7 +37,7 @@ SeriesKey = tuple[Metric, Mapping[str, str]]
 
 SeriesKeys = Callable[..., list[SeriesKey]]
 
-Figures = tuple[SeriesKeys, tuple[str, ...], tuple[float, ...]]
+Measurements = tuple[SeriesKeys, tuple[str, ...], tuple[float, ...]]
 """A function, labels, and values: one value for each series that the function returns for the labels, which must be the
 same ones each time. This is no NamedTuple, because making one takes several times as long."""
 
@@ -78,7 +78,7 @@ class Meters:
         self.since = time.time_ns()
         self._series: dict[tuple[str, frozenset[tuple[str, str]]], Series] = {}
         self._by_labels: dict[tuple[SeriesKeys, tuple[str, ...]], list[Series]] = {}
-        self._pending: list[Figures] = []
+        self._pending: list[Measurements] = []
 
     def __iter__(self) -> Iterator[Series]:
         self._flush()
@@ -88,10 +88,10 @@ class Meters:
         if self.on:
             self._series_of(metric, attributes).add(value)
 
-    def record_all(self, figures: list[Figures]) -> None:
+    def record_all(self, measurements: list[Measurements]) -> None:
         if not self.on:
             return
-        self._pending += figures
+        self._pending += measurements
         if len(self._pending) >= MAX_PENDING:
             self._flush()
 

@@ -1,4 +1,4 @@
-"""The spans of a run's calls: tools and their execution elsewhere, team members, memories, people."""
+"""The spans of a run's calls: tools and their execution, team members, recalled memories, approvals."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import Content
 from cadre.telemetry.tracing.ids import call_span, span_id
 from cadre.telemetry.tracing.kind_spans import KindSpans, about_messaging, about_tool, fault_of, tool_name
-from cadre.telemetry.tracing.open_spans import Fault, Opened, OpenSpans
+from cadre.telemetry.tracing.open_spans import Fault, OpenSpan, OpenSpans
 from cadre.telemetry.tracing.spans import Moment, Value, link_to, nanoseconds
 
 RECALL = "recall"
-"""The tool of the memory service that a run asks by itself."""
+"""The tool of the memory service that a run calls by itself, before it begins."""
 
 _CALL_TEMPLATE = "cadre.call.{tool}"
 
 
 class Calls:
-    """What a step has asked for and waits for."""
+    """Follows the calls of one run, and the work that executors did for them."""
 
     def __init__(self, run: str, spans: OpenSpans, content: Content) -> None:
         self._run = run
@@ -46,8 +46,8 @@ class Calls:
                 self._spans.get(call) is not None
             ):
                 fault = fault_of(error) if state in ("error", "cancelled") else None
-                told = self._content.of(OUTPUT_VALUE=event.text or None)
-                self._spans.end(call, now, fault, attributes={names.CALL_STATE: state, **told})
+                content = self._content.of(OUTPUT_VALUE=event.text or None)
+                self._spans.end(call, now, fault, attributes={names.CALL_STATE: state, **content})
             case ev.CallTimedOut(call=call, seconds=seconds):
                 self._spans.end(call, now, Fault("timeout", f"no answer within {seconds:g} s"))
             case ev.MemoryAsked(call=call, query=query, count=count):
@@ -63,7 +63,7 @@ class Calls:
 
     def _hold(self, event: ev.ApprovalRequested, agent: str, parent: str, now: int) -> None:
         span = span_id(event.call, "approval")
-        wait = Opened(span, parent, f"{names.WAIT_APPROVAL} {event.name}", now, agent)
+        wait = OpenSpan(span, parent, f"{names.WAIT_APPROVAL} {event.name}", now, agent)
         wait.attributes = {
             names.WAIT_REASON: "human_input",
             names.TOOL_CALL: event.call,
@@ -86,7 +86,7 @@ class Calls:
     # --- tools
 
     def _tool(self, event: ev.ToolCalled, agent: str, parent: str, now: int) -> None:
-        call = Opened(call_span(event.call), parent, tool_name(event.tool), now, agent, "CLIENT")
+        call = OpenSpan(call_span(event.call), parent, tool_name(event.tool), now, agent, "CLIENT")
         call.attributes = {
             **about_tool(event.tool, event.call, agent),
             **self._content.of(TOOL_ARGUMENTS=event.arguments, INPUT_VALUE=event.arguments),
@@ -94,11 +94,11 @@ class Calls:
         self._spans.begin(event.call, call)
 
     def _refuse(self, event: ev.CallRefused, agent: str, parent: str, now: int) -> None:
-        """Nothing was sent anywhere: a span without a length says that the model had asked for it."""
+        """Nothing was sent: a span of no length shows that the model asked for the call."""
         if self._spans.get(event.call) is not None:
             self._spans.end(event.call, now, fault_of(event.error))
             return
-        call = Opened(call_span(event.call), parent, f"{names.EXECUTE_TOOL} {event.name}", now, agent)
+        call = OpenSpan(call_span(event.call), parent, f"{names.EXECUTE_TOOL} {event.name}", now, agent)
         call.attributes = {
             **about_tool(event.name, event.call, agent),
             names.CALL_STATE: "refused",
@@ -113,33 +113,33 @@ class Calls:
         fault = fault_of(event.error)
         if event.executor:
             self._executed(call, event, event.tool, fault, now)
-        told = self._content.of(TOOL_RESULT=event.output, OUTPUT_VALUE=event.output)
-        self._spans.end(event.call, now, fault, attributes=told)
+        content = self._content.of(TOOL_RESULT=event.output, OUTPUT_VALUE=event.output)
+        self._spans.end(event.call, now, fault, attributes=content)
 
     def _executed(
         self,
-        call: Opened,
+        call: OpenSpan,
         event: ev.ToolAnswered | ev.MemoryRecalled,
         tool: str,
         fault: Fault | None,
         now: int,
     ) -> None:
-        """What an executor did: as long as that took, and within its call however its clock goes. Where nobody
-        told when it began, it ends with the arrival of its result."""
+        """The span of the executor's work: as long as that took, and within its call whatever the executor's clock
+        says. When its beginning is unknown, it ends with the arrival of the result."""
         template = _CALL_TEMPLATE.format(tool=tool)
         took = round(event.seconds * 1e9)
         begun = nanoseconds(event.started_at) if event.started_at is not None else now
         start = max(call.start, min(begun, now - took))
         span, name = span_id(event.call, "process"), f"{names.PROCESS} {template}"
-        work = Opened(span, call.span, name, start, tool, "CONSUMER", event.executor)
+        work = OpenSpan(span, call.span, name, start, tool, "CONSUMER", event.executor)
         work.attributes = {**about_messaging(template, event.call), names.OI_TOOL: tool, names.KIND: "CHAIN"}
         self._spans.add(work, min(start + took, now), fault)
 
     # --- memories
 
     def _recall(self, call: str, query: str, count: int, agent: str, parent: str, now: int) -> None:
-        """A run begins with what is known from earlier ones."""
-        search = Opened(call_span(call), parent, names.SEARCH_MEMORY, now, agent, "CLIENT")
+        """The run searches memories of earlier runs before it begins."""
+        search = OpenSpan(call_span(call), parent, names.SEARCH_MEMORY, now, agent, "CLIENT")
         search.attributes = {
             **about_tool(RECALL, call, agent),
             names.TOP_K: count,
@@ -154,21 +154,21 @@ class Calls:
         fault = fault_of(event.error)
         if event.executor:
             self._executed(call, event, RECALL, fault, now)
-        told = self._content.of(OUTPUT_VALUE=[memory.text for memory in event.memories] or None)
-        found: dict[str, Value] = {names.MEMORY_COUNT: len(event.memories), **told}
+        content = self._content.of(OUTPUT_VALUE=[memory.text for memory in event.memories] or None)
+        found: dict[str, Value] = {names.MEMORY_COUNT: len(event.memories), **content}
         self._spans.end(event.call, now, fault, attributes=found)
 
     # --- team members
 
     def _delegate(self, event: ev.DelegateStarted, agent: str, parent: str, now: int) -> None:
         name = f"{names.INVOKE_AGENT} {event.member}"
-        call = Opened(call_span(event.call), parent, name, now, agent, "CLIENT")
+        call = OpenSpan(call_span(event.call), parent, name, now, agent, "CLIENT")
         call.attributes = {
             names.OPERATION: names.INVOKE_AGENT,
             names.AGENT: event.member,
             names.CHILD_RUN: event.call,
             names.TOOL_CALL: event.call,
-            # The member's own span is the agent: here it is only asked.
+            # The member's own span has the kind AGENT.
             names.KIND: "CHAIN",
             **self._content.of(INPUT_VALUE=event.task),
         }

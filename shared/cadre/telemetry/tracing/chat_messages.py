@@ -31,11 +31,11 @@ def history(messages: list[ChatMessage], most: int) -> str:
     room = most - len(first) - _NOTE_CHARS
     latest: list[str] = []
     for message in reversed(rest):
-        told = _message(message)
-        room -= len(told) + 1
+        rendered = _message(message)
+        room -= len(rendered) + 1
         if room < 0:
             break
-        latest.append(told)
+        latest.append(rendered)
     missing = len(rest) - len(latest)
     note = [_json({"role": "system", "parts": [_note(missing, "message")]})] if missing else []
     return f"[{','.join([first, *note, *reversed(latest)])}]"
@@ -56,8 +56,8 @@ def _message(message: ChatMessage) -> str:
 def _parts(message: ChatMessage) -> Iterator[dict[str, Any]]:
     content = message.get("content")
     if message["role"] == "tool":
-        said = _fitting(message["content"])
-        yield {"type": "tool_call_response", "id": message["tool_call_id"], "response": said}
+        response = _fitting(message["content"])
+        yield {"type": "tool_call_response", "id": message["tool_call_id"], "response": response}
     elif isinstance(content, list):
         yield from (_image(part) if part["type"] == "image_url" else _text(part["text"]) for part in content)
     elif content:

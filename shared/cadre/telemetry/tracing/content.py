@@ -43,8 +43,8 @@ class Content:
             return {}
         parts: list[dict[str, Any]] = [{"type": "text", "content": content}] if content else []
         parts += [{"type": "tool_call", "name": call.name, "arguments": call.arguments} for call in calls]
-        said = _text([{"role": "assistant", "parts": parts}])
-        return {names.OUTPUT_MESSAGES: said, names.OUTPUT_VALUE: _text(content or [c.name for c in calls])}
+        answer = _text([{"role": "assistant", "parts": parts}])
+        return {names.OUTPUT_MESSAGES: answer, names.OUTPUT_VALUE: _text(content or [c.name for c in calls])}
 
 
 def _text(value: Any) -> str:

@@ -11,7 +11,7 @@ from cadre.spec.agent import ModelSpec
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import Content
 from cadre.telemetry.tracing.ids import agent_span, span_id, trace_id
-from cadre.telemetry.tracing.open_spans import Fault, Opened, OpenSpans
+from cadre.telemetry.tracing.open_spans import Fault, OpenSpan, OpenSpans
 from cadre.telemetry.tracing.spans import Link, Value
 
 PROVIDER = "openai"
@@ -46,8 +46,8 @@ class ModelSpans:
             parent = self._plan(event, agent, now)
         self._parent = parent
         model = self.spec.name if self.spec is not None else ""
-        chat = Opened(span, parent, _name(model), now, agent, "CLIENT")
-        chat.attributes = {**self._asked(model), names.AGENT: agent}
+        chat = OpenSpan(span, parent, _name(model), now, agent, "CLIENT")
+        chat.attributes = {**self._request_attributes(model), names.AGENT: agent}
         chat.attributes |= {names.PURPOSE: event.purpose, names.ATTEMPT: event.attempt, names.KIND: "LLM"}
         chat.attributes |= self._content.input_messages(read)
         if event.attempt > 1 and self._before is not None:
@@ -60,18 +60,18 @@ class ModelSpans:
         if chat is not None:
             model = str(chat.attributes.get(names.REQUEST_MODEL) or event.model)
             chat.name = _name(model)
-            chat.attributes |= self._told(event, model)
+            chat.attributes |= self._answer_attributes(event, model)
         self._spans.end(_CHAT, now)
         if event.purpose == "plan":
             self._spans.end(_PLAN, now)
 
     def deferred(self, event: ev.ModelDeferred, agent: str, now: int) -> None:
         reason = "rate_limited" if event.rate_limited else "unavailable"
-        told: dict[str, Value] = {names.STATUS_CODE: event.status} if event.status is not None else {}
+        attributes: dict[str, Value] = {names.STATUS_CODE: event.status} if event.status is not None else {}
         fault = Fault(str(event.status or reason), event.reason)
-        self._spans.end(_CHAT, now, fault, attributes=told)
+        self._spans.end(_CHAT, now, fault, attributes=attributes)
         span = span_id(self._run, "wait", self._before)
-        wait = Opened(span, self._parent or agent_span(self._run), names.WAIT_MODEL, now, agent)
+        wait = OpenSpan(span, self._parent or agent_span(self._run), names.WAIT_MODEL, now, agent)
         wait.attributes = {names.WAIT_REASON: reason, names.AGENT: agent, names.KIND: "CHAIN"}
         self._spans.begin(_WAIT, wait)
 
@@ -92,12 +92,12 @@ class ModelSpans:
         if known is not None:
             return known.span
         span = span_id(self._run, "plan", event.step)
-        plan = Opened(span, agent_span(self._run), f"{names.PLAN} {agent}", now, agent)
+        plan = OpenSpan(span, agent_span(self._run), f"{names.PLAN} {agent}", now, agent)
         plan.attributes = {names.OPERATION: names.PLAN, names.AGENT: agent, names.KIND: "CHAIN"}
         self._spans.begin(_PLAN, plan)
         return span
 
-    def _asked(self, model: str) -> dict[str, Value]:
+    def _request_attributes(self, model: str) -> dict[str, Value]:
         found: dict[str, Value] = {names.OPERATION: names.CHAT, names.PROVIDER: PROVIDER}
         if model:
             found[names.REQUEST_MODEL] = found[names.LLM_MODEL] = model
@@ -107,7 +107,7 @@ class ModelSpans:
             found[names.REQUEST_MAX_TOKENS] = self.spec.max_tokens
         return found
 
-    def _told(self, event: ev.ModelAnswered, model: str) -> dict[str, Value]:
+    def _answer_attributes(self, event: ev.ModelAnswered, model: str) -> dict[str, Value]:
         usage = event.usage
         found: dict[str, Value] = {
             names.INPUT_TOKENS: usage.input_tokens,

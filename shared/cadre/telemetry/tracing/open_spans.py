@@ -19,7 +19,7 @@ class Fault(NamedTuple):
 
 
 @dataclass
-class Opened:
+class OpenSpan:
     """A span with what is known of it so far; times in Unix nanoseconds."""
 
     span: str
@@ -41,17 +41,17 @@ class OpenSpans:
         self._trace = trace_id(tree)
         self._run = run
         self._content = content
-        self._open: dict[str, Opened] = {}
+        self._open: dict[str, OpenSpan] = {}
         self._ended: list[SpanRecord] = []
         self.common: dict[str, Value] = {names.RUN: run}
         """Attributes of every span."""
 
-    def begin(self, key: str, span: Opened) -> Opened:
+    def begin(self, key: str, span: OpenSpan) -> OpenSpan:
         """Opens a span under a key of the run; the key is free again once it has ended."""
         self._open[key] = span
         return span
 
-    def get(self, key: str) -> Opened | None:
+    def get(self, key: str) -> OpenSpan | None:
         return self._open.get(key)
 
     def places(self) -> list[str]:
@@ -72,7 +72,7 @@ class OpenSpans:
             span.attributes |= attributes or {}
             self.add(span, at, fault, status)
 
-    def add(self, span: Opened, at: int, fault: Fault | None = None, status: Status = "UNSET") -> None:
+    def add(self, span: OpenSpan, at: int, fault: Fault | None = None, status: Status = "UNSET") -> None:
         """Records a span that begins and ends at once, without a key."""
         self._ended.append(self._record(span, at, fault, status))
 
@@ -86,7 +86,7 @@ class OpenSpans:
         return [self._record(span, at, None, "UNSET", is_open=True) for span in self._open.values()]
 
     def _record(
-        self, span: Opened, at: int, fault: Fault | None, status: Status, *, is_open: bool = False
+        self, span: OpenSpan, at: int, fault: Fault | None, status: Status, *, is_open: bool = False
     ) -> SpanRecord:
         attributes = self.common | span.attributes
         message = ""

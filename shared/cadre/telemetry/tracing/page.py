@@ -63,8 +63,8 @@ def duration(nanoseconds: int) -> str:
 
 def tokens(span: SpanRecord) -> str:
     """The input and output tokens of a model call; empty for any other span."""
-    given = span.attributes.get(names.INPUT_TOKENS)
-    return "" if given is None else f"{given} + {span.attributes.get(names.OUTPUT_TOKENS, 0)}"
+    input_tokens = span.attributes.get(names.INPUT_TOKENS)
+    return "" if input_tokens is None else f"{input_tokens} + {span.attributes.get(names.OUTPUT_TOKENS, 0)}"
 
 
 def _row(placed: Placed, begin: int, length: int) -> str:
@@ -76,10 +76,10 @@ def _row(placed: Placed, begin: int, length: int) -> str:
     marks = (" e" if span.status == "ERROR" else "") + (" o" if span.open else "")
     why = f" <b>{html.escape(span.message)}</b>" if span.message else ""
     going_on = " (open)" if span.open else ""
-    told = "\n".join(f"{key} = {value}" for key, value in span.attributes.items())
+    attributes = "\n".join(f"{key} = {value}" for key, value in span.attributes.items())
     return (
         f'<tr class="{marks.strip()}"><td class="n" style="padding-left:{0.5 + depth * 1.1:.1f}rem"><details><summary>'
-        f"{html.escape(span.name)}{going_on}{why}</summary><div>{html.escape(told)}</div></details></td>"
+        f"{html.escape(span.name)}{going_on}{why}</summary><div>{html.escape(attributes)}</div></details></td>"
         f"<td>{html.escape(span.service)}</td><td class='d'>{tokens(span)}</td>"
         f'<td class="d">{duration(span.end - span.start)}</td>'
         f'<td class="t"><i style="margin-left:{min(left, 99.8):.2f}%;width:{width:.2f}%;background:{colour}">'

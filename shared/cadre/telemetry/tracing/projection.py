@@ -18,7 +18,7 @@ from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, span_i
 from cadre.telemetry.tracing.kind_spans import kind_spans
 from cadre.telemetry.tracing.model_input import ModelInput
 from cadre.telemetry.tracing.model_spans import ModelSpans
-from cadre.telemetry.tracing.open_spans import Fault, Opened, OpenSpans
+from cadre.telemetry.tracing.open_spans import Fault, OpenSpan, OpenSpans
 from cadre.telemetry.tracing.spans import Link, Moment, SpanRecord, Status, Value, link_to, nanoseconds
 
 _ROOT, _AGENT, _STEP = "root", "agent", "step"
@@ -103,15 +103,15 @@ class Projection:
             self._calls.own = kind_spans(spec, self._spans, self._content)
         attributes: dict[str, Value] = {names.AGENT: self._agent}
         links = link_to(task.trace) + _earlier(task)
-        told = self._content.of(INPUT_VALUE=task.task)
+        content = self._content.of(INPUT_VALUE=task.task)
         parent = call_span(self.run) if parent_of(self.run) is not None else None
         if self.run == self.tree:
             parent = root_span(self.tree)
             about = {names.OPERATION: names.INVOKE_WORKFLOW, names.WORKFLOW: self._agent, names.KIND: "CHAIN"}
-            root = Opened(
+            root = OpenSpan(
                 parent, None, f"{names.INVOKE_WORKFLOW} {self._agent}", self._now, self._agent, links=links
             )
-            root.attributes = {**attributes, **about, **told}
+            root.attributes = {**attributes, **about, **content}
             self._spans.begin(_ROOT, root)
         own: dict[str, Value] = {
             names.OPERATION: names.INVOKE_AGENT,
@@ -121,10 +121,10 @@ class Projection:
         }
         if spec is not None and spec.version:
             own[names.AGENT_VERSION] = spec.version
-        agent = Opened(
+        agent = OpenSpan(
             agent_span(self.run), parent, f"{names.INVOKE_AGENT} {self._agent}", self._now, self._agent
         )
-        agent.attributes = {**attributes, **own, **told}
+        agent.attributes = {**attributes, **own, **content}
         self._spans.begin(_AGENT, agent)
 
     def _begin_step(self, number: int) -> None:
@@ -133,7 +133,7 @@ class Projection:
             return  # another attempt
         self._spans.end(_STEP, self._now)
         span = span_id(self.run, "step", number)
-        step = Opened(span, agent_span(self.run), f"{names.STEP} {number}", self._now, self._agent)
+        step = OpenSpan(span, agent_span(self.run), f"{names.STEP} {number}", self._now, self._agent)
         step.attributes = {names.STEP_NUMBER: number, names.AGENT: self._agent, names.KIND: "CHAIN"}
         self._spans.begin(_STEP, step)
 
