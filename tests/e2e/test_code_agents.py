@@ -41,7 +41,10 @@ def observed(gateway: Gateway, run: str) -> str:
     """What the model read of its code, all steps together."""
     told = []
     for step in gateway.run(run, full="true")["memory"]:
-        told += [step.get("observation") or "", (step.get("error") or {}).get("message", "")]
+        told += [
+            (step.get("own") or {}).get("observation") or "",
+            (step.get("error") or {}).get("message", ""),
+        ]
     return "\n".join(told)
 
 

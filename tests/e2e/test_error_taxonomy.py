@@ -56,7 +56,10 @@ def observed(result: dict[str, Any]) -> str:
     """What the model read of its calls and code, all steps together."""
     told = []
     for step in result["memory"]:
-        told += [step.get("observation") or "", (step.get("error") or {}).get("message", "")]
+        told += [
+            (step.get("own") or {}).get("observation") or "",
+            (step.get("error") or {}).get("message", ""),
+        ]
         for call in step.get("calls") or []:
             told += [call.get("observation") or "", (call.get("error") or {}).get("message", "")]
     return "\n".join(told)
