@@ -42,7 +42,7 @@ class GatewayService:
     tail: Tail
     feeds: LiveFeeds
     tracer_provider: TracerProvider | None
-    """Of the spans of requests; None when they are recorded nowhere."""
+    """Records the spans of requests; None when nothing records them."""
     _caught_up: bool = False
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 

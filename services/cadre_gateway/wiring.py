@@ -119,7 +119,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     feeds: LiveFeeds,
     tracing_settings: TracingSettings,
 ) -> list[APIRouter]:
-    """Each route with the parts that it uses, in the order of the API's description."""
+    """Gives each route the parts that it uses; the order is that of the API's description."""
     nc, topology, registry = platform.nc, platform.topology, platform.registry
     bus, blobs, journal = platform.bus, platform.blobs, platform.journal
     history = History(nc, topology, blobs)

@@ -371,4 +371,6 @@ async def test_the_api_describes_itself(world: World) -> None:
     assert {"/v1/runs", "/v1/runs/{run}", "/v1/runs/{run}/events", "/v1/agents"} <= set(document["paths"])
     text = str(document)
     references = {part.split("'")[0] for part in text.split("'#/components/schemas/")[1:]}
-    assert references <= set(document["components"]["schemas"])
+    schemas = document["components"]["schemas"]
+    assert references <= set(schemas)
+    assert {"RunAccepted", "BlockStarted", "RunFinished"} <= set(schemas), "what an event of a stream may be"

@@ -19,7 +19,7 @@ from cadre.journal.events import (
     StepFinished,
 )
 from cadre.journal.run import Phase, Run
-from cadre.protocol.messages import ErrorInfo, Task, Usage
+from cadre.protocol.messages import ErrorInfo, RunState, Task, Usage
 
 State = Literal["running", "waiting", "success", "max_steps_error", "error", "cancelled"]
 """`waiting`: for a person, or for the time that the model endpoint asked for."""
@@ -39,7 +39,7 @@ class RunSummary(msgspec.Struct, kw_only=True):
     task: str = ""
     state: State = "running"
     waiting_for: WaitingFor | None = None
-    """What a waiting run itself waits for."""
+    """What the run itself waits for, when it waits."""
     approvals: int = 0
     """Calls of the run and of all runs below it that wait for a person."""
     step: int = 0
@@ -53,6 +53,13 @@ class RunSummary(msgspec.Struct, kw_only=True):
     def finished(self) -> bool:
         """Whether the run has ended."""
         return self.ended_at is not None
+
+
+def end_state(entry: Entry, run: str) -> RunState | None:
+    """The state in which the run has ended with this entry; None when it goes on."""
+    if entry.run != run:
+        return None
+    return next((event.state for event in entry.events if isinstance(event, RunFinished)), None)
 
 
 def starts_no_run(entry: Entry) -> bool:

@@ -45,7 +45,7 @@ class BudgetBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     tokens: Count | None = None
     """Input and output tokens."""
     cost: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    """In the currency of the price table."""
+    """Counted in the currency of the price table."""
     steps: Count | None = None
     depth: Annotated[int, msgspec.Meta(ge=0, le=_MAX_COUNT)] | None = None
     """Levels of delegation below the run."""
@@ -65,7 +65,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     images: list[str] = []
     """`data:` URLs with base64, `https:` URLs, or `blob:<sha256>` references."""
     files: dict[str, str] = {}
-    """Of the run's workspace from its beginning, by path: `data:` URLs with base64, or `blob:<sha256>` references."""
+    """Files of the workspace to begin with, by path: `data:` URLs with base64, or `blob:<sha256>` references."""
     max_steps: Count | None = None
     deadline: Deadline | None = None
     """Seconds from now at which the run ends, with what it has found until then."""
@@ -91,11 +91,11 @@ class RulingBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     decision: str
     """`approve`, `reject` or `correct`."""
     feedback: str = ""
-    """For the model: why the call was rejected or corrected."""
+    """Tells the model why the call was rejected or corrected."""
     tool: str | None = None
-    """With `correct`: the tool or team member to call instead."""
+    """The tool or team member to call instead, with `correct`."""
     arguments: dict[str, Any] | None = None
-    """With `correct`: the arguments to call it with."""
+    """The arguments to call it with, with `correct`."""
     by: str = ""
     """Who decides; the header `Cadre-User` counts before it."""
 

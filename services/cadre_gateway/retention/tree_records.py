@@ -13,9 +13,9 @@ from heapq import heapify, heappop, heappush
 import msgspec
 
 from cadre.journal.entry import Entry
-from cadre.journal.events import RunAccepted, RunFinished
+from cadre.journal.events import RunAccepted
 from cadre.protocol.messages import Erased
-from cadre_gateway.index.run_summary import starts_no_run
+from cadre_gateway.index.run_summary import end_state, starts_no_run
 
 
 class EntryStatus(Enum):
@@ -90,7 +90,7 @@ class TreeRecords:
         saved = saved or SavedRecords()
         self._trees = {record.tree: record for record in saved.trees}
         self._tombstones = {one.tree: one for one in saved.tombstones}
-        """In the order in which the trees were erased."""
+        """Erased trees by name, in the order of their erasure."""
         self.pending_erasures = {one.tree: one for one in saved.pending_erasures}
         """Erased trees whose remains are still to be removed, in the order in which they were erased."""
         self.postponed_blobs = dict(saved.postponed_blobs)
@@ -134,8 +134,7 @@ class TreeRecords:
             return EntryStatus.CURRENT
         record = self._update(seq, entry.tree, refs)
         self.unstarted_trees.pop(entry.tree, None)
-        is_end = entry.run == entry.tree and any(isinstance(event, RunFinished) for event in entry.events)
-        if is_end and record.ended_at is None:
+        if end_state(entry, entry.tree) and record.ended_at is None:
             record.ended_at = at
             heappush(self._ends, (at, entry.tree))
         return EntryStatus.CURRENT

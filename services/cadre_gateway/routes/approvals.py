@@ -49,7 +49,7 @@ def router(approvals: Approvals, decisions: ApprovalDecisions) -> APIRouter:
 
     @routes.get("/{call}", summary="One call", responses=openapi.answers(Approval))
     async def get_approval(call: str) -> Response:
-        """Also after it was decided, and with its arguments whole."""
+        """Shows the call with its arguments whole, also after it was decided."""
         async with answer_deadline():
             return json_answer(await approvals.find(call))
 

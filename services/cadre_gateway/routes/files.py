@@ -48,7 +48,7 @@ def router(lookup: RunLookup, workspaces: Workspaces) -> APIRouter:
 
     @routes.get("/blobs/{sha256}", summary="The bytes of a file or image", responses=_DOWNLOAD)
     async def get_blob(sha256: str, name: str = "", type: str = "") -> Response:
-        """What `blob:<sha256>` stands for, always as a download. `name` and `type` are what a value
+        """The content that `blob:<sha256>` stands for, always as a download. `name` and `type` are what a value
         `{"$file": …}` says of it."""
         if not _SHA256.fullmatch(sha256):
             raise Problem(404, "unknown-blob", f"{sha256!r} is no blob: its name has 64 hexadecimal digits")
@@ -62,7 +62,7 @@ def router(lookup: RunLookup, workspaces: Workspaces) -> APIRouter:
         "/runs/{run}/files", summary="Files of a run's workspace", responses=openapi.answers(openapi.FileList)
     )
     async def get_files(run: str) -> Response:
-        """Of the whole tree that the run belongs to: its agents share one workspace."""
+        """Lists the workspace of the whole tree that the run belongs to: its agents share it."""
         async with answer_deadline():
             files = await (await workspace_of(run)).files()
         return json_answer(openapi.FileList(files))

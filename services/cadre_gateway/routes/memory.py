@@ -68,7 +68,7 @@ def _reading(routes: APIRouter, memory: NatsMemory) -> None:
         openapi_extra=_SEARCH,
     )
     async def post_search(request: Request) -> Response:
-        """By meaning and by words. `selection` says whose memories: one that says nothing is refused."""
+        """Searches by meaning and by words. `selection` says whose memories: an empty one is refused."""
         asked: SearchRequest = body.parse(await body.read(request), SearchBody)
         found: Found = await memory.search(asked)
         return json_answer(found)
@@ -82,8 +82,8 @@ def _reading(routes: APIRouter, memory: NatsMemory) -> None:
         limit: Annotated[int, Query(ge=1, le=MAX_HITS)] = 20,
         after: UUID | None = None,
     ) -> Response:
-        """Of whom the parameters say; at least one of agent, team, user, session, run, or all=true. `since` and
-        `until` are Unix seconds of when it was remembered."""
+        """The memories that the parameters select: at least one of agent, team, user, session, run, or all=true.
+        `since` and `until` are Unix seconds of when they were remembered."""
         asked = ListRequest(
             selection=selection,
             kinds=kind or [],
@@ -111,7 +111,7 @@ def _reading(routes: APIRouter, memory: NatsMemory) -> None:
 
     @routes.get("/{memory_id}", summary="One memory, all its chunks", responses=openapi.answers(Listed))
     async def get_memory(memory_id: str) -> Response:
-        """In order; `next` is null, however many there are."""
+        """All chunks in order; `next` is null, however many there are."""
         return json_answer(await _whole(memory, ShowRequest(memory=memory_id)))
 
 

@@ -28,7 +28,7 @@ from cadre_gateway.transfer.import_run import Arrived
 _REF = "#/components/schemas/{name}"
 
 Responses = dict[int | str, dict[str, Any]]
-"""By status."""
+"""Descriptions of answers by status."""
 
 
 class RunList(msgspec.Struct):
@@ -73,7 +73,7 @@ class Accepted(msgspec.Struct):
     state: State
     links: dict[str, str]
     later_files: list[str] = []
-    """Of a fork: the paths of its workspace whose version at the step is not known. They are as they are now in the
+    """The paths of a fork's workspace whose version at the step is not known. They are as they are now in the
     run that was forked."""
 
 

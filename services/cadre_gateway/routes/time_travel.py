@@ -24,7 +24,7 @@ def router(lookup: RunLookup, forker: Forker) -> APIRouter:
         "/{run}/replay", summary="Decide a run's journal anew", responses=openapi.answers(ReplayAnswer)
     )
     async def get_replay(run: str, run_only: bool = False) -> Response:
-        """With all runs below it, unless `run_only`. Nothing is sent, and no run is changed."""
+        """Covers all runs below it too, unless `run_only`. Nothing is sent, and no run is changed."""
         return json_answer(await replay(lookup, run, run_only))
 
     @routes.post(

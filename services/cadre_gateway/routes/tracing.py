@@ -29,8 +29,8 @@ def router(lookup: RunLookup, *, content: bool) -> APIRouter:
 
     @routes.get("/{run}/trace", summary="The trace of a run", responses=openapi.answers(TraceTree))
     async def get_trace(run: str, format: Literal["tree", "otlp", "html"] = "tree") -> Response:
-        """With all runs below it, from the journals: also while it goes on. `otlp` is OTLP in JSON, of the spans
-        that have ended; `html` one page for people."""
+        """Computed from the journals of the run and all below it, also while it goes on. `otlp` is OTLP in JSON, of
+        the spans that have ended; `html` one page for people."""
         async with answer_deadline():
             summary = await lookup.find(run)
             stored = await lookup.entries_of_tree(summary.tree)

@@ -26,7 +26,7 @@ class Approval(PendingCall, frozen=True, kw_only=True):
     """A call that waits, or has waited, for a person."""
 
     task: str
-    """Of its run, cut."""
+    """The task of its run, shortened."""
     schema: dict[str, Any] | None
     """JSON Schema of the arguments."""
     values: dict[str, Any] | None = None
@@ -99,7 +99,7 @@ class Approvals:
         )
 
     async def _with_schemas(self, calls: list[PendingCall]) -> list[Approval]:
-        """With the schema that a live tool offers now; else with that which the run was offered."""
+        """Adds the schema that a live tool offers now, else the one that the run was offered."""
         cards = [presence.tool for presence in self.registry.presences()]
         schemas: dict[str, dict[str, Any] | None] = {
             card.name: card.input_schema for card in cards if card is not None

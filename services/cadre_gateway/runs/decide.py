@@ -27,7 +27,7 @@ from cadre_gateway.runs.held_calls import HeldCall, HeldCalls, Ruled, ruled_in
 from cadre_gateway.runs.live_feeds import LiveFeeds
 
 TAKEN_UP_SECONDS = 5.0
-"""For so long a decision's answer waits for the agent to take it up."""
+"""The answer waits so long for the agent to take the decision up."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from cadre.delivery.codec import encode
-from cadre.journal.events import AnyEvent
+from cadre.journal.entry import AnyEvent
 from cadre.ports import Stored
 from cadre.protocol.messages import Delta
 from cadre.protocol.topology import tree_of

@@ -16,12 +16,11 @@ from cadre.errors import RetryableError
 from cadre.ports import Stored
 from cadre.protocol.messages import Delta
 from cadre.protocol.topology import is_within, tree_of
-from cadre_gateway.index.run_summary import State
+from cadre_gateway.index.run_summary import State, end_state
 from cadre_gateway.requests.feed import Feed
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.runs.live_feeds import LiveFeeds
 from cadre_gateway.runs.lookup import RunLookup
-from cadre_gateway.runs.run_end import end_state
 
 log = logging.getLogger("cadre.gateway")
 

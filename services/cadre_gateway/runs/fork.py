@@ -1,4 +1,4 @@
-"""From a run and a step of it to the Task of a new run that begins there."""
+"""Starts a new run from a step of another one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ForkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """What the steps from `at` on may use; `{}` is none but the agent's own. Left out: as much as the other run was
     given, anew."""
     observations: dict[str, str] = {}
-    """What calls of the steps before came to instead, by `<step>_<index>` or call id."""
+    """Other outcomes for calls of the steps before, by `<step>_<index>` or call id."""
 
 
 class Forked(NamedTuple):
@@ -55,7 +55,7 @@ class Forked(NamedTuple):
 class _Past(NamedTuple):
     run: Run
     entries: list[Stored]
-    """Of its journal; none when it is gone."""
+    """The entries of its journal; none when that is gone."""
 
 
 @dataclass(frozen=True)

@@ -33,9 +33,9 @@ class Ruled(msgspec.Struct, kw_only=True):
     at: float | None = None
     feedback: str = ""
     tool: str | None = None
-    """What is called instead, when that was corrected."""
+    """The tool or member that is called instead, when that was corrected."""
     arguments: dict[str, Any] | None = None
-    """What it is called with, when that was corrected."""
+    """The arguments of the call, when they were corrected."""
 
 
 class HeldCall(NamedTuple):
@@ -44,7 +44,7 @@ class HeldCall(NamedTuple):
     id: str
     run: Run
     entries: list[Entry]
-    """Since the last snapshot."""
+    """The entries since the last snapshot."""
     pending: CallState | None
     """The call itself while it waits."""
 

@@ -18,7 +18,7 @@ class LiveFeeds:
     def __init__(self, tail: Tail) -> None:
         self._tail = tail
         self._feeds: set[tuple[str, Feed[Any]]] = set()
-        """Each with the tree that it follows."""
+        """The open feeds, each with the tree that it follows."""
         self.draining = False
 
     @contextmanager

@@ -16,7 +16,7 @@ _MAX_LISTED = 500
 
 
 class ReplayAnswer(msgspec.Struct, kw_only=True):
-    """What came of it; no divergence means that this version of Cadre goes on with the runs as they began."""
+    """The outcome of a replay; without divergences this version of Cadre continues the runs as they began."""
 
     id: str
     schema: int

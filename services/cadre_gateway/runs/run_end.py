@@ -1,4 +1,4 @@
-"""The end of a run: recognized in an entry, waited for, asked for."""
+"""The end of a run: waited for, and asked for."""
 
 from __future__ import annotations
 
@@ -7,23 +7,14 @@ import time
 from dataclasses import dataclass
 
 from cadre.adapters.nats.bus import NatsBus
-from cadre.journal.entry import Entry
-from cadre.journal.events import RunFinished
 from cadre.ports import Stored
-from cadre.protocol.messages import Cancel, RunState
-from cadre_gateway.index.run_summary import RunSummary
+from cadre.protocol.messages import Cancel
+from cadre_gateway.index.run_summary import RunSummary, end_state
 from cadre_gateway.requests.feed import Feed
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.runs import SENDER
 from cadre_gateway.runs.live_feeds import LiveFeeds
 from cadre_gateway.runs.lookup import RunLookup
-
-
-def end_state(entry: Entry, run: str) -> RunState | None:
-    """The state in which the run has ended with this entry; None when it goes on."""
-    if entry.run != run:
-        return None
-    return next((event.state for event in entry.events if isinstance(event, RunFinished)), None)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from cadre_gateway.runs.carry_files import WorkspaceSource
 _MAX_TRIES = 5
 
 _START_SECONDS = 10.0
-"""For so long a recorded turn may be without its Task: its gateway is about to publish it."""
+"""A recorded turn may be so long without its Task: its gateway is about to publish it."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""From a request to a Task in its agent's inbox."""
+"""Starts a root run: turns a request into a Task in its agent's inbox."""
 
 from __future__ import annotations
 

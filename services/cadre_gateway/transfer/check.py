@@ -13,10 +13,10 @@ from cadre.adapters.nats.objects.blob_refs import refs_in
 from cadre.delivery.codec import decode
 from cadre.errors import UnreadableMessage
 from cadre.journal.entry import Entry
-from cadre.journal.events import RunFinished
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.topology import tree_of
 from cadre.tools.workspace import WrongPath, normal_path
+from cadre_gateway.index.run_summary import end_state
 from cadre_gateway.transfer.run_file import (
     BadRunFile,
     BlobPart,
@@ -158,7 +158,7 @@ class _Checker:
         self._check_refs(data)
         journal.seqs.add(line.seq)
         journal.length, journal.last = journal.length + 1, entry.n
-        if any(isinstance(event, RunFinished) for event in entry.events):
+        if end_state(entry, run):
             journal.has_ended = True
 
     def _check_refs(self, data: bytes) -> None:

@@ -18,9 +18,9 @@ from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.codec import decode
 from cadre.errors import BlobMissing, BusUnavailable, UnreadableMessage
 from cadre.journal.entry import Entry
-from cadre.journal.events import RunFinished
 from cadre.ports import Blobs
 from cadre.protocol.topology import tree_of
+from cadre_gateway.index.run_summary import end_state
 from cadre_gateway.requests.problems import Problem, invalid
 from cadre_gateway.runs.lookup import RunLookup
 from cadre_gateway.transfer.run_file import (
@@ -75,8 +75,7 @@ class RunExporter:
         # A replica may lag behind the list.
         async for seq, data in self.archive.entries(tree, at_least=known.last if known else 0):
             entry = _decoded(seq, data)
-            finished = any(isinstance(event, RunFinished) for event in entry.events)
-            ended[entry.run] = ended.get(entry.run, False) or finished
+            ended[entry.run] = ended.get(entry.run, False) or end_state(entry, entry.run) is not None
             entries, last = entries + 1, seq
         open_runs = [run for run, over in ended.items() if not over]
         if tree not in ended:

@@ -35,7 +35,7 @@ from cadre_gateway.transfer.run_file import BadRunFile, EntryLine, Header, Line
 from cadre_gateway.transfer.write_run import EntryHead, RunWriter, StoredHere, contended
 
 MAX_FILE_BYTES = 4 * 1024 * 1024 * 1024
-"""Of a file as it is sent."""
+"""The size of a file as it is sent."""
 
 _LINES_AT_ONCE = 64
 _LISTED_SECONDS = 10.0

@@ -21,14 +21,14 @@ from cadre.protocol.files import WorkspaceFile
 
 FORMAT = "cadre-run"
 VERSION = 2
-"""With files of a workspace; a run without any is written in version 1."""
+"""The version of files that hold a workspace; a run without files is written in version 1."""
 
 PART_BYTES = 192 * 1024
-"""Of a blob in one line, before base64."""
+"""The bytes of a blob in one line, before base64."""
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 MAX_UNPACKED_BYTES = 16 * 1024 * 1024 * 1024
-"""Of all lines together."""
+"""The size of all lines together."""
 
 _TREE_ID = re.compile(r"[A-Za-z0-9-]{1,256}")
 
@@ -55,7 +55,7 @@ class BlobPart(msgspec.Struct, kw_only=True, tag_field="line", tag="blob"):
 
     ref: str
     part: int
-    """From 0."""
+    """Counted from 0."""
     last: bool
     data: bytes
     """base64 in JSON."""
@@ -71,7 +71,7 @@ class EntryLine(msgspec.Struct, tag_field="line", tag="entry"):
     """A journal entry as it was written."""
 
     seq: int
-    """Where the entry lay; the `prev` of later entries names it so."""
+    """The old sequence of the entry, by which the `prev` of later entries names it."""
     entry: msgspec.Raw
 
 

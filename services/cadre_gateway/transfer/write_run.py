@@ -29,9 +29,9 @@ class _ImportedJournal(msgspec.Struct):
     """A journal as far as it is here."""
 
     seq: int = 0
-    """Of its last entry."""
+    """The sequence of its last entry."""
     new_seqs: dict[int, int] = {}
-    """From old places to new ones, since the last snapshot."""
+    """Maps old sequences of entries to new ones, since the last snapshot."""
 
 
 class RunWriter:
