@@ -6,11 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from cadre.delivery.codec import encode
+from cadre.ports import QuarantineRecord
 from cadre.protocol.messages import Report
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.runner import World
 from sandbox.service_bench import Blobs
-from unit.loop.build import ANSWER, OFFER, SPEC, result, task
+from unit.loop.build import ANSWER, OFFER, SPEC, call, result, task
 from unit.loop.memory_world import MemoryWorld, ScriptedModel
 from unit.loop.workers import says
 from unit.test_newer_schema import Delivered
@@ -19,11 +20,21 @@ from unit.test_quarantine import MemoryQuarantine
 CHILD = "r1_1_0"
 
 
-async def settle(world: MemoryWorld, data: bytes, *, run: str = CHILD, sender: str = "chief") -> list[object]:
+async def settle(
+    world: MemoryWorld,
+    data: bytes,
+    *,
+    run: str = CHILD,
+    sender: str = "chief",
+    quarantine: MemoryQuarantine | None = None,
+    published_again: bool = False,
+) -> list[object]:
+    """What becomes of a record for `boss`; `quarantine` is of a message that has come often."""
     model = ScriptedModel(says(ANSWER))
     ports = World(world.journal, world.bus, model, world.clock)
-    inbox = Inbox("boss", world.worker(SPEC, model, OFFER), ports, Blobs(), MemoryQuarantine())
-    delivered = Delivered(1, data, f"cadre.in.0.boss.{sender}.r1.{run}")
+    inbox = Inbox("boss", world.worker(SPEC, model, OFFER), ports, Blobs(), quarantine or MemoryQuarantine())
+    delivered = Delivered(99 if quarantine else 1, data, f"cadre.in.0.boss.{sender}.r1.{run}")
+    delivered.retried = published_again
     await inbox.handle(delivered)
     return delivered.settled
 
@@ -74,3 +85,45 @@ async def test_what_is_not_its_senders_to_send_is_dropped_and_nobody_is_told(
     [reason] = await settle(world, encode(record), sender=sender)
     assert why in str(reason)
     assert (world.bus.sent, world.journal.entries(CHILD)) == ([], [])
+
+
+@pytest.mark.parametrize(("published_again", "reports"), [(False, 0), (True, 1)])
+async def test_a_record_that_was_published_again_is_paid_for_wherever_it_lies(
+    published_again: bool, reports: int
+) -> None:
+    """Behind what the journal knew of it, a record tells of a second publication, unless a person had it retried."""
+    world = MemoryWorld()
+    data = encode(task(run=CHILD, parent="r1"))
+    await settle(world, data)
+    world.bus.sent.clear()
+    assert await settle(world, data, published_again=published_again) == ["ack"]
+    assert len(world.bus.sent) == reports
+
+
+@pytest.mark.parametrize("data", [encode(task(run=CHILD, parent="r1")), b"nonsense"])
+async def test_a_record_that_ends_its_workers_ends_its_run(data: bytes) -> None:
+    quarantine, world = MemoryQuarantine(), MemoryWorld()
+    quarantine.held[7] = (QuarantineRecord(seq=7, attempts_alone=99), 1)
+    [reason] = await settle(world, data, quarantine=quarantine)
+    assert quarantine.held == {}
+    reports = [one for one in world.bus.sent if isinstance(one, Report)]
+    assert [(one.child, one.run, one.state) for one in reports] == [(CHILD, "r1", "error")]
+    error = reports[0].error
+    assert error is not None
+    assert error.type == "Poisoned"
+    assert str(reason) in error.message
+    assert (world.run(CHILD).task is None) is (data == b"nonsense")
+
+
+async def test_what_nobody_can_read_ends_a_run_that_has_begun() -> None:
+    quarantine, world = MemoryQuarantine(), MemoryWorld()
+    runner = world.worker(SPEC, ScriptedModel(says(call("look", at="x"))), OFFER)
+    await runner.handle(task(run=CHILD, parent="r1"))
+    quarantine.held[7] = (QuarantineRecord(seq=7, attempts_alone=99), 1)
+    [reason] = await settle(world, b"nonsense", quarantine=quarantine)
+    ended = world.run(CHILD).result
+    assert ended is not None
+    assert ended.error is not None
+    assert str(reason) in ended.error.message
+    reports = [one for one in world.bus.sent if isinstance(one, Report)]
+    assert [one.child for one in reports] == [CHILD], "by the run itself, and once"

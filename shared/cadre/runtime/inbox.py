@@ -59,6 +59,9 @@ class Inbox:
             record = await job.message()
         except TerminalError:
             record = None  # it may be the very reason: the run ends without it
+            if not await self._world.journal.read(address.tree, address.leaf):
+                await self._report_unreadable(address, why)  # it was the task, so there is no run to end
+                return
         poisoned = Poisoned(
             id=record.id if record is not None else f"poison:{delivery.seq}",
             deliveries=delivery.deliveries,
@@ -71,8 +74,6 @@ class Inbox:
             raise  # a newer replica can end it
         except TerminalError as error:
             log.error("run %s cannot be ended: %s", address.leaf, error)
-        if record is None:
-            await self._report_unreadable(address, why)
 
     async def _report_unreadable(self, address: Address, why: str) -> None:
         """Tells the manager of a run that never begins, as its task cannot be read: it waits for a Report."""

@@ -170,7 +170,7 @@ def act(course: Course, kind: str, content: str, seen: list[str]) -> None:
 
 
 def test_earlier_steps_make_room_and_the_latest_are_kept_word_for_word() -> None:
-    course = begun(small())
+    course = begun(small(), "Count all birds.")
     transcript = Transcript(PROMPTS)
     count = 0
     while purpose(course) != "summary":
@@ -179,11 +179,14 @@ def test_earlier_steps_make_room_and_the_latest_are_kept_word_for_word() -> None
     asked = transcript.request(course.run, "summary")
     assert "seen 0" in asked.messages[0]["content"]
     assert f"seen {count - 1}" not in asked.messages[0]["content"]
+    assert asked.messages[0]["content"].count("Count all birds.") == 1, (
+        "the task is no part of what is summarized"
+    )
     assert asked.max_tokens is not None
     events = course.say(content="It came to 42 so far.", usage=Usage(input_tokens=3, output_tokens=2))
     assert only(events, ev.HistorySummarized).text == "It came to 42 so far."
     text = "\n".join(str(m["content"]) for m in transcript.request(course.run, "act").messages)
-    assert "Do it." in text
+    assert "Count all birds." in text
     assert "It came to 42 so far." in text
     assert "seen 0" not in text
     assert f"seen {count - 1}" in text

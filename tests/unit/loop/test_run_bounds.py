@@ -44,6 +44,14 @@ def test_at_the_deadline_a_run_ends_with_what_it_found() -> None:
     assert course.run.phase is Phase.DONE
 
 
+def test_what_the_step_under_way_has_found_counts() -> None:
+    course = Course().begin(deadline=500.0)
+    course.say(call("add", a=20, b=22), call("add", a=1, b=1))
+    course.arrive(result("r1_1_0", 42))
+    end = only(course.arrive(timer("deadline")), ev.RunFinished)
+    assert end.output == "Stopped before it was done. Found until then:\nadd: 42"
+
+
 def test_a_call_that_failed_has_found_nothing() -> None:
     course = Course().begin(deadline=500.0)
     course.say(call("add", a=20, b=22), call("add", a=1, b=1))
