@@ -86,14 +86,23 @@ class Imports:
     def tests_of(self, module: str) -> dict[str, int]:
         """Unit test files that may notice a bug in the module: the nearest, with their distance from it.
 
-        The files are relative to the project's root.
+        Of a module that is imported by its name at run time they are those of the package around it. The files are
+        relative to the project's root.
         """
-        near = [
-            (distance, self.file_of(name).relative_to(self._layout.root).as_posix())
-            for name, distance in self.importers(module).items()
-            if name.startswith(f"{self._layout.unit}.") and name.rpartition(".")[2].startswith("test_")
-        ]
-        return {file: distance for distance, file in sorted(near)[:MOST_FILES]}
+        package, near = module, self._tests_below(module)
+        while not near and "." in package:
+            package = package.rpartition(".")[0]
+            near = self._tests_below(package)
+        return dict(sorted(near.items(), key=lambda it: (it[1], it[0]))[:MOST_FILES])
+
+    def _tests_below(self, package: str) -> dict[str, int]:
+        near: dict[str, int] = {}
+        for module in self.modules_below([package]):
+            for name, distance in self.importers(module).items():
+                if name.startswith(f"{self._layout.unit}.") and name.rpartition(".")[2].startswith("test_"):
+                    file = self.file_of(name).relative_to(self._layout.root).as_posix()
+                    near[file] = min(distance, near.get(file, distance))
+        return near
 
 
 def draw(modules: Iterable[Module], count: int, seed: int) -> list[Planted]:

@@ -75,6 +75,7 @@ def toys(tmp_path: Path) -> Layout:
         "lib/toys/__init__.py": "",
         "lib/toys/toll.py": TOLL,
         "lib/toys/gate.py": GATE,
+        "lib/toys/late.py": "",
         "checks/toy_unit/test_toll.py": TEST_TOLL,
         "checks/toy_unit/test_gate.py": TEST_GATE,
     }.items():
@@ -153,6 +154,7 @@ def test_tests_are_found_by_their_imports_with_their_distance(toys: Layout) -> N
     near, far = "checks/toy_unit/test_toll.py", "checks/toy_unit/test_gate.py"
     assert imports.tests_of("toys.toll") == {near: 1, far: 2}
     assert imports.tests_of("toys.gate") == {far: 1}
+    assert imports.tests_of("toys.late") == {near: 1, far: 1}, "nobody imports it by a statement"
 
 
 def test_a_draw_is_the_same_for_a_seed_and_takes_from_each_module(toys: Layout) -> None:
