@@ -25,7 +25,7 @@ CadreError
     └── ModelRefused        for good: the request itself is wrong
 
 What a *model* does wrong (bad arguments, unknown tool, no tool call) is no exception: it is an
-observation that the model reads at its next step (`cadre.loop.run.ErrorInfo`).
+observation that the model reads at its next step (`cadre.protocol.messages.ErrorInfo`).
 """
 
 from __future__ import annotations
@@ -40,24 +40,28 @@ class RetryableError(CadreError):
 
 
 class BusUnavailable(RetryableError):
+    """NATS does not answer."""
+
     def __init__(self, doing: str, cause: object) -> None:
         super().__init__(f"NATS did not answer while {doing}: {cause}")
 
 
 class BusFull(BusUnavailable):
-    """Writes are refused until somebody makes room."""
+    """The storage limit of NATS is reached: writes are refused until there is room."""
 
     def __init__(self, doing: str, cause: object) -> None:
         RetryableError.__init__(self, f"NATS has no room left for {doing}: {cause}")
 
 
 class OutcomeUnknown(RetryableError):
+    """An append or publish was sent, and its answer was lost."""
+
     def __init__(self, doing: str, cause: object) -> None:
         super().__init__(f"{doing} was sent but its answer never came: {cause}")
 
 
 class MemoryUnavailable(RetryableError):
-    """Nothing was remembered, found or forgotten."""
+    """No memory service answers, or its index does not: nothing was stored, found or removed."""
 
 
 class TerminalError(CadreError):
@@ -73,10 +77,12 @@ class MemoryRefused(TerminalError):
 
 
 class UnreadableMessage(TerminalError):
-    pass
+    """The message has malformed JSON, an unknown type or a wrong field."""
 
 
 class NewerSchema(UnreadableMessage):
+    """The message was written by a newer Cadre."""
+
     def __init__(self, found: int, known: int) -> None:
         super().__init__(
             f"schema version {found} is newer than version {known}, the newest this service reads: upgrade it"
@@ -94,19 +100,23 @@ class NewerKind(NewerSchema):
 
 
 class BlobMissing(TerminalError):
+    """The object store does not have the blob."""
+
     def __init__(self, ref: str) -> None:
         super().__init__(f"{ref} is not in the object store: it was removed, or never uploaded")
         self.ref = ref
 
 
 class TooLarge(TerminalError):
+    """A payload is over its limit; sizes are in bytes."""
+
     def __init__(self, what: str, size: int, limit: int) -> None:
         super().__init__(f"{what} has {size} bytes, over the limit of {limit}")
         self.size, self.limit = size, limit
 
 
 class Fenced(CadreError):
-    """The journal has moved on since it was folded."""
+    """Another writer was first: the subject's last message is not the one that was expected."""
 
 
 class SetupError(CadreError):
@@ -114,22 +124,24 @@ class SetupError(CadreError):
 
 
 class SpecError(SetupError):
-    pass
+    """An agent's spec is wrong."""
 
 
 class PromptError(SetupError):
-    pass
+    """A prompt file is wrong."""
 
 
 class ToolDefinitionError(SetupError):
-    pass
+    """A function cannot be a tool, because no model could use it."""
 
 
 class SettingError(SetupError):
-    pass
+    """An environment variable or option is wrong."""
 
 
 class NotPermitted(SetupError):
+    """The NATS user of this process lacks a right."""
+
     def __init__(self, subject: str) -> None:
         super().__init__(
             f"the NATS user of this process may not publish to {subject}: give it the key of its own service"
@@ -139,7 +151,7 @@ class NotPermitted(SetupError):
 
 
 class StreamDrift(SetupError):
-    pass
+    """A stream exists with other settings than this version needs."""
 
 
 class ModelError(CadreError):

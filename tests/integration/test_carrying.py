@@ -26,7 +26,7 @@ from cadre.journal.events import (
 from cadre.journal.events import ToolCalled as Called
 from cadre.loop.fold import fold
 from cadre.loop.fork import prefix_of
-from cadre.protocol.files import carried
+from cadre.protocol.files import carried_over
 from cadre.protocol.messages import Erased
 from cadre.protocol.topology import call_id
 from cadre_gateway.runs.admission import run_id_of
@@ -145,7 +145,7 @@ async def test_a_fork_at_a_step_of_its_own_prefix_begins_with_that_steps_files(w
     assert await contents(world, again) == {"given": f"given {mark}", "a": f"one {mark}"}
     later = (await fork(world, first, 4))["id"]
     assert (await contents(world, later))["a"] == "its own"
-    # Without the first run only what was carried from it is known.
+    # Without the first run only what was carried_over from it is known.
     assert (await world.http.delete(f"/v1/runs/{run}")).status_code == 200
     forked = await fork(world, first, 2)
     assert forked["later_files"] == ["a", "b", "given"]
@@ -201,7 +201,7 @@ async def test_bounds_hold_for_what_is_carried_and_given(world: World) -> None:
     # Ten seconds later a turn that was never started counts as none.
     await sessions.record("boss", session, msgspec.structs.replace(taken, at=1.0), fence)
     key = new_run()
-    for _ in range(5):  # each try completes what the one before has carried
+    for _ in range(5):  # each try completes what the one before has carried_over
         answer = await turn(world, session, key)
         if answer.status_code != 503:
             break
@@ -244,7 +244,7 @@ async def test_a_run_that_is_erased_while_its_files_are_carried_is_begun_without
     before = await ended_turn(world, session, {"a": f"of {session}"})
     record, _ = await NatsFileIndex(world.nc, world.topology).read(before, "a") or (None, 0)
     assert record is not None
-    await NatsFileIndex(world.nc, world.topology).write(carried(record, run_id_of("boss", key)), 0)
+    await NatsFileIndex(world.nc, world.topology).write(carried_over(record, run_id_of("boss", key)), 0)
     erasure = NatsErasure(world.nc, world.topology, world.blobs)
     await erasure.record(Erased(id=f"{before}:erased", tree=before, run=before, at=time.time()), 0)
 
@@ -271,7 +271,7 @@ async def test_a_try_that_was_cut_short_is_completed_by_the_next(world: World) -
     for source, path in ((run, "given"), (other, "a"), (other, "c")):
         record, _ = await index.read(source, path) or (None, 0)
         assert record is not None
-        await index.write(carried(record, new), 0)
+        await index.write(carried_over(record, new), 0)
     assert (await world.http.get(f"/v1/runs/{new}/files")).status_code == 404, (
         "no run has a part of its files"
     )
@@ -304,7 +304,7 @@ async def test_a_turn_goes_on_from_another_run_than_the_try_before(world: World)
     for path in ("first", "both"):
         record, _ = await index.read(first, path) or (None, 0)
         assert record is not None
-        await index.write(carried(record, new), 0)
+        await index.write(carried_over(record, new), 0)
     second = await ended_turn(world, session, {"second": "2", "both": "2"}, reset=True)
     sessions = NatsSessions(world.nc, world.topology)
     recorded, _ = await sessions.read("boss", session)

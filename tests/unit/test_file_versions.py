@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cadre.protocol.files import ELSEWHERE, FileWritten, PastFile, as_of, carried, is_carried
+from cadre.protocol.files import UNKNOWN_POSITION, FileWritten, PastFile, as_of, carried_over, is_carried
 from cadre.tools.files import File
 from unit.memory_files import MemoryFiles
 
@@ -72,7 +72,7 @@ async def test_where_an_imported_file_lay_is_not_known(files: MemoryFiles) -> No
     await files.of("t_1_0").write("a", "one")
     record, seq = files.index.kept["t", "a"]
     came = msgspec.structs.replace(
-        record, history=[msgspec.structs.replace(one, seq=ELSEWHERE) for one in record.history]
+        record, history=[msgspec.structs.replace(one, seq=UNKNOWN_POSITION) for one in record.history]
     )
     assert as_of(came, seq, seq + 1) == (came, False)
     assert as_of(came, seq, None) == (came, True)
@@ -83,7 +83,7 @@ async def test_a_carried_file_counts_on_and_is_written_anew(files: MemoryFiles) 
     await files.of("task").write("a", "one")
     await files.of("t_1_0").write("a", "two")
     record, _ = files.index.kept["t", "a"]
-    await files.index.write(carried(record, "u"), 0)
+    await files.index.write(carried_over(record, "u"), 0)
     assert is_carried(files.index.kept["u", "a"][0])
     entry = await files.of("task", tree="u").write("a", "one", expected=2)
     assert entry.version == 3

@@ -13,7 +13,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from cadre.delivery.workspace_store import WorkspaceStore
 from cadre.protocol.topology import tree_of
-from cadre.tools.files import UNKNOWN, media_type_of
+from cadre.tools.files import UNKNOWN_MEDIA_TYPE, media_type_of
 from cadre.tools.workspace import FileEntry
 from cadre_gateway.requests import body
 from cadre_gateway.requests.deadline import answer_deadline
@@ -128,7 +128,7 @@ def _download(data: bytes, name: str, media_type: str) -> Response:
         "Content-Security-Policy": "sandbox; default-src 'none'",
         "Content-Length": str(len(data)),
     }
-    kind = media_type if _MEDIA_TYPE.fullmatch(media_type) else UNKNOWN
+    kind = media_type if _MEDIA_TYPE.fullmatch(media_type) else UNKNOWN_MEDIA_TYPE
     return StreamingResponse(_pieces(data), headers=headers, media_type=kind)
 
 

@@ -17,7 +17,7 @@ from cadre.adapters.nats.history import History
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.workspace_store import MAX_FILES
 from cadre.errors import BusUnavailable, Fenced
-from cadre.protocol.files import WorkspaceFile, as_of, carried, is_carried
+from cadre.protocol.files import WorkspaceFile, as_of, carried_over, is_carried
 from cadre.protocol.messages import Erased
 from cadre_gateway.requests.problems import invalid
 
@@ -64,7 +64,7 @@ class FileCarrier:
                 f"the run would begin with {number} files, those of run {source.tree if source else tree} among"
                 f" them: a workspace has at most {MAX_FILES}; give it fewer, or begin afresh (reset=true)"
             )
-        changes = [carried(record, tree) for record in wanted.values()]
+        changes = [carried_over(record, tree) for record in wanted.values()]
         changes += [_removal(record) for path, (record, _) in present.items() if path not in wanted]
         await self._write_all((record, present.get(record.path)) for record in changes)
         if source is not None:
@@ -98,7 +98,7 @@ class FileCarrier:
         await asyncio.gather(*(write(record, found) for record, found in changes))
 
     async def _check_not_erased(self, tree: str) -> None:
-        """Raises BusUnavailable when the tree was erased meanwhile, perhaps with contents that were carried over.
+        """Raises BusUnavailable when the tree was erased meanwhile, perhaps with contents that were carried_over over.
         An erasure from now on finds them named."""
         fate = await self.erasure.fate(tree)
         if fate is not None and isinstance(fate[1], Erased):
@@ -106,8 +106,8 @@ class FileCarrier:
 
 
 def _removal(record: WorkspaceFile) -> WorkspaceFile:
-    """The record that takes away a file which an earlier try has carried over from somewhere else."""
-    return carried(
+    """The record that takes away a file which an earlier try has carried_over over from somewhere else."""
+    return carried_over(
         WorkspaceFile(
             id=record.id,
             tree=record.tree,

@@ -8,7 +8,7 @@ from cadre.adapters.nats.archive import NatsArchive
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.errors import Fenced
 from cadre.ports import Blobs
-from cadre.protocol.files import ELSEWHERE, WorkspaceFile
+from cadre.protocol.files import UNKNOWN_POSITION, WorkspaceFile
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.transfer.run_file import BlobPart, EntryLine, FileLine, Header, Line
 
@@ -70,7 +70,7 @@ class RunWriter:
         """A file that is there already came with an import that was cut short, or was written since."""
         if await self._files.read(self._tree, file.path) is None:
             # It comes before all entries here, whichever it was written behind.
-            history = [msgspec.structs.replace(one, seq=ELSEWHERE) for one in file.history]
+            history = [msgspec.structs.replace(one, seq=UNKNOWN_POSITION) for one in file.history]
             await self._files.write(msgspec.structs.replace(file, history=history), 0)
 
     async def _take_entry(self, old: int, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The names that tools and team members have in the Python code of a model."""
+"""The names of tools and team members in the Python code that a model writes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from cadre.protocol.cards import AgentCard, ToolCard
 Card = ToolCard | AgentCard
 
 RESERVED = frozenset({"final_answer", "gather", "gathered", "CallError", "GatherError", *dir(builtins)})
-"""What such names mean already: to the sandbox, and to Python, where a tool called `print` would take away more
-than it gives."""
+"""Names that the sandbox and Python have given a meaning: a tool must not replace `print`."""
 
 
 def code_name(name: str) -> str:
-    """A name as an identifier: `web-search` is `web_search`, `3d` is `_3d`, `class` is `class_`, `print` is
-    `print_`. One that can be used as it is stays."""
+    """A name as an identifier: `web-search` becomes `web_search`, `3d` becomes `_3d`, `class` becomes `class_`,
+    `print` becomes `print_`. An identifier that is free stays."""
     made = re.sub(r"\W", "_", name, flags=re.ASCII)
     if made[:1].isdigit():
         made = f"_{made}"
@@ -27,8 +26,8 @@ def code_name(name: str) -> str:
 
 
 def named_in_code(cards: Sequence[Card]) -> dict[str, Card]:
-    """All cards by their names in code, in the same order. Where two would have one name, the card that really
-    has it keeps it, and the other gets a further underscore, whatever their order."""
+    """All cards by their names in code, in the same order. Of two with the same name in code, the card whose own name
+    it is keeps it and the other gets a further underscore, whatever their order."""
     taken = {card.name for card in cards if code_name(card.name) == card.name}
     made = {name: name for name in taken}
     for name in sorted({card.name for card in cards} - taken):
@@ -41,7 +40,7 @@ def named_in_code(cards: Sequence[Card]) -> dict[str, Card]:
 
 
 def is_parameter_name(name: str) -> bool:
-    """Whether an argument can be given as `name=…`. Python would read some letters as others (NFKC)."""
+    """Whether an argument can be given as `name=…`. Python normalises some letters to others (NFKC)."""
     return (
         name.isidentifier()
         and not keyword.iskeyword(name)

@@ -1,4 +1,4 @@
-"""How code calls a tool or a team member: `(query: str, limit: int = 10) -> list[str]`."""
+"""The Python signature of a tool or team member: `(query: str, limit: int = 10) -> list[str]`."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from cadre.protocol.cards import AgentCard
 MEMBER_SIGNATURE = "(task: str, additional_args: dict | None = None) -> str"
 
 LEFT_OUT = "..."
-"""Shown as the default of what may be left out when the schema does not say what holds then."""
+"""Shown as the default of an optional parameter whose schema names none."""
 
 
 class Parameter(NamedTuple):
+    """A parameter of a tool."""
+
     name: str
     schema: dict[str, Any]
-    """With a `$ref` resolved."""
+    """The schema of its value, with a `$ref` resolved."""
     required: bool
     by_name: bool
-    """Can be given as `name=…`; else only as `**{"name": …}`."""
+    """Whether it can be given as `name=…`; if not, only as `**{"name": …}`."""
 
 
 def parameters_of(schema: dict[str, Any]) -> list[Parameter]:
-    """Those of a tool's input schema: the required ones first, as Python wants it."""
+    """The parameters of a tool's input schema, the required ones first, as Python demands."""
     definitions = definitions_of(schema)
     top = resolved(schema, definitions)
     required = set(top.get("required") or ())
@@ -37,9 +39,9 @@ def parameters_of(schema: dict[str, Any]) -> list[Parameter]:
 
 
 def signature_of(card: Card) -> str:
-    """What the code of a model is shown, and what the sandbox binds its calls by.
+    """The signature that a model is shown and by which the sandbox binds its calls.
 
-    Parameters that have no name in Python (`user-id`, `from`) are gathered in a `**others`: such a tool is
+    Parameters whose names are no Python identifiers (`user-id`, `from`) are gathered in `**others`: such a tool is
     called as `tool(query, **{"user-id": 7})`.
     """
     if isinstance(card, AgentCard):

@@ -1,18 +1,28 @@
-"""JSON Schemas as Python says them: `{"type": ["string", "null"]}` is `str | None`."""
+"""JSON Schemas as Python type hints: `{"type": ["string", "null"]}` is `str | None`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-_DEEPEST = 8
+_MAX_DEPTH = 8
 _SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
-_ABOUT = {"description", "default", "title"}
-_TOLD = {"$ref", "type", "enum", "const", "anyOf", "oneOf", "items", "additionalProperties", "nullable"}
+_ANNOTATIONS = {"description", "default", "title"}
+_EXPRESSIBLE = {
+    "$ref",
+    "type",
+    "enum",
+    "const",
+    "anyOf",
+    "oneOf",
+    "items",
+    "additionalProperties",
+    "nullable",
+}
 
 
 def definitions_of(schema: dict[str, Any]) -> dict[str, Any]:
-    """What `$ref`s in the schema refer to, by name."""
+    """The definitions that `$ref`s in the schema refer to, by name."""
     found: dict[str, Any] = {}
     for key in ("definitions", "$defs"):
         found |= schema.get(key) or {}
@@ -20,8 +30,8 @@ def definitions_of(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def resolved(schema: Any, definitions: dict[str, Any]) -> dict[str, Any]:
-    """The schema that a `$ref` means, with what stands beside it; {} for none, or one that leads nowhere."""
-    for _ in range(_DEEPEST):
+    """The schema with its `$ref` replaced by the definition; {} when there is no such definition."""
+    for _ in range(_MAX_DEPTH):
         if not isinstance(schema, dict):
             return {}
         if "$ref" not in schema:
@@ -33,8 +43,8 @@ def resolved(schema: Any, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def type_name(schema: Any, definitions: dict[str, Any], depth: int = 0) -> str:
-    """As one would annotate it. What is nested beyond reason, or says nothing, is `Any`."""
-    if depth > _DEEPEST:
+    """The type hint of a schema; `Any` for one that is nested too deeply or says nothing."""
+    if depth > _MAX_DEPTH:
         return "Any"
     kinds = dict.fromkeys(_kinds(resolved(schema, definitions), definitions, depth + 1))
     if not kinds or "Any" in kinds:
@@ -42,17 +52,17 @@ def type_name(schema: Any, definitions: dict[str, Any], depth: int = 0) -> str:
     return " | ".join([*(kind for kind in kinds if kind != "None"), *(["None"] if "None" in kinds else [])])
 
 
-def is_told(schema: Any, definitions: dict[str, Any], depth: int = 0) -> bool:
-    """Whether the type's name says all that the schema does, but for the description and default at its top."""
-    if depth > _DEEPEST:
+def says_all(schema: Any, definitions: dict[str, Any], depth: int = 0) -> bool:
+    """Whether `type_name` says all that the schema does, except for the description and default at its top."""
+    if depth > _MAX_DEPTH:
         return False
     schema = resolved(schema, definitions)
-    if schema.keys() - (_TOLD | _ABOUT if depth == 0 else _TOLD):
+    if schema.keys() - (_EXPRESSIBLE | _ANNOTATIONS if depth == 0 else _EXPRESSIBLE):
         return False
     if not all(map(_is_literal, _values(schema))):
         return False
     parts = [schema.get("items"), schema.get("additionalProperties"), *_options(schema)]
-    return all(is_told(part, definitions, depth + 1) for part in parts if isinstance(part, dict))
+    return all(says_all(part, definitions, depth + 1) for part in parts if isinstance(part, dict))
 
 
 def _kinds(schema: dict[str, Any], definitions: dict[str, Any], depth: int) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""How a tool or a team member reads to a model in a text."""
+"""Tools and team members as text for a model, as a list or as Python functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from cadre.prompting.code_names import code_name
 from cadre.prompting.code_signature import Parameter, parameters_of, signature_of
-from cadre.prompting.python_types import definitions_of, is_told, type_name
+from cadre.prompting.python_types import definitions_of, says_all, type_name
 from cadre.protocol.cards import AgentCard, ToolCard
 
 __all__ = ["docstring_of", "signature_of", "to_code_prompt", "to_json", "to_tool_calling_prompt"]
@@ -22,7 +22,7 @@ _STEP = "    "
 
 
 def to_tool_calling_prompt(card: ToolCard | AgentCard) -> str:
-    """`name: description`, what it takes, what it returns; in prompt files, a filter of this name."""
+    """Name, description, inputs and output of a card. Prompt files have it as a filter of the same name."""
     if isinstance(card, AgentCard):
         inputs, output = to_json(MEMBER_INPUTS), "string"
     else:
@@ -32,7 +32,7 @@ def to_tool_calling_prompt(card: ToolCard | AgentCard) -> str:
 
 
 def to_code_prompt(card: ToolCard | AgentCard) -> str:
-    """The head of a Python function with its docstring; in prompt files, a filter of this name."""
+    """The head of a Python function with its docstring. Prompt files have it as a filter of the same name."""
     quotes = '"""'
     doc = docstring_of(card).replace(quotes, "'''")
     body = indent(f"{quotes}{doc}\n{quotes}", _STEP)
@@ -40,7 +40,7 @@ def to_code_prompt(card: ToolCard | AgentCard) -> str:
 
 
 def docstring_of(card: ToolCard | AgentCard) -> str:
-    """Description, `Args:` and, where the signature does not say it all, `Returns:`."""
+    """The description, `Args:` and, where the signature does not say everything, `Returns:`."""
     if isinstance(card, AgentCard):
         args = [f"{name}: {about['description']}" for name, about in MEMBER_INPUTS.items()]
         returns = "The member's report."
@@ -55,6 +55,7 @@ def docstring_of(card: ToolCard | AgentCard) -> str:
 
 
 def to_json(value: object) -> str:
+    """The value as JSON in which letters of all scripts stay as they are."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -70,17 +71,17 @@ def _args(schema: dict[str, Any]) -> list[str]:
 
 
 def _arg(parameter: Parameter, definitions: dict[str, Any]) -> str:
-    """One parameter, with its schema where the type in the signature does not say it all; "" when that does."""
-    said = [str(parameter.schema.get("description", "")).strip()]
+    """The text for one parameter, with its schema where the signature does not say everything; may be empty."""
+    parts = [str(parameter.schema.get("description", "")).strip()]
     if not parameter.required and "default" not in parameter.schema:
-        said.append("May be left out.")
+        parts.append("May be left out.")
     if not parameter.by_name:
-        said.append(f"To be given as **{{{to_json(parameter.name)}: …}}.")
-    if not is_told(parameter.schema, definitions) or not parameter.by_name:
+        parts.append(f"To be given as **{{{to_json(parameter.name)}: …}}.")
+    if not says_all(parameter.schema, definitions) or not parameter.by_name:
         schema = {k: v for k, v in parameter.schema.items() if k not in ("description", "default")}
-        said.append(f"JSON schema: {to_json(schema)}")
-    between = "\n" if "\n" in said[0] else " "
-    text = between.join(filter(None, said))
+        parts.append(f"JSON schema: {to_json(schema)}")
+    between = "\n" if "\n" in parts[0] else " "
+    text = between.join(filter(None, parts))
     return text and f"{parameter.name}: {text}"
 
 
@@ -89,7 +90,7 @@ def _returns(schema: dict[str, Any] | None) -> str:
         return ""
     definitions = definitions_of(schema)
     name = type_name(schema, definitions)
-    if is_told(schema, definitions) and not any(kind in name for kind in ("list", "dict", "Any")):
+    if says_all(schema, definitions) and not any(kind in name for kind in ("list", "dict", "Any")):
         return ""
     return (
         "Structured output: use its parts at once, there is no need to print it first."
@@ -113,8 +114,8 @@ def _output(schema: dict[str, Any] | None) -> str:
     if schema is None:
         return "any"
     kinds = dict.fromkeys(_kinds(schema, schema.get("$defs", {})))
-    told = f", as this JSON schema says: {to_json(schema)}" if _is_structured(schema) else ""
-    return " or ".join(kinds) + told
+    structure = f", as this JSON schema says: {to_json(schema)}" if _is_structured(schema) else ""
+    return " or ".join(kinds) + structure
 
 
 def _is_structured(schema: dict[str, Any]) -> bool:
@@ -122,7 +123,7 @@ def _is_structured(schema: dict[str, Any]) -> bool:
 
 
 def _kinds(schema: dict[str, Any], definitions: dict[str, Any]) -> list[str]:
-    """Names of the JSON types that a schema allows."""
+    """The names of the JSON types that a schema allows."""
     if "$ref" in schema:
         name = schema["$ref"].removeprefix("#/$defs/")
         return _kinds({k: v for k, v in definitions.get(name, {}).items() if k != "$ref"}, definitions)

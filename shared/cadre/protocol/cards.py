@@ -1,4 +1,4 @@
-"""Who offers what: the cards of tools, agents and sandboxes, as their services register them."""
+"""Cards: how tools, agents and sandboxes describe themselves in the registry."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class ToolCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """JSON Schema (2020-12) of an object."""
     output_schema: dict[str, Any] | None = None
     read_only: bool = False
-    """The tool changes nothing: it may run again after a crash, without a claim."""
+    """The tool changes nothing, so that a call runs without a claim and may run again after a crash."""
     idempotent: bool = False
-    """Running twice with one call id has the effect of running once."""
+    """Two runs with one call id have the effect of one."""
     timeout: float | None = None
-    """Seconds that one call may be at work."""
+    """Seconds that one call may take."""
     approval: str = ""
-    """Whether a person must agree to a call: `never`, `always` or `when: <expression over the arguments>`;
+    """Whether a person must approve a call: `never`, `always` or `when: <expression over the arguments>`;
     empty leaves it to the agent."""
     labels: dict[str, str] = {}
     version: str = ""
@@ -46,15 +46,15 @@ TIERS = ("ns", "landlock")
 
 
 class SandboxCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A sandbox as its service registers it: whose code it runs, and how well that is locked in."""
+    """A sandbox as its service registers it: the pool whose code it runs, and how well it isolates that."""
 
     pool: str
     tier: str
     """`ns` or `landlock`."""
     python: str = ""
-    """Version of the code's Python."""
+    """The version of the Python that runs the code."""
     sessions: int = 0
-    """Interpreters at once."""
+    """The number of interpreters that it runs at once."""
     version: str = ""
 
 
@@ -66,7 +66,7 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     pid: int
     health: str = ""
-    """Base URL of the replica's /healthz and /readyz."""
+    """The base URL of the replica's /healthz and /readyz."""
     started_at: float
     agent: AgentCard | None = None
     tool: ToolCard | None = None

@@ -1,4 +1,4 @@
-"""Files within values, and files of a run's workspace: one record per path, with the versions that it has had."""
+"""Files within JSON values, and records of a workspace: one per path, with the versions of the file."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import msgspec
 from cadre.protocol.messages import Message
 
 CARRIED = "carried"
-"""The write of a version that another tree's workspace had: no call is named so."""
+"""Stands in `FileWritten.by` for a version taken over from another tree's workspace; no call has this id."""
 
-ELSEWHERE = -1
-"""The place of a version that came with an exported run: nobody knows what it lay before and behind."""
+UNKNOWN_POSITION = -1
+"""The `seq` of a version from an exported run, whose place among the journals is unknown."""
 
 
 def dicts_in(value: Any) -> Iterator[dict[str, Any]]:
@@ -35,49 +35,49 @@ def holds_binary(value: Any) -> bool:
 
 
 class FileWritten(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One version that a file has had. What follows `ref` is told of those that another has followed."""
+    """One version of a file. The fields after `ref` are filled in when a later version replaces it."""
 
     version: int
     by: str
-    """The write: id of the call, and which of its writes of this path; so none is done twice."""
+    """The id of the write, made of the call's id and a count, by which a repeated write is recognised."""
     ref: str
-    """Empty: the file was deleted."""
+    """`blob:` reference of the content; empty if the file was deleted."""
     seq: int = 0
-    """Where it lay in the stream, which holds the journals of its tree too; 0: not known."""
+    """Its sequence in the stream that holds the journals of its tree too; 0 when unknown."""
     media_type: str = ""
     size: int = 0
     at: float = 0.0
     tool: str = ""
-    """Who wrote it, as `WorkspaceFile.by` says."""
+    """The writer, as in `WorkspaceFile.by`."""
 
 
 class WorkspaceFile(Message, frozen=True, kw_only=True, tag="workspace_file"):
-    """A path of a tree's workspace, as it is now. Its id is `<tree>:file:<path>:<version>`."""
+    """The present state of one path of a workspace. Its id is `<tree>:file:<path>:<version>`."""
 
     path: str
     version: int
-    """From 1; it goes on counting when the file was deleted."""
+    """Counted from 1, deletions included."""
     ref: str | None = None
-    """`blob:` reference of the content; None: deleted."""
+    """`blob:` reference of the content; None if the file is deleted."""
     media_type: str = "application/octet-stream"
     size: int = 0
     by: str = ""
-    """Who wrote it: a tool, an agent or the gateway."""
+    """The writer: a tool, an agent or the gateway."""
     history: list[FileWritten] = msgspec.field(default_factory=list)
-    """The versions up to this one, oldest first; only the latest of many."""
+    """The versions up to this one, oldest first; of many only the latest."""
 
 
 class PastFile(NamedTuple):
-    """What a path held at some point."""
+    """The content of a path at some point."""
 
     file: WorkspaceFile | None
-    """None: nothing."""
+    """None if there was no file."""
     is_certain: bool
-    """False: the version of then is not kept, or cannot be told, and this is the present one."""
+    """False if the version of that time is lost or unknown, and `file` is the present one instead."""
 
 
 def history_before_next(record: WorkspaceFile, seq: int) -> list[FileWritten]:
-    """The versions of a record that lies at `seq`, for the one that takes its place."""
+    """The `history` for the record that replaces this one, which lies at `seq`."""
     if not record.history:
         return []
     *earlier, last = record.history
@@ -93,11 +93,11 @@ def history_before_next(record: WorkspaceFile, seq: int) -> list[FileWritten]:
 
 
 def as_of(record: WorkspaceFile, seq: int, point: int | None) -> PastFile:
-    """What the path of a record that lies at `seq` held before `point` of its stream; None: now."""
+    """The content of the record's path before sequence `point`; now if `point` is None. The record lies at `seq`."""
     present = record if record.ref is not None else None
     if point is None:
         return PastFile(present, True)
-    if any(one.seq == ELSEWHERE for one in record.history[-1:]):
+    if any(one.seq == UNKNOWN_POSITION for one in record.history[-1:]):
         return PastFile(present, False)
     if seq < point:
         return PastFile(present, True)
@@ -111,8 +111,8 @@ def as_of(record: WorkspaceFile, seq: int, point: int | None) -> PastFile:
     return PastFile(present, False)
 
 
-def carried(record: WorkspaceFile, tree: str) -> WorkspaceFile:
-    """The same version of the file in the workspace of another tree, whose writers are others."""
+def carried_over(record: WorkspaceFile, tree: str) -> WorkspaceFile:
+    """The record of the same version in the workspace of another tree."""
     return msgspec.structs.replace(
         record,
         id=f"{tree}:file:{record.path}:{record.version}",
@@ -123,7 +123,7 @@ def carried(record: WorkspaceFile, tree: str) -> WorkspaceFile:
 
 
 def is_carried(record: WorkspaceFile) -> bool:
-    """Whether nobody has written the file since it was carried to its tree."""
+    """Whether the file was taken over from another tree and not written since."""
     return any(one.by == CARRIED for one in record.history[-1:])
 
 

@@ -1,8 +1,8 @@
-"""What travels between services: the records of an inbox and the calls of a tool, as JSON.
+"""The messages between services, as JSON: records to runs, calls to executors and sandboxes, stored effects.
 
-One tagged union per direction. `type` names the record on the wire, `v` its schema version; a new
-field always has a default, so version 1 stays readable. Times (`at`, `started_at`) are Unix seconds
-by the sender's clock. Ids are derived (see `cadre.subjects`), so publishing twice says the same thing.
+`type` names the message on the wire, `v` its schema version; a new field always has a default, so that earlier messages
+stay readable. Times (`at`, `started_at`) are Unix seconds by the sender's clock. Ids are derived
+(`cadre.protocol.topology`), so a message that is published twice has the same id both times.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import msgspec
 from cadre.protocol.code import BlobForm, CodeExchange, CodeFunction, CodeLimits, CodeRequest
 
 SCHEMA_VERSION = 3
-"""Of everything stored. `cadre.upcast` reads what has an earlier one."""
+"""The version of everything that is stored. `cadre.protocol.upcast` reads messages of earlier versions."""
 
 type_field = "type"
 
 RunState = Literal["success", "max_steps_error", "error", "cancelled"]
-"""How a run ends. `success` and `max_steps_error` are smolagents' names."""
+"""How a run ended. `success` and `max_steps_error` are smolagents' names."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field=type_field):
-    """Fields that every message has."""
+    """The fields that every message has."""
 
     v: Literal[3] = 3
     id: str
-    """Identity of the record: the receiver accounts for each id exactly once."""
+    """Identity of the message: its receiver accounts for each id exactly once."""
     tree: str
     """Id of the root run of the delegation tree."""
     run: str
@@ -81,7 +81,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run and all runs below it may use together; None: as much as they like."""
+    """What a run and all runs below it may use together; None is no bound."""
 
     tokens: int | None = None
     """Input and output tokens."""
@@ -100,33 +100,33 @@ class ReplyTo(msgspec.Struct, frozen=True):
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a run begins whose first steps are those of another one."""
+    """Where a run branches off from an earlier one, whose first steps it takes over."""
 
     run: str
     at: int
-    """The step that it begins with, from 1; those before it are its memory."""
+    """The step that the new run begins with, from 1; it takes over the steps before."""
     observations: dict[str, str] = {}
-    """What calls of those steps came to instead, by `<step>_<index>` or call id."""
+    """Results that replace those of calls in the earlier steps, by `<step>_<index>` or call id."""
     delegated: bool = False
-    """The other run's task came from a manager, and its model reads it like that."""
+    """The earlier run's task came from a manager, and is presented to the model as such."""
 
 
 MemoryScope = Literal["run", "session", "agent", "team", "user"]
-"""Who shares a memory: the runs of one tree, of one session, of one agent, of one team, or of one person."""
+"""Whose runs share a memory: those of one tree, one session, one agent, one team or one person."""
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """For whom something is done: what decides which memories a call may see, and who will share what it keeps."""
+    """For whom a run works. It decides which memories a call may see, and who shares those that it stores."""
 
     user: str | None = None
-    """The person that the tree of runs works for."""
+    """The person for whom the tree of runs works."""
     session: str | None = None
     """The session of the tree's root."""
     team: str | None = None
     reads: list[MemoryScope] = []
-    """Scopes that the caller recalls from."""
+    """The scopes from which the caller recalls memories."""
     writes: MemoryScope = "run"
-    """Scope of what it has remembered."""
+    """The scope of memories that it stores."""
 
 
 class Task(Message, frozen=True, tag="task"):
@@ -140,23 +140,23 @@ class Task(Message, frozen=True, tag="task"):
     max_steps: int | None = None
     session: str | None = None
     continues: str | None = None
-    """A finished root run of the same agent whose memory this run goes on from (`reset=False`)."""
+    """A finished root run of the same agent whose steps this run continues (`reset=False`)."""
     forks: Fork | None = None
     """The run of the same agent whose first steps this run takes over."""
     reply_to: ReplyTo | None = None
     path: list[str] = []
     """Names of the agents above, the root first."""
     deadline: float | None = None
-    """Unix seconds at which the run ends, with what it has found until then."""
+    """Unix seconds at which the run ends with a partial result."""
     budget: Budget | None = None
     origin: Origin | None = None
-    """Whose tree it is: `user` and `session`, handed down to every run below."""
+    """The `user` and `session` of the tree, handed down to every run in it."""
     trace: str | None = None
     """W3C traceparent."""
 
 
 class FileInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A file as it stands in a tool's output: `{"$file": {…}}`. Its bytes are the blob."""
+    """A file as a tool's output has it, `{"$file": {…}}`; its content is the blob."""
 
     ref: str
     """`blob:<sha256>`"""
@@ -170,17 +170,17 @@ class ToolCall(Message, frozen=True, tag="tool_call"):
     """Asks an executor to run a tool. Its id is the call id; at most one effect per id."""
 
     agent: str
-    """Whose inbox the result goes to."""
+    """The agent to whose inbox the result goes."""
     tool: str
     arguments: dict[str, Any]
     deadline: float | None = None
-    """Unix seconds after which nobody reads the result: the call is not begun any more."""
+    """Unix seconds after which nobody reads the result, so that the call must not begin any more."""
     origin: Origin | None = None
-    """For tools of the memory service: whose memories these are."""
+    """Whose memories the call may see, for tools of the memory service."""
     reply: bool = True
-    """Whether the run waits for the result; else none is sent."""
+    """Whether the run waits for a result; if not, none is sent."""
     output_chars: int | None = None
-    """As many characters of the output as the caller will read: a longer one is cut to that."""
+    """The number of characters that the caller reads of the output; a longer output is cut."""
     trace: str | None = None
 
 
@@ -190,18 +190,18 @@ class ToolResult(Message, frozen=True, tag="tool_result"):
     call: str
     tool: str
     output: Any = None
-    """Any JSON value. A text longer than the executor's limit is cut in the middle; `blob` has it whole."""
+    """Any JSON value. A text over the executor's limit is cut in the middle; `blob` has all of it."""
     error: ErrorInfo | None = None
     blob: str | None = None
     blob_form: BlobForm = "text"
     files: list[FileInfo] = []
-    """That are in an output which was cut; one that was not names them itself."""
+    """The files in an output that was cut; an output that was not cut names its files itself."""
     executor: str = ""
     started_at: float = 0.0
 
 
 class Report(Message, frozen=True, tag="report"):
-    """The end of a child run, told to its parent's inbox. Its id is `<child>:report`."""
+    """The end of a child run, sent to its parent's inbox. Its id is `<child>:report`."""
 
     child: str
     agent: str
@@ -225,38 +225,38 @@ Verdict = Literal["approved", "rejected", "corrected"]
 
 
 class Decision(Message, frozen=True, tag="decision"):
-    """A person's word on a call that policy holds back. The first one counts."""
+    """A person's decision on a call that is held for approval. The first one counts."""
 
     call: str
     verdict: Verdict
     feedback: str = ""
-    """For the model: why the call was rejected or corrected."""
+    """Why the call was rejected or corrected; the model reads it."""
     tool: str | None = None
     """With `corrected`: the tool or team member to call instead; None keeps it."""
     arguments: dict[str, Any] | None = None
     """With `corrected`: the arguments to call it with; None keeps them."""
     sender: str = ""
     trace: str | None = None
-    """W3C traceparent of what brought it."""
+    """W3C traceparent of the request that brought the decision."""
 
 
 class CodeCall(Message, frozen=True, tag="code_call"):
-    """Asks a sandbox to run a block of code, or to go on with it. Its id is `<block>:<exchanges so far>`."""
+    """Asks a sandbox to run a block of code, or to resume it. Its id is `<block>:<exchanges so far>`."""
 
     agent: str
-    """Whose inbox the answer goes to."""
+    """The agent to whose inbox the answer goes."""
     pool: str
-    """Which sandboxes."""
+    """The pool of sandboxes that runs it."""
     block: str
     code: str
     exchanges: list[CodeExchange] = []
-    """The last ones; those before them are in `earlier`."""
+    """The latest exchanges of the block; those before are in `earlier`."""
     before: int = 0
-    """How many exchanges there were before these."""
+    """The number of exchanges in `earlier`."""
     earlier: str | None = None
-    """`blob:` reference of them (`cadre.delivery.code_history`)."""
+    """`blob:` reference of the exchanges before `exchanges`."""
     snapshot: str | None = None
-    """`blob:` reference of the variables after the block before."""
+    """`blob:` reference of the variables as the previous block left them."""
     variables: dict[str, Any] = {}
     functions: list[CodeFunction] = []
     authorized_imports: list[str] = []
@@ -266,7 +266,7 @@ class CodeCall(Message, frozen=True, tag="code_call"):
 
     @property
     def done(self) -> int:
-        """How many exchanges the block has behind it."""
+        """The number of all exchanges of the block so far."""
         return self.before + len(self.exchanges)
 
 
@@ -275,7 +275,7 @@ class CodeYielded(Message, frozen=True, tag="code_yielded"):
 
     block: str
     exchange: int
-    """How many exchanges there were before."""
+    """The number of exchanges before this one."""
     calls: list[CodeRequest]
     clock: list[float] = []
     logs: str = ""
@@ -289,19 +289,19 @@ class CodeFinished(Message, frozen=True, tag="code_finished"):
     block: str
     exchange: int
     output: Any = None
-    """Value of the last expression, or the final answer."""
+    """The value of the last expression, or the final answer."""
     text: str = ""
-    """The same as a model reads it."""
+    """The output as a model reads it."""
     is_final_answer: bool = False
     logs: str = ""
     error: ErrorInfo | None = None
     notes: list[str] = []
-    """For the model: what could not be kept, and why."""
+    """What could not be kept, and why; the model reads it."""
     snapshot: str | None = None
     sandbox: str = ""
     tier: str = ""
     seconds: float = 0.0
-    """Of its own computing."""
+    """The time that the block itself computed."""
 
 
 class TimerFired(Message, frozen=True, tag="timer"):
@@ -311,7 +311,7 @@ class TimerFired(Message, frozen=True, tag="timer"):
 
 
 Record = Task | ToolResult | Report | Cancel | Decision | CodeYielded | CodeFinished | TimerFired
-"""What may lie in an agent's inbox."""
+"""The messages that may lie in an agent's inbox."""
 
 
 class KindMessage(Message, frozen=True):
@@ -327,13 +327,13 @@ class EffectClaim(Message, tag="effect_claim", frozen=True):
 
     call: str
     executor: str
-    """Instance that runs it."""
+    """The instance that runs the call."""
     call_seq: int
     """Stream sequence of the call's message: a second publication of the call has another one."""
 
 
 class EffectResult(Message, tag="effect_result", frozen=True):
-    """What came of a claimed call, for ever. Its id is `<call>:effect`."""
+    """The outcome of a claimed call, kept as long as its tree. Its id is `<call>:effect`."""
 
     claim: EffectClaim
     claim_seq: int
@@ -342,11 +342,11 @@ class EffectResult(Message, tag="effect_result", frozen=True):
 
 
 Addressed = Task | ToolResult | Report | Cancel | Decision | CodeYielded | CodeFinished | ToolCall | CodeCall
-"""What one service sends to another."""
+"""The messages that one service sends to another."""
 
 
 class Spilled(Message, frozen=True, tag="spilled"):
-    """Stands for a message over the spill limit: its bytes are in the object store."""
+    """Stands for a message over the spill limit, whose bytes are in the object store."""
 
     ref: str
     """`blob:<sha256>`"""
@@ -354,19 +354,19 @@ class Spilled(Message, frozen=True, tag="spilled"):
 
 
 class Erased(Message, frozen=True, tag="erased"):
-    """A tree was removed: what lies before this message in its stream is gone, what comes behind it is late.
+    """A tree was removed. Its messages before this one are gone, and those behind it are late and ignored.
     Its id is `<tree>:erased`."""
 
     expired: bool = False
-    """Its time was over; otherwise somebody wanted it gone at once."""
+    """Whether the tree was removed because its time was over, and not on request."""
 
 
 class Imported(Message, frozen=True, tag="imported"):
-    """A tree comes from a file: the journals behind this message are its own. Its id is `<tree>:imported`."""
+    """A tree was imported from a file: its journals follow this message. Its id is `<tree>:imported`."""
 
 
 Fate = Erased | Imported
-"""What becomes of a tree as a whole; it lies among the tree's journals."""
+"""A record of the tree as a whole, which lies among its journals and outlives them."""
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True):

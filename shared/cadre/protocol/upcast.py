@@ -1,8 +1,7 @@
-"""Stored messages of earlier schema versions, taken version by version to the present one: pure, on JSON values.
+"""Converts stored messages of earlier schema versions to the present one. Pure, on JSON values.
 
-One function per version, from it to the next; none is ever changed once the next version has been released.
-A run keeps the rules that it began with: where a new rule would judge it by a default that it never knew,
-the function writes down that the rule is off.
+One function per version converts to the next; it is never changed once the next version has been released. A run keeps
+the rules that it began with: where the default of a new rule would apply to it, the function switches that rule off.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ UNBOUNDED = 1_000_000_000
 
 
 def upcast(message: Fields, version: int, wanted: int) -> Fields:
-    """The message of schema `version` as one of version `wanted`; may change the message in hand.
+    """Converts a message of schema `version` to version `wanted`, possibly in place.
 
-    Raises KeyError, TypeError or AttributeError when it is not what its version says.
+    Raises KeyError, TypeError or AttributeError when the message is not of its version.
     """
     for step in range(version, wanted):
         message = _STEPS[step](message)
@@ -28,7 +27,7 @@ def upcast(message: Fields, version: int, wanted: int) -> Fields:
 
 
 def _inside(message: Fields) -> Iterator[Fields]:
-    """Messages within a message, which have a version of their own."""
+    """Yields the messages within a message, which have versions of their own."""
     match message["type"]:
         case "entry":
             yield from (event["task"] for event in message["events"] if event["type"] == "run.accepted")
@@ -41,7 +40,7 @@ def _inside(message: Fields) -> Iterator[Fields]:
 
 
 def _specs(message: Fields) -> Iterator[Fields]:
-    """The spec in each place where an entry keeps it."""
+    """Yields each agent spec in an entry."""
     if message["type"] != "entry":
         return
     yield from (event["spec"] for event in message["events"] if event["type"] == "run.accepted")
@@ -51,7 +50,7 @@ def _specs(message: Fields) -> Iterator[Fields]:
 
 
 def _from_1(message: Fields) -> Fields:
-    """Version 2 bounds the calls that a run sends at once, refuses calls that lead nowhere, and summarizes what the
+    """Version 2 bounds the calls that a run sends at once, refuses repeated calls, and summarizes steps that the
     context has no room for."""
     for spec in _specs(message):
         spec["model"] = {"context": UNBOUNDED, **spec.get("model", {})}
@@ -101,9 +100,9 @@ LATER = frozenset(
         "weight",
     }
 )
-"""Parts of a run's state that version 1 did not keep: a snapshot of that time says nothing of them."""
+"""Fields of a run's state that snapshots of version 1 lack."""
 
 _STEPS: dict[int, Callable[[Fields], Fields]] = {1: _from_1, 2: _from_2}
 
 OLDEST = min(_STEPS)
-"""The first version that can be read."""
+"""The earliest version that can be read."""

@@ -36,7 +36,7 @@ _Body: Any = msgspec.defstruct(
     ],
     kw_only=True,
 )
-"""What stands under `spec`: an agent's fields but for those of `metadata`."""
+"""The keys under `spec`: an agent's fields except for those of `metadata`."""
 
 
 class _Document(msgspec.Struct):

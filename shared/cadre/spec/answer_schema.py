@@ -1,4 +1,4 @@
-"""The JSON Schema that an agent's answers must fit: checked, held against answers, offered to models."""
+"""The JSON Schema that an agent's answers must fit."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import msgspec
 
 Schema = dict[str, Any]
 
-_MOST_TOLD = 10
-"""Places that a model is told of at once: one that is wrong everywhere needs no list of all."""
+_MAX_LISTED = 10
+"""Misfits that are listed for a model; the rest is counted."""
 
 _DEFINITIONS = ("$defs", "definitions")
 
 
 def check_schema(schema: Schema) -> None:
-    """Raises ValueError saying what is wrong with the schema; references to other documents are refused."""
+    """Checks a schema. Raises ValueError with what is wrong; references to other documents are refused."""
     _validator(msgspec.json.encode(schema))
 
 
 def misfits(schema: Schema, answer: Any) -> list[str]:
-    """Where the answer does not fit, a line for each place; [] when it does."""
+    """One line for each place where the answer does not fit; [] when it fits."""
     errors = list(_validator(msgspec.json.encode(schema)).iter_errors(answer))
-    lines = [f"{_place(error)}: {error.message}" for error in errors[:_MOST_TOLD]]
-    if len(errors) > _MOST_TOLD:
-        lines.append(f"and {len(errors) - _MOST_TOLD} more")
+    lines = [f"{_place(error)}: {error.message}" for error in errors[:_MAX_LISTED]]
+    if len(errors) > _MAX_LISTED:
+        lines.append(f"and {len(errors) - _MAX_LISTED} more")
     return lines
 
 
 def fitted(schema: Schema, answer: Any) -> Any:
-    """The answer; where only the value that it is the JSON text of fits, that value."""
+    """The answer; if it is a JSON text and only the value of that text fits, that value."""
     if isinstance(answer, str) and misfits(schema, answer):
         try:
             value = msgspec.json.decode(answer)
@@ -41,8 +41,8 @@ def fitted(schema: Schema, answer: Any) -> Any:
 
 
 def as_parameter(schema: Schema | None, description: str) -> Schema:
-    """Schema of an object whose one property `answer` fits the schema: what a function takes, and what a model
-    is made to write, for which some endpoints want an object."""
+    """The schema of an object with one property `answer` that fits the schema, as the parameters of `final_answer`
+    and as a response format, which some endpoints require to be an object."""
     about = {key: value for key, value in (schema or {}).items() if key not in (*_DEFINITIONS, "$schema")}
     whole: Schema = {
         "type": "object",
@@ -55,8 +55,8 @@ def as_parameter(schema: Schema | None, description: str) -> Schema:
 
 
 def is_strict(schema: Any) -> bool:
-    """Whether each object in it lists all its properties as required and allows no others: endpoints that hold a
-    model to a schema word by word refuse any other."""
+    """Whether each object in the schema requires all its properties and allows no others, as the strict mode of
+    endpoints demands."""
     if isinstance(schema, list):
         return all(map(is_strict, schema))
     if not isinstance(schema, dict):
@@ -82,7 +82,7 @@ def _place(error: Any) -> str:
 
 @lru_cache(maxsize=256)
 def _validator(schema: bytes) -> Any:
-    # Imported here: a command line that makes no agent should not wait for it.
+    # Imported here: commands that make no agent should not load it.
     import jsonschema_rs
 
     return jsonschema_rs.validator_for(msgspec.json.decode(schema), offline=True)

@@ -1,7 +1,7 @@
-"""Whether a person must agree to a call: `never`, `always`, or `when:` an expression over its arguments is true.
+"""Approval policies: `never`, `always`, or `when:` with an expression over the arguments of a call.
 
-An expression is Jinja2's (`amount > 100 and currency != "EUR"`), run in its sandbox: it reads arguments
-and changes nothing. One that cannot be evaluated holds the call back: doubt asks a person.
+Expressions are Jinja2's (`amount > 100 and currency != "EUR"`), evaluated in its sandbox: they read arguments and
+change nothing. When one cannot be evaluated, a person is asked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _WHEN = "when:"
 
 
 def check_policy(policy: str) -> None:
-    """Raises ValueError saying what a policy looks like."""
+    """Checks a policy. Raises ValueError with the form that it must have."""
     if policy in (NEVER, ALWAYS):
         return
     if not policy.startswith(_WHEN) or not policy[len(_WHEN) :].strip():
@@ -25,7 +25,7 @@ def check_policy(policy: str) -> None:
 
 
 def reason_to_ask(policy: str, arguments: Mapping[str, Any]) -> str | None:
-    """Why a person must be asked about a call with these arguments; None when nobody need be."""
+    """Why a person must approve a call with these arguments; None if nobody must."""
     if policy == NEVER:
         return None
     if policy == ALWAYS:
@@ -35,27 +35,27 @@ def reason_to_ask(policy: str, arguments: Mapping[str, Any]) -> str | None:
     try:
         holds = _compiled(policy)(dict(arguments))
     except Exception as error:
-        # Whatever an expression trips over (a missing argument, a text compared to a number), a person decides.
+        # Whatever makes the expression fail (a missing argument, a text compared to a number), a person decides.
         return f"{policy}: {error}"
     return policy if holds else None
 
 
 def is_expression(text: str) -> bool:
-    """Whether it is a `when:`, well made or not."""
+    """Whether the text is a `when:` policy, valid or not."""
     return text.startswith(_WHEN)
 
 
 def why_untrue(policy: str, values: Mapping[str, Any]) -> str | None:
-    """Why a `when:` does not hold of the values; None when it does."""
+    """Why a `when:` is not true of the values; None when it is."""
     try:
         return None if _compiled(policy)(dict(values)) else "it is not true of this answer"
     except Exception as error:
-        # A model can write an answer that an expression trips over: it has not passed then.
+        # An answer that makes the expression fail has not passed.
         return f"it cannot be evaluated: {error}"
 
 
 def names_in(policy: str) -> set[str]:
-    """The arguments that a `when:` is about. Raises ValueError when it is none that can be read."""
+    """The names of the arguments in a `when:`. Raises ValueError for one that cannot be parsed."""
     if not policy.startswith(_WHEN):
         return set()
     check_policy(policy)
@@ -69,7 +69,7 @@ def names_in(policy: str) -> set[str]:
 
 @lru_cache(maxsize=256)
 def _compiled(policy: str) -> Callable[[dict[str, Any]], Any]:
-    # Imported here: a command line that judges no call should not wait for a template engine.
+    # Imported here: commands that evaluate no policy should not load a template engine.
     from jinja2 import StrictUndefined, TemplateSyntaxError
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 

@@ -1,4 +1,4 @@
-"""What models cost: a table of prices per million tokens, by the model's name."""
+"""The prices of models per million tokens, by the model's name."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ PER = 1_000_000
 
 
 class Prices:
-    """Prices by name or pattern (`*`); the first that fits counts."""
+    """Prices by name or pattern (`*`); the first match counts."""
 
     def __init__(self, table: dict[str, Price] | None = None) -> None:
         self._table = table or {}
 
     @classmethod
     def read(cls, path: str) -> Prices:
-        """The YAML file at `path` (`name: {input: 0.4, output: 1.6}`), or no prices when it is empty.
+        """Reads a YAML file of lines like `name: {input: 0.4, output: 1.6}`; without a path there are no prices.
 
-        Raises SettingError saying what is wrong with the file.
+        Raises SettingError with what is wrong in the file.
         """
         if not path:
             return cls()
@@ -42,10 +42,11 @@ class Prices:
             ) from error
 
     def of(self, model: str) -> Price | None:
+        """The price of a model, None when it has none."""
         return next((price for name, price in self._table.items() if fnmatchcase(model, name)), None)
 
 
 def priced(usage: Usage, price: Price) -> Usage:
-    """The usage with its cost."""
+    """The usage with its cost filled in."""
     cost = (usage.input_tokens * price.input + usage.output_tokens * price.output) / PER
     return msgspec.structs.replace(usage, cost=cost)

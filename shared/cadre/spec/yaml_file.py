@@ -1,4 +1,4 @@
-"""Reads a YAML file that a person wrote: whatever is wrong with it is one line that names the file."""
+"""Reads YAML files that people write; each error is one line that names the file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _UniqueKeys(_Loader):  # type: ignore[misc]
 
 
 def read_yaml(file: Path | Traversable, wrong: type[SetupError]) -> Any:
-    """What the file holds. Raises `wrong`."""
+    """Reads the file. Raises `wrong` with one line."""
     try:
         return yaml.load(file.read_text("utf-8"), Loader=_UniqueKeys)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What a tool may know about the call it serves: ids to make effects idempotent, and whether to stop."""
+"""The context of a tool call: ids that make effects idempotent, the workspace, and whether to stop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger("cadre.tool")
 
 
 class CancelSignal:
-    """Becomes true once, when nobody wants the outcome any more. Readable from any thread."""
+    """Becomes true once, when the call's outcome is no longer wanted. Any thread may read it."""
 
     def __init__(self) -> None:
         self._threads = threading.Event()
@@ -27,26 +27,25 @@ class CancelSignal:
         return self._threads.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """For a plain function: blocks until cancelled, `timeout` seconds at most; true if cancelled."""
+        """Blocks a plain function until the call is cancelled, for `timeout` seconds at most; true if cancelled."""
         return self._threads.wait(timeout)
 
     async def wait_async(self) -> None:
-        """For an async function: returns when cancelled."""
+        """Waits in an async function until the call is cancelled."""
         await self._tasks.wait()
 
     def set(self) -> None:
-        """Called in the event loop's thread."""
+        """Cancels the call; to be called in the event loop's thread."""
         self._threads.set()
         self._tasks.set()
 
 
 class ToolContext:
-    """Injected into a parameter with this hint; the model never sees that parameter.
+    """The context of one call, passed to a parameter with this hint, which the model does not see.
 
-    `call_id` is the same however often a call is run again: hand it to the outside world as the
-    idempotency key. `deliveries` is 1 at the first try. `traceparent` (W3C) names the span of this call in the
-    trace of its run: a header for services that the tool asks, a parent for spans of its own. Without arguments it
-    serves a unit test.
+    `call_id` is the same in every run of the call: use it as the idempotency key. `deliveries` is 1 at the first
+    try. `traceparent` (W3C) names the span of this call in the trace of its run: a header for services that the tool
+    calls, a parent for spans of its own. In a unit test it can be made without arguments.
     """
 
     def __init__(  # noqa: PLR0913 - each by its name
@@ -68,18 +67,18 @@ class ToolContext:
         self.traceparent = traceparent
         self.cancelled = CancelSignal()
         self.thread: asyncio.Future[Any] | None = None
-        """Of a plain function once it has begun; for whoever runs the tool."""
+        """Done when the thread of a plain function ends; None before it begins. For the executor."""
         self._workspace = workspace
 
     @property
     def workspace(self) -> Workspace:
-        """The files of the run's tree. Raises WorkspaceError where there are none: in a test that gives none."""
+        """The files of the run's tree. Raises WorkspaceError when the context was made without a workspace."""
         if self._workspace is None:
             raise WorkspaceError("this call has no workspace: give ToolContext(workspace=…)")
         return self._workspace
 
     async def fetch(self, file: File) -> None:
-        """Gives an argument its content. Raises NoSuchFile, WrongPath, BlobMissing."""
+        """Loads the content of a file argument. Raises NoSuchFile, WrongPath, BlobMissing."""
         if file.is_loaded:
             return
         if file.path:
@@ -89,5 +88,5 @@ class ToolContext:
             file.load(await self.workspace.blob(file.info.ref))
 
     def progress(self, text: str) -> None:
-        """Says in the executor's log how far the call is."""
+        """Logs the progress of the call in the executor's log."""
         log.info("%s %s: %s", self.tool, self.call_id, text)

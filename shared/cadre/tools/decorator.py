@@ -33,29 +33,29 @@ class InvalidArguments(TerminalError):
 
 
 class ToolOptions(TypedDict, total=False):
-    """What `@tool(...)` takes; each has a default."""
+    """The options of `@tool(...)`; all have defaults."""
 
     name: str
-    """As the model sees it; the function's name unless given."""
+    """The tool's name for the model; by default that of the function."""
     description: str
-    """In place of the docstring's text."""
+    """The description for the model; by default the docstring's text."""
     read_only: bool
-    """It changes nothing: after a crash it simply runs again."""
+    """The tool changes nothing: after a crash it simply runs again."""
     idempotent: bool
-    """Run twice with one `ToolContext.call_id` it has the effect of one run: after a crash it runs again."""
+    """Two runs with one `ToolContext.call_id` have the effect of one: after a crash the tool runs again."""
     timeout: float | None
-    """Seconds."""
+    """Seconds that a call may take."""
     concurrency: int | None
-    """Calls that one process of the service has at work at once; unless given, as many as `CADRE_CONCURRENCY`."""
+    """Calls that one process works on at once; by default as many as `CADRE_CONCURRENCY`."""
     approval: str
-    """Whether a person must agree to a call: `never`, `always` or `when: <expression over the parameters>`;
-    unless given, that is the agent's own business."""
+    """Whether a person must approve a call: `never`, `always` or `when: <expression over the parameters>`;
+    by default the agent decides that."""
     labels: dict[str, str]
     version: str
 
 
 def _with_defaults(value: Any) -> Any:
-    """msgspec leaves the default of a dataclass' field to the class, where whoever encodes the object misses it."""
+    """Sets defaults of dataclass fields on the objects: msgspec leaves them to the class, where encoders miss them."""
     if isinstance(value, list | tuple | set | frozenset):
         for item in value:
             _with_defaults(item)
@@ -71,7 +71,7 @@ def _with_defaults(value: Any) -> Any:
 
 
 def _with_whole_numbers(value: Any) -> Any:
-    """With an integer in the place of each number like 5.0: to JSON they are the same."""
+    """Replaces numbers like 5.0 by integers, which JSON does not tell apart."""
     if isinstance(value, dict):
         return {key: _with_whole_numbers(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -80,7 +80,7 @@ def _with_whole_numbers(value: Any) -> Any:
 
 
 class Tool(Generic[P, R]):
-    """A function and the card that describes it to models. Called as before, it is the function."""
+    """A function and the card that describes it to models. Calling the tool calls the function."""
 
     __name__: str
 
@@ -106,15 +106,15 @@ class Tool(Generic[P, R]):
         return self.card.name
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The function's keyword arguments: JSON values turned into what its hints say.
+        """Converts JSON values to the function's keyword arguments, as its hints say.
 
-        Types are strict: "3" is no integer, though 3.0 is, as JSON Schema has it. Raises InvalidArguments naming the
-        first wrong argument.
+        Types are strict: "3" is no integer, though 3.0 is, as in JSON Schema. Raises InvalidArguments, which names
+        the first wrong argument.
         """
         return self._checked(arguments, [])
 
     def _checked(self, arguments: dict[str, Any], files: list[File]) -> dict[str, Any]:
-        """Adds to `files` those among the arguments, whose content is still to be fetched."""
+        """Converts the arguments, and appends the files among them to `files`: their content is not fetched yet."""
 
         def of_json(hint: Any, value: Any) -> Any:
             if hint is not File:
@@ -134,9 +134,9 @@ class Tool(Generic[P, R]):
         return {name: _with_defaults(getattr(checked, name)) for name in arguments}
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> Any:
-        """Validates and runs. A plain function gets a thread, so that it cannot hold up its process.
+        """Validates the arguments and runs the function; a plain one in a thread, so that it does not block.
 
-        Raises InvalidArguments, and whatever the function raises.
+        Raises InvalidArguments, and what the function raises.
         """
         files: list[File] = []
         values = self._checked(arguments, files)
@@ -157,7 +157,7 @@ class Tool(Generic[P, R]):
                 outcome = context.thread.result()
             return await outcome if inspect.isawaitable(outcome) else outcome
         except (SystemExit, KeyboardInterrupt) as error:
-            # A tool has no say over the life of the process that hosts it.
+            # A tool must not end the process that hosts it.
             raise RuntimeError(f"the tool tried to end its process: {error!r}") from error
 
     def _explain(self, text: str) -> str:
@@ -214,9 +214,9 @@ def _define(function: Callable[..., Any], options: ToolOptions) -> Tool[..., Any
 
 
 def make_card(plain: ToolCard, options: ToolOptions, where: str) -> ToolCard:
-    """The card of what a tool says about itself, with what its options say over it.
+    """The `plain` card of a function with the options applied.
 
-    Raises ToolDefinitionError when a model could not use it.
+    Raises ToolDefinitionError when a model could not use the tool.
     """
     parameters = list(plain.input_schema.get("properties", ()))
     _check_approval(options.get("approval"), parameters, where)
@@ -238,7 +238,7 @@ def make_card(plain: ToolCard, options: ToolOptions, where: str) -> ToolCard:
 
 
 def check_options(options: ToolOptions, name: str, where: str) -> ToolOptions:
-    """The options of the tool that calls itself `name`. Raises ToolDefinitionError."""
+    """The options, converted to their types, of the tool with this default name. Raises ToolDefinitionError."""
     unknown = sorted(set(options) - set(ToolOptions.__annotations__))
     if unknown:
         known = ", ".join(ToolOptions.__annotations__)

@@ -1,4 +1,4 @@
-"""What a docstring says to a model: the description, and a text per parameter."""
+"""Reads a docstring for a model: the description, and a text for each parameter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from griffe import Docstring, DocstringSection, DocstringSectionKind, Function
 
 
 def read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """The description, and what is said of each parameter; google, numpy and sphinx styles."""
+    """The description and the text of each parameter, from Google, NumPy or Sphinx style."""
     # The line break keeps griffe, which cleans again, from taking a first section's indent away.
     raw = "\n" + (inspect.getdoc(function) or "")
     # griffe wants the function's own tree for annotations; those come from the hints here, so its
@@ -33,7 +33,7 @@ def _style(raw: str) -> Any:
 
 
 def _prose(section: DocstringSection) -> str:
-    """A section as the model should read it; what only programmers need is left out."""
+    """A section as text for the model; empty for sections that only programmers need."""
     match section.kind:
         case DocstringSectionKind.text:
             return str(section.value).strip()

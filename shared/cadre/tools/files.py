@@ -1,4 +1,4 @@
-"""Files that tools take and return: bytes with a name and a media type, as JSON a reference to a blob."""
+"""Files that tools take and return: bytes with a name and a media type, in JSON a reference to a blob."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import msgspec
 from cadre.protocol.messages import FileInfo
 
 FILE_KEY = "$file"
-"""`{"$file": {"ref": "blob:<sha256>", "media_type": …, "name": …, "size": …}}` is a file within a value."""
+"""The key of a file in a JSON value: `{"$file": {"ref": "blob:<sha256>", "media_type": …, "name": …, "size": …}}`."""
 
-UNKNOWN = "application/octet-stream"
+UNKNOWN_MEDIA_TYPE = "application/octet-stream"
 
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _BEGINNINGS = (
@@ -28,21 +28,21 @@ _BEGINNINGS = (
     (b"OggS", "audio/ogg"),
     (b"fLaC", "audio/flac"),
 )
-_OF_FORMS = {"image": "image/png", "table": "text/csv", "array": "application/x-npy"}
-"""Of the values that code hands over (`{"$given": [form, "blob:…"]}`)."""
+_MEDIA_TYPES_BY_FORM = {"image": "image/png", "table": "text/csv", "array": "application/x-npy"}
+"""Media types by the form of values from agents' code: `{"$given": [form, "blob:…"]}`."""
 
-_PICKED_UP = 'A file of an earlier result: its whole value, {"$file": {…}}, as it stands there.'
+_EARLIER_FILE = 'A file of an earlier result: its whole value, {"$file": {…}}, as it stands there.'
 _PATH = "The path of a file in the run's workspace, or a file's `blob:` reference."
 
 
 class NotLoaded(Exception):
-    """The content of a file is not here: only a call of a tool fetches it."""
+    """The content of the file was not fetched; the call of a tool fetches it."""
 
 
 class File:
-    """What a tool returns, also within lists and dicts, and what a parameter with this hint receives.
+    """A file that a tool returns, also within lists and dicts, or that a parameter with this hint receives.
 
-    `File(data, name="plot.png")` needs no media type where the content or the name tells it.
+    `File(data, name="plot.png")` needs no media type when it follows from the content or the name.
     """
 
     def __init__(self, data: bytes, *, name: str = "", media_type: str = "") -> None:
@@ -57,14 +57,14 @@ class File:
 
     @classmethod
     def from_path(cls, path: str | Path) -> File:
-        """A file of this machine. Raises OSError."""
+        """Reads a file of this machine. Raises OSError."""
         return cls(Path(path).read_bytes(), name=Path(path).name)
 
     @classmethod
     def from_json(cls, value: Any) -> File:
-        """What a model or its code passes for a file; its content is fetched when the call begins.
+        """The file that a model or its code refers to; its content is fetched when the call begins.
 
-        Raises ValueError for what is none.
+        Raises ValueError for a value that refers to no file.
         """
         file = cls.__new__(cls)
         file._data, file._path = None, ""
@@ -75,7 +75,7 @@ class File:
                 except msgspec.ValidationError as error:
                     raise ValueError(f"no file: {error}") from error
             case {"$given": [str(form), str(ref)]} if len(value) == 1:
-                file.info = FileInfo(ref=ref, media_type=_OF_FORMS.get(form, UNKNOWN))
+                file.info = FileInfo(ref=ref, media_type=_MEDIA_TYPES_BY_FORM.get(form, UNKNOWN_MEDIA_TYPE))
             case str() if value.startswith("blob:"):
                 file.info = FileInfo(ref=value)
             case str() if value.strip():
@@ -87,6 +87,7 @@ class File:
         return file
 
     def to_json(self) -> dict[str, Any]:
+        """The file as a JSON value, without its content."""
         return {FILE_KEY: msgspec.to_builtins(self.info)}
 
     @property
@@ -99,12 +100,12 @@ class File:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The size in bytes."""
         return self.info.size
 
     @property
     def data(self) -> bytes:
-        """Raises NotLoaded for a file that was made of a reference and never fetched."""
+        """The content. Raises NotLoaded for a file that was made from a reference and not fetched."""
         if self._data is None:
             raise NotLoaded(
                 f"the content of {self._path or self.info.ref} was not fetched: pass it to a tool"
@@ -118,7 +119,7 @@ class File:
 
     @property
     def path(self) -> str:
-        """In the workspace, of a file that was named by its path and not fetched yet; else empty."""
+        """The path in the workspace of a file that was named by it and not fetched yet; else empty."""
         return self._path
 
     @property
@@ -126,14 +127,14 @@ class File:
         return self._data is not None
 
     def load(self, data: bytes, about: FileInfo | None = None) -> None:
-        """Gives a file that was made of a reference its content; what is not known of it is told by that."""
+        """Sets the content of a file that was made from a reference, and derives what is unknown from it."""
         self._data, self._path = data, ""
         about = about or self.info
         self.info = msgspec.structs.replace(
             about,
             ref=f"blob:{hashlib.sha256(data).hexdigest()}",
             media_type=media_type_of(
-                data, about.name, "" if about.media_type == UNKNOWN else about.media_type
+                data, about.name, "" if about.media_type == UNKNOWN_MEDIA_TYPE else about.media_type
             ),
             size=len(data),
         )
@@ -148,35 +149,35 @@ class File:
         return f"<file {self.name or self.info.ref} ({self.media_type}, {self.size} bytes)>"
 
 
-def media_type_of(data: bytes, name: str = "", told: str = "") -> str:
-    """Of its beginning, of what is told, of its name's ending; never an image that its content is not."""
-    seen = _seen(data)
-    told = told.partition(";")[0].strip().lower()
-    if seen and (not told or seen in _IMAGES or told == UNKNOWN):
+def media_type_of(data: bytes, name: str = "", declared: str = "") -> str:
+    """The media type by content, by what is declared, or by the name; an image type only if the content is one."""
+    seen = _sniffed(data)
+    declared = declared.partition(";")[0].strip().lower()
+    if seen and (not declared or seen in _IMAGES or declared == UNKNOWN_MEDIA_TYPE):
         return seen
-    told = told or mimetypes.guess_type(name)[0] or UNKNOWN
-    if told in _IMAGES:
-        return UNKNOWN
-    return told
+    declared = declared or mimetypes.guess_type(name)[0] or UNKNOWN_MEDIA_TYPE
+    if declared in _IMAGES:
+        return UNKNOWN_MEDIA_TYPE
+    return declared
 
 
-def _seen(data: bytes) -> str:
+def _sniffed(data: bytes) -> str:
     if data[:4] == b"RIFF":
         return {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(data[8:12], "")
     return next((kind for beginning, kind in _BEGINNINGS if data.startswith(beginning)), "")
 
 
 def file_schema(hint: type[Any]) -> dict[str, Any]:
-    """msgspec's `schema_hook` for arguments."""
+    """The `schema_hook` of msgspec for a tool's arguments."""
     if hint is not File:
         raise NotImplementedError
     return {
-        "anyOf": [{"type": "string", "description": _PATH}, {"type": "object", "description": _PICKED_UP}]
+        "anyOf": [{"type": "string", "description": _PATH}, {"type": "object", "description": _EARLIER_FILE}]
     }
 
 
 def file_output_schema(hint: type[Any]) -> dict[str, Any]:
-    """msgspec's `schema_hook` for what a tool returns."""
+    """The `schema_hook` of msgspec for what a tool returns."""
     if hint is not File:
         raise NotImplementedError
     about = {"ref": "string", "media_type": "string", "name": "string", "size": "integer"}

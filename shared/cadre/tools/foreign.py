@@ -1,9 +1,9 @@
-"""Makes a Cadre tool of a smolagents `Tool` or a LangChain tool; neither library is imported here.
+"""Turns tools of smolagents and LangChain into Cadre tools. Neither library is imported here.
 
     search = from_smolagents(DuckDuckGoSearchTool(), read_only=True)
     wiki = from_langchain(WikipediaQueryRun(…), name="wikipedia", read_only=True)
 
-in a module that `cadre tools` serves. Options are those of `@tool`, and win over what the object says.
+in a module that `cadre tools` serves. The options are those of `@tool`; they override what the object says.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ForeignTool(Tool[..., Any]):
         self._validator = jsonschema_rs.validator_for(card.input_schema, offline=True)
 
     def _checked(self, arguments: dict[str, Any], files: list[File]) -> dict[str, Any]:
-        """The arguments as they are. Raises InvalidArguments naming the first wrong one."""
+        """The arguments unchanged. Raises InvalidArguments, which names the first wrong one."""
         for error in self._validator.iter_errors(arguments):
             path = ".".join(str(part) for part in error.instance_path)
             raise InvalidArguments(f"argument {path!r}: {error.message}" if path else error.message)
@@ -45,9 +45,9 @@ class ForeignTool(Tool[..., Any]):
 
 
 def from_smolagents(foreign: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
-    """The tool that an object with `name`, `description`, `inputs`, `output_type` and `forward` is.
+    """The tool of an object with `name`, `description`, `inputs`, `output_type` and `forward`.
 
-    Its `setup()` is called once, before its first call. Each call gets a thread; `concurrency=1` for an object
+    Its `setup()` is called once, before the first call. Each call gets a thread: give `concurrency=1` for an object
     that must not be called twice at once. Raises ToolDefinitionError.
     """
     where = _where(foreign, ("name", "description", "inputs", "output_type", "forward"))
@@ -67,9 +67,9 @@ def from_smolagents(foreign: Any, **options: Unpack[ToolOptions]) -> Tool[..., A
 
 
 def from_langchain(foreign: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
-    """The tool that an object with `name`, `description`, `args_schema` or `args`, and `invoke` is.
+    """The tool of an object with `name`, `description`, `args_schema` or `args`, and `invoke`.
 
-    One that is written for asyncio is awaited, any other gets a thread. Raises ToolDefinitionError.
+    An object made of a coroutine is awaited, any other gets a thread. Raises ToolDefinitionError.
     """
     where = _where(foreign, ("name", "description", "args_schema", "invoke"))
     schema = _schema_of_args(foreign, where)
@@ -141,14 +141,14 @@ def _schema_of_inputs(foreign: Any, where: str) -> dict[str, Any]:
 
 
 def _output_of(kind: str | list[str], where: str) -> dict[str, Any]:
-    """What it returns; images and sound come as files."""
+    """The schema of what the tool returns; images and sound are files."""
     if kind in ("image", "audio"):
         return file_output_schema(File)
     return _type_of(kind, f"{where}: its output")
 
 
 def _type_of(kinds: str | list[str], what: str, *, nullable: bool = False) -> dict[str, Any]:
-    """A type of smolagents as JSON Schema; {} for any."""
+    """The JSON Schema of a smolagents type; {} for any."""
     named = [kinds] if isinstance(kinds, str) else list(kinds)
     if "any" in named:
         return {}
@@ -164,7 +164,7 @@ def _type_of(kinds: str | list[str], what: str, *, nullable: bool = False) -> di
 
 
 def _schema_of_args(foreign: Any, where: str) -> dict[str, Any]:
-    # What a model may give, without what LangChain itself would put in.
+    # The arguments for a model, without those that LangChain injects.
     model = getattr(foreign, "tool_call_schema", None) if foreign.args_schema is not None else None
     model = model if model is not None else foreign.args_schema
     if isinstance(model, dict):
@@ -176,6 +176,6 @@ def _schema_of_args(foreign: Any, where: str) -> dict[str, Any]:
         schema = {"properties": foreign.args, "required": required}
     else:
         raise ToolDefinitionError(f"{where}: it does not say what it takes: give it an args_schema")
-    # The card itself says name and description.
+    # Name and description stand in the card already.
     about = {key: value for key, value in schema.items() if key not in ("title", "description")}
     return {"type": "object", "properties": {}, "additionalProperties": False, **about}

@@ -1,6 +1,6 @@
 """Images and sound of other libraries as files: Pillow's images, smolagents' AgentImage and AgentAudio.
 
-None of these libraries is imported here: objects are told by the names of their classes.
+None of these libraries is imported here: objects are recognised by the names of their classes.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _AGENT_AUDIO = "AgentAudio"
 
 
 def file_of(value: Any) -> File | None:
-    """The file that an object of such a class is; None for any other. Raises what the object raises."""
+    """The object as a file; None if it is of no such class. Raises what the object raises."""
     classes = [(kind.__module__, kind.__name__) for kind in type(value).__mro__]
     ours = {name for module, name in classes if module.partition(".")[0] == "smolagents"}
     if _AGENT_AUDIO in ours:
-        # It writes its samples to a file of its own and says where.
+        # `to_string` writes the samples to a file and returns its path.
         return File.from_path(Path(value.to_string()))
     if _AGENT_IMAGE in ours:
         value = value.to_raw()

@@ -1,4 +1,4 @@
-"""Finds the tools of a module, named as Python imports it or by the path of its file."""
+"""Loads the tools of a module, given by its name or by the path of its file."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ AnyTool = Tool[..., Any]
 
 
 def load_tools(target: str) -> list[AnyTool]:
-    """The tools of `package.module` or `path/to/file.py`, or one of them: `target:function`.
+    """Loads the tools of `package.module` or `path/to/file.py`, or one of them by `target:function`.
 
-    Raises SetupError with one line: not found, not importable (with file and line), no tools in it.
+    Raises SetupError with one line when the module is not found, cannot be imported, or has no tools.
     """
     source, _, function = target.partition(":")
     if not source:
@@ -114,7 +114,7 @@ def _search_in(folder: Path) -> None:
 
 
 def _origin(error: BaseException, source: str) -> str:
-    """File and line of the module's own statement that failed, not of the library that raised."""
+    """File and line of the statement in the module that failed, rather than of the library that raised."""
     for frame in traceback.extract_tb(error.__traceback__):
         if frame.filename != __file__ and "importlib" not in frame.filename:
             return f"{frame.filename}:{frame.lineno}"

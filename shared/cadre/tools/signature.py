@@ -1,4 +1,4 @@
-"""From a typed, documented function to what a model needs to call it: JSON Schemas and descriptions."""
+"""Reads the JSON Schemas and descriptions of a typed, documented function."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from cadre.tools.files import File, file_output_schema, file_schema
 
 
 class Signature(NamedTuple):
-    """What a function says about itself."""
+    """The description and the schemas of a function."""
 
     description: str
-    """From the docstring, without its parameters; "" when there is none."""
+    """The docstring without its parameters; "" when there is none."""
     arguments: type[msgspec.Struct]
     input_schema: dict[str, Any]
     output_schema: dict[str, Any] | None
@@ -29,7 +29,7 @@ class Signature(NamedTuple):
 
 
 def read_signature(function: Callable[..., Any], where: str) -> Signature:
-    """Raises ToolDefinitionError, beginning with `where`, for what a model could not use."""
+    """Reads the signature. Raises ToolDefinitionError, beginning with `where`, if no model could use the function."""
     # Loaded by the first @tool: `import cadre` and the command line do without.
     from cadre.tools.docstring import read_docstring
 
@@ -54,7 +54,7 @@ def read_signature(function: Callable[..., Any], where: str) -> Signature:
             fields.append((name, hint, msgspec.NODEFAULT))
             continue
         defaults[name] = _check_default(parameter, hint, where)
-        # Only tells the schema that the field may be missing: the function applies its own default.
+        # Only makes the field optional in the schema: the function applies its own default.
         factory = functools.partial(copy.deepcopy, defaults[name])
         fields.append((name, hint, msgspec.field(default_factory=factory)))
     _check_documented(documented, inspect.signature(function).parameters, where)
@@ -105,7 +105,7 @@ def _wants_context(hint: Any) -> bool:
 
 
 def _with_description(hint: Any, description: str | None) -> Any:
-    """What `Annotated` says at the parameter, as Meta or as a plain string, wins over the docstring."""
+    """Adds a description to the hint; one in `Annotated`, as Meta or as a string, wins over the docstring's."""
     for meta in getattr(hint, "__metadata__", ()):
         if isinstance(meta, msgspec.Meta) and meta.description is not None:
             return hint
@@ -156,7 +156,7 @@ def _output_schema(hint: Any) -> dict[str, Any] | None:
     if hint is None or hint is Any:
         return None
     if hint in (bytes, bytearray, memoryview):
-        hint = File  # what the executor makes of them
+        hint = File  # the executor makes files of bytes
     try:
         return _plain(msgspec.json.schema(hint, schema_hook=file_output_schema))
     except (TypeError, NameError, RecursionError, NotImplementedError):
@@ -164,7 +164,7 @@ def _output_schema(hint: Any) -> dict[str, Any] | None:
 
 
 def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """Without titles (a class's name helps no model) and OpenAPI's discriminators."""
+    """Removes titles, which are class names, and OpenAPI's discriminators."""
     plain: dict[str, Any] = {}
     for key, value in schema.items():
         if key in ("title", "discriminator"):

@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 
 async def run_in_thread(function: Callable[[], T], name: str) -> T:
-    """Awaits `function()`, run in a thread of its own. Cancelled, it leaves the thread to itself."""
+    """Runs `function()` in a thread of its own and awaits it. When cancelled, it leaves the thread running."""
     return await start_thread(function, name)
 
 
 def start_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
-    """What `function()`, run in a thread of its own, comes to: done once the thread is."""
+    """Runs `function()` in a thread of its own; the future has its outcome."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
@@ -31,9 +31,9 @@ def start_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
             result = context.run(function)
         except BaseException as error:
             # Whatever ended the function belongs to the caller; here it would only end this thread.
-            _tell(loop, _fail, future, error)
+            _deliver(loop, _fail, future, error)
         else:
-            _tell(loop, _succeed, future, result)
+            _deliver(loop, _succeed, future, result)
 
     threading.Thread(target=work, name=name, daemon=True).start()
     return future
@@ -55,7 +55,7 @@ def _fail(future: asyncio.Future[T], error: BaseException) -> None:
     future.set_exception(error)
 
 
-def _tell(
+def _deliver(
     loop: asyncio.AbstractEventLoop,
     what: Callable[[asyncio.Future[T], Any], None],
     future: asyncio.Future[T],

@@ -1,4 +1,4 @@
-"""The workspace of a tree of runs as its tools use it: files by path, shared by all agents of the tree."""
+"""The workspace as tools use it: files by path, shared by all agents of a tree of runs."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ MAX_PATH_CHARS = 512
 
 
 class WorkspaceError(TerminalError):
-    """What a workspace refuses; a model or a person reads the text."""
+    """The workspace refuses an operation; the text is for a model or a person."""
 
 
 class WrongPath(WorkspaceError):
-    pass
+    """The path is not one that a workspace may have."""
 
 
 class NoSuchFile(WorkspaceError):
-    pass
+    """There is no file with this path."""
 
 
 class FileChanged(WorkspaceError):
-    """Somebody else wrote the file since the version that was expected."""
+    """The file has another version than the expected one: someone else has written it."""
 
 
 class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,46 +37,49 @@ class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes."""
     media_type: str
     version: int
-    """From 1, one more with each write."""
+    """Counted from 1, one more with each write."""
     at: float
-    """When it was written, in Unix seconds."""
+    """The time of the write in Unix seconds."""
     by: str = ""
     """The tool that wrote it, or `gateway`."""
     ref: str = ""
-    """`blob:` reference of its content."""
+    """`blob:` reference of the content."""
 
 
 class Workspace(Protocol):
-    """`ToolContext.workspace`. Paths are relative, with `/`; what waits for a server waits as long as it takes."""
+    """The files of a tree, as `ToolContext.workspace`. Paths are relative, with `/`.
+
+    Methods wait for the NATS server as long as it takes.
+    """
 
     async def read(self, path: str) -> File:
-        """Raises NoSuchFile, which names the files that there are; WrongPath."""
+        """Reads a file. Raises WrongPath, or NoSuchFile, which names the files that there are."""
         ...
 
     async def write(
         self, path: str, content: bytes | str | File, *, media_type: str = "", expected: int | None = None
     ) -> FileEntry:
-        """Writes a file whole. Run again with the same call id, a write that took place is not repeated.
+        """Writes a whole file. When a call runs again with the same id, its earlier writes are not repeated.
 
-        `expected` is the version that is to be replaced, 0: none. Raises FileChanged, TooLarge, WrongPath.
+        `expected` is the version to replace, 0 for a new file. Raises FileChanged, TooLarge, WrongPath.
         """
         ...
 
     async def files(self) -> list[FileEntry]:
-        """All files, by path."""
+        """Lists all files, sorted by path."""
         ...
 
     async def delete(self, path: str) -> None:
-        """Raises NoSuchFile, WrongPath."""
+        """Deletes a file. Raises NoSuchFile, WrongPath."""
         ...
 
     async def blob(self, ref: str) -> bytes:
-        """What a `blob:` reference stands for. Raises BlobMissing."""
+        """Reads the content of a `blob:` reference. Raises BlobMissing."""
         ...
 
 
 def normal_path(path: str) -> str:
-    """The one way to write a path: `./a//b.txt` and `/a/b.txt` are `a/b.txt`. Raises WrongPath."""
+    """The normal form of a path: that of `./a//b.txt` and `/a/b.txt` is `a/b.txt`. Raises WrongPath."""
     if not path.isprintable() or "\\" in path:
         raise WrongPath(f"path {path!r}: write printable characters, with / between folders")
     if ".." in path.split("/"):
