@@ -14,8 +14,7 @@ from cadre.engine.context.tokens import tokens_of
 from cadre.engine.model_request import ModelRequest
 from cadre.journal.arrivals import Offer
 from cadre.journal.run import Run
-from cadre.kinds.code.section import code_of
-from cadre.prompting.prompts import Prompts
+from cadre.prompting.prompts import Prompts, kind_for
 from cadre.spec.agent import AgentSpec, ModelSpec
 
 _ANSWER = 100
@@ -28,19 +27,15 @@ _ASSISTANT = re.compile(r"^assistant:$", re.MULTILINE)
 
 
 @cache
-def prompts_of(kind: str) -> Prompts:
-    """`structured` code agents have prompts of their own."""
-    return Prompts.load("structured_code" if kind == "structured" else kind)
-
-
-def kind_of(spec: AgentSpec) -> str:
-    return "structured" if spec.kind == "code" and code_of(spec).structured else spec.kind
+def prompts_of(name: str) -> Prompts:
+    """The shipped prompt file of that name."""
+    return Prompts.load(name)
 
 
 def narrowed(spec: AgentSpec, offer: Offer, chance: random.Random) -> AgentSpec:
     """With a context that a few steps fill."""
     run = Run(id="", tree="", spec=spec, tools=offer.tools, members=offer.members)
-    base = base_tokens(run, prompts_of(kind_of(spec)))
+    base = base_tokens(run, prompts_of(kind_for(spec)))
     # What was recalled takes an eighth at most, and makes way for nothing.
     room = base + chance.choice((400, 700)) + (base // 6 if spec.memory.recall else 0)
     fields = msgspec.structs.asdict(spec.model) | {"context": room + _ANSWER, "max_tokens": _ANSWER}

@@ -12,6 +12,7 @@ from cadre.kinds.code.section import CodeSpec
 from cadre.protocol.cards import AgentCard
 from cadre.protocol.messages import Budget
 from cadre.spec.agent import AgentSpec, Limits, MemorySpec, ModelSpec, sections
+from cadre.spec.kinds import DEFAULT, declared_kinds
 from simulation.contexts import narrowed
 from simulation.plans import Plan, Planner
 from simulation.tools import CARDS, CHECK
@@ -110,7 +111,7 @@ class Scenario:
         return AgentSpec(
             name=name,
             description=f"Works as {name}.",
-            kind="code" if chance.random() < CODERS else "tool_calling",
+            kind="code" if chance.random() < CODERS else self._plain_kind(),
             **sections(CodeSpec(structured=chance.random() < 0.2)),
             tools=list(CARDS),
             team=list(team),
@@ -122,6 +123,11 @@ class Scenario:
             approval_seconds=chance.choice((None, 5.0, 60.0)),
             timeouts=self._timeouts(team),
         )
+
+    def _plain_kind(self) -> str:
+        """An agent that answers with calls; of a kind from outside where one is installed."""
+        outside = [kind for kind in declared_kinds() if kind not in ("code", DEFAULT)]
+        return self.chance.choice([DEFAULT, *outside, *outside]) if outside else DEFAULT
 
     def _with_more(self) -> dict[str, AgentSpec]:
         """Some teams remember, some have little room for what they do, some have their answers checked."""

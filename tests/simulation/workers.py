@@ -11,6 +11,7 @@ from cadre.delivery.code_history import HistoryCutter
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.kinds.code.section import CodeSpec
 from cadre.ports import Delivery
+from cadre.prompting.prompts import kind_for
 from cadre.protocol.memory import RECALL, REMEMBER
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.runner import Runner
@@ -26,7 +27,7 @@ from cadre_tools.executor import Executor
 from cadre_tools.in_hand import InHand
 from simulation.adapters import SimBlobs, SimBus, SimClock, SimEffects, SimJournal, SimQuarantine
 from simulation.box import SimSandbox
-from simulation.contexts import kind_of, prompts_of
+from simulation.contexts import prompts_of
 from simulation.loop import Process
 from simulation.memory import SimMemories
 from simulation.model import PlannedModel, Told
@@ -94,7 +95,7 @@ def start_agent(world: World, process: Process, name: str) -> Live:
     tell = Told(world.die, world.deadly.add, world.outgrown.append)
     model = PlannedModel(spec, scenario.plans, world.chance, world.faults, tell)
     reach = Reach(ports.journal, ports.bus, model, ports.clock)
-    runner = world.parts.runner(spec, prompts_of(kind_of(spec)), reach, lambda: world.offer(name))
+    runner = world.parts.runner(spec, prompts_of(kind_for(spec)), reach, lambda: world.offer(name))
     inbox = world.parts.inbox(name, runner, reach, ports.blobs, ports.quarantine)
     limiter = FairLimiter(scenario.credit, queues=scenario.shards)
     queues = [

@@ -63,7 +63,7 @@ def answer_turned_down(run: Run, arrival: Arrival, text: str) -> list[ev.AnyEven
 def _last_word(run: Run, arrival: Arrival, step: int) -> list[ev.AnyEvent]:
     """The steps are used up; the model is asked all the same where the kind says so."""
     events: list[ev.AnyEvent] = []
-    for move in kind_of(run).last_word(run, step):
+    for move in kind_of(run).last_word(run, step, arrival):
         if isinstance(move, Ask):
             events += begin_model_call(run, arrival, move.purpose, move.step)
         else:
@@ -85,10 +85,10 @@ def _turned_down(
     error = ErrorInfo(NOT_PASSED, text)
     kind = kind_of(run)
     if arguments is None:
-        return carry_out(run, arrival, kind.went(run, error))
+        return carry_out(run, arrival, kind.went(run, arrival, error))
     first = call_id(run.id, step_in_work(run), 0)
     refused = ev.CallRefused(call=first, name=FINAL_ANSWER, arguments=arguments, error=error)
-    return [refused, *carry_out(run, arrival, kind.went(run))]
+    return [refused, *carry_out(run, arrival, kind.went(run, arrival))]
 
 
 def _question(

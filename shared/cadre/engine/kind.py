@@ -91,7 +91,7 @@ class Kind(Protocol):
         """What follows when `call` has its outcome by this very arrival; None: calls were refused at once."""
         ...
 
-    def went(self, run: Run, error: ErrorInfo | None = None) -> Moves:
+    def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves:
         """What follows when the step in work is over, with what was wrong with it."""
         ...
 
@@ -99,11 +99,11 @@ class Kind(Protocol):
         """What follows from a record of the kind's own, or from a wait that is over; None: it is not awaited."""
         ...
 
-    def last_word(self, run: Run, step: int) -> Moves:
+    def last_word(self, run: Run, step: int, arrival: Arrival) -> Moves:
         """What follows when the steps are used up; `step` is the last one."""
         ...
 
-    def gave_up(self, run: Run, purpose: str, reason: str) -> Moves | None:
+    def gave_up(self, run: Run, purpose: str, reason: str, arrival: Arrival) -> Moves | None:
         """What follows when the model gives no answer however often it is asked; None: the run ends in error."""
         ...
 

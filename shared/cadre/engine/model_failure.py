@@ -43,7 +43,7 @@ def on_model_failure(run: Run, failure: ModelFailed, arrival: Arrival) -> list[e
         ]
     if model.purpose == SUMMARY:
         return without_model(run, arrival)
-    moves = kind_of(run).gave_up(run, model.purpose, failure.message)
+    moves = kind_of(run).gave_up(run, model.purpose, failure.message, arrival)
     if moves is not None:
         return carry_out(run, arrival, moves)
     return [finished(run, "error", error=ErrorInfo("AgentGenerationError", failure.message))]

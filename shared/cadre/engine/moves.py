@@ -39,6 +39,10 @@ class EndStep(NamedTuple):
     error: ErrorInfo | None = None
 
 
+PARTIAL_RESULT: Any = object()
+"""As the output of a Stop: what the run has found until then, this very arrival included."""
+
+
 class Stop(NamedTuple):
     """End the run now, without checks of its output."""
 

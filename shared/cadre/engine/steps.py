@@ -8,7 +8,8 @@ from cadre.engine.budget import budget_of, deadline_of
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Postponed, Run
-from cadre.protocol.messages import ErrorInfo, RunState, Task
+from cadre.journal.steps import CallState
+from cadre.protocol.messages import Decision, ErrorInfo, Report, RunState, Task, TimerFired, ToolResult
 from cadre.spec.kinds import declaration_of
 
 
@@ -31,6 +32,18 @@ def step_in_work(run: Run) -> int:
     if run.current is not None:
         return run.current.number
     return run.model.step if run.model is not None else run.step
+
+
+def still_open(run: Run, arrival: Arrival) -> list[CallState]:
+    """The open calls of the step but for the one that this very arrival settles."""
+    match arrival.what:
+        case ToolResult(call=call) | Report(child=call) | Decision(call=call):
+            settled = call
+        case TimerFired(name=name):
+            settled = name.partition("-")[2]
+        case _:
+            settled = ""
+    return [call for call in run.open_calls() if call.id != settled]
 
 
 def begin_model_call(

@@ -117,7 +117,7 @@ class ActionStep(msgspec.Struct, kw_only=True, tag="action", omit_defaults=True)
     @property
     def asked(self) -> list[CallState]:
         """The calls that the model, or its code, has made."""
-        return [call for call in self.calls if not call.check]
+        return [call for call in self.calls if not call.check and call.kind != "question"]
 
 
 class AnswerStep(msgspec.Struct, kw_only=True, tag="answer", omit_defaults=True):

@@ -10,8 +10,8 @@ from typing import Any
 from cadre.engine.commands import Command
 from cadre.engine.kind import Chat, Deed, Execution, Kind
 from cadre.engine.model_request import ModelRequest
-from cadre.engine.moves import Moves, Stop
-from cadre.engine.partial_result import partial_result_of
+from cadre.engine.moves import PARTIAL_RESULT, Moves, Stop
+from cadre.engine.steps import still_open
 from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.parts import Event, KindStep
 from cadre.journal.run import Run
@@ -35,7 +35,7 @@ class PlainKind(ABC):
     def replied(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves: ...
 
     @abstractmethod
-    def went(self, run: Run, error: ErrorInfo | None = None) -> Moves: ...
+    def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves: ...
 
     @abstractmethod
     def request(self, run: Run, purpose: str, chat: Chat) -> ModelRequest: ...
@@ -44,17 +44,17 @@ class PlainKind(ABC):
         """The step is over with its last open call."""
         if run.current is None and call is not None:
             return []
-        return [] if any(one is not call for one in run.open_calls()) else self.went(run)
+        return [] if still_open(run, arrival) else self.went(run, arrival)
 
     def arrived(self, run: Run, what: Message, arrival: Arrival) -> Moves | None:
         return None
 
-    def last_word(self, run: Run, step: int) -> Moves:
+    def last_word(self, run: Run, step: int, arrival: Arrival) -> Moves:
         """The run goes no further: what it has found is its answer."""
         error = ErrorInfo("AgentMaxStepsError", f"Reached the limit of {run.max_steps} steps.")
-        return [Stop("max_steps_error", partial_result_of(run), error)]
+        return [Stop("max_steps_error", PARTIAL_RESULT, error)]
 
-    def gave_up(self, run: Run, purpose: str, reason: str) -> Moves | None:
+    def gave_up(self, run: Run, purpose: str, reason: str, arrival: Arrival) -> Moves | None:
         return None
 
     def fold(self, run: Run, event: Event, n: int, at: float) -> None:

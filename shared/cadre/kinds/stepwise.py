@@ -47,15 +47,15 @@ class StepwiseKind(PlainKind):
         if model.purpose == "final":
             return [Stop("max_steps_error", last_answer_of(run, reply.content), _out_of_steps(run))]
         cut = cut_off(run.spec, self, reply)
-        return self.went(run, cut) if cut is not None else self.act(run, reply, arrival)
+        return self.went(run, arrival, cut) if cut is not None else self.act(run, reply, arrival)
 
-    def went(self, run: Run, error: ErrorInfo | None = None) -> Moves:
+    def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves:
         return [EndStep(error), self._next(run, step_in_work(run) + 1)]
 
-    def last_word(self, run: Run, step: int) -> Moves:
+    def last_word(self, run: Run, step: int, arrival: Arrival) -> Moves:
         return [Ask("final", step)]
 
-    def gave_up(self, run: Run, purpose: str, reason: str) -> Moves | None:
+    def gave_up(self, run: Run, purpose: str, reason: str, arrival: Arrival) -> Moves | None:
         if purpose != "final":
             return None
         return [Stop("max_steps_error", f"{LAST_WORD_FAILED}{reason}", _out_of_steps(run))]

@@ -16,7 +16,6 @@ from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Offer, Poisoned
 from cadre.journal.entry import Entry
 from cadre.journal.run import Run
-from cadre.kinds.code.records import BlockFinished, BlockYielded
 from cadre.kinds.stepwise import LAST_WORD_FAILED
 from cadre.protocol.memory import RECALL
 from cadre.protocol.messages import (
@@ -30,6 +29,7 @@ from cadre.protocol.messages import (
     ToolResult,
 )
 from cadre.spec.agent import AgentSpec
+from cadre.spec.kinds import declared_kinds
 
 What = Any
 """One of the arrivals' kinds."""
@@ -165,10 +165,6 @@ def _record(run: Run, entry: Entry, first: ev.AnyEvent | None) -> list[What]:
             return [_copy(ToolResult, first, about, tool=RECALL, output=answer, started_at=begun)]
         case ev.DelegateFinished():
             return [_copy(Report, first, about, child=first.call, agent=first.member)]
-        case BlockYielded():
-            return [_copy(CodeYielded, first, about)]
-        case BlockFinished():
-            return [_copy(CodeFinished, first, about)]
         case ev.CancelRequested():
             return [_copy(Cancel, first, about)]
         case ev.ApprovalDecided() if first.verdict != "expired":
@@ -183,7 +179,13 @@ def _record(run: Run, entry: Entry, first: ev.AnyEvent | None) -> list[What]:
         ):
             return _timer(run, about)
         case _:
-            return []
+            return [_copy(kind, first, about) for kind in _records_copied_by(type(first))]
+
+
+def _records_copied_by(event: type) -> list[type]:
+    """The record of some kind's own that an event of this type copies."""
+    own = (pair for kind in declared_kinds().values() for pair in kind.messages.items())
+    return [record for record, copy in own if copy is event]
 
 
 def _begun(event: ev.ToolAnswered | ev.MemoryRecalled) -> float:

@@ -9,12 +9,30 @@ import msgspec
 from cadre.engine.budget import out_of_time, over_budget
 from cadre.engine.context.context_budget import limit, room, to_cover, weigh, weights_of
 from cadre.engine.context.tokens import tokens_of
+from cadre.engine.moves import PARTIAL_RESULT
 from cadre.engine.partial_result import partial_result_of
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import SUMMARY, Postponed, Run
 from cadre.loop.fold import apply
 from cadre.protocol.messages import ErrorInfo
+
+
+def with_partial_result(run: Run, events: list[ev.AnyEvent], at: float) -> list[ev.AnyEvent]:
+    """The events, with what the run has found where its end asks for that."""
+    end = events[-1]
+    if not isinstance(end, ev.RunFinished) or end.output is not PARTIAL_RESULT:
+        return events
+    after = _after(run, events[:-1], at)
+    return [*events[:-1], msgspec.structs.replace(end, output=partial_result_of(after))]
+
+
+def _after(run: Run, events: list[ev.AnyEvent], at: float) -> Run:
+    """The state after the events. A copy may cost something: one is made rarely, or once in a run's life."""
+    after = copy.deepcopy(run)
+    for event in events:
+        apply(after, event, run.entries + 1, at)
+    return after
 
 
 def within_bounds(run: Run, events: list[ev.AnyEvent], at: float) -> list[ev.AnyEvent]:
@@ -31,10 +49,8 @@ def within_bounds(run: Run, events: list[ev.AnyEvent], at: float) -> list[ev.Any
         error = over_budget(run, budget, events)
     if error is None:
         return events
-    # What has just arrived has been found as well. A copy may cost something: it is made once in a run's life.
-    after = copy.deepcopy(run)
-    for event in events[:-1]:
-        apply(after, event, run.entries + 1, at)
+    # What has just arrived has been found as well.
+    after = _after(run, events[:-1], at)
     end = ev.RunFinished(state="error", output=partial_result_of(after), error=error, steps=after.step)
     return [*events[:-1], end]
 
@@ -49,10 +65,7 @@ def within_context(run: Run, events: list[ev.AnyEvent], arrival: Arrival) -> lis
     overflowed = any(isinstance(event, ev.ContextOverflowed) for event in events)
     if not overflowed and (call.attempt > 1 or any(isinstance(e, ev.HistorySummarized) for e in events)):
         return events
-    # A copy costs something, once in many steps.
-    after = copy.deepcopy(run)
-    for event in events[:-1]:
-        apply(after, event, run.entries + 1, arrival.at)
+    after = _after(run, events[:-1], arrival.at)
     if to_cover(after) is not None:
         postponed = Postponed(call.purpose, call.attempt)
         return [*events[:-1], _begin(after, call.step, call.cause, postponed)]

@@ -24,7 +24,7 @@ from cadre.engine.timers import DEADLINE, call_of, kind_wait_of
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
 from cadre.journal.run import SUMMARY, Phase, Run
-from cadre.loop.guards import within_bounds, within_context
+from cadre.loop.guards import with_partial_result, within_bounds, within_context
 from cadre.protocol.messages import (
     Cancel,
     Decision,
@@ -45,6 +45,7 @@ def transition(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
     """The events that the arrival makes true of the run; at least one."""
     events = within_context(run, _decide(run, arrival), arrival)
     events = within_bounds(run, events, arrival.at)
+    events = with_partial_result(run, events, arrival.at)
     end = events[-1]
     if isinstance(end, ev.RunFinished):
         events[-1] = msgspec.structs.replace(end, usage=run.usage + gained(events))

@@ -130,7 +130,7 @@ def _load_entry(entry: EntryPoint) -> KindDeclaration:
     except (ImportError, AttributeError) as error:
         raise SpecError(
             f"the kind {entry.name!r} of {_origin(entry)} cannot be loaded: {error}"
-            " (a module that declares a kind is imported by cadre: import cadre before it)"
+            " (its package must import cadre before the module that declares the kind)"
         ) from error
     if not isinstance(found, KindDeclaration) or found.name != entry.name:
         raise SpecError(

@@ -96,7 +96,7 @@ def close_call(run: Run, call: str, n: int, at: float, text: str | None, error: 
         state.error = _clipped(run, ErrorInfo(error.type, _with_correction(state, error.message)))
     if text is not None:
         state.observation = _short(run, _with_correction(state, text))
-    if not state.check:
+    if not state.check and state.kind != "question":
         note_outcome(run, state)
     _send_next(run, n, at)
 

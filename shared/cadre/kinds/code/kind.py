@@ -64,7 +64,7 @@ class CodeKind(StepwiseKind):
         try:
             code = read_code(reply.content, code_of(run.spec))
         except ReadingError as error:
-            return self.went(run, error.info)
+            return self.went(run, arrival, error.info)
         return [Note(BlockStarted(block=block_id(run.id, step_in_work(run)), code=code))]
 
     def arrived(self, run: Run, what: Message, arrival: Arrival) -> Moves | None:
@@ -72,7 +72,7 @@ class CodeKind(StepwiseKind):
             case CodeYielded() if _is_awaited(run, what) and what.calls:
                 return _calls(run, what)
             case CodeFinished() if _is_awaited(run, what):
-                return self._ended(run, what)
+                return self._ended(run, what, arrival)
             case _:
                 return None
 
@@ -80,7 +80,7 @@ class CodeKind(StepwiseKind):
         """A block goes on after its calls; it ends the step itself."""
         return [] if state_of(run).work is not None else super().settled(run, call, arrival)
 
-    def _ended(self, run: Run, ended: CodeFinished) -> Moves:
+    def _ended(self, run: Run, ended: CodeFinished, arrival: Arrival) -> Moves:
         event = BlockFinished(
             block=ended.block,
             exchange=ended.exchange,
@@ -97,7 +97,7 @@ class CodeKind(StepwiseKind):
         )
         if ended.is_final_answer and ended.error is None:
             return [Note(event), Answer(ended.output)]
-        return [Note(event), *self.went(run, ended.error)]
+        return [Note(event), *self.went(run, arrival, ended.error)]
 
     def fold(self, run: Run, event: Event, n: int, at: float) -> None:
         fold_code(run, event, n, at)

@@ -37,7 +37,7 @@ class ToolCallingKind(StepwiseKind):
         try:
             calls = read_calls(reply.content, reply.calls)
         except ReadingError as error:
-            return self.went(run, error.info)
+            return self.went(run, arrival, error.info)
         if len(calls) == 1 and calls[0].name == FINAL_ANSWER:
             arguments = _final_answer(run, calls[0])
             if arguments is not None:

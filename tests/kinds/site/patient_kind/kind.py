@@ -1,0 +1,96 @@
+"""How patient agents work: one answer, its calls, a pause, the next answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cadre.engine.json_text import ReadingError, read_arguments
+from cadre.engine.kind import Chat
+from cadre.engine.model_request import ModelRequest
+from cadre.engine.moves import Answer, Ask, Call, EndStep, Hold, Moves, Note, Wait
+from cadre.engine.steps import step_in_work
+from cadre.engine.tool_names import FINAL_ANSWER
+from cadre.journal import events as ev
+from cadre.journal.arrivals import Arrival, ModelReplied
+from cadre.journal.parts import Event
+from cadre.journal.run import Run
+from cadre.journal.steps import CallState
+from cadre.kinds.kind import PlainKind
+from cadre.protocol.messages import Decision, ErrorInfo, Message, TimerFired
+from patient_kind.records import DECLARATION, Noted, Nudge, Nudged, PatientSpec, PatientState
+
+
+class PatientKind(PlainKind):
+    """`cadre.engine.kind.Kind` for patient agents."""
+
+    name = DECLARATION.name
+
+    def begin(self, run: Run, arrival: Arrival) -> Moves:
+        assert run.task is not None
+        return [Ask("act", run.task.forks.at if run.task.forks is not None else 1)]
+
+    def replied(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
+        if not reply.calls:
+            return self.went(run, arrival, ErrorInfo("AgentParsingError", "Call a tool."))
+        if len(reply.calls) == 1 and reply.calls[0].name == FINAL_ANSWER:
+            try:
+                arguments = read_arguments(reply.calls[0])
+            except ReadingError as error:
+                return self.went(run, arrival, error.info)
+            return [Answer(arguments.get("answer"), arguments)]
+        step = step_in_work(run)
+        noted = Note(Noted(step=step, calls=len(reply.calls)))
+        if _section(run).ask and step == 1:
+            return [noted, Hold("go", f"May I make {len(reply.calls)} calls?")]
+        return [noted, Call(reply.calls)]
+
+    def settled(self, run: Run, call: CallState | None, arrival: Arrival) -> Moves:
+        if call is None or call.kind != "question":
+            return super().settled(run, call, arrival)
+        if isinstance(arrival.what, Decision) and arrival.what.verdict != "rejected":
+            return [Call([ev.RequestedCall(name, arguments) for name, arguments in _state(run).asked])]
+        return self.went(run, arrival, ErrorInfo("Rejected", "A person did not want the calls."))
+
+    def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves:
+        pause = _section(run).pause
+        if pause:
+            return [EndStep(error), Wait("pause", arrival.at + pause)]
+        return [EndStep(error), Ask("act", step_in_work(run) + 1)]
+
+    def arrived(self, run: Run, what: Message, arrival: Arrival) -> Moves | None:
+        if isinstance(what, TimerFired):
+            return [Ask("act", run.step + 1)]
+        return [Note(Nudged(text=what.text))] if isinstance(what, Nudge) else None
+
+    def fold(self, run: Run, event: Event, n: int, at: float) -> None:
+        match event:
+            case ev.RunAccepted():
+                run.own = PatientState()
+            case ev.ModelAnswered():
+                _state(run).asked = [(call.name, _text(call.arguments)) for call in event.calls]
+            case Nudged():
+                _state(run).nudges += 1
+            case _:
+                pass
+
+    def request(self, run: Run, purpose: str, chat: Chat) -> ModelRequest:
+        return ModelRequest(messages=chat.messages(run), tools=chat.functions(), stop=["Observation:"])
+
+
+def _section(run: Run) -> PatientSpec:
+    section: PatientSpec = getattr(run.spec, DECLARATION.name)
+    return section
+
+
+def _state(run: Run) -> PatientState:
+    assert isinstance(run.own, PatientState)
+    return run.own
+
+
+def _text(arguments: str | dict[str, Any]) -> str:
+    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+
+
+PATIENT = PatientKind()

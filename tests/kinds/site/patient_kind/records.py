@@ -1,0 +1,61 @@
+"""What the kind `patient` declares and writes down."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cadre.journal.parts import Event, KindState
+from cadre.protocol.messages import KindMessage
+from cadre.spec.kinds import KindDeclaration
+
+
+class PatientSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The section `patient` of an agent's file."""
+
+    pause: float = 0.0
+    """Seconds between two steps."""
+    ask: bool = False
+    """A person is asked before the calls of the first step."""
+
+
+class Noted(Event, frozen=True, tag="patient.noted"):
+    """How many calls an answer asks for."""
+
+    step: int
+    calls: int
+
+
+class Nudged(Event, frozen=True, tag="patient.nudged"):
+    """Somebody has sent a nudge."""
+
+    text: str
+
+
+class Nudge(KindMessage, frozen=True, tag="patient_nudge"):
+    """Tells a patient agent to hurry, which changes nothing."""
+
+    kind: str = "patient"
+    text: str = ""
+
+
+class PatientState(KindState, kw_only=True, tag="patient", omit_defaults=True):
+    """What a patient run keeps."""
+
+    asked: list[tuple[str, str]] = []
+    """Calls of the answer in work: names and arguments as JSON."""
+    nudges: int = 0
+
+
+DECLARATION = KindDeclaration(
+    name="patient",
+    behavior="patient_kind.kind:PATIENT",
+    prompt_files={},
+    purposes={"act": "being patient"},
+    events=(Noted, Nudged),
+    messages={Nudge: Nudged},
+    state=PatientState,
+    section=PatientSpec,
+    prompt_file=lambda _: "tool_calling",
+    doing={"patient.noted": "noting"},
+    spans="patient_kind.spans:PatientSpans",
+)

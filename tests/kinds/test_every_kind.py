@@ -1,0 +1,113 @@
+"""What holds for every declared kind of agent, and that nothing else of the library knows a kind by its name."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cadre.cli.terminal import labels
+from cadre.engine.kind import Kind, find_kind
+from cadre.journal.entry import EVENTS
+from cadre.journal.parts import Event, KindState, KindStep
+from cadre.prompting.prompts import Prompts, kind_for
+from cadre.protocol.messages import Message
+from cadre.spec.agent import AgentSpec
+from cadre.spec.kinds import KindDeclaration, declared_kinds
+
+SHARED = Path(__file__).parents[2] / "shared"
+REGISTRY = {"cadre.spec.kinds"}
+"""The closed list of the kinds that come with Cadre."""
+
+FORMER_VERSIONS = {"cadre.protocol.upcast", "cadre.protocol.cards"}
+"""They read what was written before kinds had parts of their own, or said nothing of kinds."""
+
+
+@pytest.fixture(params=sorted(declared_kinds()))
+def declared(request: pytest.FixtureRequest) -> KindDeclaration:
+    return declared_kinds()[request.param]
+
+
+@pytest.fixture
+def kind(declared: KindDeclaration) -> Kind:
+    return find_kind(declared.name, declared.version)
+
+
+def test_it_is_found_by_its_name_and_version(declared: KindDeclaration, kind: Kind) -> None:
+    assert (kind.name, kind.version) == (declared.name, declared.version)
+    assert sorted(kind.earlier) == list(range(1, declared.version))
+
+
+def test_its_records_are_its_own(declared: KindDeclaration) -> None:
+    assert all(issubclass(event, Event) and event in EVENTS for event in declared.events)
+    assert all(issubclass(message, Message) for message in declared.messages)
+    assert set(declared.messages.values()) <= set(declared.events)
+    for part, base in ((declared.state, KindState), (declared.step, KindStep)):
+        assert part is None or (issubclass(part, base) and part.__struct_config__.tag == declared.name)
+
+
+def test_an_event_copies_every_field_of_its_record(declared: KindDeclaration) -> None:
+    """A decision is made again from the event alone."""
+    common = set(Message.__struct_fields__) | {"kind", "kind_version"}
+    for message, event in declared.messages.items():
+        assert set(message.__struct_fields__) - common <= set(event.__struct_fields__)
+
+
+def test_its_section_has_a_default_for_every_field(declared: KindDeclaration) -> None:
+    if declared.section is not None:
+        assert not [one.name for one in msgspec.structs.fields(declared.section) if one.required]
+
+
+def test_its_prompts_render(declared: KindDeclaration) -> None:
+    spec = AgentSpec(name="a", description="A.", kind=declared.name)
+    terms = declared.prompt_terms(spec)
+    assert Prompts.load(kind_for(spec)).system([], [], "Be kind.", terms).strip()
+
+
+def test_a_person_is_told_of_each_purpose(declared: KindDeclaration) -> None:
+    assert declared.purposes
+    for purpose, text in declared.purposes.items():
+        assert labels.purpose(purpose) == text
+    assert set(declared.doing) <= {event.__struct_config__.tag for event in declared.events}
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for file in sorted(SHARED.rglob("*.py")):
+        name = ".".join(file.relative_to(SHARED).with_suffix("").parts).removesuffix(".__init__")
+        yield name, ast.parse(file.read_text())
+
+
+def is_of_a_kind(module: str) -> bool:
+    return any(module.startswith(f"cadre.kinds.{name}") for name in declared_kinds())
+
+
+def test_no_other_module_imports_a_kind() -> None:
+    found = [
+        f"{name}: {node.module}"
+        for name, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and is_of_a_kind(node.module)
+        if not is_of_a_kind(name)
+    ]
+    assert found == []
+
+
+def test_no_other_module_compares_with_a_kinds_name() -> None:
+    """Nor is there a list of the kinds' names anywhere else."""
+    names = set(declared_kinds()) - {"code"}
+    found = []
+    for name, tree in modules():
+        if is_of_a_kind(name) or name in REGISTRY | FORMER_VERSIONS:
+            continue
+        for node in ast.walk(tree):
+            compared = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+            constants = {one.value for one in compared if isinstance(one, ast.Constant)}
+            kinds = any(isinstance(one, ast.Attribute) and one.attr == "kind" for one in compared)
+            if kinds and constants & set(declared_kinds()):
+                found.append(f"{name}: compares")
+            if isinstance(node, ast.Constant) and node.value in names:
+                found.append(f"{name}: {node.value}")
+    assert found == []
