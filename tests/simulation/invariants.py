@@ -256,7 +256,7 @@ def _what_it_used_is_counted(world: World, name: str, chronicle: Chronicle) -> N
             counted = any(
                 isinstance(e, ev.DelegateFinished) and e.call == event.call for e in chronicle.events
             )
-            if told and not counted and event.call not in chronicle.run.strays:
+            if told and not counted and event.call not in chronicle.run.late_members:
                 raise Violation("a child's report counts once", f"{name} forgot what {event.call} has used")
 
 

@@ -94,7 +94,7 @@ def share(run: Run, spent: Usage, among: int) -> Budget | None:
         return None
     used = run.usage + spent
     open_calls = (call.budget for call in run.open_calls())
-    lent = [budget for budget in (*open_calls, *run.strays.values()) if budget is not None]
+    lent = [budget for budget in (*open_calls, *run.late_members.values()) if budget is not None]
     tokens = _left(budget.tokens, used.tokens, [one.tokens for one in lent])
     cost = _left(budget.cost, used.cost, [one.cost for one in lent])
     steps = _left(budget.steps, used.steps, [one.steps for one in lent])

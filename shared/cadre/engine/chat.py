@@ -81,7 +81,7 @@ class Transcript:
             self._offer = (run.tools, run.members)
             self._system = system_message(run, self._prompts)
             self._tools = functions(run)
-        begun = (run.summary.covers if run.summary is not None else 0, run.tight)
+        begun = (run.summary.covers if run.summary is not None else 0, run.overflows)
         if self._begun != begun:
             self._begun = begun
             self._begin_anew(run)

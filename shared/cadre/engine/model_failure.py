@@ -27,7 +27,7 @@ def on_model_failure(run: Run, failure: ModelFailed, arrival: Arrival) -> list[e
     if failure.too_long and (again := on_overflow(run, failure.message, arrival)) is not None:
         return again
     wait = wait_before(failure, tries=model.attempt)
-    since = run.troubled_since if run.troubled_since is not None else arrival.at
+    since = run.failing_since if run.failing_since is not None else arrival.at
     patient = arrival.at + wait - since <= run.spec.model.patience
     tries_left = failure.rate_limited or run.failures < run.spec.model.retries
     if not failure.final and patient and tries_left:

@@ -160,15 +160,15 @@ class Run(msgspec.Struct, kw_only=True):
     steps: list[Step] = []
     """Finished steps, the task first."""
     recalling: Recalling | None = None
-    base: int = 0
+    fixed_tokens: int = 0
     """Tokens of a request besides the steps: instructions, tools, the longest of the fixed prompts."""
-    weight: int = 0
+    tokens: int = 0
     """Tokens of the steps as the model reads them, the step in work included."""
-    scale: float = 1.0
+    calibration: float = 1.0
     """How many times as much as estimated its model last counted; never less than 1."""
-    tight: int = 0
+    overflows: int = 0
     """Requests that the endpoint refused as too long."""
-    refused: int | None = None
+    refused_tokens: int | None = None
     """Tokens, as estimated, of the smallest of them."""
     summary: Summary | None = None
     current: ActionStep | None = None
@@ -183,7 +183,7 @@ class Run(msgspec.Struct, kw_only=True):
     deferral: Deferral | None = None
     failures: int = 0
     """Failed tries of the model call in work that were no rate limit."""
-    troubled_since: float | None = None
+    failing_since: float | None = None
     """When the model call in work first failed."""
     usage: Usage = Usage()
     deadline: float | None = None
@@ -192,10 +192,10 @@ class Run(msgspec.Struct, kw_only=True):
     """A model that was asked and has no price."""
     repeated: dict[str, Repeated] = {}
     """The latest calls, by digest, oldest first."""
-    refusals: int = 0
+    refused_repeats: int = 0
     """Calls refused because they led nowhere before."""
     revoked: list[Revoked] = []
-    strays: dict[str, Budget | None] = {}
+    late_members: dict[str, Budget | None] = {}
     """Members that nobody waits for any more, and what they were lent: they have not told yet what they used."""
     result: Result | None = None
     cancelled: str | None = None

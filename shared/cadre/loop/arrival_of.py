@@ -97,7 +97,7 @@ def arrival_of(run: Run, entry: Entry) -> Arrival:
         prefix=accepted.prefix if accepted is not None else [],
         problem=_problem(entry),
         base=accepted.base if accepted is not None else 0,
-        base_with_offer=offered.base if offered is not None else run.base,
+        base_with_offer=offered.base if offered is not None else run.fixed_tokens,
     )
 
 

@@ -75,7 +75,7 @@ def _problem(entry: Entry) -> str:
 
 
 def _base(run: Run, entry: Entry) -> int:
-    return next((e.base for e in entry.events if isinstance(e, ev.OfferChanged)), run.base)
+    return next((e.base for e in entry.events if isinstance(e, ev.OfferChanged)), run.fixed_tokens)
 
 
 def _offer(run: Run, entry: Entry) -> Offer:
@@ -179,7 +179,8 @@ def _record(run: Run, entry: Entry, first: ev.AnyEvent | None) -> list[What]:
         ):
             return _timer(run, about)
         case _:
-            return [_copy(kind, first, about) for kind in _records_copied_by(type(first))]
+            kinds = _records_copied_by(type(first))
+            return [_copy(kind, first, about) for kind in kinds] if first is not None else []
 
 
 def _records_copied_by(event: type) -> list[type]:

@@ -79,7 +79,7 @@ def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
             run.tools = {tool.name: tool for tool in event.tools}
             run.members = {member.name: member for member in event.members}
             run.missing = event.missing
-            run.base = event.base or run.base
+            run.fixed_tokens = event.base or run.fixed_tokens
         case ev.RunFinished():
             _finish(run, event, n, at)
         case ev.MemoryAsked():
@@ -119,10 +119,10 @@ def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
 
 def _take_in(run: Run, event: ev.AnyEvent) -> int:
     """Notes what the event adds to what the model reads, and returns how much that weighs."""
-    if isinstance(event, ev.DelegateFinished) and event.call in run.strays:
+    if isinstance(event, ev.DelegateFinished) and event.call in run.late_members:
         return 0
     weight = weigh(run, event)
-    run.weight += weight
+    run.tokens += weight
     note_images(run, event)
     return weight
 
@@ -134,8 +134,8 @@ def _take_result(run: Run, event: ev.ToolAnswered, n: int, at: float) -> None:
 
 def _take_report(run: Run, event: ev.DelegateFinished, n: int, at: float) -> None:
     run.usage += event.usage
-    if event.call in run.strays:
-        del run.strays[event.call]
+    if event.call in run.late_members:
+        del run.late_members[event.call]
         return
     failure = failure_of(event)
     close_call(run, event.call, n, at, event.text, failure)
@@ -152,8 +152,8 @@ def _accept(run: Run, event: ev.RunAccepted, n: int, at: float) -> None:
     step = TaskStep(task=with_arguments(task.task, task.additional_args), images=task.images)
     step.delegated = task.reply_to is not None or (task.forks is not None and task.forks.delegated)
     run.steps = [*map(_of_another, event.history), step, *map(_of_another, event.prefix)]
-    run.base = event.base
-    run.weight = weight_of_memory(run)
+    run.fixed_tokens = event.base
+    run.tokens = weight_of_memory(run)
     run.step = task.forks.at - 1 if task.forks is not None else 0
 
 
@@ -169,14 +169,14 @@ def _recall(run: Run, event: ev.MemoryAsked, n: int, at: float) -> None:
 
 
 def _overflow(run: Run) -> None:
-    run.refused = refused_tokens(run)
-    run.tight += 1
-    run.weight = weight_of_memory(run)
+    run.refused_tokens = refused_tokens(run)
+    run.overflows += 1
+    run.tokens = weight_of_memory(run)
 
 
 def _summarize(run: Run, event: ev.HistorySummarized) -> None:
     run.summary = Summary(text=event.text, covers=event.covers, step=event.step, attempt=event.attempt)
-    run.weight = weight_of_memory(run)
+    run.tokens = weight_of_memory(run)
 
 
 def with_arguments(task: str, arguments: dict[str, Any]) -> str:
@@ -191,7 +191,7 @@ def _call_model(run: Run, event: ev.ModelCalled, n: int, at: float) -> None:
     if run.step != event.step and event.purpose == "act":
         run.step = event.step
     if event.attempt == 1:
-        run.failures, run.troubled_since = 0, None
+        run.failures, run.failing_since = 0, None
     run.deferral = None
     run.phase = Phase.THINKING
     run.model = ModelInFlight(
@@ -208,7 +208,7 @@ def _call_model(run: Run, event: ev.ModelCalled, n: int, at: float) -> None:
 def _answer(run: Run, event: ev.ModelAnswered, weight: int) -> None:
     started = run.model.at if run.model else 0.0
     if event.purpose == "act":
-        run.scale = scale_of(run, event.usage.input_tokens, weight)
+        run.calibration = scale_of(run, event.usage.input_tokens, weight)
     run.model = None
     run.phase = Phase.ACTING
     run.usage += event.usage + Usage(model_calls=1)
@@ -233,7 +233,7 @@ def _defer(run: Run, event: ev.ModelDeferred, n: int, at: float) -> None:
     run.model = None
     run.phase = Phase.WAITING
     run.failures += not event.rate_limited
-    run.troubled_since = run.troubled_since if run.troubled_since is not None else at
+    run.failing_since = run.failing_since if run.failing_since is not None else at
     run.deferral = Deferral(
         timer=f"model-{purpose}-{event.step}-{event.attempt}",
         until=event.until,

@@ -69,7 +69,7 @@ def within_context(run: Run, events: list[ev.AnyEvent], arrival: Arrival) -> lis
     if to_cover(after) is not None:
         postponed = Postponed(call.purpose, call.attempt)
         return [*events[:-1], _begin(after, call.step, call.cause, postponed)]
-    if after.base > limit(after):
+    if after.fixed_tokens > limit(after):
         return [*events[:-1], ev.RunFinished(state="error", error=_no_room(after), steps=after.step)]
     return events
 
@@ -78,12 +78,12 @@ def _is_full(run: Run, events: list[ev.AnyEvent]) -> bool:
     first, news = events[0], events[max(0, len(events) - 2)]
     if isinstance(first, ev.RunAccepted):
         return _begins_full(first, events)
-    base = news.base if isinstance(news, ev.OfferChanged) and news.base else run.base
+    base = news.base if isinstance(news, ev.OfferChanged) and news.base else run.fixed_tokens
     most = limit(run)
     # What a step has seen takes up half of the context at most (see `per_step`): no need to weigh it then.
-    if 4 * (base + run.weight) <= most and not isinstance(first, ev.ModelAnswered):
+    if 4 * (base + run.tokens) <= most and not isinstance(first, ev.ModelAnswered):
         return False
-    return base + run.weight + sum(weigh(run, event) for event in events) > most
+    return base + run.tokens + sum(weigh(run, event) for event in events) > most
 
 
 def _begins_full(begun: ev.RunAccepted, events: list[ev.AnyEvent]) -> bool:
@@ -108,7 +108,7 @@ def _begin(run: Run, step: int, cause: str, then: Postponed) -> ev.ModelCalled:
 
 def _no_room(run: Run) -> ErrorInfo:
     text = (
-        f"The instructions and tools of {run.agent!r} alone take about {run.base} tokens, and its model's context has"
-        f" room for {limit(run)}: offer it fewer tools, or set model.context to what the model really takes."
+        f"The instructions and tools of {run.agent!r} alone take about {run.fixed_tokens} tokens, and its"
+        f" model's context has room for {limit(run)}: offer it fewer tools, or set model.context to what the model really takes."
     )
     return ErrorInfo("AgentGenerationError", text)

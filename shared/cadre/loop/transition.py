@@ -129,7 +129,7 @@ def _begin(run: Run, task: Task, arrival: Arrival) -> list[ev.AnyEvent]:
 def _of_kind(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
     """What the common cases do not take: a wait or a record of the kind's own, or nothing that is awaited."""
     what = arrival.what
-    if isinstance(what, Report) and what.child in run.strays:
+    if isinstance(what, Report) and what.child in run.late_members:
         return [delegate_finished(what)]
     if isinstance(what, TimerFired) and (name := kind_wait_of(run, what.name)) is not None:
         fired = msgspec.structs.replace(what, name=name)

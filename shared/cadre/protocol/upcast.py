@@ -68,7 +68,9 @@ def _from_2(message: Fields) -> Fields:
                 _part_step(step)
     snapshot = message.get("snapshot")
     if snapshot is not None:
-        snapshot["steps"] = snapshot.pop("memory", [])
+        for former, name in _RENAMED.items():
+            if former in snapshot:
+                snapshot[name] = snapshot.pop(former)
         for step in (*snapshot["steps"], *filter(None, [snapshot.get("current")])):
             _part_step(step)
         work, variables, inherited = (snapshot.pop(key, None) for key in ("code", "snapshot", "inherited"))
@@ -76,6 +78,20 @@ def _from_2(message: Fields) -> Fields:
             own = {"kind": "code", "work": work, "snapshot": variables, "inherited": inherited}
             snapshot["own"] = {key: value for key, value in own.items() if value is not None}
     return message
+
+
+_RENAMED = {
+    "memory": "steps",
+    "base": "fixed_tokens",
+    "weight": "tokens",
+    "scale": "calibration",
+    "tight": "overflows",
+    "refused": "refused_tokens",
+    "strays": "late_members",
+    "troubled_since": "failing_since",
+    "refusals": "refused_repeats",
+}
+"""Fields of a run's state that version 3 calls by the field's words."""
 
 
 def _part_step(step: Fields) -> None:
@@ -87,17 +103,17 @@ def _part_step(step: Fields) -> None:
 
 LATER = frozenset(
     {
-        "base",
+        "fixed_tokens",
         "entry",
         "images",
         "recalling",
-        "refused",
-        "scale",
+        "refused_tokens",
+        "calibration",
         "summary",
         "then",
-        "tight",
+        "overflows",
         "usage",
-        "weight",
+        "tokens",
     }
 )
 """Fields of a run's state that snapshots of version 1 lack."""

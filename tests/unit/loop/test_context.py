@@ -347,7 +347,9 @@ def test_the_models_own_count_corrects_the_estimate() -> None:
     course = begun(small(64_000))
     one_step(course, "9" * 6_000)
     before = limit(course.run)
-    course.say(call("look", at="x"), usage=Usage(input_tokens=2 * (course.run.base + course.run.weight)))
+    course.say(
+        call("look", at="x"), usage=Usage(input_tokens=2 * (course.run.fixed_tokens + course.run.tokens))
+    )
     assert limit(course.run) < before / 1.9
 
 

@@ -228,11 +228,11 @@ def test_what_a_member_used_is_counted_when_nobody_waits_for_it_any_more() -> No
     assert isinstance(debt.message, Task)
     assert debt.message.budget == Budget(tokens=0), "the first one may still use up all that it was lent"
 
-    weight, steps = course.run.weight, len(course.run.steps)
+    weight, steps = course.run.tokens, len(course.run.steps)
     late = report("r1_1_0", "late words " * 50, state="cancelled", usage=Usage(60, 5, model_calls=2))
     assert kinds(course.arrive(late)) == ["DelegateFinished"]
     assert course.run.usage == Usage(80, 5, model_calls=4, steps=1)
-    assert (course.run.weight, len(course.run.steps)) == (weight, steps), "nothing else of it counts"
+    assert (course.run.tokens, len(course.run.steps)) == (weight, steps), "nothing else of it counts"
     assert [one.id for one in course.run.open_calls()] == ["r1_2_0"]
     assert kinds(course.arrive(late, cause="again")) == ["RecordIgnored"]
     course.arrive(report("r1_2_0", "done"))

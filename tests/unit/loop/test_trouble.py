@@ -83,7 +83,7 @@ def test_tries_are_counted_anew_for_each_call() -> None:
     waits(course, 1)
     course.say(content="no call")
     assert course.run.failures == 0
-    assert course.run.troubled_since is None
+    assert course.run.failing_since is None
     assert waits(course, 1) == [0.5]
 
 

@@ -37,7 +37,7 @@ def open_call(run: Run, event: Opening, n: int, at: float) -> None:
             call = CallState(id=event.call, name=event.name, kind="refused", arguments=event.arguments)
             call.opened, call.opened_at = n, at
             call.error = _clipped(run, event.error)
-            run.refusals += event.error.type == LOOP
+            run.refused_repeats += event.error.type == LOOP
     calls = run.current.calls
     for place, known in enumerate(calls):
         if known.id == event.call:
@@ -107,7 +107,7 @@ def time_out_call(run: Run, event: ev.CallTimedOut, n: int, at: float) -> None:
         return
     revoke(run, state, n, at, f"no answer within {event.seconds:g} s")
     if state.kind == "member" and state.opened:
-        run.strays[state.id] = state.budget
+        run.late_members[state.id] = state.budget
     close_call(run, event.call, n, at, None, error_of(event, state))
 
 

@@ -48,9 +48,9 @@ def refusal_of(run: Run, name: str, arguments: dict[str, Any]) -> ErrorInfo | No
 def is_stuck(run: Run, refused: int) -> ErrorInfo | None:
     """Why the run ends now that `refused` more calls were refused; None when it may go on."""
     limit = run.spec.limits.repeats if run.spec is not None else 0
-    if not limit or not refused or run.refusals + refused < limit:
+    if not limit or not refused or run.refused_repeats + refused < limit:
         return None
-    text = f"The run goes in circles: {run.refusals + refused} repeated calls were refused."
+    text = f"The run goes in circles: {run.refused_repeats + refused} repeated calls were refused."
     return ErrorInfo(LOOP, text)
 
 

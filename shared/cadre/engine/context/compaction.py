@@ -89,7 +89,7 @@ def on_overflow(run: Run, reason: str, arrival: Arrival) -> list[ev.AnyEvent] | 
     """Counts more carefully and tries again; None when that has not helped often enough."""
     model = run.model
     assert model is not None
-    if run.tight >= MOST_REFUSALS:
+    if run.overflows >= MOST_REFUSALS:
         return None
     overflowed = ev.ContextOverflowed(step=model.step, attempt=model.attempt, reason=reason)
     again = begin_model_call(

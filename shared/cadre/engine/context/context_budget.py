@@ -45,24 +45,24 @@ def limit(run: Run) -> int:
     """Tokens that a request may take up, by this module's way of counting."""
     if run.spec is None:
         return 0
-    claimed = int(room(run.spec) / run.scale)
-    return claimed if run.refused is None and not run.tight else min(claimed, known_room(run))
+    claimed = int(room(run.spec) / run.calibration)
+    return claimed if run.refused_tokens is None and not run.overflows else min(claimed, known_room(run))
 
 
 def refused_tokens(run: Run) -> int:
     """What the smallest request that was refused took up, the one in flight included."""
     # A summary's request is cut to the limit.
     written = run.model is not None and run.model.purpose == SUMMARY
-    asked = limit(run) if written else run.base + run.weight
-    return asked if run.refused is None else min(asked, run.refused)
+    asked = limit(run) if written else run.fixed_tokens + run.tokens
+    return asked if run.refused_tokens is None else min(asked, run.refused_tokens)
 
 
 def known_room(run: Run) -> int:
     """What the spec claims, as far as the endpoint has not said otherwise. Refused again and again, a request shrinks
     faster and faster: a context may be claimed to be many times what it is."""
     claimed = room(run.spec) if run.spec is not None else 0
-    least = claimed if run.refused is None else min(claimed, run.refused)
-    return int(least / TIGHTENING**run.tight) if run.tight else least
+    least = claimed if run.refused_tokens is None else min(claimed, run.refused_tokens)
+    return int(least / TIGHTENING**run.overflows) if run.overflows else least
 
 
 def summary_tokens(run: Run) -> int:
@@ -77,16 +77,16 @@ def per_step(run: Run) -> int:
 
 def scale_of(run: Run, counted: int, answer: int) -> float:
     """The estimate's correction, after a model has counted its request; `answer` is what its answer weighs."""
-    estimate = run.base + run.weight - answer
+    estimate = run.fixed_tokens + run.tokens - answer
     # Small requests say more about templates than about texts.
     if not counted or estimate < 1_000:
-        return run.scale
+        return run.calibration
     return min(4.0, max(1.0, 1.05 * counted / estimate))
 
 
 def task_of(step: TaskStep, run: Run) -> str:
     """The task as far as the context has room for it."""
-    return fit(step.task, max(0, known_room(run) - run.base) // 2) if run.spec else step.task
+    return fit(step.task, max(0, known_room(run) - run.fixed_tokens) // 2) if run.spec else step.task
 
 
 def weights_of(steps: Sequence[Step], run: Run) -> list[int]:
@@ -255,7 +255,9 @@ def to_cover(run: Run) -> int | None:
     """How many steps of the memory the next summary covers; None when it would cover nothing new."""
     first = run.summary.covers if run.summary is not None else 0
     weights, always = weights_of(run.steps, run), pinned(run)
-    kept = (limit(run) - run.base - summary_tokens(run) - sum(weights[place] for place in always)) // 2
+    kept = (
+        limit(run) - run.fixed_tokens - summary_tokens(run) - sum(weights[place] for place in always)
+    ) // 2
     covers = len(run.steps)
     while covers > first:
         weight = 0 if covers - 1 in always else weights[covers - 1]
