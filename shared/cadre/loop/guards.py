@@ -109,6 +109,7 @@ def _begin(run: Run, step: int, cause: str, then: Postponed) -> ev.ModelCalled:
 def _no_room(run: Run) -> ErrorInfo:
     text = (
         f"The instructions and tools of {run.agent!r} alone take about {run.fixed_tokens} tokens, and its"
-        f" model's context has room for {limit(run)}: offer it fewer tools, or set model.context to what the model really takes."
+        f" model's context has room for {limit(run)}: offer it fewer tools, or set model.context to what the"
+        " model really takes."
     )
     return ErrorInfo("AgentGenerationError", text)

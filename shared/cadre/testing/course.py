@@ -18,12 +18,12 @@ from cadre.loop.entry_of import entry_of
 from cadre.loop.fold import apply_entry
 from cadre.loop.owed import owed
 from cadre.loop.transition import transition
-from cadre.protocol.messages import Record, Usage
+from cadre.protocol.messages import Message, Usage
 from cadre.protocol.topology import call_id, tree_of
 from cadre.spec.agent import AgentSpec
 from cadre.testing.records import task, timer
 
-What = Record | ModelReplied | ModelFailed | ModelLost | Poisoned
+What = Message | ModelReplied | ModelFailed | ModelLost | Poisoned
 
 
 def call(name: str, **arguments: Any) -> ev.RequestedCall:
