@@ -7,7 +7,7 @@ from cadre.spec.agent import AgentSpec
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import Content
 from cadre.telemetry.tracing.ids import span_id
-from cadre.telemetry.tracing.open_spans import Opened, OpenSpans
+from cadre.telemetry.tracing.open_spans import OpenSpan, OpenSpans
 from patient_kind.records import Noted
 
 
@@ -22,6 +22,6 @@ class PatientSpans:
 
     def take(self, event: Event, agent: str, parent: str, now: int) -> None:
         if isinstance(event, Noted):
-            note = Opened(span_id(parent, "note", event.step), parent, "note", now, agent)
+            note = OpenSpan(span_id(parent, "note", event.step), parent, "note", now, agent)
             note.attributes = {names.AGENT: agent, names.KIND: "CHAIN"}
             self._spans.add(note, now, None)
