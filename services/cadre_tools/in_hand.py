@@ -1,4 +1,4 @@
-"""The calls with effects that this process is at, and whether whoever has claimed one still is: it is asked."""
+"""Knows which calls this process has in hand, and asks other processes about the calls that they have claimed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cadre.protocol.messages import EffectClaim
 log = logging.getLogger("cadre.tools")
 
 _QUESTIONS = 2
-"""Whoever was stopped itself finds its time over before it has read the answer: silence counts when it comes twice."""
+"""Silence counts when it comes twice: a process that was stopped itself finds its time over before it reads."""
 
 
 class AtWorkElsewhere(CadreError):
@@ -22,7 +22,7 @@ class AtWorkElsewhere(CadreError):
 
 
 class InHand:
-    """What the executor `instance` has in hand."""
+    """The calls with effects that the executor `instance` has in hand."""
 
     def __init__(self, instance: str, effects: Effects, peers: Peers) -> None:
         self.instance = instance
@@ -32,7 +32,7 @@ class InHand:
 
     @contextlib.contextmanager
     def hold(self, call: str) -> Iterator[None]:
-        """To be entered before the call is claimed: who reads the claim may ask before its writer knows of it."""
+        """Holds the call in hand: entered before the claim, whose readers may ask before its writer knows of it."""
         self._calls[call] += 1
         try:
             yield
@@ -42,11 +42,11 @@ class InHand:
                 del self._calls[call]
 
     def has(self, call: str) -> bool:
-        """Whether it is claimed here and its result is still to come."""
+        """Whether the call is claimed here and its result is still to come."""
         return call in self._calls
 
     async def left(self, tool: str, effect: Effect) -> Effect:
-        """What a claimer that has the call no longer in hand has left: its claim, or its result after all.
+        """Returns what a claimer that no longer has the call in hand has left: its claim, or its result after all.
 
         Raises AtWorkElsewhere when it is at work, RetryableError when nobody can tell.
         """

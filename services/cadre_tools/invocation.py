@@ -25,22 +25,24 @@ from cadre_tools.output import cut_error, to_json, too_large
 
 log = logging.getLogger("cadre.tools")
 
-LAST_WORDS = 1.0
+STOP_SECONDS = 1.0
 """Seconds between telling a tool to stop and cancelling it, and then for its cleaning up."""
 
-SHOWN_ARGUMENTS = 1000
+MAX_SHOWN_CHARS = 1000
 """Characters of the arguments that an error quotes."""
 
 
 class Outcome(NamedTuple):
+    """What came of a call: an output or an error."""
+
     output: Any = None
     error: ErrorInfo | None = None
     files: Sequence[File] = ()
-    """That stand in the output; their bytes are to be stored."""
+    """The files in the output, whose bytes are to be stored."""
 
 
 class FileAccess(NamedTuple):
-    """Where the workspaces of this deployment are."""
+    """Opens the workspaces of this deployment."""
 
     files: FileIndex
     blobs: Blobs
@@ -48,6 +50,7 @@ class FileAccess(NamedTuple):
     """Of one file."""
 
     def of(self, call: ToolCall) -> Workspace:
+        """Opens the workspace of the call's tree."""
         return WorkspaceStore(
             self.files, self.blobs, tree=call.tree, call=call.id, by=call.tool, most_bytes=self.most_bytes
         )
@@ -65,7 +68,7 @@ class Invocations:
         self._ended = EndedRuns()
 
     async def run(self, tool: AnyTool, call: ToolCall, deliveries: int) -> Outcome:
-        """Never raises for what the tool does; cancelled itself, it tells the tool and goes."""
+        """Runs the call. Never raises for what the tool does; when cancelled itself, it tells the tool to stop."""
         invocation = _Invocation(tool, call, deliveries, self.files)
         self._at_work[invocation] = None
         try:
@@ -116,7 +119,7 @@ class _Invocation:
         if not self._context.cancelled:
             self._context.cancelled.set()
             if self._tool.is_async:
-                asyncio.get_running_loop().call_later(LAST_WORDS, self._task.cancel)
+                asyncio.get_running_loop().call_later(STOP_SECONDS, self._task.cancel)
 
     async def outcome(self) -> Outcome:
         timeout = self._tool.card.timeout
@@ -129,7 +132,7 @@ class _Invocation:
         if done:
             return self._ended()
         self._abandon()
-        await asyncio.wait({self._task}, timeout=LAST_WORDS)
+        await asyncio.wait({self._task}, timeout=STOP_SECONDS)
         still = "" if self._tool.is_async else "; what it does in its thread may still take effect"
         return Outcome(error=self._failure(f"TimeoutError: no result within {timeout:g} s{still}"))
 
@@ -184,7 +187,7 @@ class _Invocation:
 
     def _shown(self) -> str:
         text = msgspec.json.encode(self._call.arguments).decode()
-        return text if len(text) <= SHOWN_ARGUMENTS else f"{text[:SHOWN_ARGUMENTS]}…"
+        return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"
 
 
 def _one_line(error: BaseException) -> str:

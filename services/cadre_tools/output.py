@@ -1,4 +1,4 @@
-"""A tool's return value as JSON, and the files in it; what went wrong in few words."""
+"""Turns a tool's return value into JSON and the files in it, and shortens the texts of errors."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from cadre.protocol.json_depth import MAX_LEVELS, nesting
 from cadre.tools.files import File
 from cadre.tools.foreign_files import file_of
 
-MAX_ERROR = 8 * 1024
+MAX_ERROR_BYTES = 8 * 1024
 
 _TOO_DEEP = f"what it returned is nested too deeply: at most {MAX_LEVELS} levels"
 
 _BYTES = (bytes, bytearray, memoryview)
 
 
-class Told(NamedTuple):
+class JsonOutput(NamedTuple):
     """What a tool returned, as JSON, and the files in it, whose bytes are to be stored."""
 
     value: Any
     files: list[File]
 
 
-def to_json(output: Any) -> Told:
-    """The value as JSON has it. Files, bytes, images and sound stand in it as `{"$file": {…}}`; what else JSON
-    cannot say is replaced, where it stands, by its text. Raises ValueError for what is nested too deeply."""
+def to_json(output: Any) -> JsonOutput:
+    """Converts a value to JSON. Files, bytes, images and sound become `{"$file": {…}}`; any other value that JSON does
+    not have becomes its text. Raises ValueError for what is nested too deeply."""
     files: dict[int, tuple[memoryview, File]] = {}
 
-    def said(value: Any) -> Any:
+    def encode_unknown(value: Any) -> Any:
         file = value if isinstance(value, File) else file_of(value)
         if file is None:
             return str(value)
@@ -41,11 +41,11 @@ def to_json(output: Any) -> Told:
         files[id(place)] = (place, file)
         return place
 
-    def placed(value: Any) -> Any:
+    def with_files(value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: placed(item) for key, item in value.items()}
+            return {key: with_files(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [placed(item) for item in value]
+            return [with_files(item) for item in value]
         if isinstance(value, float) and not math.isfinite(value):
             return str(value)
         if not isinstance(value, _BYTES):
@@ -57,17 +57,17 @@ def to_json(output: Any) -> Told:
 
     found: list[File] = []
     try:
-        plain = msgspec.to_builtins(output, builtin_types=_BYTES, enc_hook=said, str_keys=True)
-        told = Told(msgspec.json.decode(msgspec.json.encode(placed(plain))), found)
+        plain = msgspec.to_builtins(output, builtin_types=_BYTES, enc_hook=encode_unknown, str_keys=True)
+        converted = JsonOutput(msgspec.json.decode(msgspec.json.encode(with_files(plain))), found)
     except (TypeError, UnicodeEncodeError, RecursionError):
-        told = Told(_in_words(output), [])
-    if nesting(told.value) > MAX_LEVELS:
+        converted = JsonOutput(_as_text(output), [])
+    if nesting(converted.value) > MAX_LEVELS:
         raise ValueError(_TOO_DEEP)
-    return told
+    return converted
 
 
-def _in_words(output: Any) -> Any:
-    """Of a value whose keys are no texts, which has cycles or lone surrogates."""
+def _as_text(output: Any) -> Any:
+    """Converts a value whose keys are no texts, or that has cycles or lone surrogates."""
     try:
         return msgspec.json.decode(msgspec.json.encode(output, enc_hook=str))
     except (TypeError, UnicodeEncodeError, RecursionError):
@@ -78,12 +78,13 @@ def _in_words(output: Any) -> Any:
 
 
 def cut_error(text: str) -> str:
+    """Cuts the text of an error to MAX_ERROR_BYTES."""
     data = text.encode(errors="replace")
-    return data.decode() if len(data) <= MAX_ERROR else cut(data, MAX_ERROR, "")
+    return data.decode() if len(data) <= MAX_ERROR_BYTES else cut(data, MAX_ERROR_BYTES, "")
 
 
 def too_large(files: list[File], most: int) -> str | None:
-    """Why the files of an output are refused."""
+    """Returns why the files of an output are refused, when one has more than `most` bytes; else None."""
     large = next((file for file in files if file.size > most), None)
     if large is None:
         return None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cadre.delivery.output_limit import MAX_OUTPUT, cut_to_read, oversized
+from cadre.delivery.output_limit import MAX_OUTPUT_BYTES, cut_to_read, oversized
 from cadre.engine.context.observation import clip
 from cadre.protocol.json_depth import MAX_LEVELS, nesting
 from cadre.tools.files import File
@@ -119,7 +119,7 @@ def test_a_narrow_limit_is_kept_all_the_same(chars: int) -> None:
 def test_wide_characters_travel_within_the_bytes() -> None:
     whole = oversized("\N{GRINNING FACE}" * 100_000, 90_000)
     assert whole is not None
-    assert len(cut_to_read(whole, REF, 90_000).encode()) <= MAX_OUTPUT
+    assert len(cut_to_read(whole, REF, 90_000).encode()) <= MAX_OUTPUT_BYTES
 
 
 def test_code_gets_as_much_as_travels() -> None:

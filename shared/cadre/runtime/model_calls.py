@@ -1,4 +1,4 @@
-"""The model calls that this process is making: each can be aborted, and none is tried twice here."""
+"""Makes the model calls of one agent: each can be aborted, and none is tried twice here."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ModelCalls:
             call.task.cancel()
 
     async def make(self, run: Run, command: CallModel, request: ModelRequest) -> Outcome | None:
-        """What the call came to, as an arrival; None when it was aborted."""
+        """Calls the model; returns the outcome as an arrival, or None when the call was aborted."""
         task = asyncio.current_task()
         assert task is not None
         call = self._open[run.id] = _Call(task)

@@ -1,4 +1,4 @@
-"""Folded runs that this process works on: a cache and nothing more, the journal is the truth."""
+"""Caches the folded runs that this process works on. The journal is the truth."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cadre.recent import Recent
 
 SNAPSHOT_ENTRIES = 64
 SNAPSHOT_BYTES = 256 * 1024
-"""After so many entries or bytes the next entry carries the state, and the fold begins there."""
+"""After so many entries or bytes the next entry carries a snapshot, and the fold begins there."""
 
 MOST_RUNS = 512
 
@@ -62,7 +62,10 @@ class Held:
 
 
 class Locked:
-    """`async with` it: the run's state, for as long as nobody else is to read or change it. Raises BusUnavailable."""
+    """A context that gives the run's state, and keeps others of this process from reading or changing it.
+
+    Raises BusUnavailable.
+    """
 
     def __init__(self, cache: RunCache, tree: str, run: str, fresh: bool) -> None:
         self._cache, self._tree, self._run, self._fresh = cache, tree, run, fresh
