@@ -8,6 +8,7 @@ from typing import Any
 from cadre.delivery.call_worker import CallWorker
 from cadre.delivery.output_limit import cut_to_read, oversized
 from cadre.delivery.retry import retry
+from cadre.delivery.sender_check import impersonation
 from cadre.engine.context.observation import clip
 from cadre.errors import RetryableError, UnreadableMessage
 from cadre.ports import Blobs, Bus, Clock, Delivery, QuarantineStore
@@ -81,6 +82,8 @@ class InterpreterTool:
 
     async def _serve(self, call: ToolCall, address: Address) -> dict[str, Any] | None:
         """The fields of the call's result; None when nobody waits for it any more."""
+        if why := impersonation(call, address.sender):
+            raise UnreadableMessage(why)
         code = call.arguments.get("code")
         if not isinstance(code, str):
             raise UnreadableMessage("a call without code")
