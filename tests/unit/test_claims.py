@@ -1,4 +1,4 @@
-"""Claims of calls with effects: whose call is run, whose is left alone, and what is answered after a crash."""
+"""Executors and claims: whose call is run, whose is left alone, and what is answered after a crash."""
 
 from __future__ import annotations
 
