@@ -29,23 +29,23 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What every service of a deployment must agree on, and what one process may choose.
+    """The settings that all services of a deployment share, and those that one process may choose.
 
     Each field is set by the environment variable `CADRE_<FIELD>`.
     """
 
     nats_url: str = "nats://127.0.0.1:4222"
     nats_credentials: str = ""
-    """File with the key of this service's NATS user, as `cadre auth init` makes it; empty: the server asks for none."""
+    """File with the key of this service's NATS user, as `cadre auth init` makes it; empty if the server needs none."""
     nats_tls_ca: str = ""
-    """File with the certificate that vouches for the server's, where the system knows it not."""
+    """File with the CA certificate of the server, if the system does not know it."""
     nats_tls_cert: str = ""
     """File with this client's own certificate, for a server that asks for one."""
     nats_tls_key: str = ""
     """File with that certificate's private key."""
     prefix: str = DEFAULT_PREFIX
     shards: Annotated[int, Meta(ge=1)] = 4
-    """Streams to create on an empty server; an existing deployment keeps its own number."""
+    """Number of streams to create on an empty server; an existing deployment keeps its own."""
     replicas: Annotated[int, Meta(ge=1)] = 1
     """Copies of each stream (3 on a cluster)."""
     gateway_url: str = "http://127.0.0.1:8080"
@@ -60,9 +60,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     keep_days: Annotated[float, Meta(ge=0)] = 30.0
     """Days after its end at which a run is removed with all that belongs to it; 0 keeps it for ever."""
     max_bytes: Annotated[int, Meta(ge=0)] = 0
-    """Bytes that one shard may hold before no run is begun in it any more; 0: as many as the server stores."""
+    """Bytes in one shard above which no new run begins; 0 is as many as the server stores."""
     file_bytes: Annotated[int, Meta(ge=1)] = 16 * 1024 * 1024
-    """Bytes that one file may have: of a run's workspace, or in a tool's output."""
+    """The most bytes of one file in a workspace or in a tool's output."""
     prices: str = ""
     """A YAML file with the price of each model; without it budgets in cost cannot be kept."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
@@ -81,6 +81,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def instance_name(self) -> str:
+        """The name of this replica, fit for a NATS subject."""
         name = self.instance or f"{socket.gethostname().split('.')[0]}-{os.getpid()}"
         return "".join(c if c.isalnum() or c in "-_" else "-" for c in name)
 
@@ -108,7 +109,7 @@ class TracingSettings(msgspec.Struct, frozen=True, kw_only=True):
     content: bool = False
     """Whether spans hold what people, models and tools wrote."""
     attributes: dict[str, str] = {}
-    """Of every resource."""
+    """Attributes of every resource."""
 
 
 class MetricsSettings(TracingSettings, frozen=True, kw_only=True):
@@ -248,7 +249,7 @@ def read_nats_sync() -> str:
 
 
 def read_secret(variable: str) -> str:
-    """A secret is read where it is used and kept nowhere else."""
+    """Reads a secret where it is used; it is kept nowhere else."""
     return os.environ.get(variable, "")
 
 
@@ -268,7 +269,7 @@ def gateway_url_given() -> str | None:
 
 
 def prefer_nats(url: str) -> None:
-    """For this process, where the environment names no NATS server."""
+    """Sets the NATS server of this process, unless the environment names one."""
     os.environ.setdefault("CADRE_NATS_URL", url)
 
 

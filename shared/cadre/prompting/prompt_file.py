@@ -1,4 +1,4 @@
-"""Reads a prompt file and tries every template on sample values, so that a wrong one is refused at the start."""
+"""Reads a prompt file and renders every template with sample values, so that a wrong one is refused at start."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cadre.spec.yaml_file import read_yaml
 
 
 class Contract(NamedTuple):
-    """What a template may use, and which of that it must show: whatever reaches the model in no other way."""
+    """The variables that a template may use, and those that it must show, because nothing else tells the model."""
 
     may: frozenset[str]
     must: frozenset[str]

@@ -1,4 +1,4 @@
-"""The prompts of one agent kind: everything that Cadre itself says to a model comes from here."""
+"""The prompts of one agent kind: all text of Cadre's own that a model reads is rendered here."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Prompts:
         terms: Mapping[str, Any] = NO_TERMS,
         output_schema: dict[str, Any] | None = None,
     ) -> str:
-        """Rendered once per offer: an agent's runs share it until somebody comes or goes.
+        """The system prompt. It is rendered once per offer, and shared by all runs of the agent with that offer.
 
         `terms` are the values of the variables that the agent's kind adds (`KindDeclaration.prompt_terms`). Answers
         must fit `output_schema`.
@@ -98,7 +98,7 @@ class Prompts:
         )
 
     def _offered(self, tools: Sequence[ToolCard], members: Sequence[AgentCard]) -> dict[str, Any]:
-        """Tools and members as variables of a template; to code, under their names there."""
+        """Tools and members as variables of a template, under their names in code for kinds that write code."""
         if not SHIPPED[self.kind].names_in_code:
             return {"tools": tools, "managed_agents": members}
         named = [
