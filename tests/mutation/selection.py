@@ -21,8 +21,11 @@ ALWAYS = (
 )
 """Mutations that no test noticed once, whatever their modules are called today; they are always planted."""
 
-MOST_FILES = 40
+ENOUGH_FILES, MOST_FILES = 20, 40
 """So many test files are asked about one mutation, at most."""
+
+FURTHER = 100
+"""Added to the distance of tests of the packages around a module: more than any chain of imports has."""
 
 Planted = tuple[Module, Site]
 
@@ -86,13 +89,13 @@ class Imports:
     def tests_of(self, module: str) -> dict[str, int]:
         """Unit test files that may notice a bug in the module: the nearest, with their distance from it.
 
-        Of a module that is imported by its name at run time they are those of the package around it. The files are
-        relative to the project's root.
+        Where these are few, those of the packages around it come behind: what is loaded by its name at run time is
+        imported by no statement. The files are relative to the project's root.
         """
-        package, near = module, self._tests_below(module)
-        while not near and "." in package:
-            package = package.rpartition(".")[0]
-            near = self._tests_below(package)
+        package, near, further = module, self._tests_below(module), 0
+        while len(near) < ENOUGH_FILES and "." in package:
+            package, further = package.rpartition(".")[0], further + FURTHER
+            near = {**{file: far + further for file, far in self._tests_below(package).items()}, **near}
         return dict(sorted(near.items(), key=lambda it: (it[1], it[0]))[:MOST_FILES])
 
     def _tests_below(self, package: str) -> dict[str, int]:

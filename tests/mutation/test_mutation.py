@@ -153,8 +153,10 @@ def test_tests_are_found_by_their_imports_with_their_distance(toys: Layout) -> N
     imports = Imports(toys)
     near, far = "checks/toy_unit/test_toll.py", "checks/toy_unit/test_gate.py"
     assert imports.tests_of("toys.toll") == {near: 1, far: 2}
-    assert imports.tests_of("toys.gate") == {far: 1}
-    assert imports.tests_of("toys.late") == {near: 1, far: 1}, "nobody imports it by a statement"
+    assert imports.tests_of("toys.gate") == {far: 1, near: 101}, (
+        "where they are few, those of the package too"
+    )
+    assert imports.tests_of("toys.late") == {near: 101, far: 101}, "it may be loaded by its name"
 
 
 def test_a_draw_is_the_same_for_a_seed_and_takes_from_each_module(toys: Layout) -> None:

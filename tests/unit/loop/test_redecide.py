@@ -14,6 +14,7 @@ from cadre.engine.calls import results
 from cadre.journal import events as ev
 from cadre.journal.entry import EarlierEntry, Entry
 from cadre.loop import redecide as redecide_module
+from cadre.loop.difference import differences
 from cadre.loop.owed import owed
 from cadre.loop.redecide import Journaled, Replay, redecide
 from cadre.protocol.messages import Decision, ErrorInfo
@@ -276,6 +277,22 @@ def test_a_rule_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "settled", fail)
     replay = redecide(kept.journals("0.1", "parallel_tools"))
     assert replay.divergences[0].lines == ["deciding fails now: AttributeError: nothing there"]
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "same"),
+    [
+        (1.0, 1.0 + 1e-12, True),
+        (1, 1.0, True),
+        (1.0, 1.1, False),
+        (1, "1", False),
+        ("1", 1.0, False),
+        (1.0, None, False),
+        (10**12, 10**12 + 1, False),
+    ],
+)
+def test_fractions_that_are_nearly_equal_are(was: Any, now: Any, same: bool) -> None:
+    assert (differences(was, now) == []) is same
 
 
 def test_a_debt_that_a_redelivery_would_forget_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
