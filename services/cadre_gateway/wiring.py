@@ -143,7 +143,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
             Approvals(index, registry, held_calls), ApprovalDecisions(held_calls, registry, feeds, bus)
         ),
         dead_letters.router(NatsDeadLetters(nc, topology), journal, blobs),
-        time_travel.router(lookup, Forker(lookup, admission, carrier, bus)),
+        time_travel.router(lookup, raw, Forker(lookup, admission, carrier, bus)),
         archive.router(
             Eraser(lookup, run_end, tail, registry, janitor),
             RunExporter(lookup, raw, file_index, blobs),

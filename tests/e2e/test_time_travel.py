@@ -63,6 +63,21 @@ def test_replay_by_the_command_line(cadre: Commands, counted: str) -> None:
     assert json.loads(as_json.stdout)["divergences"] == []
 
 
+def test_a_tree_is_verified(cadre: Commands, gateway: Gateway, delegated: str, tmp_path: Path) -> None:
+    found = gateway.request("GET", f"/v1/runs/{delegated}/verify").json()
+    assert (found["runs"] > 1, found["sealed"] == found["entries"] > 5, found["broken"]) == (True, True, [])
+    assert "all of them hold" in cadre("verify", delegated).stdout
+    file = tmp_path / "run.cadre"
+    assert cadre("runs", "export", delegated, "-o", file).returncode == 0
+    assert cadre("verify", "--file", file).returncode == 0
+    lines = gzip.decompress(file.read_bytes()).splitlines()
+    changed = [line.replace(b'"attempt":1', b'"attempt":2', 1) for line in lines]
+    assert changed != lines
+    file.write_bytes(gzip.compress(b"\n".join(changed)))
+    told = cadre("verify", "--file", file)
+    assert (told.returncode, "its hash does not fit" in told.stdout) == (1, True)
+
+
 def test_a_run_that_is_not_there(gateway: Gateway, cadre: Commands) -> None:
     assert gateway.request("GET", "/v1/runs/nothing/replay").status_code == 404
     assert gateway.request("POST", "/v1/runs/nothing/fork", json={"at": 1}).status_code == 404

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Request
 from fastapi.responses import Response
 
+from cadre.adapters.nats.archive import NatsArchive
 from cadre_gateway.requests import body
 from cadre_gateway.requests.deadline import answer_deadline
 from cadre_gateway.routes import openapi
@@ -14,10 +15,11 @@ from cadre_gateway.routes.answers import accepted, json_answer
 from cadre_gateway.runs.fork import ForkBody, Forker
 from cadre_gateway.runs.lookup import RunLookup
 from cadre_gateway.runs.replay import ReplayAnswer, replay
+from cadre_gateway.runs.verify import VerifyAnswer, verify
 
 
-def router(lookup: RunLookup, forker: Forker) -> APIRouter:
-    """The routes of replay and fork."""
+def router(lookup: RunLookup, archive: NatsArchive, forker: Forker) -> APIRouter:
+    """The routes of replay, verify and fork."""
     routes = APIRouter(prefix="/v1/runs", tags=["runs"])
 
     @routes.get(
@@ -26,6 +28,11 @@ def router(lookup: RunLookup, forker: Forker) -> APIRouter:
     async def get_replay(run: str, run_only: bool = False) -> Response:
         """Covers all runs below it too, unless `run_only`. Nothing is sent, and no run is changed."""
         return json_answer(await replay(lookup, run, run_only))
+
+    @routes.get("/{run}/verify", summary="Check a run's hash chains", responses=openapi.answers(VerifyAnswer))
+    async def get_verify(run: str, run_only: bool = False) -> Response:
+        """Covers all runs below it too, unless `run_only`. Entries of schema versions before 3 have no hash."""
+        return json_answer(await verify(lookup, archive, run, run_only))
 
     @routes.post(
         "/{run}/fork",

@@ -27,6 +27,7 @@ VERBS = {
     "dead": "List, show, retry or drop messages that nobody could handle.",
     "fork": "Start a new run from a step of another.",
     "replay": "Decide a run's journal anew and report what differs.",
+    "verify": "Check that nothing of a run's journal was changed.",
     "logs": "Show what the services of `cadre up` logged.",
     "doctor": "Check this installation and say what to do.",
     "provision": "Create a team's streams and consumers before its services start.",

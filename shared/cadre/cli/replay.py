@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ import click
 import msgspec
 
 from cadre.cli.terminal.answer import print_text
+from cadre.cli.terminal.exported_run import exported_entries
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.client.gateway import Gateway
 from cadre.delivery.codec import decode
@@ -51,34 +50,17 @@ def _replay_on_gateway(run: str, run_only: bool) -> dict[str, Any]:
         return gateway.get(f"/v1/runs/{gateway.run_id(run)}/replay", run_only="true" if run_only else None)
 
 
-class _Line(msgspec.Struct):
-    line: str = ""
-    """What the line holds: `entry`, `end`, or something that does not matter here."""
-    seq: int = 0
-    entry: msgspec.Raw = msgspec.Raw(b"null")
-    format: str = ""
-    tree: str = ""
-
-
 def _replay_file(file: Path, run_only: bool) -> dict[str, Any]:
     """Decides an exported run anew; the result has the form of the gateway's answer."""
-    tree, last = "", ""
+    tree = ""
     journals: dict[str, list[Journaled]] = {}
-    try:
-        with gzip.open(file) as stream:
-            for number, text in enumerate(stream):
-                record = msgspec.json.decode(text, type=_Line)
-                if number == 0 and record.format != "cadre-run":
-                    raise CommandFailed(f"{file} was not written by `cadre runs export`", ExitCode.USAGE)
-                tree, last = tree or record.tree, record.line
-                if record.line == "entry":
-                    entry: Entry = decode(bytes(record.entry), Entry)
-                    if not run_only or entry.run == tree:
-                        journals.setdefault(entry.run, []).append(Journaled(record.seq, entry))
-    except (OSError, EOFError, zlib.error, msgspec.DecodeError, UnreadableMessage) as error:
-        raise CommandFailed(f"{file} cannot be read: {error}", ExitCode.USAGE) from error
-    if last != "end":
-        raise CommandFailed(f"{file} was cut off: export the run again", ExitCode.USAGE)
+    for tree, seq, data in exported_entries(file):
+        try:
+            entry: Entry = decode(data, Entry)
+        except UnreadableMessage as error:
+            raise CommandFailed(f"{file} cannot be read: {error}", ExitCode.USAGE) from error
+        if not run_only or entry.run == tree:
+            journals.setdefault(entry.run, []).append(Journaled(seq, entry))
     found: dict[str, Any] = msgspec.to_builtins(redecide(journals.values()))
     return {"id": tree, **found, "omitted": 0}
 

@@ -48,7 +48,9 @@ class Chain(msgspec.Struct, kw_only=True):
     broken: list[Broken] = []
 
 
-class _Links(msgspec.Struct):
+class RunLinks(msgspec.Struct):
+    """What a link of the chain says of itself, read from an entry as it is stored."""
+
     v: int
     run: str
     n: int
@@ -66,7 +68,7 @@ def check_chain(journal: Iterable[bytes]) -> Chain:
     """Checks one run's entries, as they are stored, in the order of their stream."""
     chain, before, known = Chain(broken=[]), "", 0
     for data in journal:
-        links = msgspec.json.decode(data, type=_Links)
+        links = msgspec.json.decode(data, type=RunLinks)
         chain.entries += 1
         if links.n != known + 1:
             reason = f"entry {links.n} follows entry {known}: entries are missing or out of order"

@@ -1,0 +1,84 @@
+"""The hash chain of a journal finds each changed, missing, repeated or reordered entry."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from cadre.delivery.codec import decode
+from cadre.delivery.hash_chain import check_chain, seal
+from cadre.journal.entry import Entry
+from journals import kept
+from unit.loop.build import ANSWER, Course, call, result
+
+
+def sealed() -> list[bytes]:
+    course = Course().begin()
+    course.say(call("add", a=1, b=2))
+    course.arrive(result(course.id(), 3), snapshot=True)
+    course.say(ANSWER)
+    journal, before = [], ""
+    for entry in course.journal():
+        data, before = seal(entry, before)
+        journal.append(data)
+    return journal
+
+
+def places(journal: list[bytes]) -> list[int]:
+    return [broken.n for broken in check_chain(journal).broken]
+
+
+def test_a_journal_holds_as_it_was_written() -> None:
+    chain = check_chain(sealed())
+    assert (chain.entries, chain.sealed, chain.broken) == (4, 4, [])
+    assert all(decode(data, Entry).hash for data in sealed())
+
+
+def test_new_places_in_another_stream_change_nothing() -> None:
+    moved = [re.sub(rb',"prev":\[[^]]*\]', b',"prev":[70,71]', data) for data in sealed()]
+    assert places(moved) == []
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+@pytest.mark.parametrize("change", [rb'"at":100.0', rb'"run":"r1"', rb'"cause":"'])
+def test_a_changed_entry_is_found(n: int, change: bytes) -> None:
+    journal = sealed()
+    assert change in journal[n - 1]
+    journal[n - 1] = journal[n - 1].replace(
+        change, change.replace(b"1", b"2").replace(b"cause", b"clause"), 1
+    )
+    assert n in places(journal)
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        (lambda journal: journal[1:], [2]),
+        (lambda journal: [*journal[:1], *journal[2:]], [3]),
+        (lambda journal: [journal[0], journal[2], journal[1], journal[3]], [2, 3, 4]),
+        (lambda journal: [*journal[:2], journal[1], *journal[2:]], [2]),
+        (
+            lambda journal: [journal[0], journal[1].replace(b'"hash":"', b'"hash":"0', 1), *journal[2:]],
+            [2, 3],
+        ),
+        (
+            lambda journal: [journal[0], re.sub(rb'"hash":"\w*"', b'"hash":""', journal[1]), *journal[2:]],
+            [2, 3],
+        ),
+    ],
+    ids=["first missing", "missing", "reordered", "repeated", "other hash", "no hash"],
+)
+def test_entries_out_of_place_are_found(
+    change: Callable[[list[bytes]], list[bytes]], shown: list[int]
+) -> None:
+    assert sorted(set(places(change(sealed())))) == shown
+
+
+def test_entries_of_earlier_versions_have_no_hash() -> None:
+    data = [line.data for line in kept.lines("0.2", "apollo")]
+    own = [one for one in data if decode(one, Entry).run == decode(data[0], Entry).run]
+    chain = check_chain(own)
+    assert (chain.sealed, chain.broken) == (0, [])
+    assert chain.entries == len(own) > 3
