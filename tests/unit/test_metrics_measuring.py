@@ -9,7 +9,7 @@ import time
 import pytest
 
 from cadre.errors import BusUnavailable, SettingError
-from cadre.service.health import Answer
+from cadre.service.health import HealthAnswer
 from cadre.service.metrics import Measuring
 from cadre.settings import MetricsSettings, read_metrics_settings
 from cadre.telemetry.metrics.meters import Meters, Sample
@@ -49,7 +49,7 @@ async def test_off_answers_nothing() -> None:
 
 async def test_what_cannot_be_read_now_is_left_out() -> None:
     one = Measuring(MetricsSettings(), Meters(), "worker", "worker-1", no_bus)
-    answer: Answer = await one.answer()
+    answer: HealthAnswer = await one.answer()
     assert answer.status == 200
     assert b"cadre_approvals" not in answer.body
 

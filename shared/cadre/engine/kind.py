@@ -11,7 +11,7 @@ from cadre.engine.commands import Command
 from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.engine.moves import Moves
 from cadre.journal.arrivals import Arrival, ModelReplied
-from cadre.journal.parts import Event, KindStep
+from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState
 from cadre.protocol.messages import ErrorInfo, Message
@@ -109,7 +109,7 @@ class Kind(Protocol):
 
     # --- state
 
-    def fold(self, run: Run, event: Event, n: int, at: float) -> None:
+    def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
         """Takes an event into `run.own` and `run.current.own`, after the common fold has taken it."""
         ...
 
@@ -137,15 +137,15 @@ class Kind(Protocol):
         """Whether the model itself reads the outcomes of the calls that are open now."""
         ...
 
-    def tokens(self, run: Run, event: Event) -> int:
+    def tokens(self, run: Run, event: JournalEvent) -> int:
         """Estimated tokens that an event of the kind's own adds to what the model reads: an upper bound."""
         ...
 
-    def images(self, event: Event) -> list[str]:
+    def images(self, event: JournalEvent) -> list[str]:
         """References of the images that an event of the kind's own brings for the model to see."""
         ...
 
-    def executed(self, event: Event) -> Execution | None:
+    def executed(self, event: JournalEvent) -> Execution | None:
         """The work of which an event of the kind's own tells the end."""
         ...
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from cadre.journal.events import RequestedCall
-from cadre.journal.parts import Event
+from cadre.journal.parts import JournalEvent
 from cadre.protocol.messages import ErrorInfo, RunState
 
 
@@ -71,7 +71,7 @@ class Hold(NamedTuple):
 class Note(NamedTuple):
     """Journal an event of the kind's own."""
 
-    event: Event
+    event: JournalEvent
 
 
 Move = Ask | Call | Answer | EndStep | Stop | Wait | Hold | Note

@@ -14,7 +14,7 @@ _APPROVAL = "approval-"
 _KIND = "kind-"
 
 
-class Wait(NamedTuple):
+class PendingWait(NamedTuple):
     name: str
     due: float
     """Unix seconds."""
@@ -42,19 +42,19 @@ def kind_wait_of(run: Run, timer: str) -> str | None:
     return name if name in run.waits else None
 
 
-def waits(run: Run) -> list[Wait]:
+def waits(run: Run) -> list[PendingWait]:
     """All that are running, but for the pause before a model call (see `Deferral`)."""
-    found = [Wait(DEADLINE, run.deadline, run.accepted)] if run.deadline is not None else []
+    found = [PendingWait(DEADLINE, run.deadline, run.accepted)] if run.deadline is not None else []
     if run.recalling is not None:
-        found.append(Wait(call_timer(run.recalling.call), run.recalling.due, run.recalling.since))
-    found += [Wait(f"{_KIND}{name}", wait.until, wait.since) for name, wait in run.waits.items()]
+        found.append(PendingWait(call_timer(run.recalling.call), run.recalling.due, run.recalling.since))
+    found += [PendingWait(f"{_KIND}{name}", wait.until, wait.since) for name, wait in run.waits.items()]
     for call in run.current.calls if run.current is not None else ():
         if not call.is_open:
             continue
         if call.hold is not None and call.hold.expires is not None:
-            found.append(Wait(approval_timer(call.id), call.hold.expires, call.hold.since))
+            found.append(PendingWait(approval_timer(call.id), call.hold.expires, call.hold.since))
         if call.opened and call.due is not None:
-            found.append(Wait(call_timer(call.id), call.due, call.opened))
+            found.append(PendingWait(call_timer(call.id), call.due, call.opened))
     return found
 
 

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import msgspec
 
 from cadre.journal.events import CommonEvent
-from cadre.journal.parts import Event, any_of
+from cadre.journal.parts import JournalEvent, any_of
 from cadre.journal.run import Run
 from cadre.spec.kinds import declared_kinds
 
-EVENTS: tuple[type[Event], ...] = (
+EVENTS: tuple[type[JournalEvent], ...] = (
     *get_args(CommonEvent),
     *(event for kind in declared_kinds().values() for event in kind.events),
 )
 """Every event that a journal may hold, those of the agent kinds too."""
 
 if TYPE_CHECKING:
-    AnyEvent = Event
+    AnyEvent = JournalEvent
 else:
     AnyEvent = any_of(EVENTS)
 
 
-class Arrived(msgspec.Struct, frozen=True, omit_defaults=True):
+class ArrivalRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """What an entry accounts for, as far as its events do not copy it."""
 
     type: str
@@ -48,7 +48,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="en
     cause: str
     """Id of the record that this entry accounts for, or of the model's answer."""
     at: float
-    arrived: Arrived | None = None
+    arrived: ArrivalRecord | None = None
     """None in an entry of an earlier schema version."""
     events: list[AnyEvent]
     snapshot: Run | None = None

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from cadre.journal.parts import Event
+from cadre.journal.parts import JournalEvent
 from cadre.journal.run import Postponed
 from cadre.journal.steps import Memory, Step
 from cadre.protocol.cards import AgentCard, ToolCard
@@ -15,7 +15,7 @@ from cadre.protocol.messages import Budget, ErrorInfo, FileInfo, RunState, Task,
 from cadre.spec.agent import AgentSpec
 
 
-class RunAccepted(Event, frozen=True, tag="run.accepted"):
+class RunAccepted(JournalEvent, frozen=True, tag="run.accepted"):
     """The task is this run's; it keeps the spec it began with."""
 
     task: Task
@@ -34,7 +34,7 @@ class RunAccepted(Event, frozen=True, tag="run.accepted"):
     """Of the spec's kind."""
 
 
-class MemoryAsked(Event, frozen=True, tag="memory.asked"):
+class MemoryAsked(JournalEvent, frozen=True, tag="memory.asked"):
     """The run begins with a question to the memory service; `call` is the id of the tool call."""
 
     call: str
@@ -42,7 +42,7 @@ class MemoryAsked(Event, frozen=True, tag="memory.asked"):
     count: int
 
 
-class MemoryRecalled(Event, frozen=True, tag="memory.recalled"):
+class MemoryRecalled(JournalEvent, frozen=True, tag="memory.recalled"):
     """What the run knows from earlier work; `error` when it begins without."""
 
     call: str
@@ -55,7 +55,7 @@ class MemoryRecalled(Event, frozen=True, tag="memory.recalled"):
     started_at: float | None = None
 
 
-class OfferChanged(Event, frozen=True, tag="offer.changed"):
+class OfferChanged(JournalEvent, frozen=True, tag="offer.changed"):
     """What the model may call from now on, as the registry had it."""
 
     tools: list[ToolCard]
@@ -66,7 +66,7 @@ class OfferChanged(Event, frozen=True, tag="offer.changed"):
     """Tokens of a request besides the steps, with this offer."""
 
 
-class ModelCalled(Event, frozen=True, tag="model.called"):
+class ModelCalled(JournalEvent, frozen=True, tag="model.called"):
     """A model call begins. It belongs to the record `cause`, which stays un-acked until the answer is kept."""
 
     purpose: str
@@ -84,7 +84,7 @@ class RequestedCall(msgspec.Struct, frozen=True):
     arguments: str | dict[str, Any]
 
 
-class ModelAnswered(Event, frozen=True, tag="model.answered"):
+class ModelAnswered(JournalEvent, frozen=True, tag="model.answered"):
     """What the model said, and the calls that it asks for as it wrote them."""
 
     purpose: str
@@ -100,7 +100,7 @@ class ModelAnswered(Event, frozen=True, tag="model.answered"):
     """Nobody told what this model costs."""
 
 
-class ModelDeferred(Event, frozen=True, tag="model.deferred"):
+class ModelDeferred(JournalEvent, frozen=True, tag="model.deferred"):
     """The endpoint cannot answer now. A timer goes off at `until`."""
 
     step: int
@@ -111,7 +111,7 @@ class ModelDeferred(Event, frozen=True, tag="model.deferred"):
     rate_limited: bool = False
 
 
-class ContextOverflowed(Event, frozen=True, tag="context.overflowed"):
+class ContextOverflowed(JournalEvent, frozen=True, tag="context.overflowed"):
     """The endpoint refused the request as too long: the run counts more carefully from now on."""
 
     step: int
@@ -119,7 +119,7 @@ class ContextOverflowed(Event, frozen=True, tag="context.overflowed"):
     reason: str
 
 
-class HistorySummarized(Event, frozen=True, tag="history.summarized"):
+class HistorySummarized(JournalEvent, frozen=True, tag="history.summarized"):
     """The model reads `text` in place of the first `covers` steps of the memory, but for the task."""
 
     step: int
@@ -130,7 +130,7 @@ class HistorySummarized(Event, frozen=True, tag="history.summarized"):
     """No model wrote it: the steps were told in short without one."""
 
 
-class ApprovalRequested(Event, frozen=True, tag="approval.requested"):
+class ApprovalRequested(JournalEvent, frozen=True, tag="approval.requested"):
     """A call is held back until a person decides, or until `expires` (Unix seconds)."""
 
     call: str
@@ -141,7 +141,7 @@ class ApprovalRequested(Event, frozen=True, tag="approval.requested"):
     expires: float | None = None
 
 
-class ApprovalDecided(Event, frozen=True, tag="approval.decided"):
+class ApprovalDecided(JournalEvent, frozen=True, tag="approval.decided"):
     """The first word on a held call. `tool.called` or `delegate.started` follows unless it was turned down."""
 
     call: str
@@ -156,7 +156,7 @@ class ApprovalDecided(Event, frozen=True, tag="approval.decided"):
     """`traceparent` of what brought the decision."""
 
 
-class ToolCalled(Event, frozen=True, tag="tool.called"):
+class ToolCalled(JournalEvent, frozen=True, tag="tool.called"):
     """A tool call is open: its executor owes a result. `arguments` are the model's, names of variables included."""
 
     call: str
@@ -164,7 +164,7 @@ class ToolCalled(Event, frozen=True, tag="tool.called"):
     arguments: dict[str, Any]
 
 
-class DelegateStarted(Event, frozen=True, tag="delegate.started"):
+class DelegateStarted(JournalEvent, frozen=True, tag="delegate.started"):
     """`call` is the id of the child run."""
 
     call: str
@@ -175,7 +175,7 @@ class DelegateStarted(Event, frozen=True, tag="delegate.started"):
     """The child's share of what this run had left."""
 
 
-class CallRefused(Event, frozen=True, tag="call.refused"):
+class CallRefused(JournalEvent, frozen=True, tag="call.refused"):
     """A requested call that cannot be made; the model reads why."""
 
     call: str
@@ -184,7 +184,7 @@ class CallRefused(Event, frozen=True, tag="call.refused"):
     arguments: dict[str, Any] = {}
 
 
-class ToolAnswered(Event, frozen=True, tag="tool.answered"):
+class ToolAnswered(JournalEvent, frozen=True, tag="tool.answered"):
     """The first result of a call; later ones change nothing. `blob` has an output that was cut."""
 
     call: str
@@ -202,14 +202,14 @@ class ToolAnswered(Event, frozen=True, tag="tool.answered"):
     """When it began, by its own clock (Unix seconds); None where that was not told."""
 
 
-class CallTimedOut(Event, frozen=True, tag="call.timed_out"):
+class CallTimedOut(JournalEvent, frozen=True, tag="call.timed_out"):
     """A call was not answered within its time; its answer, should it come, changes nothing but a member's usage."""
 
     call: str
     seconds: float
 
 
-class DelegateFinished(Event, frozen=True, tag="delegate.finished"):
+class DelegateFinished(JournalEvent, frozen=True, tag="delegate.finished"):
     """The member's Report. `usage` counts its whole tree; `text` is what the manager's model reads.
 
     After `call.timed_out` it tells what the member has used, and nothing else of it counts.
@@ -225,7 +225,7 @@ class DelegateFinished(Event, frozen=True, tag="delegate.finished"):
     steps: int = 0
 
 
-class AnswerProposed(Event, frozen=True, tag="answer.proposed"):
+class AnswerProposed(JournalEvent, frozen=True, tag="answer.proposed"):
     """An answer that counts once the tools that check it have passed it: their calls follow."""
 
     step: int
@@ -236,7 +236,7 @@ class AnswerProposed(Event, frozen=True, tag="answer.proposed"):
     """Of `final_answer`, as the model wrote them; None when code has given the answer."""
 
 
-class AnswerChecked(Event, frozen=True, tag="answer.checked"):
+class AnswerChecked(JournalEvent, frozen=True, tag="answer.checked"):
     """One check is over. What follows from the last of them, the end or another step, is told beside it."""
 
     call: str
@@ -245,28 +245,28 @@ class AnswerChecked(Event, frozen=True, tag="answer.checked"):
     """Why the answer has not passed it; "" when it has."""
 
 
-class StepFinished(Event, frozen=True, tag="step.finished"):
+class StepFinished(JournalEvent, frozen=True, tag="step.finished"):
     """Every call of the step has its observation; `error` when the answer held no call that could be made."""
 
     step: int
     error: ErrorInfo | None = None
 
 
-class CancelRequested(Event, frozen=True, tag="cancel.requested"):
+class CancelRequested(JournalEvent, frozen=True, tag="cancel.requested"):
     """Somebody wants the run to end. It does, at once, and its open children are told."""
 
     reason: str = ""
     sender: str = ""
 
 
-class RecordIgnored(Event, frozen=True, tag="record.ignored"):
+class RecordIgnored(JournalEvent, frozen=True, tag="record.ignored"):
     """A late, unknown or duplicate record: accounted for, and without consequence."""
 
     kind: str
     reason: str
 
 
-class RunFinished(Event, frozen=True, tag="run.finished"):
+class RunFinished(JournalEvent, frozen=True, tag="run.finished"):
     """The end, for ever. `usage` counts the runs below as well."""
 
     state: RunState
@@ -276,14 +276,14 @@ class RunFinished(Event, frozen=True, tag="run.finished"):
     steps: int = 0
 
 
-class WaitBegun(Event, frozen=True, tag="wait.begun"):
+class WaitBegun(JournalEvent, frozen=True, tag="wait.begun"):
     """The agent's kind waits by the clock, until `until` (Unix seconds)."""
 
     name: str
     until: float
 
 
-class WaitEnded(Event, frozen=True, tag="wait.ended"):
+class WaitEnded(JournalEvent, frozen=True, tag="wait.ended"):
     """The wait is over; what follows from it is told beside it."""
 
     name: str
@@ -317,5 +317,5 @@ CommonEvent = (
     | RunFinished
 )
 
-AnyEvent = Event
+AnyEvent = JournalEvent
 """Any event of any kind of agent. What a journal may hold is `cadre.journal.entry.Entry.events`."""

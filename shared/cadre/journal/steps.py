@@ -22,7 +22,7 @@ CallKind = Literal["tool", "member", "refused", "question"]
 """What is called: a tool, a team member, a person with a question of the agent's kind, or nothing that can be."""
 
 
-class Hold(msgspec.Struct, kw_only=True, omit_defaults=True):
+class ApprovalHold(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Why a call waits for a person, and until when (Unix seconds; None: for ever)."""
 
     reason: str
@@ -51,7 +51,7 @@ class CallState(msgspec.Struct, kw_only=True, omit_defaults=True):
     opened_at: float = 0.0
     due: float | None = None
     """When it has taken too long (Unix seconds)."""
-    hold: Hold | None = None
+    hold: ApprovalHold | None = None
     correction: Correction | None = None
     budget: Budget | None = None
     """The child's share."""

@@ -13,7 +13,7 @@ from cadre.engine.model_request import ModelRequest
 from cadre.engine.moves import PARTIAL_RESULT, Moves, Stop
 from cadre.engine.steps import still_open
 from cadre.journal.arrivals import Arrival, ModelReplied
-from cadre.journal.parts import Event, KindStep
+from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
 from cadre.protocol.messages import ErrorInfo, Message
@@ -57,7 +57,7 @@ class PlainKind(ABC):
     def gave_up(self, run: Run, purpose: str, reason: str, arrival: Arrival) -> Moves | None:
         return None
 
-    def fold(self, run: Run, event: Event, n: int, at: float) -> None:
+    def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
         return None
 
     def owes(self, run: Run, since: int) -> list[Command]:
@@ -75,13 +75,13 @@ class PlainKind(ABC):
     def reads_calls(self, run: Run) -> bool:
         return True
 
-    def tokens(self, run: Run, event: Event) -> int:
+    def tokens(self, run: Run, event: JournalEvent) -> int:
         return 0
 
-    def images(self, event: Event) -> list[str]:
+    def images(self, event: JournalEvent) -> list[str]:
         return []
 
-    def executed(self, event: Event) -> Execution | None:
+    def executed(self, event: JournalEvent) -> Execution | None:
         return None
 
     def is_whole(self, spec: AgentSpec, reply: ModelReplied) -> bool:

@@ -22,7 +22,7 @@ from cadre.journal.arrivals import (
     Offer,
     Poisoned,
 )
-from cadre.journal.entry import Arrived, Entry
+from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.run import Run
 from cadre.protocol.memory import RECALL
 from cadre.protocol.messages import Cancel, Decision, Report, Task, ToolResult
@@ -56,13 +56,13 @@ def _types() -> Mapping[str, type[msgspec.Struct]]:
     return {one.__name__: one for one in (*records, ModelReplied, ModelFailed, ModelLost, Poisoned)}
 
 
-def arrived_of(what: Any, events: list[ev.AnyEvent], cause: str) -> Arrived:
+def arrived_of(what: Any, events: list[ev.AnyEvent], cause: str) -> ArrivalRecord:
     """What the entry of these events and this cause must say of the arrival `what` beside them."""
     fields: dict[str, Any] = {}
     name = type(what).__name__
     begins = any(isinstance(event, ev.RunAccepted) for event in events)
     if isinstance(what, Task) and begins:
-        return Arrived(name)
+        return ArrivalRecord(name)
     if getattr(what, "id", cause) != cause:
         fields["id"] = what.id
     copy = _find(events, _copies().get(name))
@@ -77,7 +77,7 @@ def arrived_of(what: Any, events: list[ev.AnyEvent], cause: str) -> Arrived:
         if (recalled and key in ("output", "error", "tool")) or (ignored and not _is_short(value)):
             continue
         fields[key] = msgspec.to_builtins(value)
-    return Arrived(name, fields)
+    return ArrivalRecord(name, fields)
 
 
 def arrival_of(run: Run, entry: Entry) -> Arrival:
@@ -101,7 +101,7 @@ def arrival_of(run: Run, entry: Entry) -> Arrival:
     )
 
 
-def _what(entry: Entry, arrived: Arrived, accepted: ev.RunAccepted | None) -> Any:
+def _what(entry: Entry, arrived: ArrivalRecord, accepted: ev.RunAccepted | None) -> Any:
     if arrived.type == Task.__name__ and accepted is not None:
         return accepted.task
     kind = _types().get(arrived.type)

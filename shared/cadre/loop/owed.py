@@ -8,7 +8,7 @@ from cadre.engine.commands import CallModel, Command, Revoke, Send, SetTimer
 from cadre.engine.kind import kind_of
 from cadre.engine.recall import origin_of, question
 from cadre.engine.remember import to_remember
-from cadre.engine.timers import Wait, waits
+from cadre.engine.timers import PendingWait, waits
 from cadre.journal.run import Phase, Revoked, Run
 from cadre.journal.steps import CallState
 from cadre.protocol.memory import MEMORY_TOOLS
@@ -83,7 +83,7 @@ def _timer(run: Run, since: int) -> list[Command]:
     return [SetTimer(timer, wait.until, wait.at, wait.cause)]
 
 
-def _set(run: Run, wait: Wait) -> SetTimer:
+def _set(run: Run, wait: PendingWait) -> SetTimer:
     timer = TimerFired(id=timer_id(run.id, wait.name), tree=run.tree, run=run.id, name=wait.name, at=wait.due)
     return SetTimer(timer, wait.due, wait.due, None)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
 
 
-class Answer(NamedTuple):
+class HealthAnswer(NamedTuple):
     status: int
     content_type: bytes
     body: bytes
@@ -20,7 +20,7 @@ def with_health(
     app: AsgiApp,
     unready: Callable[[], str | None],
     about: Callable[[], dict[str, str]] = dict,
-    metrics: Callable[[], Awaitable[Answer]] | None = None,
+    metrics: Callable[[], Awaitable[HealthAnswer]] | None = None,
 ) -> AsgiApp:
     """Answers the two probes and `/metrics` itself, everything else is `app`'s.
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from cadre.errors import CadreError
-from cadre.service.health import Answer
+from cadre.service.health import HealthAnswer
 from cadre.settings import MetricsSettings
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Meters, Sample
@@ -58,17 +58,17 @@ class Measuring:
             except ModuleNotFoundError as error:
                 log.warning("metrics are not sent: %s", _missing(error))
 
-    async def answer(self) -> Answer:
+    async def answer(self) -> HealthAnswer:
         """What `GET /metrics` says."""
         if not self._meters.on:
-            return Answer(404, b"text/plain", b"CADRE_METRICS is off\n")
+            return HealthAnswer(404, b"text/plain", b"CADRE_METRICS is off\n")
         try:
             form = await self._opened()
         except ModuleNotFoundError as error:
-            return Answer(501, b"text/plain", f"{_missing(error)}\n".encode())
+            return HealthAnswer(501, b"text/plain", f"{_missing(error)}\n".encode())
         from cadre.adapters.otel.otel_metrics import CONTENT_TYPE
 
-        return Answer(200, CONTENT_TYPE.encode(), form.text(await self._samples()))
+        return HealthAnswer(200, CONTENT_TYPE.encode(), form.text(await self._samples()))
 
     async def stop(self, within: float) -> None:
         """Sends the last figures, as far as that can be done in so many seconds."""

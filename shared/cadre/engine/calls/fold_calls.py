@@ -8,7 +8,7 @@ from cadre.engine.context.observation import clip, observation_of
 from cadre.engine.context.tokens import fit
 from cadre.journal import events as ev
 from cadre.journal.run import Revoked, Run
-from cadre.journal.steps import CallState, Correction, Hold
+from cadre.journal.steps import ApprovalHold, CallState, Correction
 from cadre.protocol.messages import ErrorInfo
 
 _REMEMBERED = 64
@@ -32,7 +32,7 @@ def open_call(run: Run, event: Opening, n: int, at: float) -> None:
             )
         case ev.ApprovalRequested():
             call = CallState(id=event.call, name=event.name, kind=event.kind, arguments=event.arguments)
-            call.hold = Hold(reason=event.reason, since=n, at=at, expires=event.expires)
+            call.hold = ApprovalHold(reason=event.reason, since=n, at=at, expires=event.expires)
         case ev.CallRefused():
             call = CallState(id=event.call, name=event.name, kind="refused", arguments=event.arguments)
             call.opened, call.opened_at = n, at

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cadre.engine.calls.fold_calls import error_of, failure_of
 from cadre.engine.context.observation import clip
 from cadre.journal import events as ev
-from cadre.journal.parts import Event
+from cadre.journal.parts import JournalEvent
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState
 from cadre.kinds.code.records import (
@@ -28,7 +28,7 @@ def state_of(run: Run) -> CodeState:
     return run.own if isinstance(run.own, CodeState) else CodeState()
 
 
-def fold_code(run: Run, event: Event, n: int, at: float) -> None:
+def fold_code(run: Run, event: JournalEvent, n: int, at: float) -> None:
     """Makes the event true of the kind's part of the run."""
     match event:
         case ev.RunAccepted():
@@ -58,7 +58,7 @@ def _state(run: Run) -> CodeState:
     return run.own
 
 
-def _take_call(run: Run, work: CodeInWork, event: Event, n: int, at: float) -> None:
+def _take_call(run: Run, work: CodeInWork, event: JournalEvent, n: int, at: float) -> None:
     """The calls of the block: each is noted when it is opened, and again with its outcome."""
     match event:
         case ev.ToolCalled() | ev.DelegateStarted() | ev.ApprovalRequested() | ev.CallRefused():

@@ -18,7 +18,7 @@ from cadre.engine.steps import step_in_work
 from cadre.engine.stop_sequences import STOP_SEQUENCES
 from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.events import RequestedCall
-from cadre.journal.parts import Event, KindStep
+from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
 from cadre.kinds.code.fold import fold_code, state_of
@@ -99,7 +99,7 @@ class CodeKind(StepwiseKind):
             return [Note(event), Answer(ended.output)]
         return [Note(event), *self.went(run, arrival, ended.error)]
 
-    def fold(self, run: Run, event: Event, n: int, at: float) -> None:
+    def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
         fold_code(run, event, n, at)
 
     def owes(self, run: Run, since: int) -> list[Command]:
@@ -135,7 +135,7 @@ class CodeKind(StepwiseKind):
         """What the block's calls came to is read by the code alone."""
         return state_of(run).work is None
 
-    def tokens(self, run: Run, event: Event) -> int:
+    def tokens(self, run: Run, event: JournalEvent) -> int:
         match event:
             case BlockStarted():
                 return tokens_of(event.code)
@@ -146,10 +146,10 @@ class CodeKind(StepwiseKind):
             case _:
                 return 0
 
-    def images(self, event: Event) -> list[str]:
+    def images(self, event: JournalEvent) -> list[str]:
         return images_of(event.output) if isinstance(event, BlockFinished) else []
 
-    def executed(self, event: Event) -> Execution | None:
+    def executed(self, event: JournalEvent) -> Execution | None:
         if not isinstance(event, BlockFinished):
             return None
         return Execution("python", event.error.type if event.error is not None else "", event.seconds)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.journal.parts import Event, KindState, KindStep
+from cadre.journal.parts import JournalEvent, KindState, KindStep
 from cadre.kinds.code import section
 from cadre.kinds.purposes import STEPWISE
 from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
@@ -14,14 +14,14 @@ from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo
 from cadre.spec.kinds import KindDeclaration, PromptFile
 
 
-class BlockStarted(Event, frozen=True, tag="code.started"):
+class BlockStarted(JournalEvent, frozen=True, tag="code.started"):
     """A sandbox owes the outcome of this block; its id is the first call id of the step's."""
 
     block: str
     code: str
 
 
-class BlockYielded(Event, frozen=True, tag="code.yielded"):
+class BlockYielded(JournalEvent, frozen=True, tag="code.yielded"):
     """The block waits for calls. What becomes of each follows, as for any call that a model asks for."""
 
     block: str
@@ -33,7 +33,7 @@ class BlockYielded(Event, frozen=True, tag="code.yielded"):
     tier: str = ""
 
 
-class BlockFinished(Event, frozen=True, tag="code.finished"):
+class BlockFinished(JournalEvent, frozen=True, tag="code.finished"):
     """The block has ended; the step, or the run, ends with it."""
 
     block: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cadre.journal import events as ev
-from cadre.journal.parts import Event
+from cadre.journal.parts import JournalEvent
 from cadre.kinds.code.records import BlockFinished, BlockStarted, BlockYielded
 from cadre.kinds.code.section import code_of
 from cadre.spec.agent import AgentSpec
@@ -35,7 +35,7 @@ class BlockSpans:
         block = self._spans.get(_BLOCK)
         return block.span if block is not None else parent
 
-    def take(self, event: Event, agent: str, parent: str, now: int) -> None:
+    def take(self, event: JournalEvent, agent: str, parent: str, now: int) -> None:
         """Takes any event of the run, after the common spans have."""
         match event:
             case BlockStarted():

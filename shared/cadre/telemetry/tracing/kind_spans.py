@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Protocol
 
-from cadre.journal.parts import Event
+from cadre.journal.parts import JournalEvent
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import declared_kinds
@@ -24,7 +24,7 @@ class KindSpans(Protocol):
         """What a call of this moment hangs below, where that is not the step."""
         ...
 
-    def take(self, event: Event, agent: str, parent: str, now: int) -> None:
+    def take(self, event: JournalEvent, agent: str, parent: str, now: int) -> None:
         """Takes any event of the run, after the common spans have; `now` is in nanoseconds."""
         ...
 

@@ -14,7 +14,7 @@ from cadre.engine.steps import step_in_work
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival, ModelReplied
-from cadre.journal.parts import Event
+from cadre.journal.parts import JournalEvent
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
 from cadre.kinds.kind import PlainKind
@@ -64,7 +64,7 @@ class PatientKind(PlainKind):
             return [Ask("act", run.step + 1)]
         return [Note(Nudged(text=what.text))] if isinstance(what, Nudge) else None
 
-    def fold(self, run: Run, event: Event, n: int, at: float) -> None:
+    def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
         match event:
             case ev.RunAccepted():
                 run.own = PatientState()

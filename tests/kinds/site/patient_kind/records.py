@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cadre.journal.parts import Event, KindState
+from cadre.journal.parts import JournalEvent, KindState
 from cadre.protocol.messages import KindMessage
 from cadre.spec.kinds import KindDeclaration
 
@@ -18,14 +18,14 @@ class PatientSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """A person is asked before the calls of the first step."""
 
 
-class Noted(Event, frozen=True, tag="patient.noted"):
+class Noted(JournalEvent, frozen=True, tag="patient.noted"):
     """How many calls an answer asks for."""
 
     step: int
     calls: int
 
 
-class Nudged(Event, frozen=True, tag="patient.nudged"):
+class Nudged(JournalEvent, frozen=True, tag="patient.nudged"):
     """Somebody has sent a nudge."""
 
     text: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cadre.journal.parts import Event
+from cadre.journal.parts import JournalEvent
 from cadre.spec.agent import AgentSpec
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import Content
@@ -20,7 +20,7 @@ class PatientSpans:
     def parent(self, parent: str) -> str:
         return parent
 
-    def take(self, event: Event, agent: str, parent: str, now: int) -> None:
+    def take(self, event: JournalEvent, agent: str, parent: str, now: int) -> None:
         if isinstance(event, Noted):
             note = OpenSpan(span_id(parent, "note", event.step), parent, "note", now, agent)
             note.attributes = {names.AGENT: agent, names.KIND: "CHAIN"}
