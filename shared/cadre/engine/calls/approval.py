@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cadre.engine.calls.call_check import InvalidCall, check_call
+from cadre.engine.calls.call_check import CallNotAllowed, check_call
 from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
@@ -59,7 +59,7 @@ def held_call(run: Run, call: str) -> CallState | None:
 
 
 def decided(run: Run, held: CallState, decision: Decision) -> ev.ApprovalDecided:
-    """What the decision makes true. Raises InvalidCall when its correction is a call that cannot be made."""
+    """What the decision makes true. Raises CallNotAllowed when its correction is a call that cannot be made."""
     name, arguments = None, None
     if decision.verdict == "corrected" and held.kind != "question":
         name = decision.tool if decision.tool not in (None, held.name) else None
@@ -77,11 +77,13 @@ def decided(run: Run, held: CallState, decision: Decision) -> ev.ApprovalDecided
 
 
 def check_correction(run: Run, held: CallState, tool: str | None, arguments: dict[str, Any] | None) -> None:
-    """Raises InvalidCall saying why the corrected call cannot be made."""
+    """Raises CallNotAllowed saying why the corrected call cannot be made."""
     name = tool or held.name
     if name not in run.tools and name not in run.members:
         known = ", ".join([*run.tools, *run.members])
-        raise InvalidCall(f"{name!r} is neither a tool nor a team member of {run.agent}: use one of {known}")
+        raise CallNotAllowed(
+            f"{name!r} is neither a tool nor a team member of {run.agent}: use one of {known}"
+        )
     check_call(run, name, kind_of(run).arguments(run, held.arguments if arguments is None else arguments))
 
 

@@ -35,7 +35,7 @@ MEMBER_SCHEMA: dict[str, Any] = {
 }
 
 
-class InvalidCall(Exception):
+class CallNotAllowed(Exception):
     """The call cannot be made; the text is for the model."""
 
     def __init__(self, message: str) -> None:
@@ -44,7 +44,7 @@ class InvalidCall(Exception):
 
 
 def check_call(run: Run, name: str, arguments: dict[str, Any]) -> None:
-    """Raises InvalidCall unless the run may make this call now."""
+    """Raises CallNotAllowed unless the run may make this call now."""
     if name in run.tools:
         check_arguments(name, run.tools[name].input_schema, arguments)
     elif name in run.members:
@@ -55,19 +55,19 @@ def check_call(run: Run, name: str, arguments: dict[str, Any]) -> None:
     else:
         known = ", ".join([*run.tools, *run.members, FINAL_ANSWER])
         gone = f" {name!r} is not running at the moment." if name in run.missing else ""
-        raise InvalidCall(f"Unknown tool {name!r}, should be one of: {known}.{gone}")
+        raise CallNotAllowed(f"Unknown tool {name!r}, should be one of: {known}.{gone}")
 
 
 def check_arguments(name: str, schema: dict[str, Any], arguments: dict[str, Any]) -> None:
-    """Raises InvalidCall naming every argument that does not fit the schema."""
+    """Raises CallNotAllowed naming every argument that does not fit the schema."""
     try:
         validator = _validator(schema)
     except ValueError as error:
         reason = str(error).splitlines()[0]
-        raise InvalidCall(f"{name!r} cannot be called: its input schema is wrong: {reason}") from error
+        raise CallNotAllowed(f"{name!r} cannot be called: its input schema is wrong: {reason}") from error
     problems = [_explain(error) for error in validator.iter_errors(arguments)]
     if problems:
-        raise InvalidCall(f"Wrong arguments for {name!r}: {'; '.join(problems)}")
+        raise CallNotAllowed(f"Wrong arguments for {name!r}: {'; '.join(problems)}")
 
 
 _validators = Recent[int, tuple[dict[str, Any], Any]](_MOST_VALIDATORS)
@@ -97,17 +97,17 @@ def _check_delegation(run: Run, member: str) -> None:
     above = [*run.task.path, run.agent]
     limits = run.spec.limits
     if run.budget is not None and run.budget.depth is not None and run.budget.depth < 1:
-        raise InvalidCall(
+        raise CallNotAllowed(
             f"{member!r} cannot be asked: the run's budget allows no further level of delegation."
             " Do the work with your own tools."
         )
     if len(above) > limits.depth:
-        raise InvalidCall(
+        raise CallNotAllowed(
             f"{member!r} cannot be asked: the delegation is {len(run.task.path)} levels deep already"
             f" ({' > '.join(above)}) and the limit is {limits.depth}. Do the work with your own tools."
         )
     if above.count(member) > limits.cycles:
-        raise InvalidCall(
+        raise CallNotAllowed(
             f"{member!r} cannot be asked: it is itself waiting for this answer ({' > '.join(above)})."
             " Do the work with your own tools or ask somebody else."
         )

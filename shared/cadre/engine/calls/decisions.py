@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cadre.engine.calls.approval import decided, expired
-from cadre.engine.calls.call_check import InvalidCall
+from cadre.engine.calls.call_check import CallNotAllowed
 from cadre.engine.calls.call_events import made, shared_out
 from cadre.engine.calls.results import settled
 from cadre.journal import events as ev
@@ -18,7 +18,7 @@ def on_decision(run: Run, held: CallState, decision: Decision, arrival: Arrival)
     goes on waiting."""
     try:
         event = decided(run, held, decision)
-    except InvalidCall as error:
+    except CallNotAllowed as error:
         return [ev.RecordIgnored(kind="Decision", reason=f"the correction cannot be made: {error}")]
     if decision.verdict == "rejected" or held.kind == "question":
         return [event, *settled(run, held.id, arrival)]

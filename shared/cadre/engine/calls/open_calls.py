@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cadre.engine.calls.approval import hold
-from cadre.engine.calls.call_check import InvalidCall, check_call
+from cadre.engine.calls.call_check import CallNotAllowed, check_call
 from cadre.engine.calls.call_events import made, shared_out
 from cadre.engine.calls.repeats import LOOP, is_stuck, refusal_of
 from cadre.engine.json_text import ReadingError, read_arguments
@@ -44,7 +44,7 @@ def _open(run: Run, arrival: Arrival, call: ev.RequestedCall, call_id: str) -> e
     try:
         arguments = read_arguments(call)
         check_call(run, call.name, kind_of(run).arguments(run, arguments))
-    except (ReadingError, InvalidCall) as error:
+    except (ReadingError, CallNotAllowed) as error:
         return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=error.info)
     if call.name not in run.tools and call.name not in run.members:
         alone = ErrorInfo("AgentToolCallError", ALONE)

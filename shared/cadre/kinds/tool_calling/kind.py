@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from cadre.engine.answer_form import answer_of
-from cadre.engine.calls.call_check import InvalidCall, check_call
+from cadre.engine.calls.call_check import CallNotAllowed, check_call
 from cadre.engine.json_text import UNREADABLE, ReadingError, read_arguments
 from cadre.engine.kind import Chat
 from cadre.engine.model_request import ModelRequest
@@ -64,7 +64,7 @@ def _final_answer(run: Run, call: RequestedCall) -> dict[str, Any] | None:
     try:
         arguments = read_arguments(call)
         check_call(run, call.name, arguments)
-    except (ReadingError, InvalidCall):
+    except (ReadingError, CallNotAllowed):
         return None
     return arguments
 
