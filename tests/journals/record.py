@@ -14,9 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cadre.adapters.nats.queues.consumers import ACK_WAIT_SECONDS
-from cadre.adapters.nats.queues.delivery import NatsDelivery
-from cadre.adapters.nats.queues.queue import Queue
 from cadre.protocol.messages import Cancel, Report, Task, ToolResult
 from cadre.service.frame import Platform
 from cadre.spec.agent_file import read_agent
@@ -187,90 +184,6 @@ def lost_model_call(recorder: Recorder) -> None:
     recorder.save("lost_model_call", run)
 
 
-def poisoned_task(recorder: Recorder) -> None:
-    """No worker has ever begun the run."""
-    mender = recorder.stack.services["mender"]
-    run = "c0ffee" + "0" * 10 + str(next(_numbers))
-
-    async def submit(platform: Platform) -> None:
-        task = Task(id=f"{run}:task", tree=run, run=run, at=time.time(), agent="mender", task="deadly")
-        await platform.bus.send(task, "test")
-
-    mender.kill()
-    recorder.with_platform(submit)
-    wear_out(recorder, run)
-    mender.start()
-    settle(recorder, run, at_least=1, kind="run.finished")
-    recorder.save("poisoned_task", run)
-
-
-def poisoned_after_journaling(recorder: Recorder) -> None:
-    """The task was accounted for; what followed from it killed the workers."""
-    mender = recorder.stack.services["mender"]
-    run = recorder.gateway.submit("mender", "think long")
-    recorder.gateway.wait_for(run, "model.called")
-    mender.kill()
-    wear_out(recorder, run)
-    mender.start()
-    recorder.gateway.finished(run)
-    recorder.save("poisoned_after_journaling", run)
-
-
-def poisoned_result(recorder: Recorder) -> None:
-    mender = recorder.stack.services["mender"]
-    run = recorder.gateway.submit("mender", "take long")
-    recorder.gateway.wait_for(run, "tool.answered")
-    mender.kill()
-
-    async def answer(platform: Platform) -> None:
-        result = ToolResult(
-            id=f"{run}_1_0:result",
-            tree=run,
-            run=run,
-            at=time.time(),
-            call=f"{run}_1_0",
-            tool="rest",
-            output="!",
-        )
-        await platform.bus.send(result, "rest", to="mender")
-
-    recorder.with_platform(answer)
-    wear_out(recorder, run)
-    mender.start()
-    recorder.gateway.finished(run)
-    recorder.save("poisoned_result", run)
-
-
-def wear_out(recorder: Recorder, run: str) -> None:
-    """Delivers what waits for the run as often as a worker would try, and hands it back."""
-
-    async def wear(platform: Platform) -> None:
-        worn = asyncio.Event()
-
-        async def hand_back(delivery: NatsDelivery) -> None:
-            if delivery.deliveries >= TOO_OFTEN - 1:
-                worn.set()
-                await delivery.nak(3.0)
-            else:
-                await delivery.nak()
-
-        topology = platform.topology
-        shard = topology.shard(run)
-        queue = Queue(
-            platform.nc,
-            topology.stream(shard),
-            topology.agent_consumer("mender"),
-            topology.inbox_filter(shard, "mender"),
-            hand_back,
-            limit=1,
-        )
-        await queue.start()
-        await asyncio.wait_for(worn.wait(), 10 * ACK_WAIT_SECONDS)
-        await queue.drain(1.0)
-
-    recorder.with_platform(wear)
-
-
 def settle(recorder: Recorder, run: str, *, at_least: int, kind: str) -> None:
     """Waits until the tree's journals hold so many events of a kind."""
 
@@ -326,9 +239,6 @@ def main(folder: Path) -> None:
         stray_records,
         lost_model_call,
         cancelled_tool,
-        poisoned_task,
-        poisoned_after_journaling,
-        poisoned_result,
         cancelled_tree,
         save_messages,
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.engine.calls.approval import check_correction
-from cadre.engine.calls.call_check import InvalidCall
+from cadre.engine.calls.call_check import CallNotAllowed
 from cadre.journal.entry import Entry
 from cadre.journal.events import ApprovalRequested
 from cadre.journal.run import Run
@@ -127,5 +127,5 @@ def _says_the_same(ruled: Ruled, request: ApprovalRequested, wanted: Ruling) -> 
 def _check_correction(run: Run, pending: CallState, wanted: Ruling) -> None:
     try:
         check_correction(run, pending, wanted.tool, wanted.arguments)
-    except InvalidCall as error:
+    except CallNotAllowed as error:
         raise invalid(str(error)) from error

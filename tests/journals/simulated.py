@@ -1,0 +1,70 @@
+"""Records journals out of the simulation: `python tests/journals/simulated.py FOLDER`; README.md says when.
+
+A seed is kept when its runs show something that few seeds before did: an event, an end, an error, a snapshot.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from journals.recorder import write
+from simulation.history import History
+from simulation.server import Message
+from simulation.world import play
+
+SEEDS = 200
+OFTEN = 3
+"""Seeds that show a thing; further ones need not."""
+
+
+def record(folder: Path) -> None:
+    """Writes one file for each seed that is kept."""
+    folder.mkdir(parents=True, exist_ok=True)
+    known: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        lines = journals_of(seed)
+        shown = features(line["entry"] for line in lines)
+        if lines and any(known[feature] < OFTEN for feature in shown):
+            known.update(shown)
+            write(folder / f"simulated_{seed}.jsonl.gz", lines)
+
+
+def journals_of(seed: int) -> list[dict[str, Any]]:
+    """Every journal entry that the simulated server stored; [] for a seed that failed or spilled an entry."""
+    stored: list[Message] = []
+    former = History.stored
+
+    def note(self: History, message: Message) -> None:
+        if message.subject.split(".", 2)[1] == "run":
+            stored.append(message)
+        former(self, message)
+
+    History.stored = note  # type: ignore[method-assign]
+    try:
+        outcome, _ = play(seed)
+    finally:
+        History.stored = former  # type: ignore[method-assign]
+    lines = [{"seq": one.seq, "subject": one.subject, "entry": json.loads(one.data)} for one in stored]
+    spilled = any(line["entry"]["type"] == "spilled" for line in lines)
+    return [] if outcome.failure is not None or spilled else lines
+
+
+def features(entries: Iterable[dict[str, Any]]) -> set[str]:
+    """What the entries show, as far as a decision may depend on it."""
+    found: set[str] = set()
+    for entry in entries:
+        found |= {"snapshot"} if entry["snapshot"] is not None else set()
+        for event in entry["events"]:
+            error = (event.get("error") or {}).get("type", "")
+            how = event.get("state") or event.get("verdict") or event.get("kind") or error
+            found.add(f"{entry['kind']} {event['type']} {how}")
+    return found
+
+
+if __name__ == "__main__":
+    record(Path(sys.argv[1]))
