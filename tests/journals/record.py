@@ -28,8 +28,6 @@ PIXEL = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
     "+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-TOO_OFTEN = 6
-"""Deliveries: one more than a worker tries."""
 
 _numbers = itertools.count(1)
 

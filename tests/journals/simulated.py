@@ -5,6 +5,7 @@ A seed is kept when its runs show something that few seeds before did: an event,
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from collections import Counter
@@ -12,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from cadre.delivery.codec import HEADERS
 from journals.recorder import write
 from simulation.history import History
 from simulation.server import Message
@@ -26,22 +28,32 @@ def record(folder: Path) -> None:
     """Writes one file for each seed that is kept."""
     folder.mkdir(parents=True, exist_ok=True)
     known: Counter[str] = Counter()
+    messages: dict[str, dict[str, Any]] = {}
     for seed in range(SEEDS):
-        lines = journals_of(seed)
+        lines = journals_of(seed, messages)
         shown = features(line["entry"] for line in lines)
         if lines and any(known[feature] < OFTEN for feature in shown):
             known.update(shown)
             write(folder / f"simulated_{seed}.jsonl.gz", lines)
+    write(folder / "messages.jsonl.gz", [messages[kind] for kind in sorted(messages)])
 
 
-def journals_of(seed: int) -> list[dict[str, Any]]:
-    """Every journal entry that the simulated server stored; [] for a seed that failed or spilled an entry."""
+def journals_of(seed: int, messages: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every journal entry that the simulated server stored; [] for a seed that failed or spilled an entry.
+
+    The first message of each other type is added to `messages`.
+    """
     stored: list[Message] = []
     former = History.stored
 
     def note(self: History, message: Message) -> None:
         if message.subject.split(".", 2)[1] == "run":
             stored.append(message)
+        elif "._trial." not in message.subject:
+            kind = json.loads(message.data)["type"]
+            data = base64.b64encode(message.data).decode()
+            line = {"type": kind, "subject": message.subject, "headers": HEADERS, "data": data}
+            messages.setdefault(kind, line)
         former(self, message)
 
     History.stored = note  # type: ignore[method-assign]

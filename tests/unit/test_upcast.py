@@ -9,7 +9,15 @@ import pytest
 
 from cadre.delivery.codec import decode, encode
 from cadre.journal.entry import EarlierEntry, Entry
-from cadre.protocol.messages import SCHEMA_VERSION, EffectClaim, EffectResult, Record, Spilled, ToolCall
+from cadre.protocol.messages import (
+    SCHEMA_VERSION,
+    CodeCall,
+    EffectClaim,
+    EffectResult,
+    Record,
+    Spilled,
+    ToolCall,
+)
 from cadre.protocol.upcast import OLDEST, upcast
 from journals import kept
 
@@ -25,7 +33,7 @@ def test_there_is_a_step_from_every_version_to_the_next() -> None:
 def test_a_stored_message_says_what_it_said(version: str, kind: str) -> None:
     stored = next(one for one in kept.messages(version) if one.type == kind)
     said = json.loads(stored.data)
-    message = decode(stored.data, Record | ToolCall | EffectClaim | EffectResult)
+    message = decode(stored.data, Record | ToolCall | CodeCall | EffectClaim | EffectResult)
     now = json.loads(encode(message))
     assert said_of(now, said) == without_versions(said)
     assert message.v == SCHEMA_VERSION
@@ -49,7 +57,7 @@ def test_every_kept_entry_is_read(version: str) -> None:
     for name in kept.names(version):
         for line in kept.lines(version, name):
             entry = decode(line.data, Entry | Spilled)
-            assert isinstance(entry, EarlierEntry)
+            assert isinstance(entry, EarlierEntry) == (json.loads(line.data)["v"] < SCHEMA_VERSION)
             assert line.subject.endswith(f".{entry.tree}.{entry.run}")
 
 

@@ -23,6 +23,7 @@ from cadre_gateway.runs.fork import ForkBody
 from cadre_gateway.runs.held_calls import Ruled
 from cadre_gateway.runs.replay import ReplayAnswer
 from cadre_gateway.runs.traces import TraceTree
+from cadre_gateway.runs.verify import VerifyAnswer
 from cadre_gateway.transfer.import_run import Arrived
 
 _REF = "#/components/schemas/{name}"
@@ -121,6 +122,7 @@ _SCHEMAS = (
     DeadLetterDetail,
     DeadLetterDone,
     ReplayAnswer,
+    VerifyAnswer,
     TraceTree,
     ForkBody,
     Gone,
