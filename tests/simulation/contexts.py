@@ -48,7 +48,13 @@ def size_of(request: ModelRequest) -> int:
     for message in request.messages:
         content: Any = message.get("content") or ""
         size += 8 + tokens_of(content if isinstance(content, str) else msgspec.json.encode(content).decode())
-        size += tokens_of(msgspec.json.encode(message.get("tool_calls", [])).decode())
+        for call in message.get("tool_calls", []):
+            # The arguments are JSON text already: encoded once more they would count their escapes twice.
+            size += (
+                8
+                + tokens_of(f"{call['id']}{call['function']['name']}")
+                + tokens_of(call["function"]["arguments"])
+            )
     return size
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from cadre.journal.entry import Entry
 
+_encoder = msgspec.json.Encoder()
 _TAIL = b',"prev":['
 _NO_HASH = b'"hash":""}'
 _HASH_BYTES = 16
@@ -59,9 +60,9 @@ class RunLinks(msgspec.Struct):
 
 def seal(entry: Entry, before: str) -> Sealed:
     """Encodes the entry; `before` is the hash of the entry before it, "" when that has none."""
-    data = msgspec.json.encode(entry)
+    data = _encoder.encode(entry)
     hash_ = _hash(data, before)
-    return Sealed(b'%s"hash":"%s"}' % (data.removesuffix(_NO_HASH), hash_.encode()), hash_)
+    return Sealed(b'%s"hash":"%s"}' % (data[: -len(_NO_HASH)], hash_.encode()), hash_)
 
 
 def check_chain(journal: Iterable[bytes]) -> Chain:
@@ -87,5 +88,7 @@ def check_chain(journal: Iterable[bytes]) -> Chain:
 
 def _hash(data: bytes, before: str) -> str:
     """Of an entry's JSON with an empty hash."""
-    body = data[: data.rindex(_TAIL)]
-    return hashlib.blake2b(before.encode() + body, digest_size=_HASH_BYTES).hexdigest()
+    body = memoryview(data)[: data.rindex(_TAIL)]
+    found = hashlib.blake2b(before.encode(), digest_size=_HASH_BYTES)
+    found.update(body)
+    return found.hexdigest()

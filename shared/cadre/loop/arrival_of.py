@@ -56,27 +56,37 @@ def _types() -> Mapping[str, type[msgspec.Struct]]:
     return {one.__name__: one for one in (*records, ModelReplied, ModelFailed, ModelLost, Poisoned)}
 
 
+@functools.cache
+def _left_over(kind: type[msgspec.Struct], copy: type | None) -> list[tuple[str, Any]]:
+    """The fields that no event of the type `copy` has under the same name, with their defaults."""
+    copied = getattr(copy, "__struct_fields__", ())
+    fields = msgspec.structs.fields(kind)
+    return [
+        (one.name, _default(one)) for one in fields if one.name not in _DERIVED and one.name not in copied
+    ]
+
+
 def arrived_of(what: Any, events: list[ev.AnyEvent], cause: str) -> ArrivalRecord:
     """What the entry of these events and this cause must say of the arrival `what` beside them."""
-    fields: dict[str, Any] = {}
-    name = type(what).__name__
-    begins = any(isinstance(event, ev.RunAccepted) for event in events)
-    if isinstance(what, Task) and begins:
+    kind: type[msgspec.Struct] = type(what)
+    name, first = kind.__name__, events[0]
+    begins = isinstance(first, ev.RunAccepted)
+    if begins and isinstance(what, Task):
         return ArrivalRecord(name)
+    fields: dict[str, Any] = {}
     if getattr(what, "id", cause) != cause:
         fields["id"] = what.id
-    copy = _find(events, _copies().get(name))
-    ignored = isinstance(events[0], ev.RecordIgnored)
-    recalled = isinstance(events[0], ev.MemoryRecalled)
-    for field in msgspec.structs.fields(type(what)):
-        key, value = field.name, getattr(what, field.name)
-        if key in _DERIVED or value == _default(field) or (key == "task" and begins):
+    copy = _copies().get(name)
+    # It is the first of the events, where there is one.
+    for key, default in _left_over(kind, copy if copy is type(first) else None):
+        value = getattr(what, key)
+        if value == default or (begins and key == "task"):
             continue
-        if copy is not None and getattr(copy, key, None) == value:
+        if isinstance(first, ev.MemoryRecalled) and key in ("output", "error", "tool"):
             continue
-        if (recalled and key in ("output", "error", "tool")) or (ignored and not _is_short(value)):
+        if isinstance(first, ev.RecordIgnored) and not _is_short(value):
             continue
-        fields[key] = msgspec.to_builtins(value)
+        fields[key] = value if isinstance(value, str | int | float) else msgspec.to_builtins(value)
     return ArrivalRecord(name, fields)
 
 

@@ -18,6 +18,7 @@ from cadre.engine.timers import ended
 from cadre.errors import Fenced
 from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Offer, Poisoned
 from cadre.journal.entry import Entry
+from cadre.journal.events import RunFinished
 from cadre.journal.run import ModelInFlight, Phase, Run
 from cadre.journal.steps import Step
 from cadre.loop.entry_of import entry_of
@@ -198,7 +199,8 @@ class Runner:
         run, what = held.run, advance.what
         entry = self._entry(held, advance, await self._arrival(run, what, record_id))
         measurements = measurements_of(run, entry, what) if self.meters.on else []
-        at_work = is_at_work(run)
+        ends = isinstance(entry.events[-1], RunFinished)
+        at_work = ends and is_at_work(run)
         commands = await self._write(held, entry, what, record_id)
         if measurements:
             self.meters.record_all(measurements)

@@ -21,7 +21,7 @@ SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _ABOVE = "What the results above show, in their order:"
 
 
-COMMON = frozenset(get_args(ev.CommonEvent))
+_WITHOUT_IMAGES = frozenset(get_args(ev.CommonEvent)) - {ev.ToolAnswered, ev.DelegateFinished}
 
 
 class Pictured(dict[str, Any]):
@@ -35,7 +35,7 @@ def images_of(output: Any) -> list[str]:
 
 def shown_by(run: Run, event: ev.AnyEvent) -> list[str]:
     """The images that an event brings for the run's model to see."""
-    if run.spec is None or not run.spec.model.vision:
+    if type(event) in _WITHOUT_IMAGES or run.spec is None or not run.spec.model.vision:
         return []
     match event:
         case ev.ToolAnswered():
@@ -45,8 +45,6 @@ def shown_by(run: Run, event: ev.AnyEvent) -> list[str]:
             return list(dict.fromkeys([*_images(event.output), *cut]))
         case ev.DelegateFinished():
             return images_of(event.output)
-        case _ if type(event) in COMMON:
-            return []
         case _:
             return kind_of(run).images(event)
 
