@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 import re
 from functools import cache
-from typing import Any
 
 import msgspec
 
 from cadre.engine.chat import base_tokens
+from cadre.engine.context.context_budget import IMAGE
 from cadre.engine.context.tokens import tokens_of
 from cadre.engine.model_request import ModelRequest
 from cadre.journal.arrivals import Offer
@@ -46,8 +46,9 @@ def size_of(request: ModelRequest) -> int:
     """Tokens, with what endpoints count around each message."""
     size = tokens_of(msgspec.json.encode(request.tools).decode())
     for message in request.messages:
-        content: Any = message.get("content") or ""
-        size += 8 + tokens_of(content if isinstance(content, str) else msgspec.json.encode(content).decode())
+        content = message.get("content") or ""
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        size += 8 + sum(tokens_of(part["text"]) if part["type"] == "text" else IMAGE for part in parts)
         for call in message.get("tool_calls", []):
             # The arguments are JSON text already: encoded once more they would count their escapes twice.
             size += (

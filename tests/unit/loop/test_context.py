@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,9 +11,8 @@ from semantic_text_splitter import TextSplitter
 
 from cadre.engine.chat import Transcript, base_tokens
 from cadre.engine.context.compaction_prompt import summary_prompt
-from cadre.engine.context.context_budget import IMAGE, limit, summary_tokens
+from cadre.engine.context.context_budget import limit, summary_tokens
 from cadre.engine.context.tokens import fit, tokens_of
-from cadre.engine.model_request import ModelRequest
 from cadre.journal import events as ev
 from cadre.journal.run import Phase, Run, Summary
 from cadre.journal.steps import ActionStep, Step, TaskStep
@@ -23,23 +21,12 @@ from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo, Usage
 from cadre.spec.agent import AgentSpec, Limits, ModelSpec
 from loop_texts import SAMPLES
+from simulation.contexts import size_of
 from unit.loop.build import ANSWER, OFFER, Course, call, only, report, result, spec
 from unit.loop.memory_world import PROMPTS
 
 SMALL = 8_000
 BASE = base_tokens(Run(id="", tree="", spec=spec(), tools=OFFER.tools, members=OFFER.members), PROMPTS)
-
-
-def size_of(request: ModelRequest) -> int:
-    """Tokens of a request, with what endpoints count around each message."""
-    size = tokens_of(msgspec.json.encode(request.tools).decode())
-    for message in request.messages:
-        content = message.get("content") or ""
-        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        for part in parts:
-            size += tokens_of(part["text"]) if part["type"] == "text" else IMAGE
-        size += 8 + tokens_of(msgspec.json.encode(message.get("tool_calls", [])).decode())
-    return size
 
 
 def small(context: int = SMALL, **fields: Any) -> AgentSpec:
