@@ -112,7 +112,7 @@ class _Course:
                         lines = differences(plain(task), plain(tasks[task.run]), _part(said, "task"), "task")
                         self._diverges(entry, "task", lines)
                     case ev.DelegateFinished(call=call) if call in reports:
-                        lines = differences(plain(event), _as_told(event, reports[call]), said, "report")
+                        lines = differences(plain(event), _as_journaled(event, reports[call]), said, "report")
                         self._diverges(entry, "report", lines)
                     case _:
                         pass
@@ -210,7 +210,7 @@ def _of_the_end(was: list[ev.AnyEvent], now: list[ev.AnyEvent]) -> list[str]:
     return lines
 
 
-def _as_told(event: ev.DelegateFinished, report: Report) -> Any:
+def _as_journaled(event: ev.DelegateFinished, report: Report) -> Any:
     """The event that the report would have become; its text is written by the child's service."""
     return plain(
         msgspec.structs.replace(

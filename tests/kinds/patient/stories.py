@@ -9,7 +9,6 @@ from cadre.delivery.codec import encode, newer_schema
 from cadre.errors import NewerKind
 from cadre.journal import events as ev
 from cadre.journal.run import Phase
-from cadre.loop.redecide import redecide
 from cadre.protocol.messages import Decision
 from cadre.spec.agent import sections
 from unit.loop.build import ANSWER, Course, call, kinds, result, spec, timer
@@ -91,7 +90,6 @@ def test_a_record_of_its_own_and_a_snapshot() -> None:
     assert isinstance(events[0], Nudged)
     assert isinstance(course.run.own, PatientState)
     assert course.run.own.nudges == 2
-    assert redecide([]).runs == 0
     assert replay_of(course).divergences == []
     first = course.journal()[-1]
     assert (first.kind, first.kind_version) == ("patient", 1)

@@ -202,7 +202,8 @@ def test_code_that_fails_is_an_observation_with_what_it_printed() -> None:
     events = course.arrive(ended(error=error, logs="so far\n", snapshot="blob:bb"))
     assert kinds(events) == ["BlockFinished", "StepFinished", "ModelCalled"]
     step = course.run.steps[-1]
-    assert isinstance(step, ActionStep) and isinstance(step.own, CodeStep)  # noqa: PT018
+    assert isinstance(step, ActionStep)
+    assert isinstance(step.own, CodeStep)
     assert (step.error, "so far" in (step.own.observation or "")) == (error, True)
     assert state_of(course.run).snapshot == "blob:bb"
 

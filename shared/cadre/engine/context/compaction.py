@@ -17,7 +17,7 @@ from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, AnswerStep, PlanningStep, RecalledStep, Step, TaskStep
 
-_TOLD = 300
+_DIGEST_CHARS = 300
 """Characters of each observation in a digest."""
 
 MOST_REFUSALS = 6
@@ -55,31 +55,31 @@ def digest(run: Run) -> str:
     """Earlier steps in a line or two each, the latest first to stay when there is no room for all."""
     first = run.summary.covers if run.summary is not None else 0
     covered = run.steps[first : to_cover(run)]
-    told = [run.summary.text] if run.summary is not None else []
-    told += [line for step in covered if (line := _in_short(step))]
-    return "\n".join(told)
+    lines = [run.summary.text] if run.summary is not None else []
+    lines += [line for step in covered if (line := _in_short(step))]
+    return "\n".join(lines)
 
 
 def _in_short(step: Step) -> str:
     match step:
         case TaskStep():
-            return f"Task: {clip(step.task, _TOLD)}"
+            return f"Task: {clip(step.task, _DIGEST_CHARS)}"
         case PlanningStep():
             return ""
         case RecalledStep():
             return ""
         case AnswerStep():
-            return f"Answer: {clip(str(step.output), _TOLD)}"
+            return f"Answer: {clip(str(step.output), _DIGEST_CHARS)}"
         case ActionStep():
-            told = [f"Step {step.number}: {clip(step.content, _TOLD)}".rstrip()]
-            told += [
-                f"{call.name}: {clip(call.observation or (call.error.message if call.error else ''), _TOLD)}"
+            lines = [f"Step {step.number}: {clip(step.content, _DIGEST_CHARS)}".rstrip()]
+            lines += [
+                f"{call.name}: {clip(call.observation or (call.error.message if call.error else ''), _DIGEST_CHARS)}"
                 for call in step.calls
             ]
             deed = deed_of(step)
-            told += [clip(deed.seen, _TOLD)] if deed is not None and deed.seen else []
-            told += [f"Error: {clip(step.error.message, _TOLD)}"] if step.error else []
-            return "\n".join(told)
+            lines += [clip(deed.seen, _DIGEST_CHARS)] if deed is not None and deed.seen else []
+            lines += [f"Error: {clip(step.error.message, _DIGEST_CHARS)}"] if step.error else []
+            return "\n".join(lines)
 
 
 # --- an endpoint that refuses

@@ -141,8 +141,8 @@ def _weight_of_action(step: ActionStep) -> int:
 def weight_of_memory(run: Run) -> int:
     """Of everything that the model reads beside the base, between two steps."""
     summary = run.summary
-    told = tokens_of(summary.text) if summary is not None else 0
-    return told + sum(weights_of(_steps_read(run), run))
+    summarized = tokens_of(summary.text) if summary is not None else 0
+    return summarized + sum(weights_of(_steps_read(run), run))
 
 
 def _steps_read(run: Run) -> list[Step]:
@@ -197,8 +197,8 @@ def _of_result(run: Run, event: ev.ToolAnswered) -> int:
 def _of_report(run: Run, event: ev.DelegateFinished) -> int:
     if not kind_of(run).reads_calls(run):
         return 0
-    told = tokens_of(event.text) + (_tokens(event.output) if event.error is not None else 0)
-    return 2 * MESSAGE + told + _of_failure(event.error.message if event.error else None)
+    text = tokens_of(event.text) + (_tokens(event.output) if event.error is not None else 0)
+    return 2 * MESSAGE + text + _of_failure(event.error.message if event.error else None)
 
 
 def _of_refusal(run: Run, event: ev.CallRefused) -> int:

@@ -73,8 +73,8 @@ def _take_call(run: Run, work: CodeInWork, event: JournalEvent, n: int, at: floa
             _reply(work, event.call, reply, n, at)
         case ev.DelegateFinished():
             failure = failure_of(event)
-            said = event.output if holds_binary(event.output) else event.text
-            reply = CodeReply(value=said) if failure is None else CodeReply(error=failure.message)
+            value = event.output if holds_binary(event.output) else event.text
+            reply = CodeReply(value=value) if failure is None else CodeReply(error=failure.message)
             _reply(work, event.call, reply, n, at)
         case ev.CallTimedOut() | ev.ApprovalDecided():
             call = _call(run, event.call)
