@@ -25,8 +25,8 @@ def entry_of(
     `cause` is the id of the record that it accounts for, or of the model's answer; `prev` the stream sequences of the
     entries since the last snapshot. With `snapshot` it holds the state before it.
     """
-    accepted = next((event for event in events if isinstance(event, ev.RunAccepted)), None)
-    about = accepted if accepted is not None else run
+    first = events[0]
+    about = first if isinstance(first, ev.RunAccepted) else run
     return Entry(
         kind=about.spec.kind if about.spec is not None else "",
         kind_version=about.kind_version,

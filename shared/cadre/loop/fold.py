@@ -6,7 +6,7 @@ of how many came before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -60,59 +60,10 @@ def apply_entry(run: Run, entry: Entry) -> None:
 def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
     """Makes `event`, of the journal's entry `n`, true of the run."""
     weight = _take_in(run, event) if type(event) not in UNREAD else 0
-    match event:  # the commonest first
-        case ev.ModelCalled():
-            _call_model(run, event, n, at)
-        case ev.ModelAnswered():
-            _answer(run, event, weight)
-        case ev.StepFinished():
-            _finish_step(run, event, n, at)
-        case ev.ToolCalled() | ev.ApprovalRequested() | ev.DelegateStarted() | ev.CallRefused():
-            open_call(run, event, n, at)
-        case ev.ToolAnswered():
-            _take_result(run, event, n, at)
-        case ev.DelegateFinished():
-            _take_report(run, event, n, at)
-        case ev.RunAccepted():
-            _accept(run, event, n, at)
-        case ev.OfferChanged():
-            run.tools = {tool.name: tool for tool in event.tools}
-            run.members = {member.name: member for member in event.members}
-            run.missing = event.missing
-            run.fixed_tokens = event.base or run.fixed_tokens
-        case ev.RunFinished():
-            _finish(run, event, n, at)
-        case ev.MemoryAsked():
-            _recall(run, event, n, at)
-        case ev.MemoryRecalled():
-            run.recalling = None
-            run.steps += [RecalledStep(memories=event.memories)] if event.memories else []
-        case ev.ModelDeferred():
-            _defer(run, event, n, at)
-        case ev.ContextOverflowed():
-            _overflow(run)
-        case ev.HistorySummarized():
-            _summarize(run, event)
-        case ev.ApprovalDecided():
-            decide_call(run, event, n, at)
-        case ev.CallTimedOut():
-            time_out_call(run, event, n, at)
-        case ev.WaitBegun(name=name, until=until):
-            run.waits[name] = KindWait(until=until, since=n)
-        case ev.WaitEnded(name=name):
-            run.waits.pop(name, None)
-        case ev.AnswerProposed():
-            asked = {"answer": event.answer, "step": event.step, "checks": event.checks}
-            run.proposal = Proposal(**asked, arguments=event.arguments, problems={})
-        case ev.AnswerChecked():
-            if run.proposal is not None:
-                run.proposal.problems[event.call] = event.problem
-        case ev.CancelRequested():
-            run.cancelled = event.reason
-        case ev.RecordIgnored():
-            pass  # told for the reader only
-        case _:
-            pass  # of the kind's own
+    if isinstance(event, ev.ModelAnswered):
+        _answer(run, event, weight)
+    elif (take := _EFFECTS.get(type(event))) is not None:
+        take(run, event, n, at)
     if run.spec is not None:
         kind_of(run).fold(run, event, n, at)
 
@@ -168,13 +119,13 @@ def _recall(run: Run, event: ev.MemoryAsked, n: int, at: float) -> None:
     )
 
 
-def _overflow(run: Run) -> None:
+def _overflow(run: Run, event: ev.ContextOverflowed, n: int, at: float) -> None:
     run.refused_tokens = refused_tokens(run)
     run.overflows += 1
     run.tokens = weight_of_memory(run)
 
 
-def _summarize(run: Run, event: ev.HistorySummarized) -> None:
+def _summarize(run: Run, event: ev.HistorySummarized, n: int, at: float) -> None:
     run.summary = Summary(text=event.text, covers=event.covers, step=event.step, attempt=event.attempt)
     run.tokens = weight_of_memory(run)
 
@@ -269,3 +220,66 @@ def _finish(run: Run, event: ev.RunFinished, n: int, at: float) -> None:
     run.result = Result(state=event.state, output=event.output, error=event.error, since=n, at=at)
     if event.state in ("success", "max_steps_error"):
         run.steps.append(AnswerStep(output=event.output))
+
+
+def _change_offer(run: Run, event: ev.OfferChanged, n: int, at: float) -> None:
+    run.tools = {tool.name: tool for tool in event.tools}
+    run.members = {member.name: member for member in event.members}
+    run.missing = event.missing
+    run.fixed_tokens = event.base or run.fixed_tokens
+
+
+def _remember(run: Run, event: ev.MemoryRecalled, n: int, at: float) -> None:
+    run.recalling = None
+    run.steps += [RecalledStep(memories=event.memories)] if event.memories else []
+
+
+def _begin_wait(run: Run, event: ev.WaitBegun, n: int, at: float) -> None:
+    run.waits[event.name] = KindWait(until=event.until, since=n)
+
+
+def _end_wait(run: Run, event: ev.WaitEnded, n: int, at: float) -> None:
+    run.waits.pop(event.name, None)
+
+
+def _propose(run: Run, event: ev.AnswerProposed, n: int, at: float) -> None:
+    run.proposal = Proposal(
+        answer=event.answer, step=event.step, checks=event.checks, arguments=event.arguments, problems={}
+    )
+
+
+def _check_answer(run: Run, event: ev.AnswerChecked, n: int, at: float) -> None:
+    if run.proposal is not None:
+        run.proposal.problems[event.call] = event.problem
+
+
+def _request_cancel(run: Run, event: ev.CancelRequested, n: int, at: float) -> None:
+    run.cancelled = event.reason
+
+
+_EFFECTS: dict[type, Callable[[Run, Any, int, float], None]] = {
+    ev.AnswerChecked: _check_answer,
+    ev.AnswerProposed: _propose,
+    ev.ApprovalDecided: decide_call,
+    ev.ApprovalRequested: open_call,
+    ev.CallRefused: open_call,
+    ev.CallTimedOut: time_out_call,
+    ev.CancelRequested: _request_cancel,
+    ev.ContextOverflowed: _overflow,
+    ev.DelegateFinished: _take_report,
+    ev.DelegateStarted: open_call,
+    ev.HistorySummarized: _summarize,
+    ev.MemoryAsked: _recall,
+    ev.MemoryRecalled: _remember,
+    ev.ModelCalled: _call_model,
+    ev.ModelDeferred: _defer,
+    ev.OfferChanged: _change_offer,
+    ev.RunAccepted: _accept,
+    ev.RunFinished: _finish,
+    ev.StepFinished: _finish_step,
+    ev.ToolAnswered: _take_result,
+    ev.ToolCalled: open_call,
+    ev.WaitBegun: _begin_wait,
+    ev.WaitEnded: _end_wait,
+}
+"""What each common event makes of the run, beside a model's answer; `RecordIgnored` is told for the reader only."""

@@ -1,6 +1,6 @@
 """What becomes true when something arrives at a run: the whole of an agent's decisions, pure.
 
-`transition` is one match over (phase, arrival); what it returns is appended to the journal as one entry.
+`transition` decides by phase and arrival; what it returns is appended to the journal as one entry.
 An arrival that no case takes is late, unknown or a duplicate: it is accounted for and changes nothing.
 """
 
@@ -53,60 +53,88 @@ def transition(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
 
 
 def _decide(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
-    match run.phase, arrival.what:
-        case Phase.NEW, Task() as task if run.cancelled is not None:
+    what = arrival.what
+    if run.phase is Phase.NEW:
+        return _before_the_task(run, arrival)
+    if run.phase is Phase.DONE:
+        return [_ignored(arrival, "the run is over")]
+    match what:
+        case Cancel():
+            return [
+                ev.CancelRequested(reason=what.reason, sender=what.sender),
+                finished(run, "cancelled", error=ErrorInfo("Cancelled", what.reason or "cancelled")),
+            ]
+        case Poisoned():
+            return [finished(run, "error", error=_poison(what))]
+        case TimerFired(name=name) if name == DEADLINE and run.deadline is not None:
+            return [finished(run, "error", output=partial_result_of(run), error=out_of_time())]
+    events = None
+    match run.phase:
+        case Phase.ACTING:
+            events = _while_acting(run, arrival)
+        case Phase.THINKING:
+            events = _while_thinking(run, arrival)
+        case Phase.WAITING:
+            if isinstance(what, TimerFired) and run.deferral and run.deferral.timer == what.name:
+                events = _again(run, arrival, run.deferral.attempt + 1)
+    return events if events is not None else _of_kind(run, arrival)
+
+
+def _before_the_task(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
+    match arrival.what:
+        case Task() as task if run.cancelled is not None:
             error = ErrorInfo("Cancelled", run.cancelled or "cancelled before it began")
             return [accepted(task, arrival), finished(run, "cancelled", error=error)]
-        case Phase.NEW, Task() as task:
+        case Task() as task:
             return _begin(run, task, arrival)
-        case Phase.NEW, Cancel() as cancel:
+        case Cancel() as cancel:
             # It overtook its task, which will find it here.
             return [ev.CancelRequested(reason=cancel.reason, sender=cancel.sender)]
-        case Phase.NEW, Poisoned(task=Task() as task) as poisoned:
+        case Poisoned(task=Task() as task) as poisoned:
             return [accepted(task, arrival), finished(run, "error", error=_poison(poisoned))]
-        case Phase.NEW, _:
-            return [_ignored(arrival, "the run has not begun")]
-        case Phase.DONE, _:
-            return [_ignored(arrival, "the run is over")]
-        case _, Cancel() as cancel:
-            return [
-                ev.CancelRequested(reason=cancel.reason, sender=cancel.sender),
-                finished(run, "cancelled", error=ErrorInfo("Cancelled", cancel.reason or "cancelled")),
-            ]
-        case _, Poisoned() as poisoned:
-            return [finished(run, "error", error=_poison(poisoned))]
-        case _, TimerFired(name=name) if name == DEADLINE and run.deadline is not None:
-            return [finished(run, "error", output=partial_result_of(run), error=out_of_time())]
-        case Phase.THINKING, ModelReplied() as reply if _is_current(run, reply.attempt):
-            return _on_reply(run, reply, arrival)
-        case Phase.THINKING, ModelFailed() as failure if _is_current(run, failure.attempt):
-            return on_model_failure(run, failure, arrival)
-        case Phase.THINKING, ModelLost() as lost if _is_current(run, lost.attempt):
-            return _again(run, arrival, lost.attempt + 1)
-        case Phase.WAITING, TimerFired() as timer if run.deferral and run.deferral.timer == timer.name:
-            return _again(run, arrival, run.deferral.attempt + 1)
-        case Phase.ACTING, ToolResult() as result if run.recalling and run.recalling.call == result.call:
-            return on_memories(run, result, arrival)
-        case Phase.ACTING, TimerFired() as timer if run.recalling and (
-            call_of(timer.name, "call") == run.recalling.call
-        ):
-            return on_no_memories(run, run.recalling, arrival)
-        case Phase.ACTING, ToolResult() as result if _is_open(run, result.call):
-            return on_result(run, result, arrival)
-        case Phase.ACTING, Report() as report if _is_open(run, report.child):
-            return on_report(run, report, arrival)
-        case Phase.ACTING, Decision() as decision if held := held_call(run, decision.call):
-            return on_decision(run, held, decision, arrival)
-        case Phase.ACTING, TimerFired() as timer if (call := call_of(timer.name, "approval")) and (
-            held := held_call(run, call)
-        ):
-            return on_expiry(run, held, arrival)
-        case Phase.ACTING, TimerFired() as timer if (call := call_of(timer.name, "call")) and _is_open(
-            run, call
-        ):
-            return on_time_out(run, call, arrival)
         case _:
-            return _of_kind(run, arrival)
+            return [_ignored(arrival, "the run has not begun")]
+
+
+def _while_thinking(run: Run, arrival: Arrival) -> list[ev.AnyEvent] | None:
+    """What follows from the outcome of the model call in flight; None for anything else."""
+    match arrival.what:
+        case ModelReplied() as reply if _is_current(run, reply.attempt):
+            return _on_reply(run, reply, arrival)
+        case ModelFailed() as failure if _is_current(run, failure.attempt):
+            return on_model_failure(run, failure, arrival)
+        case ModelLost() as lost if _is_current(run, lost.attempt):
+            return _again(run, arrival, lost.attempt + 1)
+        case _:
+            return None
+
+
+def _while_acting(run: Run, arrival: Arrival) -> list[ev.AnyEvent] | None:
+    """What follows from the outcome of an open call, or of asking for memories; None for anything else."""
+    match arrival.what:
+        case ToolResult() as result if run.recalling and run.recalling.call == result.call:
+            return on_memories(run, result, arrival)
+        case ToolResult() as result if _is_open(run, result.call):
+            return on_result(run, result, arrival)
+        case Report() as report if _is_open(run, report.child):
+            return on_report(run, report, arrival)
+        case Decision() as decision if held := held_call(run, decision.call):
+            return on_decision(run, held, decision, arrival)
+        case TimerFired() as timer:
+            return _on_timer_of_call(run, timer, arrival)
+        case _:
+            return None
+
+
+def _on_timer_of_call(run: Run, timer: TimerFired, arrival: Arrival) -> list[ev.AnyEvent] | None:
+    call = call_of(timer.name, "call")
+    if call and run.recalling and run.recalling.call == call:
+        return on_no_memories(run, run.recalling, arrival)
+    if call and _is_open(run, call):
+        return on_time_out(run, call, arrival)
+    if (asked := call_of(timer.name, "approval")) and (held := held_call(run, asked)):
+        return on_expiry(run, held, arrival)
+    return None
 
 
 def _begin(run: Run, task: Task, arrival: Arrival) -> list[ev.AnyEvent]:
