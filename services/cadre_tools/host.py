@@ -12,15 +12,16 @@ from cadre.adapters.nats.peers import NatsPeers, answer_peers
 from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.workspace import NatsFileIndex
+from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import SetupError
+from cadre.runtime.executor import Executor
+from cadre.runtime.in_hand import InHand
+from cadre.runtime.invocation import FileAccess
 from cadre.service.frame import Platform
 from cadre.service.health import AsgiApp
 from cadre.telemetry.metrics.meters import Sample
 from cadre.tools.loading import AnyTool, load_tools
-from cadre_tools.executor import Executor
-from cadre_tools.in_hand import InHand
-from cadre_tools.invocation import FileAccess
 
 
 class ToolHost:
@@ -41,7 +42,7 @@ class ToolHost:
         effects = NatsEffects(platform.nc, topology)
         in_hand = InHand(settings.instance_name(), effects, NatsPeers(platform.nc, topology))
         quarantine = NatsQuarantine(platform.nc, topology)
-        executor = Executor(effects, platform.bus, platform.blobs, in_hand, quarantine)
+        executor = Executor(effects, platform.bus, platform.blobs, in_hand, quarantine, SystemClock())
         executor.invocations.files = FileAccess(
             NatsFileIndex(platform.nc, topology), platform.blobs, settings.file_bytes
         )

@@ -13,12 +13,13 @@ from cadre.adapters.nats.peers import NatsPeers
 from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.ports import Effect
 from cadre.protocol.messages import EffectClaim
+from cadre.runtime.executor import Executor
+from cadre.runtime.in_hand import InHand
 from cadre.settings import Settings
-from cadre_tools.executor import Executor
-from cadre_tools.in_hand import InHand
 from harness.nats_server import NatsServer
 from integration.executor_bench import PATIENCE, Bench, open_bench
 from integration.executor_tools import mark
@@ -52,9 +53,8 @@ async def test_a_call_whose_claim_got_no_answer_is_run(
         async with open_bench(Settings(nats_url=server.url, shards=1), tmp_path) as bench:
             effects = Hanging(bench, server)
             in_hand = InHand("here", effects, NatsPeers(bench.nc, bench.topology))
-            executor = Executor(
-                effects, bench.bus, bench.blobs, in_hand, NatsQuarantine(bench.nc, bench.topology)
-            )
+            quarantine = NatsQuarantine(bench.nc, bench.topology)
+            executor = Executor(effects, bench.bus, bench.blobs, in_hand, quarantine, SystemClock())
             queue = Queue(
                 bench.nc,
                 bench.topology.stream(0),

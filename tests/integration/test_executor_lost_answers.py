@@ -13,11 +13,12 @@ from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.peers import NatsPeers
 from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.system_clock import SystemClock
 from cadre.errors import OutcomeUnknown
 from cadre.protocol.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult
+from cadre.runtime.executor import Executor
+from cadre.runtime.in_hand import InHand
 from cadre.settings import Settings
-from cadre_tools.executor import Executor
-from cadre_tools.in_hand import InHand
 from integration.executor_bench import Bench, eventually, open_bench
 from integration.executor_tools import mark
 
@@ -59,7 +60,8 @@ async def bench(settings: Settings, tmp_path: Path) -> AsyncIterator[Bench]:
 async def answer_through(bench: Bench, effects: Lossy) -> tuple[ToolCall, ToolResult]:
     """One call of `mark`, served in this process over the given effects."""
     in_hand = InHand("here", effects, NatsPeers(bench.nc, bench.topology))
-    executor = Executor(effects, bench.bus, bench.blobs, in_hand, NatsQuarantine(bench.nc, bench.topology))
+    quarantine = NatsQuarantine(bench.nc, bench.topology)
+    executor = Executor(effects, bench.bus, bench.blobs, in_hand, quarantine, SystemClock())
     call = bench.new_call("mark", {"folder": str(bench.folder)})
     shard = bench.topology.shard(call.tree)
     queue = Queue(

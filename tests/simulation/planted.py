@@ -9,12 +9,12 @@ from cadre.journal.entry import Entry
 from cadre.journal.run import Phase, Run
 from cadre.ports import Appended, Delivery, Effect
 from cadre.protocol.messages import Cancel, EffectClaim, Record, Report, Task, ToolResult
+from cadre.runtime.executor import Executor
+from cadre.runtime.in_hand import InHand
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.payments import Payments
 from cadre.runtime.run_cache import Held
 from cadre.runtime.runner import Advance, Runner
-from cadre_tools.executor import Executor
-from cadre_tools.in_hand import InHand
 from simulation import planted_in_code as code
 from simulation import planted_in_memory as memory
 from simulation.adapters import SimEffects, SimJournal

@@ -11,8 +11,8 @@ from cadre.delivery.quarantine import MAX_CRASHES_ALONE, SUSPECT_AFTER_DELIVERIE
 from cadre.errors import BusUnavailable
 from cadre.ports import QuarantineRecord
 from cadre.protocol.messages import EffectClaim, EffectResult, ToolCall, ToolResult
-from cadre_tools.executor import Executor
-from cadre_tools.in_hand import InHand
+from cadre.runtime.executor import Executor
+from cadre.runtime.in_hand import InHand
 from simulation.adapters import SimEffects
 from simulation.loop import Process
 from simulation.peers import SimPeers

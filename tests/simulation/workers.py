@@ -13,6 +13,8 @@ from cadre.kinds.code.section import CodeSpec
 from cadre.ports import Delivery
 from cadre.prompting.prompts import kind_for
 from cadre.protocol.memory import RECALL, REMEMBER
+from cadre.runtime.executor import Executor
+from cadre.runtime.in_hand import InHand
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.runner import Runner
 from cadre.runtime.runner import World as Reach
@@ -23,8 +25,6 @@ from cadre_sandbox.serving.answer import AnswerBuilder
 from cadre_sandbox.serving.code_calls import CodeCallHandler
 from cadre_sandbox.serving.run_block import CodeRunner
 from cadre_sandbox.serving.warm_pool import WarmPool
-from cadre_tools.executor import Executor
-from cadre_tools.in_hand import InHand
 from simulation.adapters import SimBlobs, SimBus, SimClock, SimEffects, SimJournal, SimQuarantine
 from simulation.box import SimSandbox
 from simulation.contexts import prompts_of

@@ -11,10 +11,10 @@ from cadre.errors import Fenced, OutcomeUnknown
 from cadre.ports import Effect
 from cadre.protocol.messages import EffectClaim, EffectResult, ToolCall, ToolResult
 from cadre.protocol.topology import result_id
+from cadre.runtime.executor import Executor
+from cadre.runtime.in_hand import InHand
 from cadre.tool import tool
 from cadre.tools.loading import AnyTool
-from cadre_tools.executor import Executor
-from cadre_tools.in_hand import InHand
 from sandbox.service_bench import Blobs
 from unit.loop.memory_world import MemoryWorld
 from unit.test_newer_schema import Delivered

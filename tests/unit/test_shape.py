@@ -31,7 +31,7 @@ CATCHES_ALL = {
     "services/cadre_memory/index/edge/child.py": "the engine raises bare exceptions; its owner decides what they mean",
     "services/cadre_sandbox/jail/block.py": "whatever code raises is its outcome",
     "services/cadre_sandbox/jail/snapshot.py": "what a variable raises when saved is why it is not kept",
-    "services/cadre_tools/invocation.py": "what a tool raises is an observation",
+    "shared/cadre/runtime/invocation.py": "what a tool raises is an observation",
 }
 """Where foreign code is run. Whoever raises again after cleaning up need not be here."""
 

@@ -13,9 +13,9 @@ import pytest
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.protocol.json_depth import MAX_LEVELS
 from cadre.protocol.messages import ErrorInfo, ToolCall
+from cadre.runtime.invocation import Invocations, Outcome
 from cadre.tool import InvalidArguments, ToolContext, tool
 from cadre.tools.loading import AnyTool
-from cadre_tools.invocation import Invocations, Outcome
 
 PATIENCE = 30.0
 

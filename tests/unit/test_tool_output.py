@@ -11,8 +11,8 @@ import pytest
 from cadre.delivery.output_limit import MAX_OUTPUT_BYTES, cut_to_read, oversized
 from cadre.engine.context.observation import clip
 from cadre.protocol.json_depth import MAX_LEVELS, nesting
+from cadre.runtime.tool_output import to_json, too_large
 from cadre.tools.files import File
-from cadre_tools.output import to_json, too_large
 
 PNG = b"\x89PNG\r\n\x1a\n rest"
 REF = "blob:" + "a" * 64

@@ -1,1 +1,1 @@
-"""An agent's runs, taken forward: load, decide, journal, pay."""
+"""Takes an agent's runs forward, and runs the calls of tools: load, decide, journal, pay; claim, run, settle."""

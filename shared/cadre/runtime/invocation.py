@@ -15,13 +15,13 @@ from cadre.delivery.workspace_store import WorkspaceStore
 from cadre.ports import Blobs, FileIndex
 from cadre.protocol.messages import ErrorInfo, ToolCall
 from cadre.protocol.topology import is_within
+from cadre.runtime.tool_output import cut_error, to_json, too_large
 from cadre.telemetry.tracing.current_context import context_below
 from cadre.telemetry.tracing.ids import traceparent_of
 from cadre.tool import InvalidArguments, ToolContext
 from cadre.tools.files import File
 from cadre.tools.loading import AnyTool
 from cadre.tools.workspace import Workspace
-from cadre_tools.output import cut_error, to_json, too_large
 
 log = logging.getLogger("cadre.tools")
 

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.call_worker import addressed_call, poisoned, too_late
 from cadre.delivery.codec import unpack_call
 from cadre.delivery.output_limit import cut_to_read, oversized
@@ -18,10 +17,10 @@ from cadre.errors import Fenced, OutcomeUnknown, TerminalError, UnreadableMessag
 from cadre.ports import Blobs, Bus, Clock, Delivery, Effect, Effects, QuarantineStore
 from cadre.protocol.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult
 from cadre.protocol.topology import result_id
+from cadre.runtime.in_hand import AtWorkElsewhere, InHand
+from cadre.runtime.invocation import Invocations, Outcome
+from cadre.runtime.tool_output import cut_error
 from cadre.tools.loading import AnyTool
-from cadre_tools.in_hand import AtWorkElsewhere, InHand
-from cadre_tools.invocation import Invocations, Outcome
-from cadre_tools.output import cut_error
 
 log = logging.getLogger("cadre.tools")
 
@@ -38,13 +37,13 @@ class Executor:
         blobs: Blobs,
         in_hand: InHand,
         quarantine: QuarantineStore,
-        clock: Clock | None = None,
+        clock: Clock,
     ) -> None:
         self._effects = effects
         self._bus = bus
         self._blobs = blobs
         self._in_hand = in_hand
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._worker = Worker(unpack_call, self._refuse, blobs, quarantine, self._clock)
         self.invocations = Invocations()
 
