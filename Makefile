@@ -66,7 +66,6 @@ TEAM ?= teams/apollo
 
 manifests: .venv/.ready ## Write the Kubernetes manifests of a team into deploy/k8s/base; TEAM=folder (teams/apollo)
 	@$(BIN)/cadre k8s render $(TEAM) -f deploy/k8s/values.yaml -o deploy/k8s/base $(ARGS)
-	@$(BIN)/cadre k8s lint deploy/k8s/base --given Secret/cadre-model --given 'Secret/cadre-nats-*'
 
 compose-test: .venv/.ready-dev ## Build the image, bring docker-compose.yml up, give it a task, stop it (needs a container engine)
 	@PYTHONPATH=tests $(BIN)/python -m containers.main $(ARGS)

@@ -1,19 +1,16 @@
-"""`cadre k8s`: a team as Kubernetes manifests, and what is wrong with manifests."""
+"""`cadre k8s`: a team as Kubernetes manifests."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from cadre.deploy.k8s.lint.rules import lint
 from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values, setting
 from cadre.errors import SpecError
-from cadre.local.exit_codes import CommandFailed, ExitCode
-from cadre.local.manifest_files import as_one, read_manifests, write_folder
+from cadre.local.manifest_files import as_one, write_folder
 from cadre.local.team_components import VALUES_FILE, components_of
 from cadre.local.team_file import read_team
 from cadre.spec.yaml_file import read_yaml
@@ -52,29 +49,6 @@ def render_command(
         click.echo(as_one(manifests), nl=False)
     else:
         write_folder(output, manifests, replace=only is None)
-
-
-@command.command("lint")
-@click.argument("places", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR|FILE...")
-@click.option(
-    "--given",
-    multiple=True,
-    metavar="KIND/NAME",
-    help="What the cluster has beside these, as Secret/cadre-model or 'Secret/cadre-nats-*'; or what selects pods"
-    " that it has.",
-)
-def lint_command(places: tuple[Path, ...], given: tuple[str, ...]) -> int:
-    """Say what is wrong with manifests that no schema sees: a name that nothing has, a probe on no port, …
-
-    `-` reads standard input. Exit code 1 when something is wrong.
-    """
-    manifests = [found for place in places for found in read_manifests(place, sys.stdin)]
-    if not manifests:
-        raise CommandFailed(f"no manifests in {', '.join(map(str, places))}", ExitCode.NOT_FOUND)
-    problems = lint(manifests, given)
-    for problem in problems:
-        click.echo(problem)
-    return ExitCode.FAILED if problems else ExitCode.OK
 
 
 def _layer(file: Path) -> dict[str, Any]:

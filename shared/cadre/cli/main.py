@@ -32,7 +32,7 @@ VERBS = {
     "doctor": "Check this installation and say what to do.",
     "provision": "Create a team's streams and consumers before its services start.",
     "auth": "Make a NATS user for every service, and the server's list of them.",
-    "k8s": "A team as Kubernetes manifests; what is wrong with manifests.",
+    "k8s": "A team as Kubernetes manifests.",
 }
 """Each verb is `command` in the module of its name, beside this one, but for those of _MODULES."""
 

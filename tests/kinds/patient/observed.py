@@ -8,7 +8,6 @@ import pytest
 from patient_kind.records import PatientSpec
 
 from cadre.cli.terminal import labels
-from cadre.deploy.k8s.lint.rules import lint
 from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values
 from cadre.local.team_components import components_of
@@ -17,6 +16,7 @@ from cadre.spec.agent import sections
 from cadre.spec.agent_file import read_agent
 from cadre.telemetry.tracing.tree_trace import trace_of
 from harness.stack import Stack
+from unit.k8s.faults import faults
 from unit.k8s.shipped import GIVEN
 from unit.loop.build import ANSWER, Course, call, result, spec
 
@@ -84,7 +84,7 @@ def test_a_team_with_it_becomes_manifests(tmp_path: Path) -> None:
     files = render(components_of(read_team(tmp_path), values), values, None)
     manifests = [manifest for file in files.values() for manifest in file]
     assert "agent-waiter" in [one["metadata"]["name"] for one in manifests if one["kind"] == "Deployment"]
-    assert lint(manifests, GIVEN) == []
+    assert faults(manifests, GIVEN) == []
 
 
 def test_a_real_service_runs_it_and_its_events_are_streamed(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from ipaddress import ip_address, ip_network
 from typing import Any, NamedTuple
 
-from cadre.deploy.k8s.lint.objects import Objects, mapping, mappings, matches, namespace_of
 from cadre.deploy.k8s.manifest import Manifest
+from unit.k8s.objects import Objects, matches, namespace_of
 
 _NAMESPACE = "kubernetes.io/metadata.name"
 
@@ -39,19 +39,19 @@ def _lets(
     if own.labels is None:
         return True  # no pod, no policy
     holding = [
-        mapping(policy, "spec")
+        policy["spec"]
         for policy in Objects(manifests).of_kind("NetworkPolicy")
         if namespace_of(policy) == own.namespace
-        and matches(mapping(policy, "spec", "podSelector"), own.labels)
-        and direction in (mapping(policy, "spec").get("policyTypes") or ["Ingress"])
+        and matches(policy["spec"]["podSelector"], own.labels)
+        and direction in policy["spec"]["policyTypes"]
     ]
     key, side = ("egress", "to") if direction == "Egress" else ("ingress", "from")
-    rules = [rule for spec in holding for rule in mappings(spec, key)]
+    rules = [rule for spec in holding for rule in spec.get(key, [])]
     return not holding or any(_port(rule, through) and _peer(rule, side, own, other) for rule in rules)
 
 
 def _port(rule: dict[str, Any], through: tuple[int, str]) -> bool:
-    ports = mappings(rule, "ports")
+    ports = rule.get("ports", [])
     return not ports or any(p.get("protocol", "TCP") == through[1] and _covers(p, through[0]) for p in ports)
 
 
@@ -62,21 +62,21 @@ def _covers(given: dict[str, Any], port: int) -> bool:
 
 
 def _peer(rule: dict[str, Any], side: str, own: End, other: End) -> bool:
-    peers = mappings(rule, side)
+    peers = rule.get(side, [])
     return not peers or any(_is(peer, own, other) for peer in peers)
 
 
 def _is(peer: dict[str, Any], own: End, other: End) -> bool:
-    if block := mapping(peer, "ipBlock"):
+    if block := peer.get("ipBlock"):
         return bool(other.address) and _within(other.address, block)
     if other.labels is None:
         return False
     if "namespaceSelector" in peer:
-        if not matches(mapping(peer, "namespaceSelector"), {_NAMESPACE: other.namespace}):
+        if not matches(peer["namespaceSelector"], {_NAMESPACE: other.namespace}):
             return False
     elif other.namespace != own.namespace:
         return False
-    return matches(mapping(peer, "podSelector"), other.labels)
+    return matches(peer.get("podSelector", {}), other.labels)
 
 
 def _within(address: str, block: dict[str, Any]) -> bool:

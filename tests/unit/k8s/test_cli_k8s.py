@@ -1,4 +1,4 @@
-"""`cadre k8s` on files: a kustomize base that is written anew, overlays that build on it, faults as exit codes."""
+"""`cadre k8s` on files: a kustomize base that is written anew, overlays that build on it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ import yaml
 from click.testing import CliRunner, Result
 
 from cadre.cli.main import group
-from cadre.deploy.k8s.lint.rules import lint
+from unit.k8s.faults import faults
 from unit.k8s.shipped import GIVEN, ROOT, TEAM, pick
 
 DEPLOY = ROOT / "deploy" / "k8s"
 ELSEWHERE = ["NetworkPolicy/nats", "NetworkPolicy/qdrant"]
 """In `prod`: the pods that they select are the charts'."""
-GIVEN_OPTIONS = [option for name in GIVEN for option in ("--given", name)]
 
 
-def cadre(*arguments: object, text: str | None = None) -> Result:
-    return CliRunner().invoke(group, [str(a) for a in arguments], input=text, standalone_mode=False)
+def cadre(*arguments: object) -> Result:
+    return CliRunner().invoke(group, [str(a) for a in arguments], standalone_mode=False)
 
 
 @pytest.fixture
@@ -38,8 +37,8 @@ def test_a_folder_is_a_kustomize_base_of_all_files_in_it(base: Path) -> None:
     listed = yaml.safe_load((base / "kustomization.yaml").read_text())["resources"]
     assert sorted(listed) == sorted(f.name for f in base.iterdir() if f.name != "kustomization.yaml")
     assert {"cadre.yaml", "gateway.yaml", "agent-manager.yaml", "memory.yaml"} <= set(listed)
-    done = cadre("k8s", "lint", base, *GIVEN_OPTIONS)
-    assert (done.return_value, done.output) == (0, "")
+    found = [m for name in listed for m in yaml.safe_load_all((base / name).read_text())]
+    assert faults(found, GIVEN) == []
 
 
 def test_rendering_again_removes_what_is_gone_and_leaves_what_people_wrote(base: Path) -> None:
@@ -89,30 +88,6 @@ def test_a_teams_own_values_come_first(tmp_path: Path) -> None:
     assert "kubernetes.yaml" not in pick(whole, "ConfigMap/team-apollo")["data"]
 
 
-def test_the_linters_exit_code_says_whether_something_is_wrong() -> None:
-    rendered = cadre("k8s", "render", TEAM).output
-    assert cadre("k8s", "lint", "-", *GIVEN_OPTIONS, text=rendered).return_value == 0
-    done = cadre("k8s", "lint", "-", text=rendered.replace("path: /readyz", "path: readyz"))
-    assert done.return_value == 1
-    assert "readinessProbe: the path 'readyz' must begin with '/'" in done.output
-
-
-@pytest.mark.parametrize(
-    ("place", "said"),
-    [
-        ("gone.yaml", "there is no"),
-        ("bad.yaml", "not YAML"),
-        ("text.yaml", "no manifest"),
-        ("none.yaml", "no manifests in"),
-    ],
-)
-def test_what_cannot_be_checked_is_one_line(tmp_path: Path, place: str, said: str) -> None:
-    (tmp_path / "bad.yaml").write_text("a: [")
-    (tmp_path / "text.yaml").write_text("just words")
-    (tmp_path / "none.yaml").write_text("")
-    assert said in str(cadre("k8s", "lint", tmp_path / place).exception)
-
-
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 @pytest.mark.parametrize("overlay", ["dev", "prod"])
 def test_an_overlay_builds_and_has_no_fault(overlay: str, tmp_path: Path) -> None:
@@ -125,7 +100,7 @@ def test_an_overlay_builds_and_has_no_fault(overlay: str, tmp_path: Path) -> Non
         ["kubectl", "kustomize", str(tmp_path / overlay)], capture_output=True, text=True, check=True
     ).stdout
     manifests = list(yaml.safe_load_all(built))
-    assert lint(manifests, [*GIVEN, *(ELSEWHERE if overlay == "prod" else [])]) == []
+    assert faults(manifests, [*GIVEN, *(ELSEWHERE if overlay == "prod" else [])]) == []
     for manifest in manifests:
         if manifest["kind"] != "ScaledObject":
             kubernetes_validate.validate(manifest, "1.37", strict=True)

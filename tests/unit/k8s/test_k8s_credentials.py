@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import yaml
 
-from cadre.deploy.k8s.lint.rules import lint
 from cadre.deploy.k8s.manifest import Manifest
 from cadre.deploy.k8s.values import setting
 from cadre.local import nats_files
@@ -17,6 +16,7 @@ from cadre.local.roles import roles_of
 from cadre.local.team_file import read_team
 from cadre.protocol.topology import Topology
 from harness.nats_server import nats_binary
+from unit.k8s.faults import faults
 from unit.k8s.shipped import ROOT, TEAM, env_of, main_of, pick, pod_of, rendered
 
 
@@ -57,16 +57,14 @@ def test_the_secrets_that_are_made_are_those_that_are_mounted(
     assert len(set(asked.values())) == len(asked), "two workloads have one key"
 
 
-def test_the_linter_finds_every_secret_among_those_that_are_made(
+def test_every_secret_is_among_those_that_are_made(
     made: dict[str, Manifest], manifests: list[Manifest]
 ) -> None:
     whole = [*manifests, *dev(), *made.values()]
-    assert lint(whole, ["Secret/cadre-model"]) == []
+    assert faults(whole, ["Secret/cadre-model"]) == []
     for name in made:
         without = [m for m in whole if m["metadata"]["name"] != name]
-        assert any(f"no Secret '{name}'" in problem for problem in lint(without, ["Secret/cadre-model"])), (
-            name
-        )
+        assert any(f"no Secret/{name}" in one for one in faults(without, ["Secret/cadre-model"])), name
 
 
 def test_no_key_is_in_the_servers_secret(made: dict[str, Manifest]) -> None:

@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from cadre.deploy.k8s.components import object_name
-from cadre.deploy.k8s.lint.rules import lint
 from cadre.deploy.k8s.overlay import merged
 from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values, setting
@@ -18,7 +17,7 @@ from cadre.errors import SpecError
 from cadre.local.team_components import components_of
 from cadre.local.team_file import read_team
 from cadre.spec.agent_file import read_agent
-from unit.k8s.shipped import GIVEN, TEAM, env_of, main_of, pick, pod_of, rendered
+from unit.k8s.shipped import TEAM, env_of, main_of, pick, pod_of, rendered
 
 MINORS = ["1.27", "1.30", "1.37"]
 AGENTS = sorted(read_team(TEAM).agents)
@@ -42,10 +41,6 @@ def test_a_schema_would_tell() -> None:
     manifest["spec"]["template"]["spec"]["terminationGracePeriod"] = 5
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(manifest, MINORS[-1], strict=True)
-
-
-def test_what_is_rendered_has_no_fault_that_the_linter_knows() -> None:
-    assert lint(rendered(), GIVEN) == []
 
 
 def test_each_service_is_a_deployment_with_a_disruption_budget() -> None:

@@ -1,1 +1,1 @@
-"""A team as Kubernetes manifests: rendered, and checked for what schemas cannot see. Pure: no file is read here."""
+"""A team rendered as Kubernetes manifests. Pure: no file is read here."""

@@ -1,1 +1,0 @@
-"""What is wrong with manifests that no schema sees: references, names, quantities, times, walls."""
