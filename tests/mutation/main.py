@@ -21,8 +21,8 @@ LAYOUT = Layout(
     root=ROOT,
     sources=("shared", "services"),
     tests="tests",
-    test_packages=("harness", "simulation", "unit"),
-    unit="unit",
+    test_packages=("harness", "kinds", "simulation", "unit"),
+    unit=("unit", "kinds"),
 )
 CORE = ["cadre.journal", "cadre.engine", "cadre.kinds", "cadre.loop", "cadre.delivery", "cadre.runtime"]
 EXPLAINED = Path(__file__).with_name("explained.toml")

@@ -41,15 +41,15 @@ class Layout:
     """The folder of the tests, on the import path too."""
     test_packages: tuple[str, ...]
     """Packages in it that the import graph needs to know."""
-    unit: str
-    """The package in it whose tests are run."""
+    unit: tuple[str, ...]
+    """The packages in it whose tests are run."""
 
 
 class Imports:
     """The import graph of a project with its tests."""
 
     def __init__(self, layout: Layout) -> None:
-        self._layout = layout
+        self._layout, self._rooms = layout, tuple(f"{room}." for room in layout.unit)
         folders = [layout.root / folder for folder in layout.sources]
         packages = [child.parent.name for folder in folders for child in sorted(folder.glob("*/__init__.py"))]
         path = [*map(str, folders), str(layout.root / layout.tests)]
@@ -102,7 +102,7 @@ class Imports:
         near: dict[str, int] = {}
         for module in self.modules_below([package]):
             for name, distance in self.importers(module).items():
-                if name.startswith(f"{self._layout.unit}.") and name.rpartition(".")[2].startswith("test_"):
+                if name.startswith(self._rooms) and name.rpartition(".")[2].startswith("test_"):
                     file = self.file_of(name).relative_to(self._layout.root).as_posix()
                     near[file] = min(distance, near.get(file, distance))
         return near

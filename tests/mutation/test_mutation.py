@@ -82,7 +82,7 @@ def toys(tmp_path: Path) -> Layout:
         file = tmp_path / "project" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    return Layout(tmp_path / "project", ("lib",), "checks", ("toy_unit",), "toy_unit")
+    return Layout(tmp_path / "project", ("lib",), "checks", ("toy_unit",), ("toy_unit",))
 
 
 def module(toys: Layout, name: str = "toys.toll") -> Module:

@@ -11,8 +11,7 @@ from cadre.journal import events as ev
 from cadre.journal.run import Phase
 from cadre.protocol.messages import Decision
 from cadre.spec.agent import sections
-from unit.loop.build import ANSWER, Course, call, kinds, result, spec, timer
-from unit.loop.test_redecide import replay_of
+from unit.loop.build import ANSWER, Course, call, kinds, replay_of, result, spec, timer
 
 LOOK = call("look", at="sky")
 NOBODY = call("nobody")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from cadre import testing
+from cadre.engine.commands import Send
 from cadre.journal import events as ev
+from cadre.loop.redecide import Journaled, Replay, redecide
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.spec.agent import AgentSpec
 from cadre.testing import Offer, call, cancel, timer
@@ -21,15 +23,20 @@ __all__ = [
     "Offer",
     "call",
     "cancel",
+    "chained",
     "kinds",
     "only",
+    "replay_of",
     "report",
     "result",
+    "sent",
+    "sound",
     "spec",
     "task",
     "timer",
 ]
 
+Message = TypeVar("Message")
 SPEC = AgentSpec(name="boss", description="Leads.", tools=["add", "look"], team=["kid"])
 ADD = ToolCard(
     name="add",
@@ -83,3 +90,30 @@ def only(events: list[ev.AnyEvent], kind: type[Any]) -> Any:
     """The one event of that kind."""
     (found,) = [event for event in events if isinstance(event, kind)]
     return found
+
+
+def sent(course: Course, kind: type[Message], since: int = 0) -> list[Message]:
+    """The messages of that kind which the run owes."""
+    messages = [debt.message for debt in course.owed(since) if isinstance(debt, Send)]
+    return [message for message in messages if isinstance(message, kind)]
+
+
+def chained(journal: list[Journaled]) -> list[Journaled]:
+    """With the back-pointers that the runner writes."""
+    found: list[Journaled] = []
+    chain: list[int] = []
+    for seq, entry in journal:
+        entry = msgspec.structs.replace(entry, prev=[] if entry.snapshot is not None else list(chain))
+        chain = [seq] if entry.snapshot is not None else [*chain, seq]
+        found.append(Journaled(seq, entry))
+    return found
+
+
+def replay_of(course: Course) -> Replay:
+    return redecide([chained([Journaled(n, entry) for n, entry in enumerate(course.journal(), start=1)])])
+
+
+def sound(course: Course) -> None:
+    """Decided anew, the journal says the same."""
+    replay = replay_of(course)
+    assert (replay.divergences, replay.undecided) == ([], [])

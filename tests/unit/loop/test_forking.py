@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from cadre.journal import events as ev
@@ -15,7 +14,7 @@ from cadre.loop.fork import ForkError, prefix_of
 from cadre.loop.redecide import Journaled, redecide
 from cadre.protocol.messages import Fork
 from journals import kept
-from unit.loop.build import ANSWER, OFFER, Course, call, cancel, only, result, spec, task
+from unit.loop.build import ANSWER, OFFER, Course, call, cancel, only, result, sound, spec, task
 from unit.loop.memory_world import PROMPTS, MemoryWorld, ScriptedModel
 from unit.loop.workers import says, worker
 
@@ -194,13 +193,7 @@ def test_a_turn_of_a_session_is_forked_with_what_it_went_on_from() -> None:
 def test_a_fork_is_decided_anew_like_any_run() -> None:
     course = forked(3)
     course.say(ANSWER)
-    prev: list[int] = []
-    journal = []
-    for entry in course.journal():
-        journal.append(Journaled(entry.n, msgspec.structs.replace(entry, prev=list(prev))))
-        prev.append(entry.n)
-    replay = redecide([journal])
-    assert (replay.divergences, replay.undecided) == ([], [])
+    sound(course)
 
 
 @pytest.mark.parametrize("name", kept.names("0.1"))

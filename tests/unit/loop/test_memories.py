@@ -7,51 +7,28 @@ from typing import Any
 import pytest
 
 from cadre.engine.chat import Transcript
-from cadre.engine.commands import Command, Send, SetTimer
+from cadre.engine.commands import SetTimer
 from cadre.engine.timers import ended
 from cadre.errors import SpecError
 from cadre.journal import events as ev
-from cadre.journal.entry import Entry
 from cadre.journal.run import Phase
 from cadre.journal.steps import Memory, RecalledStep
 from cadre.loop.fold import fold
 from cadre.loop.owed import owed
-from cadre.loop.redecide import Journaled, redecide
 from cadre.prompting.prompts import Prompts
-from cadre.protocol.messages import ErrorInfo, Origin, ToolCall
+from cadre.protocol.messages import ErrorInfo, Origin, Task, ToolCall
 from cadre.spec.agent import MemorySpec
-from unit.loop.build import ANSWER, Course, call, cancel, kinds, only, result, spec, task, timer
+from unit.loop.build import ANSWER, Course, call, cancel, kinds, only, result, sent, sound, spec, task, timer
 from unit.loop.memory_world import PROMPTS
 
-HITS = {
-    "hits": [
-        {
-            "id": "m1",
-            "text": "The quay is 40 m long.",
-            "score": 0.9,
-            "agent": "surveyor",
-            "scope": "team",
-            "at": 1e9,
-        },
-        {
-            "id": "m2",
-            "text": "Salt came by mule.",
-            "score": 0.4,
-            "agent": "boss",
-            "scope": "agent",
-            "at": 1e9,
-        },
-    ],
-    "degraded": False,
-    "why": "",
-}
+SEEN = {"id": "m1", "text": "The quay is 40 m long.", "score": 0.9, "agent": "surveyor", "scope": "team"}
+HITS = {"hits": [{**SEEN, "at": 1e9}, {**SEEN, "id": "m2", "at": 1e9}], "degraded": False, "why": ""}
 REMINDED = spec(memory=MemorySpec(recall=2, seconds=5, team="coast", scope="team"))
 KEEPER = spec(memory=MemorySpec(remember="steps", scope="user"))
 
 
-def calls(commands: list[Command], tool: str) -> list[ToolCall]:
-    sent = [one.message for one in commands if isinstance(one, Send)]
-    return [one for one in sent if isinstance(one, ToolCall) and one.tool == tool]
+def calls(course: Course, tool: str, since: int = 0) -> list[ToolCall]:
+    return [one for one in sent(course, ToolCall, since) if one.tool == tool]
 
 
 def asking(**fields: Any) -> Course:
@@ -60,7 +37,7 @@ def asking(**fields: Any) -> Course:
 
 def test_a_run_asks_first_and_thinks_with_what_it_gets() -> None:
     course = asking(origin=Origin(user="ada", session="s1"))
-    (asked,) = calls(course.owed(), "recall")
+    (asked,) = calls(course, "recall")
     assert asked.id == "r1_0_0"
     assert asked.arguments == {"query": "How long is the quay?", "k": 2}
     assert asked.origin == Origin(
@@ -80,11 +57,9 @@ def test_a_run_asks_first_and_thinks_with_what_it_gets() -> None:
 
 
 def test_the_answer_ends_the_wait() -> None:
-    course = asking()
-    before = course.run
-    recalled = ev.MemoryRecalled(call="r1_0_0")
-    assert ended(before, [recalled]) == "call-r1_0_0"
-    assert ended(before, [recalled], "call-r1_0_0") is None
+    run, recalled = asking().run, ev.MemoryRecalled(call="r1_0_0")
+    assert ended(run, [recalled]) == "call-r1_0_0"
+    assert ended(run, [recalled], "call-r1_0_0") is None
 
 
 @pytest.mark.parametrize(
@@ -101,7 +76,7 @@ def test_a_run_begins_without_memories_when_there_are_none_to_be_had(what: Any, 
     assert recalled.error is not None
     assert why in recalled.error.message
     assert course.run.phase is Phase.THINKING
-    assert not calls(course.owed(), "recall")
+    assert not calls(course, "recall")
 
 
 def test_a_late_answer_changes_nothing() -> None:
@@ -114,7 +89,7 @@ def test_a_cancelled_run_asks_no_more() -> None:
     course = asking()
     course.arrive(cancel())
     assert course.run.phase is Phase.DONE
-    assert not calls(course.owed(), "recall")
+    assert not calls(course, "recall")
 
 
 def test_the_plan_is_made_with_the_memories() -> None:
@@ -137,20 +112,7 @@ def test_a_replay_sees_the_same_memories() -> None:
         course = asking()
         course.arrive(what)
         course.say(ANSWER)
-        journal = [Journaled(seq, entry) for seq, entry in enumerate(course.journal(), 1)]
-        chained = [
-            Journaled(seq, _with_prev(entry, [one.seq for one in journal[: seq - 1]]))
-            for seq, entry in journal
-        ]
-        replay = redecide([chained])
-        assert replay.divergences == []
-        assert replay.undecided == []
-
-
-def _with_prev(entry: Entry, prev: list[int]) -> Entry:
-    import msgspec
-
-    return msgspec.structs.replace(entry, prev=prev)
+        sound(course)
 
 
 # --- what is left
@@ -159,21 +121,21 @@ def _with_prev(entry: Entry, prev: list[int]) -> Entry:
 def test_each_finished_step_is_left_once_and_nobody_waits_for_it() -> None:
     course = Course(KEEPER).begin(origin=Origin(user="ada"))
     course.say(call("add", a=1, b=2), content="Adding.")
-    assert not calls(course.owed(), "remember")
+    assert not calls(course, "remember")
     course.arrive(result(course.id(), 3))
-    (left,) = calls(course.owed(since=3), "remember")
+    (left,) = calls(course, "remember", 3)
     assert left.id == "r1_1_step"
     assert not left.reply
     assert left.arguments == {"text": 'Adding.\nadd({"a":1,"b":2}): 3', "kind": "step", "step": 1}
     assert left.origin is not None
     assert (left.origin.user, left.origin.writes) == ("ada", "user")
-    assert calls(course.owed(since=4), "remember") == []
-    assert calls(course.owed(), "remember") == [left]
+    assert calls(course, "remember", 4) == []
+    assert calls(course, "remember") == [left]
     course.say(ANSWER)
-    answer = calls(course.owed(since=4), "remember")[-1]
+    answer = calls(course, "remember", 4)[-1]
     assert answer.id == "r1_2_answer"
     assert answer.arguments["text"] == "Task: Do it.\nAnswer: 42"
-    assert calls(course.owed(), "remember") == [left, answer]
+    assert calls(course, "remember") == [left, answer]
 
 
 def test_a_run_leaves_only_its_answer_when_told_so() -> None:
@@ -181,13 +143,13 @@ def test_a_run_leaves_only_its_answer_when_told_so() -> None:
     course.say(call("add", a=1, b=2))
     course.arrive(result(course.id(), 3))
     course.say(ANSWER)
-    assert [one.arguments["kind"] for one in calls(course.owed(), "remember")] == ["answer"]
+    assert [one.arguments["kind"] for one in calls(course, "remember")] == ["answer"]
 
 
 def test_a_failed_run_leaves_no_answer() -> None:
     course = Course(spec(memory=MemorySpec(remember="answers"))).begin()
     course.arrive(cancel())
-    assert calls(course.owed(), "remember") == []
+    assert calls(course, "remember") == []
 
 
 def test_steps_of_the_run_that_one_goes_on_from_are_not_left_again() -> None:
@@ -197,7 +159,7 @@ def test_steps_of_the_run_that_one_goes_on_from_are_not_left_again() -> None:
     before.say(ANSWER)
     course = Course(KEEPER, run="r2")
     course.arrive(task("Then?", run="r2", continues="r1"), history=before.run.steps)
-    assert calls(course.owed(), "remember") == []
+    assert calls(course, "remember") == []
 
 
 def test_a_snapshot_keeps_what_was_asked_and_what_is_left() -> None:
@@ -209,14 +171,14 @@ def test_a_snapshot_keeps_what_was_asked_and_what_is_left() -> None:
 def test_only_tools_of_the_memory_service_learn_for_whom_they_are_called() -> None:
     course = Course(spec(tools=["add", "look"])).begin(origin=Origin(user="ada"))
     course.say(call("add", a=1, b=2))
-    assert calls(course.owed(), "add")[0].origin is None
+    assert calls(course, "add")[0].origin is None
 
 
 def test_children_work_for_the_same_person() -> None:
     course = Course().begin(origin=Origin(user="ada", session="s1"))
     course.say(call("kid", task="Help."))
-    (sent,) = [one.message for one in course.owed() if isinstance(one, Send)]
-    assert sent.origin == Origin(user="ada", session="s1")  # type: ignore[union-attr]
+    (child,) = sent(course, Task)
+    assert child.origin == Origin(user="ada", session="s1")
 
 
 @pytest.mark.parametrize("bad", [{"recall": -1}, {"seconds": 0}, {"scope": "team"}])

@@ -20,8 +20,8 @@ from cadre.prompting.prompts import Prompts
 from cadre.protocol.cards import Presence, ToolCard
 from cadre.protocol.messages import CodeFinished, ErrorInfo, Report, ToolCall
 from cadre.spec.agent import AgentSpec, Limits
-from unit.loop.build import ADD, OFFER, Course, call, cancel, kinds, only, result, spec, timer
-from unit.loop.test_redecide import replay_of
+from kinds.code.build import ended
+from unit.loop.build import ADD, OFFER, Course, call, cancel, kinds, only, result, sent, sound, spec, timer
 
 PRICES = {
     "type": "object",
@@ -49,17 +49,7 @@ def request(course: Course, kind: str = "tool_calling") -> ModelRequest:
 
 
 def coded(value: Any, step: int = 1) -> CodeFinished:
-    block = f"r1:code:{step}"
-    return CodeFinished(
-        id=f"{block}:0:finished", tree="r1", run="r1", at=2.0, block=block, exchange=0,
-        output=value, text=str(value), is_final_answer=True,
-    )  # fmt: skip
-
-
-def sound(course: Course) -> None:
-    """Decided anew the journal says the same, and nothing that is owed hangs on who pays it."""
-    replay = replay_of(course)
-    assert (replay.divergences, replay.undecided) == ([], [])
+    return ended(block=f"r1:code:{step}", output=value, text=str(value), is_final_answer=True)
 
 
 # --- expressions
@@ -102,13 +92,12 @@ def test_a_tool_checks_the_answer_before_it_counts() -> None:
     events = course.say(answer("42"))
     assert kinds(events) == ["ModelAnswered", "AnswerProposed", "ToolCalled"]
     assert course.run.phase is Phase.ACTING
-    (sent,) = [debt for debt in course.owed() if isinstance(debt, Send)]
-    assert isinstance(sent.message, ToolCall)
-    assert (sent.message.tool, sent.message.arguments) == ("proofread", {"answer": "42", "task": "Do it."})
+    (check,) = sent(course, ToolCall)
+    assert (check.tool, check.arguments) == ("proofread", {"answer": "42", "task": "Do it."})
     assert course.owed() == course.owed(), "a redelivery owes the same"
-    ended = course.arrive(result("r1_1_1", True))
-    assert kinds(ended) == ["ToolAnswered", "AnswerChecked", "StepFinished", "RunFinished"]
-    assert only(ended, ev.RunFinished).output == "42"
+    events = course.arrive(result("r1_1_1", True))
+    assert kinds(events) == ["ToolAnswered", "AnswerChecked", "StepFinished", "RunFinished"]
+    assert only(events, ev.RunFinished).output == "42"
     assert course.run.proposal is None
     sound(course)
 
@@ -163,9 +152,8 @@ def test_checks_are_not_held_back_for_a_person_and_count_as_no_loop() -> None:
 def test_a_variable_named_by_the_answer_is_what_is_checked() -> None:
     course = begun(checks=["proofread"])
     course.say(answer("limit"))
-    (sent,) = [debt for debt in course.owed() if isinstance(debt, Send)]
-    assert isinstance(sent.message, ToolCall)
-    assert sent.message.arguments["answer"] == 40
+    (check,) = sent(course, ToolCall)
+    assert check.arguments["answer"] == 40
     assert only(course.arrive(result("r1_1_1", True)), ev.RunFinished).output == 40
 
 
@@ -317,14 +305,13 @@ def test_a_report_that_carries_a_summary(wanted: bool) -> None:
     course.say(call("add", a=1, b=2), content="I add.")
     course.arrive(result("r1_1_0", "x" * 9000))
     course.say(answer("3"))
-    (sent,) = [debt for debt in course.owed() if isinstance(debt, Send)]
-    assert isinstance(sent.message, Report)
-    assert sent.with_summary is wanted
+    (debt,) = [debt for debt in course.owed() if isinstance(debt, Send)]
+    assert isinstance(debt.message, Report)
+    assert debt.with_summary is wanted
     prompts = Prompts.load("tool_calling")
-    told = work_of(course.run, prompts)
-    assert "Add up." in told[0]
-    assert "add" in told[1]
-    assert 2000 < len(told[2]) < 2200, "each message is cut"
-    assert not [text for text in told if "1. add" in text or "I add." in text], "plans and prose are left out"
-    summary = prompts.managed_summary("boss", told)
-    assert summary.count("\n---\n") == len(told)
+    work = work_of(course.run, prompts)
+    assert "Add up." in work[0]
+    assert "add" in work[1]
+    assert 2000 < len(work[2]) < 2200, "each message is cut"
+    assert not [text for text in work if "1. add" in text or "I add." in text], "plans and prose are left out"
+    assert prompts.managed_summary("boss", work).count("\n---\n") == len(work)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cadre.delivery.codec import decode, encode
 from cadre.engine.calls import results
 from cadre.journal import events as ev
-from cadre.journal.entry import EarlierEntry, Entry
+from cadre.journal.entry import EVENTS, EarlierEntry, Entry
 from cadre.loop import redecide as redecide_module
 from cadre.loop.difference import differences
 from cadre.loop.owed import owed
@@ -20,7 +20,20 @@ from cadre.loop.redecide import Journaled, Replay, redecide
 from cadre.protocol.messages import Decision, ErrorInfo
 from cadre.spec.agent import ModelSpec
 from journals import kept
-from unit.loop.build import ANSWER, Course, call, cancel, report, result, spec, task, timer
+from unit.loop.build import (
+    ANSWER,
+    Course,
+    call,
+    cancel,
+    chained,
+    replay_of,
+    report,
+    result,
+    sound,
+    spec,
+    task,
+    timer,
+)
 from unit.loop.test_loop_properties import Chance
 
 KEPT = [(version, name) for version in kept.VERSIONS for name in kept.names(version)]
@@ -30,8 +43,7 @@ KEPT = [(version, name) for version in kept.VERSIONS for name in kept.names(vers
 def test_runs_of_earlier_versions_are_decided_as_they_were(version: str, name: str) -> None:
     """An upgrade of Cadre goes on with the runs in flight as they began."""
     replay = redecide(kept.journals(version, name))
-    assert replay.divergences == []
-    assert replay.undecided == []
+    assert (replay.divergences, replay.undecided) == ([], [])
     assert replay.decided == replay.entries > 0
 
 
@@ -42,42 +54,11 @@ def test_the_kept_runs_are_of_all_kinds() -> None:
             for _, entry in journal:
                 found |= {str(event.__struct_config__.tag) for event in entry.events}
                 found |= {"snapshot"} if entry.snapshot is not None else set()
-    assert {
-        "run.accepted",
-        "offer.changed",
-        "model.called",
-        "model.answered",
-        "model.deferred",
-        "tool.called",
-        "delegate.started",
-        "call.refused",
-        "tool.answered",
-        "delegate.finished",
-        "step.finished",
-        "cancel.requested",
-        "record.ignored",
-        "run.finished",
-        "snapshot",
-    } <= found
+    lacking = {"snapshot", *(str(event.__struct_config__.tag) for event in EVENTS)} - found
+    assert lacking == {"context.overflowed", "wait.begun", "wait.ended"}
 
 
 # --- runs of this version
-
-
-def replay_of(course: Course, *changed: Any) -> Replay:
-    journal = [Journaled(n, entry) for n, entry in enumerate(course.journal(), start=1)]
-    return redecide([chained(journal)])
-
-
-def chained(journal: list[Journaled]) -> list[Journaled]:
-    """With the back-pointers that the runner writes."""
-    found: list[Journaled] = []
-    chain: list[int] = []
-    for seq, entry in journal:
-        entry = msgspec.structs.replace(entry, prev=[] if entry.snapshot is not None else list(chain))
-        chain = [seq] if entry.snapshot is not None else [*chain, seq]
-        found.append(Journaled(seq, entry))
-    return found
 
 
 def busy_course() -> Course:
@@ -99,9 +80,8 @@ def busy_course() -> Course:
 
 
 def test_a_run_of_this_version_is_decided_as_it_was() -> None:
+    sound(busy_course())
     replay = replay_of(busy_course())
-    assert replay.divergences == []
-    assert replay.undecided == []
     assert (replay.decided, replay.snapshots) == (13, 1)
 
 
@@ -121,8 +101,7 @@ def test_each_end_by_failure_is_decided_anew(arrive: Any) -> None:
     course = Course().begin()
     arrive(course)
     assert course.run.result is not None
-    replay = replay_of(course)
-    assert (replay.divergences, replay.undecided) == ([], [])
+    sound(course)
 
 
 @settings(max_examples=100, deadline=None)
@@ -131,8 +110,7 @@ def test_whatever_happens_to_a_run_is_decided_anew(data: st.DataObject) -> None:
     chance = Chance(data)
     for _ in range(data.draw(st.integers(1, 30))):
         chance.step()
-    replay = replay_of(chance.course)
-    assert (replay.divergences, replay.undecided) == ([], [])
+    sound(chance.course)
 
 
 def test_results_of_before_their_begin_was_kept() -> None:
@@ -152,7 +130,7 @@ def test_a_cancel_that_overtook_its_task() -> None:
     course = Course()
     course.arrive(cancel())
     course.arrive(task())
-    assert replay_of(course).divergences == []
+    sound(course)
 
 
 def test_waits_for_the_clock_and_for_persons() -> None:
@@ -179,20 +157,13 @@ def test_waits_for_the_clock_and_for_persons() -> None:
     course.arrive(timer("deadline"))
     kinds = {type(event).__name__ for entry in course.journal() for event in entry.events}
     assert {"ApprovalRequested", "ApprovalDecided", "CallTimedOut", "RunFinished"} <= kinds
-    replay = replay_of(course)
-    assert (replay.divergences, replay.undecided) == ([], [])
+    sound(course)
 
 
 def decide(course: Course, index: int, verdict: Any, **fields: Any) -> None:
-    about: dict[str, Any] = {
-        "tree": course.run.tree,
-        "run": course.run.id,
-        "at": course.at,
-        "call": course.id(index),
-    }
-    course.arrive(
-        Decision(id=f"{course.id(index)}:decision", verdict=verdict, sender="me", **about, **fields)
-    )
+    call = course.id(index)
+    about = {"tree": course.run.tree, "run": course.run.id, "at": course.at, "call": call, **fields}
+    course.arrive(Decision(id=f"{call}:decision", verdict=verdict, sender="me", **about))
 
 
 # --- what is found
@@ -247,10 +218,8 @@ def test_entries_out_of_place(n: int, field: str, value: Any, about: str) -> Non
     def change(entry: dict[str, Any]) -> None:
         entry[field] = value
 
-    assert (n, about) in {
-        (one.n - (field == "n"), one.about)
-        for one in doctored(busy_course().journal(), n, change).divergences
-    }
+    replay = doctored(busy_course().journal(), n, change)
+    assert (n, about) in {(one.n - (field == "n"), one.about) for one in replay.divergences}
 
 
 def test_an_entry_that_does_not_tell_what_arrived() -> None:

@@ -19,8 +19,8 @@ from cadre.telemetry.tracing.content import MAX_CHARS
 from cadre.telemetry.tracing.projection import Projection
 from cadre.telemetry.tracing.spans import SpanRecord
 from cadre.telemetry.tracing.tree_trace import trace_of
+from kinds.code.build import ANSWER_WITH_CODE, asks, coder, ended, yielded
 from unit.loop.build import ANSWER, Course, call, report, result, spec
-from unit.loop.test_code import SAID, asks, coder, ended, yielded
 
 IMAGE = "blob:" + "a" * 64
 
@@ -100,11 +100,11 @@ def calling() -> Asked:
 def writing() -> Asked:
     course = Asked(coder().spec, coder().offer)
     course.begin()
-    course.say(content=SAID)
+    course.say(content=ANSWER_WITH_CODE)
     course.arrive(yielded(asks("add", a=1, b=2)))
     course.arrive(result("r1_1_0", 3))
     course.arrive(ended(1, logs="printed", text="3"))
-    course.say(content=SAID)
+    course.say(content=ANSWER_WITH_CODE)
     return course
 
 

@@ -19,7 +19,6 @@ from cadre.telemetry.tracing.spans import Link, SpanRecord
 from cadre.telemetry.tracing.tree_trace import trace_of
 from journals import kept
 from unit.loop.build import ANSWER, Course, call, cancel, report, result, spec
-from unit.loop.test_code import BLOCK, SAID, asks, coder, ended, yielded
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -248,32 +247,6 @@ def test_what_is_at_work_when_a_run_is_cancelled_ends_with_it() -> None:
     }
     assert [span for span in spans if span.open] == []
     assert spans_of(course)["invoke_agent boss"].moments[0].name == names.CANCEL_EVENT
-
-
-def test_a_block_of_code_and_the_calls_that_it_made() -> None:
-    course = coder().begin()
-    course.at += 1
-    course.say(content=SAID)
-    course.at += 1
-    course.arrive(yielded(asks("add", a=1, b=2), sandbox="box-1", tier="ns"))
-    course.at += 5
-    course.arrive(result("r1_1_0", 3, executor="here-7", started_at=1.0))
-    course.at += 1
-    course.arrive(
-        ended(1, error=ErrorInfo("AgentExecutionError", "it broke"), sandbox="box-2", snapshot="blob:aa")
-    )
-    spans = trace_of(course.journal(), now=0.0)
-    block = next(span for span in spans if span.name == "execute_tool python")
-    turns = [span for span in spans if span.service == "sandbox"]
-    assert (seconds(block), block.status) == ((101.0, 108.0), "ERROR")
-    assert [(seconds(turn), turn.instance) for turn in turns] == [
-        ((101.0, 102.0), "box-1"),
-        ((107.0, 108.0), "box-2"),
-    ], "what the sandbox did, without its wait for the call"
-    tool = next(span for span in spans if span.name == "execute_tool add")
-    assert tool.parent == block.span
-    assert {turn.parent for turn in turns} == {block.span}
-    assert block.attributes[names.TOOL_CALL] == BLOCK
 
 
 def test_an_error_says_its_kind_and_not_what_somebody_wrote() -> None:

@@ -10,8 +10,8 @@ from cadre.protocol.messages import Decision, ErrorInfo, Usage
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import MAX_CHARS
 from cadre.telemetry.tracing.tree_trace import trace_of
+from kinds.code.build import coder, ended, yielded
 from unit.loop.build import Course, call, report, result, spec
-from unit.loop.test_code import coder, ended, yielded
 
 CANARY = "canary-7c1e"
 

@@ -8,73 +8,34 @@ import msgspec
 import pytest
 
 from cadre.engine.chat import Transcript
-from cadre.engine.commands import CallModel, Send, SetTimer
-from cadre.engine.json_text import ReadingError
+from cadre.engine.commands import CallModel, Send
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Offer
 from cadre.journal.run import Phase
 from cadre.journal.steps import ActionStep
 from cadre.kinds.code.fold import state_of
-from cadre.kinds.code.parse import closed, read_code
-from cadre.kinds.code.records import BlockStarted, CodeStep
+from cadre.kinds.code.records import BlockFinished, BlockStarted, CodeStep
 from cadre.kinds.code.section import CodeSpec
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.code import CodeReply, CodeRequest
-from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, Decision, ErrorInfo, Task, ToolCall
+from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo, Record, Task, ToolCall
 from cadre.spec.agent import Limits
-from unit.loop.build import LOOK, Course, cancel, kinds, only, report, result, spec, task, timer
-from unit.loop.test_redecide import replay_of
+from kinds.code.build import (
+    ANSWER_WITH_CODE,
+    BLOCK,
+    asks,
+    begun,
+    code_call,
+    coder,
+    decision,
+    ended,
+    replies,
+    yielded,
+)
+from unit.loop.build import LOOK, Course, cancel, kinds, only, report, result, sound, spec, task, timer
 
-BLOCK = "r1:code:1"
-SAID = "Thought: add.\n<code>\nprint(add(a=1, b=2))\n"
-
-
-def coder(**fields: Any) -> Course:
-    return Course(spec(kind="code", **fields))
-
-
-def begun(text: str = SAID, **fields: Any) -> Course:
-    course = coder(**fields).begin(additional_args={"limit": 3})
-    course.say(content=text)
-    return course
-
-
-def yielded(*calls: CodeRequest, exchange: int = 0, block: str = BLOCK, **fields: Any) -> CodeYielded:
-    return CodeYielded(
-        id=f"{block}:{exchange}:yielded",
-        tree="r1",
-        run="r1",
-        at=2.0,
-        block=block,
-        exchange=exchange,
-        calls=list(calls),
-        **fields,
-    )
-
-
-def ended(exchange: int = 0, block: str = BLOCK, **fields: Any) -> CodeFinished:
-    return CodeFinished(
-        id=f"{block}:{exchange}:finished",
-        tree="r1",
-        run="r1",
-        at=2.0,
-        block=block,
-        exchange=exchange,
-        **fields,
-    )
-
-
-def asks(name: str, **arguments: Any) -> CodeRequest:
-    return CodeRequest(name, arguments)
-
-
-def code_call(course: Course, since: int = 0) -> CodeCall:
-    (found,) = [
-        debt.message
-        for debt in course.owed(since)
-        if isinstance(debt, Send) and isinstance(debt.message, CodeCall)
-    ]
-    return found
+KID = asks("kid", task="Help.")
+PICTURE = [{"$given": ["image", "blob:" + "0" * 64]}]
 
 
 def test_a_block_goes_to_the_sandbox_with_all_that_it_needs() -> None:
@@ -109,13 +70,6 @@ def test_an_example_of_two_steps() -> None:
     ]
 
 
-def test_variables_are_given_once_and_then_are_the_codes_own() -> None:
-    course = begun()
-    course.arrive(ended(snapshot="blob:aa"))
-    course.say(content=SAID)
-    assert code_call(course).variables == {}
-
-
 def test_calls_of_the_code_go_the_way_of_all_calls() -> None:
     course = begun()
     events = course.arrive(yielded(asks("add", a=1, b=2), asks("kid", task="Help."), clock=[1.5]))
@@ -147,23 +101,50 @@ def test_a_call_that_cannot_be_made_raises_in_the_code() -> None:
     course = begun()
     events = course.arrive(yielded(asks("add", a="x", b=2), asks("nothing")))
     assert kinds(events) == ["BlockYielded", "CallRefused", "CallRefused"]
-    replies = code_call(course).exchanges[0].replies
-    assert "Wrong arguments" in (replies[0].error or "")
-    assert "Unknown tool" in (replies[1].error or "")
+    wrong, unknown = replies(course)
+    assert "Wrong arguments" in (wrong.error or "")
+    assert "Unknown tool" in (unknown.error or "")
 
 
-def test_a_tool_that_fails_raises_in_the_code() -> None:
+@pytest.mark.parametrize(
+    ("fields", "asked", "outcome", "event", "error"),
+    [
+        ({}, asks("add", a=1, b=2), result("r1_1_0", error=ErrorInfo("E", "boom")), "ToolAnswered", "boom"),
+        ({}, KID, report("r1_1_0", state="error", error=ErrorInfo("E", "ill")), "DelegateFinished", "ill"),
+        ({"approvals": {"kid": "always"}}, KID, decision("rejected", feedback="No."), "ApprovalDecided", "No."),
+        ({"timeouts": {"kid": 30}}, KID, timer("call-r1_1_0"), "CallTimedOut", "no answer within 30 s"),
+    ],
+)  # fmt: skip
+def test_a_call_that_fails_raises_in_the_code(
+    fields: dict[str, Any], asked: CodeRequest, outcome: Record, event: str, error: str
+) -> None:
+    course = begun(**fields)
+    course.arrive(yielded(asked))
+    assert kinds(course.arrive(outcome)) == [event]
+    (reply,) = replies(course)
+    assert reply.value is None
+    assert error in (reply.error or "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "outcome", "reply"),
+    [
+        (
+            asks("add", a=1, b=2),
+            result("r1_1_0", "[1, …", blob="blob:x", blob_form="json"),
+            CodeReply(value="[1, …", blob="blob:x", blob_form="json"),
+        ),
+        (KID, msgspec.structs.replace(report("r1_1_0", "A picture."), output=PICTURE), CodeReply(value=PICTURE)),
+        (KID, msgspec.structs.replace(report("r1_1_0", "Words."), output=["words"]), CodeReply(value="Words.")),
+    ],
+)  # fmt: skip
+def test_results_and_reports_reach_the_code_as_what_they_are(
+    asked: CodeRequest, outcome: Record, reply: CodeReply
+) -> None:
     course = begun()
-    course.arrive(yielded(asks("add", a=1, b=2)))
-    course.arrive(result("r1_1_0", error=ErrorInfo("AgentToolExecutionError", "boom")))
-    assert code_call(course).exchanges[0].replies == [CodeReply(error="boom")]
-
-
-def test_a_member_that_fails_raises_in_the_code() -> None:
-    course = begun()
-    course.arrive(yielded(asks("kid", task="x")))
-    course.arrive(report("r1_1_0", state="error", error=ErrorInfo("AgentGenerationError", "no model")))
-    assert "no model" in (code_call(course).exchanges[0].replies[0].error or "")
+    course.arrive(yielded(asked))
+    course.arrive(outcome)
+    assert replies(course) == [reply]
 
 
 def test_an_approval_in_the_middle_of_a_loop() -> None:
@@ -171,27 +152,9 @@ def test_an_approval_in_the_middle_of_a_loop() -> None:
     events = course.arrive(yielded(asks("add", a=11, b=2)))
     assert kinds(events) == ["BlockYielded", "ApprovalRequested"]
     assert course.owed() == [], "nobody works for the run while a person thinks"
-    word = Decision(id="d", tree="r1", run="r1", at=3.0, call="r1_1_0", verdict="approved")
-    assert kinds(course.arrive(word)) == ["ApprovalDecided", "ToolCalled"]
+    assert kinds(course.arrive(decision("approved"))) == ["ApprovalDecided", "ToolCalled"]
     course.arrive(result("r1_1_0", 13))
-    assert code_call(course).exchanges[0].replies == [CodeReply(value=13)]
-
-
-def test_a_call_that_a_person_rejects_raises_in_the_code() -> None:
-    course = begun(approvals={"add": "always"})
-    course.arrive(yielded(asks("add", a=1, b=2)))
-    word = Decision(id="d", tree="r1", run="r1", at=3.0, call="r1_1_0", verdict="rejected", feedback="No.")
-    assert kinds(course.arrive(word)) == ["ApprovalDecided"]
-    assert "No." in (code_call(course).exchanges[0].replies[0].error or "")
-
-
-def test_a_call_that_takes_too_long_raises_in_the_code() -> None:
-    course = begun(timeouts={"add": 30})
-    course.arrive(yielded(asks("add", a=1, b=2)))
-    assert any(isinstance(debt, SetTimer) for debt in course.owed())
-    course.at = 131.0
-    assert kinds(course.arrive(timer("call-r1_1_0"))) == ["CallTimedOut"]
-    assert "no answer within 30 s" in (code_call(course).exchanges[0].replies[0].error or "")
+    assert replies(course) == [CodeReply(value=13)]
 
 
 def test_code_that_fails_is_an_observation_with_what_it_printed() -> None:
@@ -206,6 +169,11 @@ def test_code_that_fails_is_an_observation_with_what_it_printed() -> None:
     assert isinstance(step.own, CodeStep)
     assert (step.error, "so far" in (step.own.observation or "")) == (error, True)
     assert state_of(course.run).snapshot == "blob:bb"
+
+
+def test_a_block_that_says_nothing_of_an_answer_has_given_none() -> None:
+    stored = {"type": "code.finished", "block": BLOCK, "exchange": 0}
+    assert not msgspec.convert(stored, BlockFinished).is_final_answer
 
 
 @pytest.mark.parametrize(
@@ -257,60 +225,7 @@ def test_the_state_can_be_read_back_in_the_middle_of_a_block() -> None:
     course.arrive(result("r1_1_1", 4))
     course.run = msgspec.json.decode(msgspec.json.encode(course.run), type=type(course.run))
     course.arrive(result("r1_1_0", 3))
-    assert code_call(course).exchanges[0].replies == [CodeReply(value=3), CodeReply(value=4)]
-
-
-# --- reading
-
-TAGS = CodeSpec()
-FENCED = CodeSpec(tags=("```python", "```"))
-MANUAL = 'text = """Run this by hand:\n```python\nprint("only text")\n```\n"""\nfinal_answer(text)'
-
-
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ("Thought\n<code>\nx = 1\n</code>", "x = 1"),
-        ("<code>\nx = 1\n", "x = 1"),
-        ("<code>a = 1</code> and <code>b = 2</code>", "a = 1\n\nb = 2"),
-        ("Look:\n```py\nx = 1\n```\nso", "x = 1"),
-        ("Look:\n```python\nx = 1\n```\n```\ny = 2\n```", "x = 1\n\ny = 2"),
-        ("<code>\n```python\nx = 1\n```\n</code>", "x = 1"),
-        ("x = 1\nprint(x)", "x = 1\nprint(x)"),
-        ("<code>\nif x:\n    y()\n</code>", "if x:\n    y()"),
-        ("<code>\nLook:\n```\nx = 1\n```\nso\n</code>", "x = 1"),
-        (f"<code>\n{MANUAL}\n</code>", MANUAL),
-        (f"<code>\n{MANUAL})\n</code>", f"{MANUAL})"),
-        (f"<code>\n```python\n{MANUAL}\n```\n</code>", MANUAL),
-        (MANUAL, MANUAL),
-    ],
-)
-def test_blocks_are_found(text: str, code: str) -> None:
-    assert read_code(text, TAGS) == code
-
-
-def test_other_tags() -> None:
-    assert read_code("```python\nx = 1\n```", FENCED) == "x = 1"
-    assert closed("<code>\nx", TAGS) == "<code>\nx</code>"
-    assert closed("<code>\nx</code>", TAGS) == "<code>\nx</code>"
-
-
-@pytest.mark.parametrize("text", ["", "no code at all", "<code></code>", "```\n\n```"])
-def test_no_block(text: str) -> None:
-    with pytest.raises(ReadingError, match="no block of code"):
-        read_code(text, TAGS)
-
-
-def test_structured_answers() -> None:
-    structured = CodeSpec(structured=True)
-    assert read_code('{"thought": "add", "code": "x = 1"}', structured) == "x = 1"
-    assert read_code('{"thought": "add", "code_action": "x = 2"}', structured) == "x = 2"
-    with pytest.raises(ReadingError, match="not the JSON object"):
-        read_code("<code>x = 1</code>", structured)
-
-
-def test_an_unclosed_fence_is_found() -> None:
-    assert read_code("So:\n```python\nx = 1", FENCED) == "x = 1"
+    assert replies(course) == [CodeReply(value=3), CodeReply(value=4)]
 
 
 def test_names_that_are_none_in_python_are_translated() -> None:
@@ -318,7 +233,7 @@ def test_names_that_are_none_in_python_are_translated() -> None:
     course = Course(
         spec(kind="code", tools=["look-up"], team=[]), Offer(tools={"look-up": card}, members={})
     ).begin()
-    course.say(content=SAID)
+    course.say(content=ANSWER_WITH_CODE)
     assert [one.name for one in code_call(course).functions] == ["look_up"]
     events = course.arrive(yielded(asks("look_up", at="x")))
     assert only(events, ev.ToolCalled).tool == "look-up"
@@ -333,7 +248,7 @@ def test_what_its_model_reads() -> None:
     assert "def add(" in request.messages[0]["content"]
     course.arrive(ended(logs="3\n", text="None", snapshot="blob:aa"))
     said, observed = Transcript(prompts).request(course.run, "act").messages[-2:]
-    assert said == {"role": "assistant", "content": SAID + "</code>"}
+    assert said == {"role": "assistant", "content": ANSWER_WITH_CODE + "</code>"}
     assert observed["content"].startswith("Observation:\nExecution logs:\n3\n")
     course.say(content="Hm.\n<code>\n1 / 0\n</code>")
     error = ErrorInfo("AgentExecutionError", "Code execution failed at line '1 / 0'")
@@ -367,15 +282,14 @@ def test_a_run_of_code_is_decided_anew_as_it_was() -> None:
     course.arrive(yielded(asks("add", a=1, b=2), asks("nothing"), clock=[1.0]))
     course.arrive(result("r1_1_0", 3))
     course.arrive(yielded(asks("look", at="x"), exchange=1))
-    course.arrive(Decision(id="d", tree="r1", run="r1", at=3.0, call="r1_1_2", verdict="approved"))
+    course.arrive(decision("approved", "r1_1_2"))
     course.arrive(result("r1_1_2", "seen"))
     course.arrive(ended(exchange=2, logs="3\n", snapshot="blob:aa"))
     course.arrive(ended(exchange=2), cause="r1:code:1:2:finished:again")
     course.say(content="<code>final_answer(3)</code>")
     course.arrive(ended(block="r1:code:2", output=3, is_final_answer=True))
     assert course.run.phase is Phase.DONE
-    replay = replay_of(course)
-    assert (replay.divergences, replay.undecided) == ([], [])
+    sound(course)
 
 
 def test_a_session_goes_on_with_the_variables_of_its_last_run() -> None:
@@ -385,10 +299,48 @@ def test_a_session_goes_on_with_the_variables_of_its_last_run() -> None:
     first.arrive(ended(block="r1:code:2", output=3, is_final_answer=True, snapshot="blob:bb"))
     second = coder()
     second.arrive(task(additional_args={"more": 1}), history=first.run.steps)
-    second.say(content=SAID)
-    call = code_call(second)
-    assert call.snapshot == "blob:bb"
-    assert call.variables == {"more": 1}, "its own are new to the code"
+    assert given_to_the_code(second) == ("blob:bb", {"more": 1}), "its own are new to the code"
     second.arrive(ended(snapshot="blob:cc"))
-    second.say(content=SAID)
-    assert (code_call(second).snapshot, code_call(second).variables) == ("blob:cc", {})
+    assert given_to_the_code(second) == ("blob:cc", {})
+
+
+def lose_variables(course: Course) -> None:
+    """The sandbox cannot restore what the block in work needs, and says that none is left."""
+    error = ErrorInfo("AgentExecutionError", "The variables of earlier code could not be restored.")
+    course.arrive(ended(block=code_call(course).block, error=error, snapshot=None))
+
+
+def given_to_the_code(course: Course) -> tuple[str | None, dict[str, Any]]:
+    """The snapshot and the variables that come with the next block."""
+    course.say(content=ANSWER_WITH_CODE)
+    return code_call(course).snapshot, code_call(course).variables
+
+
+def test_variables_that_are_lost_are_not_asked_for_again() -> None:
+    course = begun()
+    course.arrive(ended(snapshot="blob:aa"))
+    assert given_to_the_code(course) == ("blob:aa", {}), "the task's own are the code's by now"
+    lose_variables(course)
+    assert given_to_the_code(course) == (None, {"limit": 3}), "what the task came with is given anew"
+
+
+def test_variables_of_an_earlier_run_that_are_lost_leave_the_tasks_own() -> None:
+    first = begun()
+    first.arrive(ended(snapshot="blob:aa"))
+    first.say(content="I have no block of code.")
+    second = coder()
+    second.arrive(task(additional_args={"limit": 4}), history=first.run.steps)
+    assert given_to_the_code(second) == ("blob:aa", {"limit": 4})
+    lose_variables(second)
+    assert given_to_the_code(second) == (None, {"limit": 4})
+
+
+def test_a_session_does_not_go_on_with_variables_that_are_lost() -> None:
+    first = begun()
+    first.arrive(ended(snapshot="blob:aa"))
+    first.say(content=ANSWER_WITH_CODE)
+    lose_variables(first)
+    first.say(content="I have no block of code.")
+    second = coder()
+    second.arrive(task(), history=first.run.steps)
+    assert given_to_the_code(second) == (None, {})

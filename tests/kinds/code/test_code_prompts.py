@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ import msgspec
 import pytest
 import yaml
 
-from cadre.engine.stop_sequences import STOP_SEQUENCES
 from cadre.errors import PromptError
+from cadre.kinds.code.records import DECLARATION
 from cadre.kinds.code.section import CodeSpec, prompt_terms
 from cadre.prompting.prompts import Prompts, prompts_for, to_code_prompt
 from cadre.protocol.cards import AgentCard, ToolCard
@@ -21,7 +22,7 @@ from cadre.protocol.code import BASE_IMPORTS
 from cadre.spec.agent import AgentSpec, sections
 from cadre_sandbox.jail import guard
 
-SHIPPED = Path(__file__).parents[2] / "prompts"
+SHIPPED = Path(__file__).parents[3] / "prompts"
 SEARCH = ToolCard(
     name="web-search",
     description="Finds pages.",
@@ -37,7 +38,7 @@ def terms(code: CodeSpec) -> dict[str, Any]:
 
 TERMS = terms(CodeSpec())
 
-KINDS: list[str] = ["code", "structured_code"]
+KINDS = list(DECLARATION.prompt_files)
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -136,48 +137,6 @@ def test_both_kinds_show_the_same_examples() -> None:
     assert blocks_in_text(texts[0]) == blocks_in_json(texts[1])
 
 
-def test_no_prompt_holds_what_stops_the_model(prompts: Prompts) -> None:
-    assert not [stop for stop in STOP_SEQUENCES if stop in prompts.system([SEARCH], [ANALYST], "x", TERMS)]
-
-
-def test_plans_ask_for_the_known_headings(prompts: Prompts) -> None:
-    first = prompts.initial_plan("T {{ 1 }}", [SEARCH], [ANALYST])
-    later = prompts.update_plan_post("T", [SEARCH], [ANALYST], 13)
-    for heading in (
-        "1. Facts survey",
-        "1.1. Facts given",
-        "1.2. Facts to look up",
-        "1.3. Facts to derive",
-        "2. Plan",
-    ):
-        assert heading in first
-    for heading in (
-        "1.2. Facts that we have learned",
-        "1.3. Facts still to",
-        "1.4. Facts still to derive",
-        "2. Plan",
-    ):
-        assert heading in later
-    for text in (first, later):
-        assert "<end_plan>" in text
-        assert to_code_prompt(SEARCH) in text
-        assert to_code_prompt(ANALYST) in text
-    assert "T {{ 1 }}" in first
-    assert "13 steps remain" in later
-
-
-def test_a_member_is_asked_for_three_parts(prompts: Prompts) -> None:
-    text = prompts.managed_task("analyst", "Add it up.")
-    for part in (
-        "'analyst'",
-        "1. Task outcome (short",
-        "2. Task outcome (extremely detailed",
-        "3. Additional context",
-    ):
-        assert part in text
-    assert prompts.managed_report("analyst", "Ten").endswith("\nTen")
-
-
 def test_an_error_says_what_still_holds(prompts: Prompts) -> None:
     assert prompts.error("no column 'x'").startswith("Error: no column 'x'\n")
     assert "variables are there" in prompts.error("x") or "variables set by then are there" in prompts.error(
@@ -218,35 +177,26 @@ def test_an_own_file_is_that_of_the_agents_kind(tmp_path: Path, document: dict[s
 
 
 @pytest.mark.parametrize(
-    ("kind", "left_out", "complaint"),
+    ("kind", "left_out", "refused"),
     [
-        ("code", "code_block_opening_tag", "must show the variable 'code_block_opening_tag'"),
-        ("code", "code_block_closing_tag", "must show the variable 'code_block_closing_tag'"),
-        ("code", "authorized_imports", "must show the variable 'authorized_imports'"),
-        ("code", "tools", "must show the variable 'tools'"),
-        ("code", "managed_agents", "must show the variable 'managed_agents'"),
-        ("structured_code", "managed_agents", "must show the variable 'managed_agents'"),
-        ("structured_code", "code_block_opening_tag", None),
+        ("code", "code_block_opening_tag", True),
+        ("code", "code_block_closing_tag", True),
+        ("code", "authorized_imports", True),
+        ("code", "tools", True),
+        ("code", "managed_agents", True),
+        ("structured_code", "managed_agents", True),
+        ("structured_code", "code_block_opening_tag", False),
     ],
 )
 def test_what_code_needs_must_be_shown(
-    tmp_path: Path, document: dict[str, Any], kind: str, left_out: str, complaint: str | None
+    tmp_path: Path, document: dict[str, Any], kind: str, left_out: str, refused: bool
 ) -> None:
-    variables = [
-        "tools",
-        "managed_agents",
-        "authorized_imports",
-        "custom_instructions",
-        "code_block_opening_tag",
-        "code_block_closing_tag",
-    ]
+    variables = DECLARATION.prompt_files["code"].must.split()
     document["system_prompt"] = " ".join(f"{{{{ {name} }}}}" for name in variables if name != left_out)
     path = own(tmp_path, document)
-    if complaint is None:
+    complaint = pytest.raises(PromptError, match=f"system_prompt must show the variable '{left_out}'")
+    with complaint if refused else nullcontext():
         assert Prompts.load(path, kind).kind == kind
-        return
-    with pytest.raises(PromptError, match=f"system_prompt {complaint}"):
-        Prompts.load(path, kind)
 
 
 def test_terms_of_an_agent() -> None:
