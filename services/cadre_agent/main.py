@@ -1,7 +1,5 @@
 """The command `cadre agent FILE`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Refuses new runs while there is still room for the active ones to come to their end."""
 
-from __future__ import annotations
-
 from cadre.adapters.nats.storage import NatsStorage
 from cadre_gateway.requests.problems import full
 

@@ -1,7 +1,5 @@
 """The command `cadre gateway`."""
 
-from __future__ import annotations
-
 import sys
 
 import click

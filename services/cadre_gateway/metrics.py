@@ -1,7 +1,5 @@
 """A gateway's metrics of the whole deployment: active runs, calls that wait for people, queues, dead letters."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """Applies what is read from the streams to the list of runs and to what is known for retention."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from cadre.adapters.nats.tail import Read

@@ -1,7 +1,5 @@
 """Saves the list of runs and the records of trees to the object store: a restart need not replay all journals."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -1,7 +1,5 @@
 """One process of the memory service: it serves tools and people's requests, and tidies up by itself."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import logging

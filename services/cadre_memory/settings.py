@@ -1,7 +1,5 @@
 """What one memory service is: the variables `CADRE_MEMORY_…` and `QDRANT_URL`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec

@@ -1,7 +1,5 @@
 """One process's interpreters on the bus: a queue per shard for the code of its pool, an ear for interrupts."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections import Counter

@@ -1,7 +1,5 @@
 """The command `sandbox`: runs the code of a pool's agents, or says how well it would be locked in here."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 

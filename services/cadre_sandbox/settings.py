@@ -1,7 +1,5 @@
 """What one sandbox process is: the variables `CADRE_SANDBOX_…`."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import msgspec

@@ -1,7 +1,5 @@
 """The HTTP surface: chat completions, embeddings and models as OpenAI has them, the script's journal and reset."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any, Protocol
 

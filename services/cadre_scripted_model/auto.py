@@ -1,7 +1,5 @@
 """The automatic reply: it calls every tool once, and then answers with what they returned."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Recorded answers on disk, found again by what was asked, in whatever order it is asked."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -3,8 +3,6 @@
 Texts with words in common lie close, equal texts at the same place. It knows no meanings: it is not an AI.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import math

@@ -1,7 +1,5 @@
 """Makes a value that fits a JSON schema: the smallest one that says what it stands for."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The command `scripted-model`: reads its options, says what it is, serves."""
 
-from __future__ import annotations
-
 import logging
 import signal
 import socket

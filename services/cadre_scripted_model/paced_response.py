@@ -1,7 +1,5 @@
 """Sends an answer at its pace; stops when the client leaves, and cuts the connection when told to."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing

@@ -1,7 +1,5 @@
 """Records the answers of a real endpoint, and replays them without one."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from typing import Any
 from urllib.parse import urlsplit

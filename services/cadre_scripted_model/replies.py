@@ -1,7 +1,5 @@
 """The shapes on the wire: chat completions, their streamed chunks, the model list, errors."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

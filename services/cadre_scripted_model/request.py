@@ -1,7 +1,5 @@
 """Reads chat completion requests into the fields that rules match on and templates read."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

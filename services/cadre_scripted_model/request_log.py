@@ -1,7 +1,5 @@
 """A log of requests and of what answered them: one line each, for tests and for the curious."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 

@@ -1,7 +1,5 @@
 """Reads scripts: rules that say which request gets which reply, in YAML, checked at start-up."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Answers requests from a script, and automatically where no rule matches."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncGenerator

@@ -1,7 +1,5 @@
 """Renders templates in replies: Jinja2 over the request, so that an answer can be computed from tool results."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

@@ -1,7 +1,5 @@
 """Tools that most agents can use, ready to be served: `cadre tools cadre_standard_tools`, or one module of it."""
 
-from __future__ import annotations
-
 from cadre_standard_tools.asking import ask_user
 from cadre_standard_tools.files import delete_file, list_files, read_file, read_output, write_file
 from cadre_standard_tools.searching import web_search

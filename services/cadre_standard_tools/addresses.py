@@ -1,7 +1,5 @@
 """Decides which addresses a page may be fetched from: the public internet, and what the operator allows."""
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 import socket

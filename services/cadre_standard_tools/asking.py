@@ -1,7 +1,5 @@
 """The tool `ask_user`: a question that waits, as a call held for approval, until a person answers it."""
 
-from __future__ import annotations
-
 from cadre.tool import tool
 
 NO_ANSWER = "No answer was given."

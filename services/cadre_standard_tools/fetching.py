@@ -1,7 +1,5 @@
 """Fetches a page of the web within bounds: of time, of size, and of where it may lie."""
 
-from __future__ import annotations
-
 import asyncio
 import zlib
 from typing import NamedTuple

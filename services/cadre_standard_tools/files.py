@@ -1,7 +1,5 @@
 """The tools `read_file`, `write_file`, `list_files`, `delete_file` and `read_output`: what a run keeps and hands on."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Searches the text files of a folder, without any network: Okapi BM25 over whole files, best paragraph shown."""
 
-from __future__ import annotations
-
 import logging
 import math
 import re

@@ -1,7 +1,5 @@
 """Turns a page's HTML into Markdown that a model reads well."""
 
-from __future__ import annotations
-
 import re
 from urllib.parse import urljoin, urlsplit
 

@@ -1,7 +1,5 @@
 """The results of a search, wherever it looks, and the interface of one."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import msgspec

@@ -1,7 +1,5 @@
 """The tool `web_search`, and which search it uses: `CADRE_SEARCH`, read when the module is loaded."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Searches the web by a SearXNG server's JSON API."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx2

@@ -1,7 +1,5 @@
 """What the standard tools may reach: the variables `CADRE_SEARCH` and `CADRE_VISIT_PRIVATE`."""
 
-from __future__ import annotations
-
 import msgspec
 
 from cadre.settings import read

@@ -1,7 +1,5 @@
 """The certificates that are trusted."""
 
-from __future__ import annotations
-
 import functools
 import ssl
 

@@ -1,7 +1,5 @@
 """The tool `visit_webpage`: an address of the web as text; `CADRE_VISIT_PRIVATE` says what else is open to it."""
 
-from __future__ import annotations
-
 import codecs
 
 from cadre.tool import tool

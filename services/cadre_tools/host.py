@@ -1,7 +1,5 @@
 """One process's tools on the bus: a queue per tool and shard, a presence per tool, an ear for interrupts."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 

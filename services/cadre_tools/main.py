@@ -1,7 +1,5 @@
 """The command `tools`: loads the modules, shows what they offer, serves it."""
 
-from __future__ import annotations
-
 import sys
 
 import click

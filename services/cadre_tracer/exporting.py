@@ -1,7 +1,5 @@
 """Spans in batches to the receiver: whoever hands some in learns when they have arrived."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -1,7 +1,5 @@
 """The tracer's consumer on one shard: in no hurry while it follows the journals, and quick to reach their end."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cadre.adapters.nats.queues.queue import Queue

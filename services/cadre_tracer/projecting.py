@@ -1,7 +1,5 @@
 """The spans that end with an entry, whichever entries of its run this process has seen: the rest is read."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from typing import Protocol

@@ -1,7 +1,5 @@
 """The tracer's part of its process: follows the journals of every shard and acks what has been exported."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -1,7 +1,5 @@
 """Calls that wait for a person, as the list shows them: kept small, however large their arguments are."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """The list of runs as a projection of the journals: pure, the same entries always give the same list."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from heapq import heappop, heappush

@@ -1,7 +1,5 @@
 """What the list shows of a run: pure, computed from its entries one by one."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec

@@ -1,7 +1,5 @@
 """Request bodies: what they may hold, and one clear line about what is wrong with them."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 

@@ -1,7 +1,5 @@
 """How long a request may take that only asks NATS."""
 
-from __future__ import annotations
-
 import asyncio
 
 ANSWER_SECONDS = 6.0

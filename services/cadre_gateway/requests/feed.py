@@ -1,7 +1,5 @@
 """A bounded buffer between a live source and one reader who may be slow."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from typing import Generic, TypeVar

@@ -1,7 +1,5 @@
 """Where a client resumes an event stream: the sequence of the last entry that it has seen."""
 
-from __future__ import annotations
-
 MAX_SEQ = 2**53 - 1
 """The greatest sequence of a stream: JSON has no greater whole numbers."""
 

@@ -1,7 +1,5 @@
 """Refuses requests of other sites' web pages: any page in a browser can reach a gateway on the same machine."""
 
-from __future__ import annotations
-
 from fastapi import Request
 from starlette.datastructures import Headers
 

@@ -1,7 +1,5 @@
 """Pages of a list."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import islice
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Refuses query parameters that a route does not have: a misspelt filter would go unnoticed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fastapi import Request

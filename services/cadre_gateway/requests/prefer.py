@@ -1,7 +1,5 @@
 """The `Prefer` header (RFC 7240), of which only `wait` is honoured."""
 
-from __future__ import annotations
-
 import re
 
 MAX_WAIT_SECONDS = 600.0

@@ -1,7 +1,5 @@
 """Errors of requests as RFC 9457 problem details."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from http import HTTPStatus
 

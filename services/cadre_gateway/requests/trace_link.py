@@ -1,7 +1,5 @@
 """Ties a request to the trace of its run."""
 
-from __future__ import annotations
-
 from cadre.adapters.otel.current_span import current_traceparent, link_current
 from cadre.protocol.topology import tree_of
 from cadre.telemetry.tracing.ids import agent_span, root_span, trace_id, traceparent_of_run

@@ -4,8 +4,6 @@ Every gateway has a janitor and all of them do the same. The first one records t
 the record and finish the removal, should the first one die over it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable

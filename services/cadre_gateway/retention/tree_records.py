@@ -3,8 +3,6 @@
 Unlike the list of runs it knows every tree, and so little of each that all of them fit.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from enum import Enum, auto

@@ -1,7 +1,5 @@
 """Answers that several routes give."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

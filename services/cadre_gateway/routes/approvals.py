@@ -1,7 +1,5 @@
 """The HTTP routes of calls that wait for a person: list, show, decide."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request

@@ -1,7 +1,5 @@
 """The HTTP routes that move or remove a run as a whole: erase, export, import."""
 
-from __future__ import annotations
-
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 

@@ -1,7 +1,5 @@
 """The HTTP routes of dead letters: list, show, deliver again, remove."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query

@@ -1,7 +1,5 @@
 """The HTTP routes that say who is there."""
 
-from __future__ import annotations
-
 from fastapi import APIRouter
 from fastapi.responses import Response
 

@@ -1,7 +1,5 @@
 """The HTTP routes for files: those of a run's workspace, and blobs by their content."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from collections.abc import Iterator

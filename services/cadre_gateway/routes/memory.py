@@ -1,7 +1,5 @@
 """The HTTP routes of what agents remember: search, list, show, forget, export."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from typing import Annotated
 from uuid import UUID

@@ -1,7 +1,5 @@
 """Schemas of bodies and answers for /openapi.json, taken from the structs that are read and written."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """The HTTP routes of runs: start, list, show, follow, cancel."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request

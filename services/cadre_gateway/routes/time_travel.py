@@ -1,7 +1,5 @@
 """The HTTP routes that go back in a run's journal: decide it anew, or start a new run from one of its steps."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request

@@ -1,7 +1,5 @@
 """The HTTP route of a run's trace, and which requests have no span."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Literal

@@ -1,7 +1,5 @@
 """Calls that wait for a person, as the API shows them: the list, and one of them whole."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple

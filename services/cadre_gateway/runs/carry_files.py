@@ -5,8 +5,6 @@ what the other one names. The task of the run is published last, so a run never 
 repetition of a request that was cut short completes what is there.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Dead letters as the API shows them, and whether delivering one again could be of any use."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """A person's decision on a call that waits. The journal says which decision was first."""
 
-from __future__ import annotations
-
 import secrets
 import time
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Live agents, tools and sandboxes: the registry's replicas in groups."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

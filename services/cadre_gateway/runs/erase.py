@@ -1,7 +1,5 @@
 """Erases a tree on demand: refused while it runs, unless it is to be cancelled first."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from dataclasses import dataclass

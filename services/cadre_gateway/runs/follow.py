@@ -4,8 +4,6 @@ What is buffered for a slow reader is bounded. When that does not suffice, the j
 last entry that was handed out: nothing is ever lost there.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator

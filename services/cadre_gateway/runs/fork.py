@@ -1,7 +1,5 @@
 """Starts a new run from a step of another one."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Calls that wait, or have waited, for a person: read from the journals of their runs."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple

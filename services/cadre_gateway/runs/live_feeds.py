@@ -1,7 +1,5 @@
 """Feeds of what happens in runs from now on, and how all of them end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

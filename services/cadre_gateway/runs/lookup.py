@@ -1,7 +1,5 @@
 """Finds runs and their entries: in the list, else in the journals."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A run's journals decided anew by the code of this gateway."""
 
-from __future__ import annotations
-
 import asyncio
 
 import msgspec

@@ -1,7 +1,5 @@
 """The end of a run: waited for, and asked for."""
 
-from __future__ import annotations
-
 import secrets
 import time
 from dataclasses import dataclass

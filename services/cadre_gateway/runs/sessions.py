@@ -1,7 +1,5 @@
 """Sessions: a run that goes on with the memory of the one before."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 

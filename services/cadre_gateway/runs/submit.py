@@ -1,7 +1,5 @@
 """Starts a root run: turns a request into a Task in its agent's inbox."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 

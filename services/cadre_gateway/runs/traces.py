@@ -1,7 +1,5 @@
 """The trace of a run, computed from its journals."""
 
-from __future__ import annotations
-
 import msgspec
 
 from cadre.ports import Stored

@@ -1,7 +1,5 @@
 """The hash chains of a run's journals, checked entry by entry as the stream holds them."""
 
-from __future__ import annotations
-
 import msgspec
 
 from cadre.adapters.nats.archive import NatsArchive

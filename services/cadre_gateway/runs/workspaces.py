@@ -1,7 +1,5 @@
 """Workspaces as requests use them: bound to one request, their refusals turned into problems."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Checks an exported run as a whole, before anything of it is written."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Writes a run that has ended, with all runs below it, to a file."""
 
-from __future__ import annotations
-
 import time
 import zlib
 from collections import Counter

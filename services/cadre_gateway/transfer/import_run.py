@@ -4,8 +4,6 @@ The file is checked as a whole before anything is written. Entries are written i
 the one before; an import that was cut short shows a part of the run, and the same file again completes it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import tempfile

@@ -5,8 +5,6 @@ their journals hold them, in the order of their stream. The files of the run's w
 an import that was cut short is recognized by missing entries. The last line says how many there were.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """Writes the lines of a checked run file into this deployment's streams."""
 
-from __future__ import annotations
-
 import msgspec
 
 from cadre.adapters.nats.archive import NatsArchive

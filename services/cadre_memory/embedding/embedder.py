@@ -1,7 +1,5 @@
 """The interface of whatever makes dense vectors of texts, and which model made them."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import msgspec

@@ -4,8 +4,6 @@ An endpoint that fails is never replaced by another model: vectors of two models
 answered by words alone until it is back.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from pathlib import Path

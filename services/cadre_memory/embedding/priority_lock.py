@@ -1,7 +1,5 @@
 """A lock that lets urgent work go before background work."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator

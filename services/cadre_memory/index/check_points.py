@@ -4,8 +4,6 @@ An engine that fails halfway through a batch has already logged all of it: point
 next start. So nothing wrong may reach it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 

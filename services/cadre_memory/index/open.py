@@ -1,7 +1,5 @@
 """Opens the index: on a Qdrant server where one is named, else on the embedded engine, else on the client's own."""
 
-from __future__ import annotations
-
 import importlib.util
 import logging
 import os

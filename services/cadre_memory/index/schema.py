@@ -1,7 +1,5 @@
 """The layout of a collection of memories: its name, its two vectors, its payload and which fields are indexed."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from typing import Any, NamedTuple, get_args

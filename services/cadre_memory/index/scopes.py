@@ -5,8 +5,6 @@ Every clause names a scope and its owner together, so no memory is reached by it
 instead.
 """
 
-from __future__ import annotations
-
 from typing import get_args
 
 import msgspec

@@ -1,7 +1,5 @@
 """What an engine must be able to do with collections; the index and the migration to another model need no more."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec

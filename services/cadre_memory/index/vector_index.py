@@ -4,8 +4,6 @@ A point is one chunk of a memory. Which points a request may touch is decided by
 delete takes a `Within`, and there is no way around it.
 """
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec

@@ -1,7 +1,5 @@
 """Cuts a text into pieces of at most 1,024 tokens, where sentences and words end."""
 
-from __future__ import annotations
-
 import threading
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Words of a text as weights by token id."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

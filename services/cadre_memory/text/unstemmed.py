@@ -3,8 +3,6 @@
 A word that is its own stem has the same token id as in `bm25`; weights follow the same formula.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

@@ -4,8 +4,6 @@ Calls are not claimed: remembering or forgetting twice under one call id has its
 nothing.
 """
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The tools of the memory service as a model is offered them, and the types of their arguments."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Builds the points that keep a memory: one chunk per piece of its text, with ids derived from the call."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any, NamedTuple
 from uuid import UUID, uuid5

@@ -1,7 +1,5 @@
 """Remembers, recalls and forgets for a caller, each within what `scopes` lets it reach."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, NamedTuple
 

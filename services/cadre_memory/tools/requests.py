@@ -1,7 +1,5 @@
 """Answers people's requests: search, list, show, forget, export, stats, within the selection that each names."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

@@ -1,7 +1,5 @@
 """Adds dense vectors to what was stored without: one batch after the other, for as long as any is pending."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

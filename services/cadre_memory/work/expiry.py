@@ -1,7 +1,5 @@
 """Removes what should not be kept any longer: what has expired, and what belonged to trees that were erased."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 

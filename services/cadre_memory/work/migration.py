@@ -6,8 +6,6 @@ was written is one that a delete has overtaken (and is removed here), and any la
 One pass copies all that was there when it began; what came later was written to both. A second pass compares.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NamedTuple

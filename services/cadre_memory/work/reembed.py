@@ -1,7 +1,5 @@
 """Brings all memories to the model that this process has, and says so for as long as that takes."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 

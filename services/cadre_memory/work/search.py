@@ -1,7 +1,5 @@
 """Finds memories by meaning and by words; by words alone when there are no vectors, and then says so."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import NamedTuple

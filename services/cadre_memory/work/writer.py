@@ -1,7 +1,5 @@
 """Stores what calls remember in batches; when too much waits already, a call waits before it may queue."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import NamedTuple
 

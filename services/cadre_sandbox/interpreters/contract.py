@@ -1,7 +1,5 @@
 """What the sandbox is asked and what it answers: requests, calls, results, outcomes, limits."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Frames of the jailed interpreter as outcomes; whatever the code may have forged, they are of the promised form."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Requests and results as frames for the jailed interpreter."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

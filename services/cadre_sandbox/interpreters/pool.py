@@ -1,7 +1,5 @@
 """The sandbox: finds the best isolation that the kernel gives, keeps a few interpreters ready, opens sessions."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import deque

@@ -1,7 +1,5 @@
 """The folder that a jail of tier landlock may write to: made, measured, removed, also after its owner's death."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import itertools

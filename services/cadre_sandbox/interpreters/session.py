@@ -1,7 +1,5 @@
 """One run's interpreter: a block goes in, an outcome comes out, within its time whatever the code does."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from dataclasses import replace

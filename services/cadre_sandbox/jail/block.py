@@ -1,7 +1,5 @@
 """One block of code from its text to its outcome."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import linecache

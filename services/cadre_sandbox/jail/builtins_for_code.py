@@ -1,7 +1,5 @@
 """The builtins that the code sees: Python's, with imports checked, the refused ones explained, and its functions."""
 
-from __future__ import annotations
-
 import builtins
 import sys
 from collections.abc import Callable, Sequence

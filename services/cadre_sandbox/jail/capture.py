@@ -1,7 +1,5 @@
 """What the code prints: beginning and end of it, in bounded memory however much it is."""
 
-from __future__ import annotations
-
 import io
 from collections import deque
 

@@ -1,7 +1,5 @@
 """The jail's end of the socket: one frame in, one out; when the outside has gone, so has the interpreter."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from typing import Any

@@ -5,8 +5,6 @@ Recorded are `time.time`, `time_ns`, `localtime`, `gmtime`, `ctime`, `strftime`,
 are. Seeded are `random`, `os.urandom`, and what builds on them: `uuid`, `secrets`, numpy's generators.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import datetime

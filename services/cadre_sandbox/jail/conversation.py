@@ -1,7 +1,5 @@
 """The calls of a block: answered from what is recorded while that lasts, then yielded to the outside."""
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What went wrong in a block, as a model can use it: kind, message, the block's line."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from types import TracebackType
 

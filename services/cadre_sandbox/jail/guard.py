@@ -1,7 +1,5 @@
 """Reads a block before it runs: refuses what it may not do, and turns small habits of models into what they mean."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass

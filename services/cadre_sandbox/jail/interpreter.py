@@ -1,7 +1,5 @@
 """The jailed interpreter: one namespace that lasts, one block after the other."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Locks a freshly forked process in, layer by layer; each layer is refused or holds, none is skipped silently."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

@@ -1,7 +1,5 @@
 """The few kernel calls that Python's library lacks, by ctypes; each raises OSError when it is refused."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 

@@ -1,7 +1,5 @@
 """Landlock: the file trees that this process may read or write, no TCP, no signals and no sockets of others."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import struct

@@ -1,7 +1,5 @@
 """A root of its own: the interpreter's files read-only, an empty /work, nothing else of the host."""
 
-from __future__ import annotations
-
 import os
 import sys
 import sysconfig

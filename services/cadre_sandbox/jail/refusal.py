@@ -1,7 +1,5 @@
 """What code is told when it does what it may not; the words are for a model to act on."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

@@ -1,7 +1,5 @@
 """The allow-list of system calls as a BPF program: threads but no processes, no sockets, signals to itself only."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import struct

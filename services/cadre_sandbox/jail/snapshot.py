@@ -4,8 +4,6 @@ Made and read inside the jail only. Functions keep the interpreter's namespace a
 set later is seen by a function restored earlier.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc

@@ -1,7 +1,5 @@
 """What lasts from block to block in a jailed interpreter."""
 
-from __future__ import annotations
-
 import sys
 import types
 

@@ -1,7 +1,5 @@
 """Stops code that computes too long, from within, so that its variables survive; the outside kills what resists."""
 
-from __future__ import annotations
-
 import signal
 import time
 from types import FrameType

@@ -1,7 +1,5 @@
 """Numbers of the system calls that CPython needs: (x86_64, aarch64); None where there is no such call."""
 
-from __future__ import annotations
-
 NUMBERS: dict[str, tuple[int | None, int | None]] = {
     # memory
     "brk": (12, 214),

@@ -1,7 +1,5 @@
 """Python objects of the code to values that travel, and back: images, tables and arrays as bytes of a known form."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import datetime

@@ -6,8 +6,6 @@ child, the jailed process; in tier landlock they are the same); `{"exit", "code"
 all die.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import json

@@ -1,7 +1,5 @@
 """What the code came to as the run is told it, errors in the words of a model's observation."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cadre.ports import Blobs

@@ -1,7 +1,5 @@
 """Values of the code on the bus: bytes, images, tables and arrays go to the blob store, their references travel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is done with a delivery of a CodeCall: answer, send, ack; and what with one that cannot be read or served."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Awaitable, Callable
 

@@ -1,7 +1,5 @@
 """The tool `python_interpreter`: code for agents that call tools, each call in a fresh interpreter of the pool."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

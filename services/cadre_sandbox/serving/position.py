@@ -1,7 +1,5 @@
 """Where a warm interpreter is, and whether a CodeCall asks for just what comes next there."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from typing import NamedTuple, Self

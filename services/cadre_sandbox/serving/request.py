@@ -1,7 +1,5 @@
 """A CodeCall as the interpreter is asked it: with its blobs fetched, and checked as far as it can be before it runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Answers a CodeCall: in the run's warm interpreter when that is just there, else by replay."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Exit codes by which an interpreter says why it ended; the code may forge them, and would gain nothing."""
 
-from __future__ import annotations
-
 NO_JAIL = 70
 """It could not be locked in, or a program error."""
 

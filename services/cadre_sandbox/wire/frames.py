@@ -1,7 +1,5 @@
 """What passes between the outside and a jailed interpreter: a JSON header and bytes, with frame_sizes before them."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What the outside asks the zygote for: one jail, with its tier and its limits."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 OWN_TASKS = 2

@@ -1,7 +1,5 @@
 """The machine that this is, and those whose system calls the jail knows."""
 
-from __future__ import annotations
-
 import platform
 
 MACHINES = ("x86_64", "aarch64")

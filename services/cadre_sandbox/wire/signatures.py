@@ -1,7 +1,5 @@
 """Signatures of functions from their text, without evaluating any of it."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 from functools import cache

@@ -1,7 +1,5 @@
 """Values that JSON cannot carry, as bytes with a name for their form; the same on both sides of the wall."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The clock of the real world, in Unix seconds."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

@@ -1,7 +1,5 @@
 """Handles the calls of tools: claims, runs, settles, answers and acks them, and finishes those found half done."""
 
-from __future__ import annotations
-
 import functools
 import logging
 from collections.abc import Awaitable, Callable

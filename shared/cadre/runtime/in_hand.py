@@ -1,7 +1,5 @@
 """Knows which calls this process has in hand, and asks other processes about the calls that they have claimed."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections import Counter

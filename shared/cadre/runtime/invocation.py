@@ -1,7 +1,5 @@
 """Runs one call of a tool within its time, open to interruption; whatever happens becomes data."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Sequence

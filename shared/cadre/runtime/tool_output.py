@@ -1,7 +1,5 @@
 """Turns a tool's return value into JSON and the files in it, and shortens the texts of errors."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The log of a process: lines for people, or JSON with the run and the trace that a line is about."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

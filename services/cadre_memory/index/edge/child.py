@@ -3,8 +3,6 @@
 It ends with its owner: by the socket's end when it waits, by a signal when it works (on Linux).
 """
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """All collections of one directory, and their aliases; runs inside the engine's process."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

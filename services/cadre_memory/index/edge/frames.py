@@ -1,7 +1,5 @@
 """What the owner asks of the engine's process and what it answers, as frames over a socket pair."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

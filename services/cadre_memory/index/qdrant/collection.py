@@ -1,7 +1,5 @@
 """The parameters of a collection on a Qdrant server (and in the client's own engine, which uses only the vectors)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from qdrant_client import models

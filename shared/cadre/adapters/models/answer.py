@@ -1,7 +1,5 @@
 """Puts a model's answer together from what the endpoint sends, whole or in pieces."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a model endpoint's failure means for the run, told in one clear line."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

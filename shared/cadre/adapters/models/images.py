@@ -1,7 +1,5 @@
 """Puts the bytes of stored images into messages, for a model cannot read our object store."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 

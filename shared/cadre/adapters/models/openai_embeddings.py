@@ -1,7 +1,5 @@
 """Any OpenAI-compatible endpoint for embeddings, through the `openai` client."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Any OpenAI-compatible endpoint as a Model, through the `openai` client."""
 
-from __future__ import annotations
-
 import json
 import logging
 import time

@@ -1,7 +1,5 @@
 """Estimates the tokens of a call when its endpoint does not tell: so budgets still hold."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Journals as bytes: read whole, and written elsewhere as they were, with back-pointers to their new places."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 

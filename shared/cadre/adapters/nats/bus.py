@@ -1,7 +1,5 @@
 """Sends messages to inboxes and tools, sets timers, publishes deltas and interrupts."""
 
-from __future__ import annotations
-
 import logging
 from datetime import UTC, datetime
 from typing import assert_never

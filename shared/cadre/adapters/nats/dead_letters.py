@@ -4,8 +4,6 @@ A letter is an advisory kept in a stream of its own; its sequence there is its i
 the advisory names it by sequence, until it is removed with its tree.
 """
 
-from __future__ import annotations
-
 import asyncio
 from datetime import datetime
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 The result holds its claim, so one leader read of the subject's last message tells all.
 """
 
-from __future__ import annotations
-
 from nats.aio.client import Client
 
 from cadre.adapters.nats.streams.fenced_value import FencedValue

@@ -4,8 +4,6 @@ Other processes learn the fate from the record, which is the only message of the
 may be repeated by anybody at any time: nothing behind the record is touched.
 """
 
-from __future__ import annotations
-
 import logging
 from typing import NamedTuple
 

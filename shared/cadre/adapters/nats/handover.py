@@ -5,8 +5,6 @@ subject of the run; the server says at once when nobody listens there. The proce
 the other's stead, and gives its signs of life: should it die, the message comes back as that of any dead worker.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Awaitable, Callable
 

@@ -1,7 +1,5 @@
 """Reads what a tree's journals hold, page by page with batched direct gets: no consumer per reader."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable

@@ -1,8 +1,6 @@
 """Listens for runs and calls that are to stop early: a hint that saves time and money, never the only word of a
 cancellation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from nats.aio.client import Client

@@ -4,8 +4,6 @@ A journal is read with one leader read of its last entry and one pipelined round
 back-pointers that it carries: what else the stream holds does not matter.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

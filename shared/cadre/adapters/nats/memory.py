@@ -1,7 +1,5 @@
 """Asks the memory service over core NATS, and answers for it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable

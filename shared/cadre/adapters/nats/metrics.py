@@ -1,7 +1,5 @@
 """Metrics of queues: those of this process, and how far behind each durable consumer of a deployment is."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Asks another executor of a tool whether it is at work on a call, and answers such questions."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

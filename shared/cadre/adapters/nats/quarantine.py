@@ -1,7 +1,5 @@
 """Keeps quarantine records in JetStream: each on a subject of its own beside the effects of its tree."""
 
-from __future__ import annotations
-
 import logging
 
 from nats.aio.client import Client

@@ -4,8 +4,6 @@ An ephemeral pull consumer without acks starts behind the last message handled. 
 instead of heartbeats, a gap in its numbering, its end) a new one starts from there.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

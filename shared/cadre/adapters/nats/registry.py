@@ -4,8 +4,6 @@ Heartbeats are puts to the bucket's subjects, so a plain subscription sees them 
 come later. There is no consumer, and nothing to resume after a reconnect.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -1,7 +1,5 @@
 """Records which run a session's next turn goes on from: one key per agent and session, changed by compare-and-set."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import msgspec

@@ -4,8 +4,6 @@ A stream of a shard cannot be made to refuse writes by its own size (message sch
 room by itself would lose the oldest runs. So the service that starts runs keeps the limit of a shard.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The live end of all journals: each entry of each shard, once and in order, for this process."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator

@@ -4,8 +4,6 @@ last.
 The server's leader is asked throughout: a file that was just written is found at once, from anywhere.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 from nats.aio.client import Client

@@ -1,7 +1,5 @@
 """The span that this process is in at the moment, if it records any."""
 
-from __future__ import annotations
-
 from opentelemetry import trace
 from opentelemetry.trace import SpanContext, TraceFlags
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

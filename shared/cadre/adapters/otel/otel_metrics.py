@@ -1,7 +1,5 @@
 """Figures in OpenTelemetry's form, and as Prometheus' text; loaded when somebody reads them."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Spans of what a process does at the moment, such as answering a request: the SDK's ordinary ones."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 

@@ -1,7 +1,5 @@
 """Metrics to a receiver, by OpenTelemetry's own exporter for OTLP over HTTP."""
 
-from __future__ import annotations
-
 import logging
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter

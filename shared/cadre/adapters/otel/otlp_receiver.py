@@ -1,7 +1,5 @@
 """A receiver of OTLP over HTTP: how OpenTelemetry's exporters reach it, and what it answered last."""
 
-from __future__ import annotations
-
 from typing import Any
 from urllib.parse import urlsplit
 

@@ -1,7 +1,5 @@
 """Span records to a receiver, by OpenTelemetry's own exporter for OTLP over HTTP."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Sequence
 

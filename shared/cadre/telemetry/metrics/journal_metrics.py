@@ -3,8 +3,6 @@
 An entry is written once, however often its record is delivered, so nothing is counted twice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ OpenTelemetry's own instruments take many times as long, which would slow every 
 attributes of each value anew: the measurements of a journal entry carry a few labels, by which their series are found.
 """
 
-from __future__ import annotations
-
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping

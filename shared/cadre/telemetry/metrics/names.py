@@ -4,8 +4,6 @@ The GenAI conventions are still in development and will change: these names are 
 attribute may be the id of a run, a session or a call, because each new value makes a time series for ever.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Literal, NamedTuple
 

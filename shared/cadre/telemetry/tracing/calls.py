@@ -1,7 +1,5 @@
 """The spans of a run's calls: tools and their execution, team members, recalled memories, approvals."""
 
-from __future__ import annotations
-
 from cadre.journal import events as ev
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import Content

@@ -1,7 +1,5 @@
 """Chat messages in the JSON of the GenAI conventions, as many as fit into one attribute."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What people, models and tools wrote, as span attributes: only when content is switched on, and bounded."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

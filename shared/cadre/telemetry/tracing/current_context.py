@@ -1,7 +1,5 @@
 """Runs foreign code below a span of ours, so that spans which that code makes join the run's trace."""
 
-from __future__ import annotations
-
 import contextvars
 import sys
 

@@ -1,7 +1,5 @@
 """Ids of traces and spans, derived from ids of runs and calls: every process computes the same ones."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 

@@ -1,7 +1,5 @@
 """Spans of the events that only one kind of agent journals, and what they share with the common ones."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from importlib import import_module

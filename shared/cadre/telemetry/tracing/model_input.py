@@ -1,7 +1,5 @@
 """The messages that a model read in each call, rendered once more from the journal."""
 
-from __future__ import annotations
-
 import copy
 import functools
 

@@ -1,7 +1,5 @@
 """The spans of a run's model calls: plans, attempts with their tokens, and the waits between attempts."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from cadre.engine.model_request import ChatMessage

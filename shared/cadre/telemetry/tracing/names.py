@@ -3,8 +3,6 @@
 The GenAI conventions are still in development and will change: they are written here and nowhere else.
 """
 
-from __future__ import annotations
-
 SCOPE = "cadre"
 """Name of the instrumentation scope."""
 

@@ -1,7 +1,5 @@
 """Spans that have begun and not ended, each under a key of its run until the journal says that it ended."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple

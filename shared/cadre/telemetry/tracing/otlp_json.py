@@ -1,7 +1,5 @@
 """Spans as OTLP in JSON: a file that any OpenTelemetry backend can import."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

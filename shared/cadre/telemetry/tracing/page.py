@@ -1,7 +1,5 @@
 """A trace as one self-contained HTML page, without scripts or external resources."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Sequence
 

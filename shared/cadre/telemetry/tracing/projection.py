@@ -4,8 +4,6 @@ Spans depend on the entries alone, so every process makes them byte for byte the
 follows from the run and the place in it, so parallel branches cannot mix up theirs.
 """
 
-from __future__ import annotations
-
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.protocol.messages import ErrorInfo, Task, Usage

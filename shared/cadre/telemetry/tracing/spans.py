@@ -1,7 +1,5 @@
 """Spans as data, before they are exported in any form."""
 
-from __future__ import annotations
-
 import re
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The trace of a whole tree of runs from its journals, and its spans in reading order."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 

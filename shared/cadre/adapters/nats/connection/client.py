@@ -4,8 +4,6 @@ The original stops reading at what it cannot decode, stops reconnecting at an er
 itself at most errors that a server reports: each is met where it arises (decision 0016).
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

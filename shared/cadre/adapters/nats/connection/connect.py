@@ -1,7 +1,5 @@
 """Connects to NATS, and says so when that is not possible."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math

@@ -4,8 +4,6 @@ A file holds the seed, as `nats --nkey` reads it too, below a comment that names
 its public key alone, and the client must know the name for the inboxes that it may listen to.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import ssl

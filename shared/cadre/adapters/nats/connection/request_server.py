@@ -1,7 +1,5 @@
 """Answers requests over core NATS: nothing stored, nobody waited for."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """Finds the blobs that a stored message names, in itself and in the blob that it was too large for."""
 
-from __future__ import annotations
-
 import re
 
 from cadre.ports import Blobs

@@ -4,8 +4,6 @@ Trees may share a blob. Putting it again makes it young, and a removal leaves al
 judged: both are one fenced write to the object's entry.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import time

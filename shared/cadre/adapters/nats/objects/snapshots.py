@@ -1,7 +1,5 @@
 """Snapshots under a fixed name in the object store: a faster start, never the truth."""
 
-from __future__ import annotations
-
 import asyncio
 
 from nats.aio.client import Client

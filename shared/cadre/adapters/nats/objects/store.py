@@ -5,8 +5,6 @@ are there before the entry, and the entry is fenced: of several writers one wins
 A writer that is killed or cancelled leaves chunks that no entry names: `sweep` removes them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

@@ -3,8 +3,6 @@
 An entry that a listing lacks may only be late, so the stream's leader is asked before anything is removed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

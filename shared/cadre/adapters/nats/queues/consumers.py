@@ -1,7 +1,5 @@
 """Durable consumers: created by the first that needs them, a service or the deployment of one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 from typing import Any

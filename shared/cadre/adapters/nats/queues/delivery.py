@@ -1,7 +1,5 @@
 """A message that a durable consumer delivers: what it says, and how it is settled."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Awaitable, Callable
 

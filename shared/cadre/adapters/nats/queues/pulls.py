@@ -1,7 +1,5 @@
 """The pulls that a queue has open at the server: how many messages each is still owed, and when it was heard of."""
 
-from __future__ import annotations
-
 import time
 
 

@@ -1,7 +1,5 @@
 """A durable pull consumer, shared by all replicas: a long pull stays open, for as many messages as there is room."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

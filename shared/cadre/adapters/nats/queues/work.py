@@ -1,7 +1,5 @@
 """The deliveries that one queue of a process has in hand: handled in turn, kept alive, settled or handed back."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

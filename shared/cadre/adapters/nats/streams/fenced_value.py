@@ -1,7 +1,5 @@
 """One value on a subject of its own in a stream, replaced by compare-and-set."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 

@@ -1,7 +1,5 @@
 """Raw JetStream requests that nats-py lacks or does slowly: fenced publish, leader reads, pipelined gets."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Lists of what a stream has, page by page: its messages, its subjects, its consumers."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Streams and buckets of a deployment: created if absent, compared if present."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 
