@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import Counter
 
-from cadre.adapters.nats.connection.connect import Client
+from cadre.adapters.nats.connection.connect import NatsClient
 from cadre.adapters.nats.metrics import dead_letter_samples, lag_samples
 from cadre.protocol.topology import Topology
 from cadre.telemetry.metrics import names
@@ -12,7 +12,7 @@ from cadre.telemetry.metrics.meters import Sample
 from cadre_gateway.index.run_index import RunIndex
 
 
-async def samples(nc: Client, topology: Topology, index: RunIndex) -> list[Sample]:
+async def samples(nc: NatsClient, topology: Topology, index: RunIndex) -> list[Sample]:
     """All samples of a gateway as they are now. Raises BusUnavailable."""
     lags, dead = await asyncio.gather(lag_samples(nc, topology), dead_letter_samples(nc, topology))
     return [*of_runs(index, time.time()), *lags, *dead]

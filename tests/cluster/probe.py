@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
-from cadre.adapters.nats.connection.connect import Client
+from cadre.adapters.nats.connection.connect import NatsClient
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import CadreError
 
@@ -28,7 +28,7 @@ class Appended(NamedTuple):
 class Probe:
     """A fenced append every 20 ms; one that gets no answer is looked up before the next."""
 
-    def __init__(self, nc: Client, stream: str, subject: str) -> None:
+    def __init__(self, nc: NatsClient, stream: str, subject: str) -> None:
         self._nc = nc
         self._stream = stream
         self._subject = subject

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from cadre.adapters.nats.connection.connect import Client, connect
+from cadre.adapters.nats.connection.connect import NatsClient, connect
 from cadre.adapters.nats.history import History
 from cadre.adapters.nats.journal import NatsJournal
 from cadre.adapters.nats.objects.blobs import NatsBlobs
@@ -54,7 +54,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterStack]:
 class Watched:
     """The cluster as its operator sees it."""
 
-    def __init__(self, stack: ClusterStack, nc: Client, topology: Topology) -> None:
+    def __init__(self, stack: ClusterStack, nc: NatsClient, topology: Topology) -> None:
         self.stack = stack
         self.nc = nc
         self.topology = topology

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from cadre.adapters.nats.bus import NatsBus
-from cadre.adapters.nats.connection.connect import Client, connect
+from cadre.adapters.nats.connection.connect import NatsClient, connect
 from cadre.adapters.nats.history import History
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.queues.delivery import NatsDelivery
@@ -92,7 +92,7 @@ async def test_without_a_majority_everything_waits(cluster: NatsCluster) -> None
     await observer.close()
 
 
-async def _signs_of_life(observer: Client, count: int) -> None:
+async def _signs_of_life(observer: NatsClient, count: int) -> None:
     """So many from whoever has a record in work, none more than 3 s after the one before."""
     subscription = await observer.subscribe("$JS.ACK.>")
     for _ in range(count):

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from cadre.adapters.nats.connection.connect import Client, connect
+from cadre.adapters.nats.connection.connect import NatsClient, connect
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.retry import EVERY_SECOND, retry
@@ -110,7 +110,7 @@ async def test_a_power_cut(disk: Disk, sync: str, capsys: pytest.CaptureFixture[
         assert lost > 0
 
 
-async def _write(nc: Client, topology: Topology) -> list[int]:
+async def _write(nc: NatsClient, topology: Topology) -> list[int]:
     acked: list[int] = []
     loop = asyncio.get_running_loop()
     end = loop.time() + SECONDS
@@ -124,7 +124,7 @@ async def _write(nc: Client, topology: Topology) -> list[int]:
     return acked
 
 
-async def _kept(nc: Client, topology: Topology) -> set[int]:
+async def _kept(nc: NatsClient, topology: Topology) -> set[int]:
     """Sequences of what the stream holds."""
     kept: set[int] = set()
     after = 0

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from cadre.adapters.nats.connection.connect import Client, connect
+from cadre.adapters.nats.connection.connect import NatsClient, connect
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.objects.snapshots import NatsSnapshots
 from cadre.adapters.nats.streams import jetstream
@@ -31,7 +31,7 @@ NEVER_YOUNG = -60.0
 
 
 class Store(NamedTuple):
-    nc: Client
+    nc: NatsClient
     topology: Topology
 
     @property

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from cadre.adapters.nats.connection.connect import Client, connect
+from cadre.adapters.nats.connection.connect import NatsClient, connect
 from cadre.adapters.nats.queues.consumers import provision_team
 from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.queue import Queue
@@ -31,7 +31,7 @@ TREES = {TOPOLOGY.shard(tree): tree for tree in ("a", "b", "c", "d")}
 
 
 class World:
-    def __init__(self, monitor: int, nc: Client) -> None:
+    def __init__(self, monitor: int, nc: NatsClient) -> None:
         self._monitor = monitor
         self.nc = nc
         spec = scaled_object(AGENT, VALUES, Scale(min=0, max=10, lag=20))["spec"]

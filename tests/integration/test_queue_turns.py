@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from cadre.adapters.nats.connection.connect import Client, connect
+from cadre.adapters.nats.connection.connect import NatsClient, connect
 from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
@@ -24,7 +24,7 @@ WITHIN = 20.0
 class Bench:
     """Two shards' queues of one agent with one limiter; a message is at work until it is let go."""
 
-    def __init__(self, nc: Client, topology: Topology) -> None:
+    def __init__(self, nc: NatsClient, topology: Topology) -> None:
         self.nc, self.topology = nc, topology
         self.begun: asyncio.Queue[NatsDelivery] = asyncio.Queue()
         self.ends: dict[int, asyncio.Event] = {}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cadre.adapters.nats import registry as nats_registry
-from cadre.adapters.nats.connection.connect import Client, connect
+from cadre.adapters.nats.connection.connect import NatsClient, connect
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
@@ -39,7 +39,7 @@ def names(registry: NatsRegistry) -> set[str]:
     return {one.agent.name for one in registry.presences() if one.agent is not None}
 
 
-async def forwarded(nc: Client, subject: str, count: int) -> None:
+async def forwarded(nc: NatsClient, subject: str, count: int) -> None:
     """Returns once so many messages were heard on the subject."""
     heard = asyncio.Semaphore(0)
 

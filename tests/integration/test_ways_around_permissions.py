@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from nats.aio.msg import Msg
 
-from cadre.adapters.nats.connection.connect import Client, connect, settled
+from cadre.adapters.nats.connection.connect import NatsClient, connect, settled
 from cadre.adapters.nats.handover import NatsHandover
 from cadre.adapters.nats.memory import MemoryServer, NatsMemory
 from cadre.adapters.nats.peers import NatsPeers, answer_peers
@@ -35,7 +35,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         yield one
 
 
-Pair = Callable[[str], Awaitable[tuple[Client, Client]]]
+Pair = Callable[[str], Awaitable[tuple[NatsClient, NatsClient]]]
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ async def pair(world: Secured) -> AsyncIterator[Pair]:
     """Two connections of a user."""
     async with AsyncExitStack() as opened:
 
-        async def open_two(user: str) -> tuple[Client, Client]:
+        async def open_two(user: str) -> tuple[NatsClient, NatsClient]:
             one, other = [await connect(world.settings(user), "test") for _ in range(2)]
             opened.push_async_callback(one.close)
             opened.push_async_callback(other.close)

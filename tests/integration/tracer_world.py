@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from cadre.adapters.nats.connection.connect import Client, connect
+from cadre.adapters.nats.connection.connect import NatsClient, connect
 from cadre.adapters.nats.journal import NatsJournal
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams import jetstream
@@ -41,7 +41,7 @@ def write(
 ) -> dict[str, int]:
     """Appends entries to the journals of their runs, as their agents would; returns each run's last sequence."""
 
-    async def append(nc: Client, topology: Topology) -> dict[str, int]:
+    async def append(nc: NatsClient, topology: Topology) -> dict[str, int]:
         journal = NatsJournal(nc, topology, NatsBlobs(nc, topology))
         fences = dict(behind or {})
         for entry in entries:
@@ -51,7 +51,7 @@ def write(
     return with_bus(settings, append)
 
 
-def with_bus(settings: Settings, work: Callable[[Client, Topology], Awaitable[T]]) -> T:
+def with_bus(settings: Settings, work: Callable[[NatsClient, Topology], Awaitable[T]]) -> T:
     """Does some work on the deployment's streams."""
 
     async def connected() -> T:
@@ -67,7 +67,7 @@ def with_bus(settings: Settings, work: Callable[[Client, Topology], Awaitable[T]
 def left_to_do(settings: Settings) -> int:
     """Entries that the tracer has not acked yet."""
 
-    async def ask(nc: Client, topology: Topology) -> int:
+    async def ask(nc: NatsClient, topology: Topology) -> int:
         left = 0
         for shard in range(topology.shards):
             stream, consumer = topology.stream(shard), topology.tracer_consumer()

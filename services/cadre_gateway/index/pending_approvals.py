@@ -2,10 +2,11 @@
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
+from cadre.api.approvals import PendingCall
 from cadre.journal.entry import Entry
 from cadre.journal.events import ApprovalDecided, ApprovalRequested, RunFinished
 from cadre.journal.run import Run
@@ -14,24 +15,6 @@ MAX_ARGUMENTS_BYTES = 2048
 """The list keeps so much of a call's arguments as JSON."""
 
 _MAX_VALUE_CHARS = 200
-
-
-class PendingCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that policy holds back. Times are Unix seconds."""
-
-    call: str
-    run: str
-    tree: str
-    agent: str
-    name: str
-    kind: Literal["tool", "member", "question"]
-    arguments: dict[str, Any]
-    cut: bool = False
-    """The arguments are longer than this: the call itself has them whole."""
-    reason: str
-    requested_at: float
-    expires: float | None = None
-    """When it counts as turned down; None: it waits for ever."""
 
 
 class PendingCalls:

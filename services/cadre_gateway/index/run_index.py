@@ -6,11 +6,13 @@ from heapq import heappop, heappush
 
 import msgspec
 
+from cadre.api.approvals import PendingCall
+from cadre.api.runs import RunSummary
 from cadre.journal.entry import Entry
 from cadre.protocol.topology import parent_of
 from cadre.recent import Recent
-from cadre_gateway.index.pending_approvals import PendingCall, PendingCalls, pending_changes, pending_in
-from cadre_gateway.index.run_summary import RunSummary, apply_event, first_summary, starts_no_run
+from cadre_gateway.index.pending_approvals import PendingCalls, pending_changes, pending_in
+from cadre_gateway.index.run_summary import apply_event, first_summary, starts_no_run
 from cadre_gateway.requests.paging import page_of
 
 MAX_RUNS = 100_000

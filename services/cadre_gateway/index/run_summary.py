@@ -1,9 +1,6 @@
 """What the list shows of a run: pure, computed from its entries one by one."""
 
-from typing import Literal
-
-import msgspec
-
+from cadre.api.runs import RunSummary
 from cadre.journal.entry import Entry
 from cadre.journal.events import (
     AnyEvent,
@@ -17,40 +14,9 @@ from cadre.journal.events import (
     StepFinished,
 )
 from cadre.journal.run import Phase, Run
-from cadre.protocol.messages import ErrorInfo, RunState, Task, Usage
-
-State = Literal["running", "waiting", "success", "max_steps_error", "error", "cancelled"]
-"""`waiting`: for a person, or for the time that the model endpoint asked for."""
-
-WaitingFor = Literal["approval", "model"]
+from cadre.protocol.messages import RunState, Task, Usage
 
 MAX_TASK_CHARS = 200
-
-
-class RunSummary(msgspec.Struct, kw_only=True):
-    """One run as the list shows it. Times are Unix seconds."""
-
-    id: str
-    tree: str
-    parent: str | None = None
-    agent: str = ""
-    task: str = ""
-    state: State = "running"
-    waiting_for: WaitingFor | None = None
-    """What the run itself waits for, when it waits."""
-    approvals: int = 0
-    """Calls of the run and of all runs below it that wait for a person."""
-    step: int = 0
-    started_at: float = 0.0
-    ended_at: float | None = None
-    usage: Usage = Usage()
-    session: str | None = None
-    error: ErrorInfo | None = None
-
-    @property
-    def finished(self) -> bool:
-        """Whether the run has ended."""
-        return self.ended_at is not None
 
 
 def end_state(entry: Entry, run: str) -> RunState | None:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from fastapi.responses import Response
 
-from cadre_gateway.index.run_summary import RunSummary
+from cadre.api.runs import RunSummary
 from cadre_gateway.requests.trace_link import trace_headers
 
 _RUNS = "/v1/runs"

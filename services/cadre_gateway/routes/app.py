@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends, FastAPI
 
-from cadre.adapters.nats.connection.connect import Client
+from cadre.adapters.nats.connection.connect import NatsClient
 from cadre.errors import BusUnavailable
 from cadre_gateway.requests import problems
 from cadre_gateway.requests.origin import own_origin
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def build(
-    routers: Iterable[APIRouter], feeds: LiveFeeds, nc: Client, tracer_provider: TracerProvider | None
+    routers: Iterable[APIRouter], feeds: LiveFeeds, nc: NatsClient, tracer_provider: TracerProvider | None
 ) -> FastAPI:
     """The application of these routes. While the gateway drains or is not connected, it answers none of them."""
 

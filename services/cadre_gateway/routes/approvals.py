@@ -5,21 +5,21 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
 
+from cadre.api.approvals import Approval, ApprovalDecision
 from cadre.protocol.topology import tree_of
 from cadre_gateway.requests import body
 from cadre_gateway.requests.deadline import answer_deadline
 from cadre_gateway.requests.trace_link import trace_headers
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
-from cadre_gateway.runs.approvals import Approval, ApprovalFilter, Approvals
+from cadre_gateway.runs.approvals import ApprovalFilter, Approvals
 from cadre_gateway.runs.decide import ApprovalDecisions
-from cadre_gateway.runs.held_calls import Ruled
 
 _RULE = openapi.operation(
     body.RulingBody,
     {
-        "200": ("It counts, or says what was decided before", Ruled),
-        "202": ("Kept until the agent is back; it will count", Ruled),
+        "200": ("It counts, or says what was decided before", ApprovalDecision),
+        "202": ("Kept until the agent is back; it will count", ApprovalDecision),
     },
 )
 

@@ -6,19 +6,17 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from cadre.api.approvals import Approval, ApprovalDecision
+from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool
+from cadre.api.runs import Accepted, RunDetail, RunResult, RunSummary, State
 from cadre.protocol.memory import Found, Listed, Receipt, SearchRequest
 from cadre.protocol.messages import Delta
 from cadre.tools.workspace import FileEntry
-from cadre_gateway.index.run_summary import RunSummary, State
 from cadre_gateway.requests.body import CancelBody, RulingBody, Submission
-from cadre_gateway.runs.approvals import Approval
 from cadre_gateway.runs.dead_letters import DeadLetterDetail, DeadLetterDone, DeadLetterList
-from cadre_gateway.runs.detail import RunDetail, RunResult
-from cadre_gateway.runs.directory import LiveAgent, LiveSandbox, LiveTool
 from cadre_gateway.runs.erase import Gone
 from cadre_gateway.runs.event_stream import Shown
 from cadre_gateway.runs.fork import ForkBody
-from cadre_gateway.runs.held_calls import Ruled
 from cadre_gateway.runs.replay import ReplayAnswer
 from cadre_gateway.runs.traces import TraceTree
 from cadre_gateway.runs.verify import VerifyAnswer
@@ -64,18 +62,6 @@ class ApprovalList(msgspec.Struct):
     """`before` of the next page."""
 
 
-class Accepted(msgspec.Struct):
-    """The answer to a request that started a run."""
-
-    id: str
-    agent: str
-    state: State
-    links: dict[str, str]
-    later_files: list[str] = []
-    """The paths of a fork's workspace whose version at the step is not known. They are as they are now in the
-    run that was forked."""
-
-
 class FileList(msgspec.Struct):
     """The files of a run's workspace, by path."""
 
@@ -114,7 +100,7 @@ _SCHEMAS = (
     ApprovalList,
     Approval,
     RulingBody,
-    Ruled,
+    ApprovalDecision,
     ProblemDocument,
     DeadLetterList,
     DeadLetterDetail,

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
 
-from cadre_gateway.index.run_summary import State
+from cadre.api.runs import Accepted, RunDetail, RunResult, State
 from cadre_gateway.requests import body, problems
 from cadre_gateway.requests.deadline import answer_deadline
 from cadre_gateway.requests.last_event_id import MAX_SEQ, resume_position
@@ -13,7 +13,7 @@ from cadre_gateway.requests.prefer import wait_seconds
 from cadre_gateway.requests.trace_link import trace_headers
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import accepted, json_answer, run_headers
-from cadre_gateway.runs.detail import RunDetail, RunResult, run_detail, run_result
+from cadre_gateway.runs.detail import run_detail, run_result
 from cadre_gateway.runs.event_stream import EventStream, EventStreams
 from cadre_gateway.runs.lookup import RunLookup
 from cadre_gateway.runs.run_end import RunEnd
@@ -22,7 +22,7 @@ from cadre_gateway.runs.submit import Submitter
 _SUBMIT = openapi.operation(
     body.Submission,
     {
-        "202": ("Accepted", openapi.Accepted),
+        "202": ("Accepted", Accepted),
         "200": ("Ended within the time to wait", RunResult),
     },
 )

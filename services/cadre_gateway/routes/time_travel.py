@@ -6,6 +6,7 @@ from fastapi import APIRouter, Header, Request
 from fastapi.responses import Response
 
 from cadre.adapters.nats.archive import NatsArchive
+from cadre.api.runs import Accepted
 from cadre_gateway.requests import body
 from cadre_gateway.requests.deadline import answer_deadline
 from cadre_gateway.routes import openapi
@@ -36,7 +37,7 @@ def router(lookup: RunLookup, archive: NatsArchive, forker: Forker) -> APIRouter
         "/{run}/fork",
         summary="Start a run from a step of another",
         status_code=202,
-        openapi_extra=openapi.operation(ForkBody, {"202": ("Accepted", openapi.Accepted)}),
+        openapi_extra=openapi.operation(ForkBody, {"202": ("Accepted", Accepted)}),
     )
     async def post_fork(
         run: str,

@@ -8,9 +8,9 @@ import time
 from typing import NamedTuple
 
 from cadre.adapters.nats.registry import NatsRegistry
+from cadre.api.runs import RunSummary
 from cadre_gateway.capacity import Capacity
 from cadre_gateway.index.run_index import RunIndex
-from cadre_gateway.index.run_summary import RunSummary
 from cadre_gateway.requests.problems import Problem, invalid
 from cadre_gateway.retention.tree_records import TreeRecords
 from cadre_gateway.runs.directory import live_agents

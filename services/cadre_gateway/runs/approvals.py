@@ -2,36 +2,20 @@
 
 import contextlib
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from cadre.adapters.nats.registry import NatsRegistry
+from cadre.api.approvals import Approval, ApprovalState, PendingCall
 from cadre.engine.calls.call_check import MEMBER_SCHEMA
 from cadre.kinds.tool_calling.arguments import with_values
 from cadre.protocol.topology import is_within
-from cadre_gateway.index.pending_approvals import PendingCall
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.run_summary import shortened
 from cadre_gateway.requests.paging import page_of
 from cadre_gateway.requests.problems import Problem, invalid
-from cadre_gateway.runs.held_calls import HeldCalls, Ruled, schema_in
-
-ApprovalState = Literal["pending", "decided", "dropped"]
-
-
-class Approval(PendingCall, frozen=True, kw_only=True):
-    """A call that waits, or has waited, for a person."""
-
-    task: str
-    """The task of its run, shortened."""
-    schema: dict[str, Any] | None
-    """JSON Schema of the arguments."""
-    values: dict[str, Any] | None = None
-    """The arguments as they would be sent, the values of variables in the place of their names; not in the list."""
-    state: ApprovalState = "pending"
-    """`dropped`: its run ended first."""
-    decision: Ruled | None = None
+from cadre_gateway.runs.held_calls import HeldCalls, schema_in
 
 
 class ApprovalPage(NamedTuple):

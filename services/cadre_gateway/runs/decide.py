@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.registry import NatsRegistry
+from cadre.api.approvals import ApprovalDecision
 from cadre.engine.calls.approval import check_correction
 from cadre.engine.calls.call_check import CallNotAllowed
 from cadre.journal.entry import Entry
@@ -21,7 +22,7 @@ from cadre_gateway.requests.problems import Problem, invalid
 from cadre_gateway.requests.trace_link import trace_of
 from cadre_gateway.runs import SENDER
 from cadre_gateway.runs.directory import live_agents
-from cadre_gateway.runs.held_calls import HeldCall, HeldCalls, Ruled, ruled_in
+from cadre_gateway.runs.held_calls import HeldCall, HeldCalls, ruled_in
 from cadre_gateway.runs.live_feeds import LiveFeeds
 
 TAKEN_UP_SECONDS = 5.0
@@ -37,7 +38,7 @@ class ApprovalDecisions:
     feeds: LiveFeeds
     bus: NatsBus
 
-    async def decide(self, call: str, wanted: Ruling, traceparent: str | None) -> Ruled:
+    async def decide(self, call: str, wanted: Ruling, traceparent: str | None) -> ApprovalDecision:
         """The decision that counts: this one, or one before that says the same. Without `at` it is still on its way.
 
         Raises a 404, 409, 410 or 422 problem, RetryableError.
@@ -71,7 +72,7 @@ class ApprovalDecisions:
         if decision.id in held.run.seen:
             # What the tools and the team are has changed since it was checked.
             raise invalid("the correction cannot be made (any more); the call goes on waiting")
-        return Ruled(
+        return ApprovalDecision(
             call=call,
             verdict=decision.verdict,
             by=decision.sender,
@@ -95,7 +96,7 @@ class ApprovalDecisions:
                         return stored.entry
         return None
 
-    async def _earlier(self, held: HeldCall, wanted: Ruling) -> Ruled:
+    async def _earlier(self, held: HeldCall, wanted: Ruling) -> ApprovalDecision:
         """What was decided before, if it says the same. Raises a problem that says what became of the call."""
         _, request, ruled = await self.held_calls.history_of(held)
         call, run = held.id, held.run
@@ -112,7 +113,7 @@ class ApprovalDecisions:
         return ruled
 
 
-def _says_the_same(ruled: Ruled, request: ApprovalRequested, wanted: Ruling) -> bool:
+def _says_the_same(ruled: ApprovalDecision, request: ApprovalRequested, wanted: Ruling) -> bool:
     if ruled.verdict != wanted.verdict:
         return False
     tool, arguments = request.name, request.arguments

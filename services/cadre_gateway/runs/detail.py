@@ -2,51 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from msgspec import UNSET
 
-import msgspec
-from msgspec import UNSET, UnsetType
-
+from cadre.api.runs import RunDetail, RunResult, RunSummary
 from cadre.engine.budget import gained
 from cadre.journal.entry import Entry
 from cadre.journal.events import DelegateFinished
 from cadre.journal.run import Run
-from cadre.journal.steps import Step
 from cadre.loop.fold import fold
-from cadre.protocol.messages import Budget, ErrorInfo, Fork, Usage
+from cadre.protocol.messages import Usage
 from cadre_gateway.index.run_index import RunIndex
-from cadre_gateway.index.run_summary import RunSummary, State
 from cadre_gateway.runs.lookup import RunLookup, checked_tree_of, index_of
-
-
-class RunDetail(RunSummary, kw_only=True):
-    """A run and all runs below it."""
-
-    output: Any = None
-    deadline: float | None = None
-    """Unix seconds at which the run ends, whatever it has found."""
-    budget: Budget | None = None
-    """What the run and all runs below it may use."""
-    forked_from: Fork | None = None
-    """The run, and the step of it, that this one began with."""
-    own_usage: Usage
-    """What the run itself has used, without those below it."""
-    children: list[RunDetail]
-    memory: list[Step] | UnsetType = UNSET
-
-
-class RunResult(msgspec.Struct, kw_only=True):
-    """How a run ended; the second half only with `return_full_result`."""
-
-    id: str
-    state: State
-    output: Any = None
-    error: ErrorInfo | None = None
-    steps: int | UnsetType = UNSET
-    usage: Usage | UnsetType = UNSET
-    started_at: float | UnsetType = UNSET
-    ended_at: float | UnsetType | None = UNSET
-    memory: list[Step] | UnsetType = UNSET
 
 
 async def run_detail(lookup: RunLookup, run: str, full: bool) -> RunDetail:

@@ -8,8 +8,8 @@ import msgspec
 
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.tail import Tail
+from cadre.api.runs import RunSummary
 from cadre.protocol.topology import tree_of
-from cadre_gateway.index.run_summary import RunSummary
 from cadre_gateway.requests.problems import Problem, invalid
 from cadre_gateway.retention.janitor import Janitor
 from cadre_gateway.runs.directory import live_agents

@@ -10,11 +10,12 @@ from collections.abc import AsyncIterator
 from enum import Enum, auto
 from typing import NamedTuple
 
+from cadre.api.runs import State
 from cadre.errors import RetryableError
 from cadre.ports import Stored
 from cadre.protocol.messages import Delta
 from cadre.protocol.topology import is_within, tree_of
-from cadre_gateway.index.run_summary import State, end_state
+from cadre_gateway.index.run_summary import end_state
 from cadre_gateway.requests.feed import Feed
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.runs.live_feeds import LiveFeeds

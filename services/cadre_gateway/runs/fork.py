@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cadre.adapters.nats.bus import NatsBus
+from cadre.api.runs import RunSummary
 from cadre.journal.events import AnyEvent
 from cadre.journal.run import Run
 from cadre.loop.fold import fold
@@ -14,7 +15,7 @@ from cadre.loop.fork import ForkError, prefix_of
 from cadre.ports import Stored
 from cadre.protocol.messages import Fork, Origin, Task
 from cadre.protocol.topology import task_id, tree_of
-from cadre_gateway.index.run_summary import RunSummary, summary_of_task
+from cadre_gateway.index.run_summary import summary_of_task
 from cadre_gateway.requests.body import BudgetBody, Count, Deadline
 from cadre_gateway.requests.problems import Problem, invalid
 from cadre_gateway.requests.trace_link import trace_of

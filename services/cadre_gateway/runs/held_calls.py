@@ -2,11 +2,10 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
-
-import msgspec
+from typing import Any, NamedTuple
 
 from cadre.adapters.nats.history import History
+from cadre.api.approvals import ApprovalDecision
 from cadre.engine.calls.approval import held_call
 from cadre.engine.calls.call_check import MEMBER_SCHEMA
 from cadre.journal.entry import Entry
@@ -15,25 +14,10 @@ from cadre.journal.run import Phase, Run
 from cadre.journal.steps import CallState
 from cadre.loop.fold import fold
 from cadre.ports import Journal
-from cadre.protocol.messages import Verdict
 from cadre.protocol.topology import parent_of, tree_of
 from cadre_gateway.requests.problems import Problem
 
 _CALL_ID = re.compile(r"[A-Za-z0-9-]{1,64}(?:_\d{1,9}_\d{1,9}){1,64}")
-
-
-class Ruled(msgspec.Struct, kw_only=True):
-    """The decision on a call. `at` is null as long as no agent has taken it up."""
-
-    call: str
-    verdict: Verdict | Literal["expired"]
-    by: str
-    at: float | None = None
-    feedback: str = ""
-    tool: str | None = None
-    """The tool or member that is called instead, when that was corrected."""
-    arguments: dict[str, Any] | None = None
-    """The arguments of the call, when they were corrected."""
 
 
 class HeldCall(NamedTuple):
@@ -53,7 +37,7 @@ class CallHistory(NamedTuple):
     entry: Entry
     """The entry of the request."""
     request: ApprovalRequested
-    ruled: Ruled | None
+    ruled: ApprovalDecision | None
 
 
 @dataclass(frozen=True)
@@ -90,11 +74,11 @@ class HeldCalls:
         return CallHistory(*request, ruled)
 
 
-def ruled_in(entry: Entry, call: str) -> Ruled | None:
+def ruled_in(entry: Entry, call: str) -> ApprovalDecision | None:
     """The decision on the call that an entry tells of."""
     for event in entry.events:
         if isinstance(event, ApprovalDecided) and event.call == call:
-            return Ruled(
+            return ApprovalDecision(
                 call=call,
                 verdict=event.verdict,
                 by=event.sender,
@@ -119,7 +103,9 @@ def unknown_call(call: str) -> Problem:
     return Problem(404, "unknown-approval", detail)
 
 
-def _search(entries: list[Entry], call: str) -> tuple[tuple[Entry, ApprovalRequested] | None, Ruled | None]:
+def _search(
+    entries: list[Entry], call: str
+) -> tuple[tuple[Entry, ApprovalRequested] | None, ApprovalDecision | None]:
     request, ruled = None, None
     for entry in entries:
         for event in entry.events:

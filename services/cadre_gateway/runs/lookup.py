@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cadre.adapters.nats.history import History
+from cadre.api.runs import RunSummary
 from cadre.ports import Stored
 from cadre.protocol.topology import tree_of
 from cadre_gateway.index.run_index import RunIndex
-from cadre_gateway.index.run_summary import RunSummary, summary_of_task
+from cadre_gateway.index.run_summary import summary_of_task
 from cadre_gateway.requests.problems import unknown_run
 from cadre_gateway.retention.tree_records import TreeRecords
 

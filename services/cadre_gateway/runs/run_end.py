@@ -5,9 +5,10 @@ import time
 from dataclasses import dataclass
 
 from cadre.adapters.nats.bus import NatsBus
+from cadre.api.runs import RunSummary
 from cadre.ports import Stored
 from cadre.protocol.messages import Cancel
-from cadre_gateway.index.run_summary import RunSummary, end_state
+from cadre_gateway.index.run_summary import end_state
 from cadre_gateway.requests.feed import Feed
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.runs import SENDER

@@ -4,11 +4,12 @@ import time
 from dataclasses import dataclass
 
 from cadre.adapters.nats.bus import NatsBus
+from cadre.api.runs import RunSummary
 from cadre.ports import Blobs
 from cadre.protocol.files import decode_data_url, is_blob_ref
 from cadre.protocol.messages import Origin, Task
 from cadre.protocol.topology import task_id
-from cadre_gateway.index.run_summary import RunSummary, summary_of_task
+from cadre_gateway.index.run_summary import summary_of_task
 from cadre_gateway.requests.body import Submission
 from cadre_gateway.requests.problems import invalid
 from cadre_gateway.requests.trace_link import trace_of

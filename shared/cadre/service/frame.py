@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import uvicorn
 
 from cadre.adapters.nats.bus import NatsBus
-from cadre.adapters.nats.connection.connect import Client, connect
+from cadre.adapters.nats.connection.connect import NatsClient, connect
 from cadre.adapters.nats.journal import NatsJournal
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.registry import NatsRegistry
@@ -91,7 +91,7 @@ class Platform(NamedTuple):
     """What the frame gives to a part."""
 
     settings: Settings
-    nc: Client
+    nc: NatsClient
     topology: Topology
     registry: NatsRegistry
     bus: NatsBus
@@ -307,7 +307,7 @@ async def _close(state: _State, settings: Settings) -> int:
     return 0 if all(done) else 1
 
 
-async def _done(nc: Client, step: Awaitable[None], within: float) -> bool:
+async def _done(nc: NatsClient, step: Awaitable[None], within: float) -> bool:
     try:
         await asyncio.wait_for(step, within)
     except (CadreError, TimeoutError) as error:

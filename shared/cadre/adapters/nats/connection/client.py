@@ -9,12 +9,12 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from nats.aio.client import Client as NatsClient
+from nats.aio.client import Client
 
 log = logging.getLogger("cadre.nats")
 
 
-class Client(NatsClient):
+class NatsClient(Client):
     """A client that calls `given_up` with the reason when it has closed itself for good, unasked."""
 
     def __init__(self, given_up: Callable[[str], None]) -> None:

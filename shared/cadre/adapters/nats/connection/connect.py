@@ -11,15 +11,15 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import nats.errors
-from nats.aio.client import Client as NatsClient
+from nats.aio.client import Client
 
 from cadre.adapters.nats.connection import keys, requests
-from cadre.adapters.nats.connection.client import Client
+from cadre.adapters.nats.connection.client import NatsClient
 from cadre.errors import BusUnavailable, SettingError
 from cadre.protocol.nats_addresses import addresses, redacted
 from cadre.settings import Settings
 
-__all__ = ["Client", "connect", "seconds_since_return", "settled"]
+__all__ = ["NatsClient", "connect", "seconds_since_return", "settled"]
 
 log = logging.getLogger("cadre.nats")
 
@@ -28,16 +28,16 @@ _WARN_EVERY_SECONDS = 2.0
 _UNKNOWN = "authorization violation"
 _REFUSED = re.compile(r'permissions violation for publish to "(.*)"')
 
-_returned: WeakKeyDictionary[NatsClient, float] = WeakKeyDictionary()
+_returned: WeakKeyDictionary[Client, float] = WeakKeyDictionary()
 
 
-def seconds_since_return(nc: NatsClient) -> float:
+def seconds_since_return(nc: Client) -> float:
     """Seconds since this client found the server again, whichever others are back by now; infinite where the server
     never was away."""
     return time.monotonic() - _returned.get(nc, -math.inf)
 
 
-async def settled(nc: NatsClient) -> None:
+async def settled(nc: Client) -> None:
     """Returns once the server has dealt with all that was sent to it before: subscriptions hold, refusals are here.
 
     `flush` writes its ping past what the client's writer still holds; one that is sent after the answer to a first
@@ -49,7 +49,7 @@ async def settled(nc: NatsClient) -> None:
 
 async def connect(
     settings: Settings, name: str, *, wait: bool = True, given_up: Callable[[str], None] | None = None
-) -> Client:
+) -> NatsClient:
     """Connects, and takes a lost connection up again for ever. After an error that ends it for good `given_up` is
     called with the reason.
 
@@ -70,13 +70,13 @@ class _Connecting:
         self._settings = settings
         self._name = name
         self._given_up = given_up
-        self._nc = Client(self._on_given_up)
+        self._nc = NatsClient(self._on_given_up)
         self._options = keys.options(self._nc, settings)
         self._is_open = False
         self._trouble: Exception | None = None
         self._hopeless: asyncio.Future[SettingError] = asyncio.get_running_loop().create_future()
 
-    async def run(self, *, wait: bool) -> Client:
+    async def run(self, *, wait: bool) -> NatsClient:
         """Returns the client once it is connected. Raises BusUnavailable, SettingError."""
         connecting = asyncio.create_task(self._connect(wait))
         try:

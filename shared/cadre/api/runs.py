@@ -1,0 +1,84 @@
+"""Runs as the HTTP API shows them. Times are Unix seconds."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from cadre.journal.steps import Step
+from cadre.protocol.messages import Budget, ErrorInfo, Fork, Usage
+
+State = Literal["running", "waiting", "success", "max_steps_error", "error", "cancelled"]
+"""`waiting`: for a person, or for the time that the model endpoint asked for."""
+
+WaitingFor = Literal["approval", "model"]
+
+
+class RunSummary(msgspec.Struct, kw_only=True):
+    """One run as the list shows it. Times are Unix seconds."""
+
+    id: str
+    tree: str
+    parent: str | None = None
+    agent: str = ""
+    task: str = ""
+    state: State = "running"
+    waiting_for: WaitingFor | None = None
+    """What the run itself waits for, when it waits."""
+    approvals: int = 0
+    """Calls of the run and of all runs below it that wait for a person."""
+    step: int = 0
+    started_at: float = 0.0
+    ended_at: float | None = None
+    usage: Usage = Usage()
+    session: str | None = None
+    error: ErrorInfo | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has ended."""
+        return self.ended_at is not None
+
+
+class RunDetail(RunSummary, kw_only=True):
+    """A run and all runs below it."""
+
+    output: Any = None
+    deadline: float | None = None
+    """Unix seconds at which the run ends, whatever it has found."""
+    budget: Budget | None = None
+    """What the run and all runs below it may use."""
+    forked_from: Fork | None = None
+    """The run, and the step of it, that this one began with."""
+    own_usage: Usage
+    """What the run itself has used, without those below it."""
+    children: list[RunDetail]
+    memory: list[Step] | UnsetType = UNSET
+
+
+class RunResult(msgspec.Struct, kw_only=True):
+    """How a run ended; the second half only with `return_full_result`."""
+
+    id: str
+    state: State
+    output: Any = None
+    error: ErrorInfo | None = None
+    steps: int | UnsetType = UNSET
+    usage: Usage | UnsetType = UNSET
+    started_at: float | UnsetType = UNSET
+    ended_at: float | UnsetType | None = UNSET
+    memory: list[Step] | UnsetType = UNSET
+
+
+class Accepted(msgspec.Struct):
+    """The answer to a request that started a run."""
+
+    id: str
+    agent: str
+    state: State
+    links: dict[str, str]
+    later_files: list[str] = []
+    """The paths of a fork's workspace whose version at the step is not known. They are as they are now in the
+    run that was forked."""
