@@ -11,7 +11,7 @@ from rich.console import Console
 from cadre.cli.terminal import tree_lines
 from cadre.cli.terminal.arguments import json_object, key_values
 from cadre.cli.terminal.ask import decision_of
-from cadre.cli.terminal.duration import Duration
+from cadre.cli.terminal.options import Duration
 from cadre.cli.terminal.outcome import exit_code
 from cadre.cli.terminal.run_text import state
 from cadre.cli.terminal.run_tree import RunTree, apply

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import click
 
-from cadre.cli.terminal.file_values import size_text
+from cadre.cli.terminal.answer import size_text
 from cadre.cli.terminal.options import print_json
 from cadre.cli.terminal.table import table
 from cadre.client.gateway import Gateway

@@ -1,17 +1,23 @@
-"""`cadre logs`: the files that `cadre up` keeps of what its services wrote."""
+"""`cadre logs`: what the services of `cadre up` write, on the terminal as it comes and in files that are kept."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from pathlib import Path
 from typing import TextIO
+from zlib import crc32
 
 import click
 
-from cadre.cli.terminal.service_log import colour
 from cadre.local import local_stack
 from cadre.local.exit_codes import CommandFailed, ExitCode
+
+_COLOURS = ["cyan", "green", "yellow", "blue", "magenta", "bright_cyan", "bright_green", "bright_blue"]
+_NATS_NAME = "nats"
+_NATS_PROBLEM = re.compile(r"\[(WRN|ERR|FTL)\]|^died|^did not")
+"""Lines of nats-server that are printed; the others go to its log file alone."""
 
 _POLL_SECONDS = 0.3
 """Seconds between two looks at a followed file."""
@@ -60,5 +66,24 @@ def _files(folder: Path, service: str | None) -> dict[str, Path]:
 
 
 def _print(name: str, line: str, width: int) -> None:
-    prefix = click.style(f"{name:<{width}} | ", fg=colour(name)) if width else ""
+    prefix = click.style(f"{name:<{width}} | ", fg=_colour(name)) if width else ""
     click.echo(prefix + line.rstrip("\n"))
+
+
+class LogPrinter:
+    """Prints each line behind its service's name, in the service's colour on a terminal."""
+
+    def __init__(self) -> None:
+        self._width = 8
+
+    def __call__(self, name: str, line: str) -> None:
+        if name == _NATS_NAME and not _NATS_PROBLEM.search(line):
+            return
+        self._width = max(self._width, len(name))
+        prefix = click.style(f"{name:<{self._width}} |", fg=_colour(name))
+        click.echo(f"{prefix} {line}", err=True)
+
+
+def _colour(name: str) -> str:
+    """A colour for the service, the same one every time."""
+    return _COLOURS[crc32(name.encode()) % len(_COLOURS)]

@@ -36,7 +36,7 @@ VERBS = {
 }
 """Each verb is `command` in the module of its name, beside this one, but for those of _MODULES."""
 
-_MODULES = dict.fromkeys(("approve", "reject", "correct"), "approvals")
+_MODULES = {"approve": "approvals", "reject": "approvals", "correct": "approvals", "verify": "replay"}
 """The module of each verb that shares one with others, in which it goes by its own name."""
 
 SERVICES = {

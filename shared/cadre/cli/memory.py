@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from itertools import islice
 from typing import Any, get_args
 
 import click
 
 from cadre.cli.terminal.answer import print_text
-from cadre.cli.terminal.options import output_option, print_json
+from cadre.cli.terminal.options import output_option, print_json, with_options
 from cadre.cli.terminal.table import brief, table
 from cadre.client.gateway import WHOLE_ID, Gateway
 from cadre.local.exit_codes import CommandFailed, ExitCode
@@ -21,24 +20,16 @@ MEMORY = "/v1/memory"
 
 _PAGE_SIZE = 50
 
-Command = Callable[..., Any]
-
-
-def _selection_options(command: Command) -> Command:
-    """Adds the options that say whose memories are meant."""
-    options = [
-        click.option("--scope", type=click.Choice(get_args(MemoryScope)), help="Only of this scope."),
-        click.option("--agent", metavar="NAME", help="Remembered by this agent."),
-        click.option("--team", metavar="NAME", help="Of this team."),
-        click.option("--user", metavar="NAME", help="Of this person, in whatever scope."),
-        click.option("--session", metavar="NAME", help="Of this conversation."),
-        click.option("--run", metavar="ID", help="Of this run; a root run stands for its whole tree."),
-        click.option("--all", "everybody", is_flag=True, help="Everybody's."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
+_selection_options = with_options(
+    click.option("--scope", type=click.Choice(get_args(MemoryScope)), help="Only of this scope."),
+    click.option("--agent", metavar="NAME", help="Remembered by this agent."),
+    click.option("--team", metavar="NAME", help="Of this team."),
+    click.option("--user", metavar="NAME", help="Of this person, in whatever scope."),
+    click.option("--session", metavar="NAME", help="Of this conversation."),
+    click.option("--run", metavar="ID", help="Of this run; a root run stands for its whole tree."),
+    click.option("--all", "everybody", is_flag=True, help="Everybody's."),
+)
+"""Adds the options that say whose memories are meant."""
 
 _kind = click.option(
     "--kind", "kinds", multiple=True, metavar="KIND", help="note, step or answer; repeatable."

@@ -1,71 +1,117 @@
-"""`cadre replay`: a run's journal decided anew, and what differs from what was journaled."""
+"""`cadre replay` and `cadre verify`: a run's journals decided anew, and their hash chains checked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gzip
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import msgspec
 
 from cadre.cli.terminal.answer import print_text
-from cadre.cli.terminal.exported_run import exported_entries
-from cadre.cli.terminal.options import output_option, print_json
+from cadre.cli.terminal.options import Decorated, output_option, print_json, with_options
 from cadre.client.gateway import Gateway
 from cadre.delivery.codec import decode
+from cadre.delivery.hash_chain import RunLinks, check_chain
 from cadre.errors import UnreadableMessage
 from cadre.journal.entry import Entry
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.loop.redecide import Journaled, redecide
 
 
+def _journal_options(how: str = "") -> Callable[[Decorated], Decorated]:
+    """The run or the exported file whose journals are read; `how` is what is done with the file."""
+    file_help = f"A run that `cadre runs export` wrote{how}; no gateway is asked."
+    path = click.Path(dir_okay=False, path_type=Path)
+    return with_options(
+        click.argument("run", required=False),
+        click.option("--run-only", is_flag=True, help="Without the runs below it."),
+        click.option("--file", type=path, help=file_help),
+        output_option("text"),
+    )
+
+
 @click.command("replay")
-@click.argument("run", required=False)
-@click.option("--run-only", is_flag=True, help="Without the runs below it.")
-@click.option(
-    "--file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="A run that `cadre runs export` wrote, decided by the Cadre of this command; no gateway is asked.",
-)
-@output_option("text")
-def command(run: str | None, run_only: bool, file: Path | None, output: str) -> int:
+@_journal_options(", decided by the Cadre of this command")
+def command(**options: Any) -> int:
     """Decide the journals of RUN and of all runs below it anew: an id, a unique beginning of one, or @last.
 
     Nothing is sent and no run is changed. Ends with 0 when every decision is the one that was journaled, else
     with 1.
     """
-    if (run is None) == (file is None):
-        raise click.UsageError("name a RUN, or a --file that `cadre runs export` wrote")
-    found = _replay_file(file, run_only) if file is not None else _replay_on_gateway(run or "", run_only)
-    if output == "json":
-        print_json(found)
-    else:
-        print_text("\n".join(_report(found)))
+    found = _checked("replay", options, _replay_file, _replay_lines)
     return ExitCode.FAILED if found["divergences"] else ExitCode.OK
 
 
-def _replay_on_gateway(run: str, run_only: bool) -> dict[str, Any]:
-    with Gateway() as gateway:
-        return gateway.get(f"/v1/runs/{gateway.run_id(run)}/replay", run_only="true" if run_only else None)
+@click.command("verify")
+@_journal_options()
+def verify(**options: Any) -> int:
+    """Check the hash chains of RUN and of all runs below it: an id, a unique beginning of one, or @last.
+
+    Every entry is sealed by a hash over itself and the entry before it. Ends with 0 when all of them hold, else with 1.
+    """
+    found = _checked("verify", options, _verify_file, _verify_lines)
+    return ExitCode.FAILED if found["broken"] else ExitCode.OK
 
 
-def _replay_file(file: Path, run_only: bool) -> dict[str, Any]:
-    """Decides an exported run anew; the result has the form of the gateway's answer."""
+Account = dict[str, Any]
+"""What a check came to, in the form of the gateway's answer."""
+
+
+def _checked(
+    check: str,
+    options: dict[str, Any],
+    check_file: Callable[[Path, bool], Account],
+    lines: Callable[[Account], Iterator[str]],
+) -> Account:
+    """Has the journals checked, here or by the gateway; prints and returns what came of it."""
+    run, file, run_only = options["run"], options["file"], options["run_only"]
+    if (run is None) == (file is None):
+        raise click.UsageError("name a RUN, or a --file that `cadre runs export` wrote")
+    if file is not None:
+        found = check_file(file, run_only)
+    else:
+        with Gateway() as gateway:
+            path = f"/v1/runs/{gateway.run_id(run)}/{check}"
+            found = gateway.get(path, run_only="true" if run_only else None)
+    if options["output"] == "json":
+        print_json(found)
+    else:
+        print_text("\n".join(lines(found)))
+    return found
+
+
+def _replay_file(file: Path, run_only: bool) -> Account:
     tree = ""
     journals: dict[str, list[Journaled]] = {}
-    for tree, seq, data in exported_entries(file):
+    for tree, seq, data in _exported_entries(file):
         try:
             entry: Entry = decode(data, Entry)
         except UnreadableMessage as error:
             raise CommandFailed(f"{file} cannot be read: {error}", ExitCode.USAGE) from error
         if not run_only or entry.run == tree:
             journals.setdefault(entry.run, []).append(Journaled(seq, entry))
-    found: dict[str, Any] = msgspec.to_builtins(redecide(journals.values()))
+    found: Account = msgspec.to_builtins(redecide(journals.values()))
     return {"id": tree, **found, "omitted": 0}
 
 
-def _report(found: dict[str, Any]) -> Iterator[str]:
+def _verify_file(file: Path, run_only: bool) -> Account:
+    tree = ""
+    journals: dict[str, list[bytes]] = {}
+    for tree, _, data in _exported_entries(file):
+        run = msgspec.json.decode(data, type=RunLinks).run
+        if not run_only or run == tree:
+            journals.setdefault(run, []).append(data)
+    chains = [check_chain(journal) for journal in journals.values()]
+    broken = [msgspec.to_builtins(link) for chain in chains for link in chain.broken]
+    counts = {"entries": sum(one.entries for one in chains), "sealed": sum(one.sealed for one in chains)}
+    return {"id": tree, "runs": len(chains), **counts, "broken": broken}
+
+
+def _replay_lines(found: Account) -> Iterator[str]:
     for divergence in found["divergences"]:
         yield f"{divergence['run']} entry {divergence['n']}: {divergence['about']}"
         yield from (f"    {line}" for line in divergence["lines"])
@@ -81,5 +127,46 @@ def _report(found: dict[str, Any]) -> Iterator[str]:
     )
 
 
+def _verify_lines(found: Account) -> Iterator[str]:
+    for link in found["broken"]:
+        yield f"{link['run']} entry {link['n']}: {link['reason']}"
+    verdict = f"{len(found['broken'])} broken" if found["broken"] else "all of them hold"
+    yield f"{found['runs']} run(s), {found['entries']} entries, {found['sealed']} with a hash: {verdict}"
+
+
 def _many(count: int, one: str, many: str | None = None) -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+class _ExportedEntry(NamedTuple):
+    tree: str
+    seq: int
+    data: bytes
+    """The entry as its journal held it."""
+
+
+class _ExportLine(msgspec.Struct):
+    line: str = ""
+    """What the line holds: `entry`, `end`, or something that does not matter here."""
+    seq: int = 0
+    entry: msgspec.Raw = msgspec.Raw(b"null")
+    format: str = ""
+    tree: str = ""
+
+
+def _exported_entries(file: Path) -> Iterator[_ExportedEntry]:
+    """Yields the entries in the order of their stream. Raises CommandFailed for a file that is no whole export."""
+    tree, last = "", ""
+    try:
+        with gzip.open(file) as stream:
+            for number, text in enumerate(stream):
+                record = msgspec.json.decode(text, type=_ExportLine)
+                if number == 0 and record.format != "cadre-run":
+                    raise CommandFailed(f"{file} was not written by `cadre runs export`", ExitCode.USAGE)
+                tree, last = tree or record.tree, record.line
+                if record.line == "entry":
+                    yield _ExportedEntry(tree, record.seq, bytes(record.entry))
+    except (OSError, EOFError, zlib.error, msgspec.DecodeError) as error:
+        raise CommandFailed(f"{file} cannot be read: {error}", ExitCode.USAGE) from error
+    if last != "end":
+        raise CommandFailed(f"{file} was cut off: export the run again", ExitCode.USAGE)

@@ -14,12 +14,12 @@ from typing import Any
 import click
 
 import cadre.cli
+from cadre.cli.logs import LogPrinter
 from cadre.cli.terminal import demo
-from cadre.cli.terminal.service_log import LogPrinter
 from cadre.local import local_stack
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.local.nats_server import free_port
-from cadre.local.processes import Stack, advice
+from cadre.local.processes import Stack
 from cadre.local.team_file import TEAM_FILE, Team, read_team
 from cadre.local.users import StackUsers
 
@@ -151,11 +151,7 @@ async def _supervised(stack: Stack, work: Coroutine[Any, Any, int], interrupted:
 
 
 async def _until_stopped(stack: Stack) -> int:
-    for line in advice(stack):
-        click.echo(f"cadre: {line}", err=True)
-    await stack.start()
-    for line in stack.notes:
-        click.echo(f"cadre: {line}", err=True)
+    await demo.start(stack)
     click.echo(f"gateway  {stack.gateway}")
     click.echo(f"nats     {stack.nats}")
     if stack.team is None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from typing import Any
 
 import click
 
-from cadre.cli.terminal.file_values import describe_files
+from cadre.protocol.files import is_blob_ref
+
+_MEDIA_TYPES = {"image": "image/png", "table": "text/csv", "array": "application/x-npy"}
 
 
 def as_text(output: Any) -> str:
@@ -16,7 +19,7 @@ def as_text(output: Any) -> str:
 
     Files in it are named in words; commands that download them follow below.
     """
-    value, downloads = describe_files(output)
+    value, downloads = _describe_files(output)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
     return "\n".join([text, *downloads])
 
@@ -29,3 +32,40 @@ def print_text(text: str) -> None:
 def printable(text: str) -> str:
     """The text with a mark for each character that could move the cursor or change colours."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def size_text(size: int) -> str:
+    """A size in bytes in few characters: 950 B, 12.3 kB, 4.0 MB."""
+    for unit, letter in ((1_000_000, "MB"), (1_000, "kB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {letter}"
+    return f"{size} B"
+
+
+def _describe_files(value: Any) -> tuple[Any, list[str]]:
+    """The value with each file in it replaced by a few words, and the commands that download these files."""
+    commands: list[str] = []
+
+    def described(part: Any) -> Any:
+        if isinstance(part, list):
+            return [described(item) for item in part]
+        if not isinstance(part, dict):
+            return part
+        match part:
+            case {"$file": {"ref": str(ref), **about}} if len(part) == 1 and is_blob_ref(ref):
+                name = str(about.get("name") or "")
+                commands.append(_download_command(ref, name))
+                size = about.get("size")
+                of_size = f", {size_text(size)}" if isinstance(size, int) else ""
+                return f"{name or 'file'} ({about.get('media_type') or 'unknown type'}{of_size})"
+            case {"$given": [str(form), str(ref)]} if len(part) == 1 and is_blob_ref(ref):
+                commands.append(_download_command(ref, ""))
+                return f"{form} ({_MEDIA_TYPES.get(form, 'bytes')})"
+        return {key: described(item) for key, item in part.items()}
+
+    return described(value), list(dict.fromkeys(commands))
+
+
+def _download_command(ref: str, name: str) -> str:
+    target = shlex.quote(name.rpartition("/")[2]) if name and name.isprintable() else "FILE"
+    return f"cadre files {ref} -o {target}"

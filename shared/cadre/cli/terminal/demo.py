@@ -29,11 +29,7 @@ async def run_demo(stack: Stack, team: Team, timeout: float) -> int:
     Raises CommandFailed: TIMEOUT, or what kept the stack from starting.
     """
     assert team.demo is not None
-    for line in advice(stack):
-        click.echo(f"cadre: {line}", err=True)
-    await stack.start()
-    for line in stack.notes:
-        click.echo(f"cadre: {line}", err=True)
+    await start(stack)
     if team.demo.program is not None:
         return await stack.alive_during(_program(team.demo.program, team.folder, stack.gateway, timeout))
     click.echo(f"cadre: {team.demo.agent}: {team.demo.task.strip()}", err=True)
@@ -42,6 +38,15 @@ async def run_demo(stack: Stack, team: Team, timeout: float) -> int:
     if code == ExitCode.OK and team.demo.check is not None:
         return await _check(team.demo.check, team.folder, stack.data, as_text(result.get("output")))
     return code
+
+
+async def start(stack: Stack) -> None:
+    """Starts the stack; says before and after what its user should know. Raises CommandFailed."""
+    for line in advice(stack):
+        click.echo(f"cadre: {line}", err=True)
+    await stack.start()
+    for line in stack.notes:
+        click.echo(f"cadre: {line}", err=True)
 
 
 async def _ask(gateway: str, task: Demo, timeout: float) -> dict[str, Any]:

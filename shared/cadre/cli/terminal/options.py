@@ -3,16 +3,52 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
-from cadre.cli.terminal.duration import Duration
-
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-_BOUNDS = (
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_WRITTEN = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
+
+
+class Duration(click.ParamType[float]):
+    """An option that takes a length of time above 0; its value is in seconds."""
+
+    name = "seconds"
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds that the text stands for."""
+        found = _WRITTEN.fullmatch(str(value))
+        seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
+        if seconds <= 0:
+            self.fail(f"{value!r} is no length of time: write seconds, or 10m, 2h, 3d", param, ctx)
+        return seconds
+
+
+_BUDGET = ("tokens", "cost", "steps", "depth")
+
+
+def with_options(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
+    """Adds the arguments and options to a command, in this order."""
+
+    def add(command: Decorated) -> Decorated:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def output_option(form: str) -> Callable[[Decorated], Decorated]:
+    """The option `-o`, whose value is `form` unless it is `json`."""
+    return click.option("-o", "--output", type=click.Choice([form, "json"]), default=form, show_default=True)
+
+
+bound_options = with_options(
     click.option("--max-steps", type=click.IntRange(min=1), help="Steps before the agent must answer."),
     click.option(
         "--deadline", type=Duration(), help="Seconds (or 10m, 2h), then it ends with what it has found."
@@ -26,22 +62,12 @@ _BOUNDS = (
     click.option("--budget-steps", type=click.IntRange(min=1), help="Steps, likewise."),
     click.option("--budget-depth", type=click.IntRange(min=0), help="Levels of delegation below it."),
 )
-_BUDGET = ("tokens", "cost", "steps", "depth")
-
-
-def output_option(form: str) -> Callable[[Decorated], Decorated]:
-    """The option `-o`, whose value is `form` unless it is `json`."""
-    return click.option("-o", "--output", type=click.Choice([form, "json"]), default=form, show_default=True)
-
-
-def bound_options(command: Decorated) -> Decorated:
-    """Adds the options that say how far a run may go."""
-    return _with(command, _BOUNDS)
+"""Adds the options that say how far a run may go."""
 
 
 def following_options(run: str) -> Callable[[Decorated], Decorated]:
     """The options that say how the new run is followed; `run` is what their help calls it."""
-    options = (
+    return with_options(
         click.option(
             "--ask/--no-ask",
             default=None,
@@ -55,7 +81,6 @@ def following_options(run: str) -> Callable[[Decorated], Decorated]:
         ),
         output_option("text"),
     )
-    return lambda command: _with(command, options)
 
 
 def bounds(options: dict[str, Any]) -> dict[str, Any]:
@@ -72,9 +97,3 @@ def bounds(options: dict[str, Any]) -> dict[str, Any]:
 def print_json(value: Any) -> None:
     """Prints the value on one line of stdout."""
     click.echo(json.dumps(value, ensure_ascii=False))
-
-
-def _with(command: Decorated, options: tuple[Callable[[Decorated], Decorated], ...]) -> Decorated:
-    for option in reversed(options):
-        command = option(command)
-    return command
