@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cadre.engine.commands import Command, Send, SetTimer
 from cadre.journal.entry import Entry
@@ -15,16 +15,14 @@ from cadre.runtime.inbox import Inbox
 from cadre.runtime.payments import Payments
 from cadre.runtime.run_cache import Held
 from cadre.runtime.runner import Advance, Runner
+from cadre.testing.in_memory_ports import InMemoryEffects
 from simulation import planted_in_code as code
 from simulation import planted_in_memory as memory
-from simulation.adapters import SimEffects, SimJournal
+from simulation.adapters import SimJournal
 from simulation.blocks import GOES_ON, MADE_ONCE, ONE_OUTCOME, SAYS
 from simulation.excuses import NO_DIVERGENCE
 from simulation.remembered import KEPT, LEFT, RECALLED, WITHIN
 from simulation.workers import Parts
-
-if TYPE_CHECKING:
-    from simulation.server import Stream
 
 
 class AcksFirst(Inbox):
@@ -39,7 +37,7 @@ class Unfenced(SimJournal):
     """Appends whatever it is given, behind whatever is there."""
 
     async def append(self, entry: Entry, fence: int, **more: Any) -> Appended:
-        head = self._stream(entry.tree).last(self._topology.journal(entry.tree, entry.run))
+        head = self._reach.stream(entry.tree).last(self._reach.topology.journal(entry.tree, entry.run))
         return await super().append(entry, head.seq if head else 0, **more)
 
 
@@ -129,12 +127,11 @@ class _WithoutCancels(Payments):
         return await super().pay(kept)
 
 
-class ClaimsWithoutFence(SimEffects):
+class ClaimsWithoutFence(InMemoryEffects):
     """Claims a call that somebody else has claimed."""
 
     async def _append(self, tree: str, call: str, record: object, fence: int) -> int:
-        stream: Stream = self._stream(tree)
-        head = stream.last(self._topology.effect(tree, call))
+        head = self._reach.stream(tree).last(self._reach.topology.effect(tree, call))
         assert isinstance(record, EffectClaim) or head is not None
         return await super()._append(tree, call, record, head.seq if head else 0)  # type: ignore[arg-type]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from cadre.errors import Fenced
 from simulation.consumer import ACK_WAIT, Consumer, Subscriber
-from simulation.loop import Loop
+from simulation.loop import EPOCH, Loop
 from simulation.trace import Trace
 
 TICK = 0.25
@@ -107,7 +107,8 @@ class Stream:
     # --- schedules
 
     def schedule(self, subject: str, due: float, target: str, data: bytes) -> None:
-        """Replaces what is scheduled under the subject; `due` in seconds of the server's clock."""
+        """Replaces what is scheduled under the subject; `due` in Unix seconds."""
+        due -= EPOCH
         one = self.schedules[subject] = Schedule(due, target, data)
         loop = self._server.loop
         ticks = int(max(0.0, due - loop.time()) / TICK) + 1

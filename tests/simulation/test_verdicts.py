@@ -13,7 +13,7 @@ from cadre.ports import QuarantineRecord
 from cadre.protocol.messages import EffectClaim, EffectResult, ToolCall, ToolResult
 from cadre.runtime.executor import Executor
 from cadre.runtime.in_hand import InHand
-from simulation.adapters import SimEffects
+from cadre.testing.in_memory_ports import InMemoryEffects
 from simulation.loop import Process
 from simulation.peers import SimPeers
 from simulation.queue import SimDelivery
@@ -88,7 +88,7 @@ def test_a_refusal_is_kept_so_that_a_zombie_tells_the_same() -> None:
     assert last.result == refused
 
 
-class LosesItsConnection(SimEffects):
+class LosesItsConnection(InMemoryEffects):
     """Behind the first claim that it has stored."""
 
     lost = False

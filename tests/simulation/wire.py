@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from cadre.errors import BusFull, BusUnavailable, CadreError, OutcomeUnknown
+from cadre.testing.in_memory_ports import Silence
 from simulation.faults import Faults
 from simulation.loop import Loop, Process
 from simulation.server import Server
@@ -15,7 +16,6 @@ from simulation.server import Server
 ANSWER_WITHIN = 5.0
 """Seconds after which a client takes a request for unanswered, as the real one does."""
 
-Silence = type[BusUnavailable] | type[OutcomeUnknown]
 T = TypeVar("T")
 
 

@@ -7,7 +7,6 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from cadre.delivery.code_history import HistoryCutter
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.kinds.code.section import CodeSpec
 from cadre.ports import Delivery
@@ -17,7 +16,14 @@ from cadre.runtime.executor import Executor
 from cadre.runtime.in_hand import InHand
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.runner import Runner
-from cadre.runtime.runner import World as Reach
+from cadre.runtime.runner import World as Ports
+from cadre.testing.in_memory_ports import (
+    InMemoryBlobs,
+    InMemoryBus,
+    InMemoryEffects,
+    InMemoryQuarantine,
+    Reach,
+)
 from cadre_memory.tools.calls import CallHandler
 from cadre_memory.tools.memories import Memories
 from cadre_sandbox.interpreters.pool import Sandbox
@@ -25,7 +31,7 @@ from cadre_sandbox.serving.answer import AnswerBuilder
 from cadre_sandbox.serving.code_calls import CodeCallHandler
 from cadre_sandbox.serving.run_block import CodeRunner
 from cadre_sandbox.serving.warm_pool import WarmPool
-from simulation.adapters import SimBlobs, SimBus, SimClock, SimEffects, SimJournal, SimQuarantine
+from simulation.adapters import SimClock, SimJournal
 from simulation.box import SimSandbox
 from simulation.contexts import prompts_of
 from simulation.loop import Process
@@ -52,8 +58,8 @@ class Parts(NamedTuple):
     executor: type[Executor] = Executor
     in_hand: type[InHand] = InHand
     journal: type[SimJournal] = SimJournal
-    effects: type[SimEffects] = SimEffects
-    bus: type[SimBus] = SimBus
+    effects: type[InMemoryEffects] = InMemoryEffects
+    bus: type[InMemoryBus] = InMemoryBus
     warm_pool: type[WarmPool] = WarmPool
     code_runner: type[CodeRunner] = CodeRunner
     serving: type[CodeCallHandler] = CodeCallHandler
@@ -78,14 +84,15 @@ class Connection:
     """A process's ports on the server."""
 
     def __init__(self, world: World, process: Process) -> None:
-        parts, server, topology = world.parts, world.server, world.topology
+        parts = world.parts
         self.wire = Wire(process, world.ways)
         self.clock = SimClock(world.loop, process)
-        self.journal = parts.journal(self.wire, server, topology, world.faults)
-        self.blobs = SimBlobs(self.wire, world.blobs, world.trace)
-        self.bus = parts.bus(self.wire, server, topology, world.interrupt_all, HistoryCutter(self.blobs))
-        self.effects = parts.effects(self.wire, server, topology)
-        self.quarantine = SimQuarantine(self.wire, server, topology)
+        reach = Reach(self.wire, world.server.streams, world.topology)
+        self.journal = parts.journal(reach, world.faults)
+        self.blobs = InMemoryBlobs(self.wire, world.blobs)
+        self.bus = parts.bus(reach, self.blobs, world.interrupt_all)
+        self.effects = parts.effects(reach)
+        self.quarantine = InMemoryQuarantine(reach)
 
 
 def start_agent(world: World, process: Process, name: str) -> Live:
@@ -94,7 +101,7 @@ def start_agent(world: World, process: Process, name: str) -> Live:
     spec = scenario.specs[name]
     tell = Told(world.die, world.deadly.add, world.outgrown.append)
     model = PlannedModel(spec, scenario.plans, world.chance, world.faults, tell)
-    reach = Reach(ports.journal, ports.bus, model, ports.clock)
+    reach = Ports(ports.journal, ports.bus, model, ports.clock)
     runner = world.parts.runner(spec, prompts_of(kind_for(spec)), reach, lambda: world.offer(name))
     inbox = world.parts.inbox(name, runner, reach, ports.blobs, ports.quarantine)
     limiter = FairLimiter(scenario.credit, queues=scenario.shards)

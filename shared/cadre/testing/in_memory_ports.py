@@ -1,0 +1,279 @@
+"""The ports of `cadre.ports` on streams in memory: what `cadre.adapters.nats` is for a NATS server.
+
+How a process reaches the streams is its `Wire`: that of a test team stores at once, a simulation's is slow and lossy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+from cadre.delivery.code_history import HistoryCutter
+from cadre.delivery.codec import decode, encode
+from cadre.delivery.hash_chain import seal
+from cadre.errors import BlobMissing, BusUnavailable, Fenced, OutcomeUnknown
+from cadre.journal.entry import Entry
+from cadre.ports import Appended, Blobs, Effect, QuarantineRecord, Stored
+from cadre.protocol.messages import (
+    Addressed,
+    CodeCall,
+    Delta,
+    EffectClaim,
+    EffectResult,
+    Task,
+    TimerFired,
+    ToolCall,
+    ToolResult,
+)
+from cadre.protocol.topology import Topology
+
+_REPLICA_PAUSE_SECONDS = 0.05
+
+
+class Message(Protocol):
+    """A message as a stream keeps it."""
+
+    @property
+    def seq(self) -> int: ...
+
+    @property
+    def data(self) -> bytes: ...
+
+
+M = TypeVar("M", bound=Message, covariant=True)
+
+
+class Stream(Protocol[M]):
+    """One stream of a deployment, with the contract of JetStream."""
+
+    @property
+    def messages(self) -> Mapping[int, M]: ...
+
+    def append(
+        self, subject: str, data: bytes, *, expect: int | None = None, message_id: str | None = None
+    ) -> int:
+        """Stores a message and returns its sequence. Raises Fenced unless `expect` is the subject's last one."""
+        ...
+
+    def last(self, subject: str) -> M | None: ...
+
+    def purge(self, subject: str) -> None: ...
+
+    def schedule(self, subject: str, due: float, target: str, data: bytes) -> None:
+        """Appends to `target` at `due`, in Unix seconds; replaces what is scheduled under the subject."""
+        ...
+
+    def unschedule(self, subject: str) -> None: ...
+
+
+Silence = type[BusUnavailable] | type[OutcomeUnknown]
+T = TypeVar("T")
+
+
+class Wire(Protocol):
+    """One process's way to the streams."""
+
+    async def ask(self, doing: str, operation: Callable[[], T], silence: Silence) -> T:
+        """What the server answers. Raises what it refuses with, or `silence`: done or not, nobody knows."""
+        ...
+
+    def post(self, operation: Callable[[], object], loss: str) -> None:
+        """Sends something that has no answer; `loss` names the fault that may lose it."""
+        ...
+
+
+class Reach(NamedTuple):
+    """What the ports of one process share."""
+
+    wire: Wire
+    streams: Sequence[Stream[Message]]
+    topology: Topology
+
+    def stream(self, tree: str) -> Stream[Message]:
+        """The stream that holds the tree."""
+        return self.streams[self.topology.shard(tree)]
+
+
+class InMemoryJournal:
+    """ports.Journal: reads of heads are never stale, those of the entries before may be."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    async def read(self, tree: str, run: str) -> list[Stored]:
+        stream, wire = self._reach.stream(tree), self._reach.wire
+        subject = self._reach.topology.journal(tree, run)
+        head = await wire.ask("reading a journal", lambda: stream.last(subject), BusUnavailable)
+        if head is None:
+            return []
+        entry = decode(head.data, Entry)
+        wanted, found = list(entry.prev), dict[int, Message]()
+        while wanted:
+            missing = list(wanted)
+            got = await wire.ask("reading entries", lambda: self.replica(stream, missing), BusUnavailable)  # noqa: B023
+            found |= {message.seq: message for message in got}
+            wanted = [seq for seq in wanted if seq not in found]
+            if wanted:
+                await asyncio.sleep(_REPLICA_PAUSE_SECONDS)
+        before = [Stored(seq, decode(found[seq].data, Entry), len(found[seq].data)) for seq in entry.prev]
+        return [*before, Stored(head.seq, entry, len(head.data))]
+
+    def replica(self, stream: Stream[Message], wanted: list[int]) -> list[Message]:
+        """The messages with these sequences, as far as a replica has them."""
+        return [stream.messages[seq] for seq in wanted]
+
+    async def append(
+        self,
+        entry: Entry,
+        fence: int,
+        *,
+        before: str = "",
+        ends_timer: str | None = None,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Appended:
+        data, hash_ = seal(entry, before)
+        if meanwhile is not None:
+            meanwhile()
+        stream, topology = self._reach.stream(entry.tree), self._reach.topology
+
+        def store() -> int:
+            seq = stream.append(topology.journal(entry.tree, entry.run), data, expect=fence)
+            if ends_timer is not None:
+                stream.unschedule(topology.timer(entry.tree, entry.run, ends_timer))
+            return seq
+
+        seq = await self._reach.wire.ask("appending", store, OutcomeUnknown)
+        return Appended(seq, len(data), hash_)
+
+
+class InMemoryBus:
+    """ports.Bus: at-least-once sends, schedules, and hints that may be lost."""
+
+    def __init__(self, reach: Reach, blobs: Blobs, interrupt_all: Callable[[str], None]) -> None:
+        self._reach = reach
+        self._shortened = HistoryCutter(blobs)
+        self._interrupt_all = interrupt_all
+
+    async def send(self, message: Addressed, sender: str, *, to: str | None = None) -> None:
+        topology = self._reach.topology
+        if isinstance(message, ToolCall):
+            subject = topology.call(message.tool, sender, message.tree, message.id)
+        elif isinstance(message, CodeCall):
+            message = await self._shortened(message)
+            subject = topology.code(message.pool, message.tree, message.run)
+        else:
+            receiver = message.agent if isinstance(message, Task) else to
+            assert receiver is not None, f"nobody to send {message.id} to"
+            subject = topology.inbox(receiver, sender, message.tree, message.run)
+        data, stream, id_ = encode(message), self._reach.stream(message.tree), message.id
+        await self._reach.wire.ask(
+            f"sending {id_}", lambda: stream.append(subject, data, message_id=id_), OutcomeUnknown
+        )
+
+    async def revoke(self, result: ToolResult) -> None:
+        settled = revoked(result)
+        subject = self._reach.topology.effect(result.tree, result.call)
+        stream = self._reach.stream(result.tree)
+        with contextlib.suppress(Fenced):  # claimed already: its executor is told to stop
+            await self._reach.wire.ask(
+                "revoking", lambda: stream.append(subject, encode(settled), expect=0), OutcomeUnknown
+            )
+        await self.interrupt(result.tree, result.call)
+
+    async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:
+        topology, stream = self._reach.topology, self._reach.stream(timer.tree)
+        target = topology.inbox(agent, "timer", timer.tree, timer.run)
+        subject = topology.timer(timer.tree, timer.run, timer.name)
+        # The header that carries the time has milliseconds.
+        at = math.floor(due * 1000) / 1000
+        await self._reach.wire.ask(
+            "scheduling", lambda: stream.schedule(subject, at, target, encode(timer)), OutcomeUnknown
+        )
+
+    async def interrupt(self, tree: str, run: str) -> None:
+        self._reach.wire.post(lambda: self._interrupt_all(run), "lost-interrupt")
+
+    async def tell(self, tree: str, delta: Delta) -> None:
+        """Nobody looks on."""
+
+
+def revoked(result: ToolResult) -> EffectResult:
+    """What stands in the place of a claim once a call is not to be begun any more."""
+    fields = {"tree": result.tree, "run": result.run, "at": result.at}
+    claim = EffectClaim(id=f"{result.call}:claim", call=result.call, executor="", call_seq=0, **fields)  # type: ignore[arg-type]
+    return EffectResult(id=f"{result.call}:effect", claim=claim, claim_seq=0, result=result, **fields)  # type: ignore[arg-type]
+
+
+class InMemoryEffects:
+    """ports.Effects: a claim and a result per call, each fenced."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    async def read(self, tree: str, call: str) -> Effect | None:
+        subject, stream = self._reach.topology.effect(tree, call), self._reach.stream(tree)
+        held = await self._reach.wire.ask("reading an effect", lambda: stream.last(subject), BusUnavailable)
+        if held is None:
+            return None
+        record: EffectClaim | EffectResult = decode(held.data, EffectClaim | EffectResult)
+        if isinstance(record, EffectResult):
+            return Effect(record.claim, record.claim_seq, record.result)
+        return Effect(record, held.seq, None)
+
+    async def claim(self, claim: EffectClaim) -> int:
+        return await self._append(claim.tree, claim.call, claim, 0)
+
+    async def settle(self, settled: EffectResult) -> None:
+        await self._append(settled.tree, settled.claim.call, settled, settled.claim_seq)
+
+    async def _append(self, tree: str, call: str, record: EffectClaim | EffectResult, fence: int) -> int:
+        subject, stream = self._reach.topology.effect(tree, call), self._reach.stream(tree)
+        return await self._reach.wire.ask(
+            f"storing {record.id}",
+            lambda: stream.append(subject, encode(record), expect=fence),
+            OutcomeUnknown,
+        )
+
+
+class InMemoryQuarantine:
+    """ports.QuarantineStore: what is held against a message, on a subject of its own."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    async def read(self, tree: str, seq: int) -> tuple[QuarantineRecord, int] | None:
+        stream, subject = self._reach.stream(tree), self._reach.topology.quarantine(tree, seq)
+        held = await self._reach.wire.ask("reading a mark", lambda: stream.last(subject), BusUnavailable)
+        return None if held is None else (decode(held.data, QuarantineRecord), held.seq)
+
+    async def write(self, tree: str, record: QuarantineRecord, fence: int) -> int:
+        stream, subject = self._reach.stream(tree), self._reach.topology.quarantine(tree, record.seq)
+        return await self._reach.wire.ask(
+            "marking", lambda: stream.append(subject, encode(record), expect=fence), OutcomeUnknown
+        )
+
+    async def clear(self, tree: str, seq: int) -> None:
+        stream, subject = self._reach.stream(tree), self._reach.topology.quarantine(tree, seq)
+        await self._reach.wire.ask("clearing a mark", lambda: stream.purge(subject), OutcomeUnknown)
+
+
+class InMemoryBlobs:
+    """ports.Blobs on a dict that all processes share."""
+
+    def __init__(self, wire: Wire, store: dict[str, bytes]) -> None:
+        self._wire, self._store = wire, store
+
+    async def put(self, data: bytes) -> str:
+        ref = f"blob:{hashlib.sha256(data).hexdigest()}"
+        await self._wire.ask("storing a blob", lambda: self._store.setdefault(ref, data), OutcomeUnknown)
+        return ref
+
+    async def get(self, ref: str) -> bytes:
+        data = await self._wire.ask("reading a blob", lambda: self._store.get(ref), BusUnavailable)
+        if data is None:
+            raise BlobMissing(ref)
+        return data
