@@ -30,7 +30,8 @@ from cadre.protocol.messages import (
     ToolResult,
 )
 from cadre.protocol.topology import report_id, result_id, task_id, timer_id
-from cadre.spec.agent import AgentSpec, Limits, MemorySpec, ModelSpec
+from cadre.spec.agent import AgentSpec, Limits, MemorySpec
+from cadre.spec.model import ModelSpec
 
 TREE = "t"
 SPEC = AgentSpec(

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from cadre.errors import CadreError, SetupError
 from cadre.spec.agent import AgentSpec as Agent
-from cadre.spec.agent import Limits, ModelSpec, Selector
+from cadre.spec.agent import Limits, Selector
+from cadre.spec.model import ModelSpec
 from cadre.tool import File, ToolContext, tool
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from cadre.engine.model_request import ModelRequest
 from cadre.errors import BlobMissing
 from cadre.ports import Model, ModelReply
 from cadre.settings import ModelSettings
-from cadre.spec.agent import ModelSpec
+from cadre.spec.model import ModelSpec
 from cadre.testing import ModelServer
 
 ADD = {

@@ -34,7 +34,7 @@ import asyncio, sys
 from cadre.adapters.models.openai_model import OpenAIModel
 from cadre.engine.model_request import ModelRequest
 from cadre.settings import ModelSettings
-from cadre.spec.agent import ModelSpec
+from cadre.spec.model import ModelSpec
 
 async def main():
     model = OpenAIModel(ModelSpec(url="http://127.0.0.1:9/v1", name="any"), ModelSettings(), None)

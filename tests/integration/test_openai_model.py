@@ -134,7 +134,7 @@ async def test_images_travel_as_data_urls(server: ModelServer) -> None:
 def test_an_idle_model_does_not_load_the_client() -> None:
     code = (
         "import sys; from cadre.adapters.models.openai_model import OpenAIModel\n"
-        "from cadre.settings import ModelSettings; from cadre.spec.agent import ModelSpec\n"
+        "from cadre.settings import ModelSettings; from cadre.spec.model import ModelSpec\n"
         "OpenAIModel(ModelSpec(), ModelSettings(), None)\n"
         "print([name for name in ('openai', 'httpx2', 'pydantic') if name in sys.modules])"
     )

@@ -13,7 +13,7 @@ import pytest
 from cadre.adapters.models.openai_model import OpenAIModel
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable
-from cadre.spec.agent import ModelSpec
+from cadre.spec.model import ModelSpec
 from cadre.testing import ModelServer
 from integration.model_calls import ADD, NO_ENDPOINT, MemoryBlobs, ask, saying, spec_for
 

@@ -13,7 +13,7 @@ import pytest
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable, SetupError
 from cadre.ports import ModelReply
-from cadre.spec.agent import ModelSpec
+from cadre.spec.model import ModelSpec
 from cadre.testing import ModelServer, running_model
 from integration.model_calls import ADD, SEARCH, ask, saying, spec_for
 

@@ -15,7 +15,8 @@ from cadre.engine.model_request import ModelRequest
 from cadre.journal.arrivals import Offer
 from cadre.journal.run import Run
 from cadre.prompting.prompts import Prompts, kind_for
-from cadre.spec.agent import AgentSpec, ModelSpec
+from cadre.spec.agent import AgentSpec
+from cadre.spec.model import ModelSpec
 
 _ANSWER = 100
 """Tokens kept free for each answer."""

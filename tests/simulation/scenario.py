@@ -11,8 +11,9 @@ from cadre.journal.arrivals import Offer
 from cadre.kinds.code.section import CodeSpec
 from cadre.protocol.cards import AgentCard
 from cadre.protocol.messages import Budget
-from cadre.spec.agent import AgentSpec, Limits, MemorySpec, ModelSpec, sections
+from cadre.spec.agent import AgentSpec, Limits, MemorySpec, sections
 from cadre.spec.kinds import DEFAULT, declared_kinds
+from cadre.spec.model import ModelSpec
 from simulation.contexts import narrowed
 from simulation.plans import Plan, Planner
 from simulation.tools import CARDS, CHECK

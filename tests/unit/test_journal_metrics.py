@@ -13,7 +13,7 @@ from cadre.journal.entry import Entry
 from cadre.journal.events import RequestedCall
 from cadre.ports import Appended, ModelReply
 from cadre.protocol.messages import Usage
-from cadre.spec.agent import ModelSpec
+from cadre.spec.model import ModelSpec
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.journal_metrics import PROVIDER
 from cadre.telemetry.metrics.meters import Measurements, Meters

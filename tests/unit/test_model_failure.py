@@ -11,7 +11,7 @@ import pytest
 from cadre.adapters.models.failure import Refusal, failed_status, retry_after, root_cause, shown_url
 from cadre.adapters.models.images import image_type
 from cadre.errors import ModelRefused, ModelUnavailable
-from cadre.spec.agent import ModelSpec
+from cadre.spec.model import ModelSpec
 
 URL = "http://u:p@host:1/v1?k=x"
 SENT = {

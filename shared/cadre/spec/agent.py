@@ -10,45 +10,9 @@ from cadre.errors import SpecError
 from cadre.protocol.messages import Budget, MemoryScope
 from cadre.spec.answer_schema import check_schema
 from cadre.spec.kinds import DEFAULT, declared_kinds
+from cadre.spec.model import ModelSpec, model_bounds
 from cadre.spec.names import check_bounds, check_name
 from cadre.spec.policy import check_policy, is_expression, names_in
-
-
-class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """The price of a million tokens, in any currency; prices and budgets of a deployment share one."""
-
-    input: float
-    output: float
-
-
-class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The model that an agent uses, and how. Defaults come from the environment: `CADRE_MODEL_URL`,
-    `CADRE_MODEL_KEY`, `CADRE_MODEL`."""
-
-    name: str = ""
-    url: str = ""
-    key_env: str = "CADRE_MODEL_KEY"
-    """Name of the environment variable that holds the key; the key itself is never in a spec."""
-    temperature: float | None = None
-    max_tokens: int | None = None
-    context: int = 128_000
-    """Input and output tokens of one call together; a longer history is summarized."""
-    tool_choice: Literal["auto", "required"] = "required"
-    stop: bool = True
-    """Send stop sequences; false for models that refuse the parameter (answers are cut here in any case)."""
-    stream: bool = True
-    vision: bool = True
-    """Show the model the images that its tools return; false for a model that reads text only."""
-    timeout: float = 120.0
-    """Seconds without a byte from the endpoint."""
-    retries: int = 10
-    """Tries after a failure that is not a rate limit."""
-    patience: float = 3600.0
-    """Seconds that a run goes on waiting through rate limits before it gives up."""
-    price: Price | None = None
-    """The price of its tokens; None looks it up in the price table (`CADRE_PRICES`)."""
-    extra_body: dict[str, Any] = {}
-    """Further keys of each request, for what an endpoint has beyond OpenAI's API."""
 
 
 class Selector(msgspec.Struct, frozen=True):
@@ -156,11 +120,6 @@ class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             ("limits.cycles", self.limits.cycles, 0),
             ("limits.observation_chars", self.limits.observation_chars, 1),
             ("limits.images", self.limits.images, 0),
-            ("model.timeout", self.model.timeout, 0.001),
-            ("model.context", self.model.context, 1_000),
-            ("model.max_tokens", self.model.max_tokens, 1),
-            ("model.retries", self.model.retries, 0),
-            ("model.patience", self.model.patience, 0),
             ("limits.parallel", self.limits.parallel, 1),
             ("limits.repeats", self.limits.repeats, 0),
             ("limits.seconds", self.limits.seconds, 0.001),
@@ -170,7 +129,7 @@ class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             ("planning_interval", self.planning_interval, 1),
             *((f"timeouts.{name}", seconds, 0.001) for name, seconds in self.timeouts.items()),
             *_budget_bounds(self.limits.budget),
-            *_price_bounds(self.model.price),
+            *model_bounds(self.model),
         )
         check_bounds(self.name, bounds)
         self._check_policies()
@@ -235,12 +194,6 @@ class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                     f"agent {self.name}: {key} names {', '.join(sorted(unknown))},"
                     " which is neither in its tools nor in its team"
                 )
-
-
-def _price_bounds(price: Price | None) -> list[tuple[str, float | None, float]]:
-    if price is None:
-        return []
-    return [("model.price.input", price.input, 0), ("model.price.output", price.output, 0)]
 
 
 def _budget_bounds(budget: Budget | None) -> list[tuple[str, float | None, float]]:

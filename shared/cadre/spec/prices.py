@@ -9,7 +9,7 @@ import msgspec
 
 from cadre.errors import SettingError
 from cadre.protocol.messages import Usage
-from cadre.spec.agent import Price
+from cadre.spec.model import Price
 from cadre.spec.names import MOST
 from cadre.spec.yaml_file import read_yaml
 

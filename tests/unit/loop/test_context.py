@@ -19,7 +19,8 @@ from cadre.journal.steps import ActionStep, Step, TaskStep
 from cadre.kinds.code.records import CodeStep
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo, Usage
-from cadre.spec.agent import AgentSpec, Limits, ModelSpec
+from cadre.spec.agent import AgentSpec, Limits
+from cadre.spec.model import ModelSpec
 from loop_texts import SAMPLES
 from simulation.contexts import size_of
 from unit.loop.build import ANSWER, OFFER, Course, call, only, report, result, spec

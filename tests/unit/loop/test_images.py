@@ -17,7 +17,8 @@ from cadre.journal.steps import ActionStep
 from cadre.kinds.code.fold import state_of
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import CodeFinished, FileInfo
-from cadre.spec.agent import Limits, ModelSpec
+from cadre.spec.agent import Limits
+from cadre.spec.model import ModelSpec
 from unit.loop.build import Course, call, report, result, spec
 
 PROMPTS = Prompts.load("tool_calling")

@@ -18,7 +18,7 @@ from cadre.loop.difference import differences
 from cadre.loop.owed import owed
 from cadre.loop.redecide import Journaled, Replay, redecide
 from cadre.protocol.messages import Decision, ErrorInfo
-from cadre.spec.agent import ModelSpec
+from cadre.spec.model import ModelSpec
 from journals import kept
 from unit.loop.build import (
     ANSWER,

@@ -14,7 +14,8 @@ from cadre.ports import ModelReply
 from cadre.protocol.messages import Decision, ToolCall, Usage
 from cadre.runtime.payments import Payments
 from cadre.runtime.runner import Runner, World
-from cadre.spec.agent import AgentSpec, Limits, Price
+from cadre.spec.agent import AgentSpec, Limits
+from cadre.spec.model import Price
 from cadre.spec.prices import Prices
 from unit.loop.build import ADD, ANSWER, call, cancel, task, timer
 from unit.loop.memory_world import PROMPTS, MemoryWorld, ScriptedModel

@@ -14,7 +14,8 @@ from cadre.journal import events as ev
 from cadre.journal.arrivals import Offer
 from cadre.ports import ModelReply, OnText
 from cadre.protocol.messages import Task, ToolCall
-from cadre.spec.agent import AgentSpec, Limits, ModelSpec
+from cadre.spec.agent import AgentSpec, Limits
+from cadre.spec.model import ModelSpec
 from unit.loop.build import ADD, KID, call, cancel, task
 from unit.loop.memory_world import Delivered, MemoryWorld
 

@@ -7,7 +7,8 @@ import pytest
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelFailed, ModelLost, ModelReplied
 from cadre.journal.run import Phase
-from cadre.spec.agent import Limits, ModelSpec
+from cadre.spec.agent import Limits
+from cadre.spec.model import ModelSpec
 from unit.loop.build import ANSWER, Course, call, kinds, only, result, spec, timer
 
 

@@ -12,7 +12,8 @@ from cadre.engine.commands import CallModel
 from cadre.engine.model_request import ChatMessage
 from cadre.journal.entry import Entry
 from cadre.prompting.prompts import prompts_for
-from cadre.spec.agent import AgentSpec, Limits, ModelSpec
+from cadre.spec.agent import AgentSpec, Limits
+from cadre.spec.model import ModelSpec
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.chat_messages import MAX_PART_CHARS, history, instructions
 from cadre.telemetry.tracing.content import MAX_CHARS

@@ -11,7 +11,7 @@ import pytest
 from cadre.journal.entry import Entry
 from cadre.journal.events import ToolAnswered
 from cadre.protocol.messages import Decision, ErrorInfo, Task, ToolResult, Usage
-from cadre.spec.agent import ModelSpec
+from cadre.spec.model import ModelSpec
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, trace_id
 from cadre.telemetry.tracing.projection import Projection

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from cadre.errors import ModelError, ModelRefused, ModelUnavailable
-from cadre.spec.agent import ModelSpec
+from cadre.spec.model import ModelSpec
 
 SHOWN = 500
 """Characters of the server's own message that are passed on."""

@@ -22,8 +22,8 @@ from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.ports import Blobs, ModelReply, OnText
 from cadre.settings import ModelSettings
-from cadre.spec.agent import ModelSpec
 from cadre.spec.answer_schema import is_strict
+from cadre.spec.model import ModelSpec
 
 log = logging.getLogger("cadre.model")
 

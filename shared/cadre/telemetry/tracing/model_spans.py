@@ -5,7 +5,7 @@ from collections import Counter
 from cadre.engine.model_request import ChatMessage
 from cadre.journal import events as ev
 from cadre.protocol.topology import tree_of
-from cadre.spec.agent import ModelSpec
+from cadre.spec.model import ModelSpec
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import Content
 from cadre.telemetry.tracing.ids import agent_span, span_id, trace_id
