@@ -17,6 +17,8 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     """A request, as rules and templates see it."""
 
     model: str
+    body: dict[str, Any]
+    """The whole request, as it was sent."""
     messages: list[dict[str, Any]]
     user: str
     """Text of the last user message."""
@@ -86,6 +88,7 @@ def read_request(body: object) -> RequestView:
     stop = body.get("stop") or []
     return RequestView(
         model=str(body.get("model") or ""),
+        body=body,
         messages=messages,
         user=users[-1] if users else "",
         first=users[0] if users else "",

@@ -92,6 +92,11 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     name: str = msgspec.field(default="", name="CADRE_MODEL")
 
+    def __post_init__(self) -> None:
+        if self.url and not self.url.startswith(("http://", "https://")):
+            shown = self.url.rpartition("@")[2]
+            raise SettingError(f"CADRE_MODEL_URL={shown} is no URL: it must begin with http:// or https://")
+
 
 class TracingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where traces go and what is in them: the standard variables of OpenTelemetry."""
@@ -230,7 +235,7 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 def read_model_settings() -> ModelSettings:
-    """The model endpoint of agents whose spec names none."""
+    """The model endpoint of agents whose spec names none. Raises SettingError."""
     return read(ModelSettings, "CADRE_MODEL_")
 
 

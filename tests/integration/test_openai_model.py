@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused
+from cadre.spec.model import NamedFunction
 from cadre.testing import ModelServer
 from integration.model_calls import ADD, SEARCH, MemoryBlobs, ask, saying, spec_for
 
@@ -30,6 +32,9 @@ rules:
   - name: picture
     match: {user: ^picture}
     reply: {content: "{{ images }} {{ messages[-1].content[1].image_url.url }}"}
+  - name: options
+    match: {user: ^options}
+    reply: {content: "{{ body | tojson }}"}
 """
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(16)
@@ -110,6 +115,34 @@ async def test_text_ends_at_the_stop_sequence_though_the_server_was_not_told(ser
     assert "".join(heard) == reply.content
     told, _ = await ask(spec_for(server), request)
     assert told.content == reply.content
+
+
+@pytest.mark.parametrize(
+    ("fields", "sent"),
+    [
+        ({"max_tokens": 9}, {"max_tokens": 9}),
+        ({"max_tokens": 9, "token_limit": "max_completion_tokens"}, {"max_completion_tokens": 9}),
+        ({"seed": 7, "reasoning_effort": "minimal"}, {"seed": 7, "reasoning_effort": "minimal"}),
+        ({"parallel_tool_calls": False}, {"tool_choice": "required", "parallel_tool_calls": False}),
+        ({"tool_choice": "auto"}, {"tool_choice": "auto"}),
+        (
+            {"tool_choice": NamedFunction("add")},
+            {"tool_choice": {"type": "function", "function": {"name": "add"}}},
+        ),
+        ({"tool_choice": NamedFunction("gone")}, {"tool_choice": "required"}),
+    ],
+)
+async def test_what_the_spec_asks_of_each_request(
+    server: ModelServer, fields: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    """Nothing is sent that the spec does not name: endpoints refuse parameters that they do not know."""
+    request = ModelRequest(messages=saying("options").messages, tools=[ADD])
+    reply, _ = await ask(spec_for(server, **fields), request)
+    always = {"model", "messages", "tools", "stream", "stream_options"}
+    body = {key: value for key, value in json.loads(reply.content).items() if key not in always}
+    assert body == {"tool_choice": "required"} | sent
+    bare, _ = await ask(spec_for(server, **fields), saying("options"))
+    assert not {"tool_choice", "parallel_tool_calls"} & json.loads(bare.content).keys()
 
 
 async def test_images_travel_as_data_urls(server: ModelServer) -> None:

@@ -25,6 +25,15 @@ HEAD = "apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: a}\nspec:\n  des
         ("memory: {scope: mine}", "write one of run, session, agent, team, user"),
         ("memory: {remember: all}", "write nothing, answers or steps"),
         ("model: {url: 'localhost:8090'}", "spec.model.url must begin with http:// or https://"),
+        (
+            "model: {tool_choice: never}",
+            "spec.model.tool_choice: invalid enum value 'never'; write auto, required",
+        ),
+        ("model: {tool_choice: {func: x}}", "unknown key 'func' in spec.model.tool_choice"),
+        ("model: {tool_choice: {function: x}}", "model.tool_choice names 'x'; it may name final_answer"),
+        ("model: {reasoning_effort: huge}", "write one of none, minimal, low, medium, high, xhigh, max"),
+        ("model: {token_limit: tokens}", "write max_tokens or max_completion_tokens"),
+        ("limits: {budget: {tokens: 0}}", "limits.budget.tokens must be at least 1"),
         ("kind: coder", "write tool_calling or code"),
     ],
 )

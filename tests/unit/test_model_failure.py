@@ -49,7 +49,7 @@ def test_not_worth_another_try(status: int) -> None:
         ("Extra inputs are not permitted: ('body', 'stream_options')", None, "model.stream: false"),
         ("Unrecognized request argument supplied: stream_options", None, "model.stream: false"),
         ("bad value", "stop", "model.stop: false"),
-        ("Use 'max_completion_tokens' instead of 'max_tokens'.", None, "max_completion_tokens"),
+        ("Use 'max_completion_tokens' instead of 'max_tokens'.", None, "model.token_limit: max_completion"),
         ("please stop sending this", None, ""),
         ("the context is too long", None, ""),
     ],

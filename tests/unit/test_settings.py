@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cadre.errors import SettingError
 from cadre.local import local_stack
-from cadre.settings import Settings, read_settings
+from cadre.settings import Settings, read_model_settings, read_settings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 
@@ -61,3 +62,9 @@ def test_a_cadre_up_that_was_killed_has_nobody(folder: Path) -> None:
     (folder / "up.json").write_bytes(left_behind)
     local_stack.find_nats()
     assert read_settings().nats_url == Settings().nats_url
+
+
+def test_a_model_endpoint_that_is_no_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CADRE_MODEL_URL", "user:hidden@foo")
+    with pytest.raises(SettingError, match=r"^CADRE_MODEL_URL=foo is no URL: it must begin with http://"):
+        read_model_settings()

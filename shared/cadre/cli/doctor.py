@@ -14,7 +14,7 @@ import msgspec
 
 from cadre.adapters.models.failure import shown_url
 from cadre.client.gateway import Gateway, client_options, gateway_url
-from cadre.errors import CadreError
+from cadre.errors import CadreError, SettingError
 from cadre.local import local_stack, nats_server
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.local.service_check import check_service, isolation_tier, reason
@@ -179,7 +179,11 @@ def _gateway() -> Iterator[Finding]:
 
 def model() -> Iterator[Finding]:
     """Findings about the model endpoint that the environment names."""
-    settings, key = read_model_settings(), read_secret("CADRE_MODEL_KEY")
+    try:
+        settings, key = read_model_settings(), read_secret("CADRE_MODEL_KEY")
+    except SettingError as error:
+        yield Finding("fail", str(error))
+        return
     url = settings.url.rstrip("/")
     if not url:
         yield Finding(
@@ -190,8 +194,8 @@ def model() -> Iterator[Finding]:
     try:
         with httpx2.Client(**client_options(url)) as client:
             answer = client.get(f"{url}/models", headers={"Authorization": f"Bearer {key}"} if key else {})
-    except (httpx2.UnsupportedProtocol, httpx2.InvalidURL):
-        yield Finding("fail", f"CADRE_MODEL_URL={shown} is no URL: it must begin with http:// or https://")
+    except httpx2.InvalidURL as error:
+        yield Finding("fail", f"CADRE_MODEL_URL={shown} is no URL: {error}")
         return
     except httpx2.TransportError as error:
         yield Finding(

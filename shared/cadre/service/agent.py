@@ -27,13 +27,15 @@ from cadre.runtime.inbox import Inbox
 from cadre.runtime.runner import Runner, World
 from cadre.service.frame import Platform, run
 from cadre.service.health import AsgiApp
-from cadre.settings import Settings, read_model_settings, read_settings
+from cadre.settings import ModelSettings, Settings, read_model_settings, read_settings
 from cadre.spec.agent import AgentSpec, Selector
 from cadre.spec.agent_file import read_agent
 from cadre.spec.prices import Prices
 from cadre.telemetry.metrics.meters import Sample
 
 log = logging.getLogger("cadre.agent")
+
+NO_ENDPOINT = ModelSettings()
 
 
 def serve(
@@ -49,6 +51,7 @@ def serve(
         if settings is None:
             find_nats()
             settings = read_settings()
+        endpoint = read_model_settings()
         agent = spec if isinstance(spec, AgentSpec) else read_agent(Path(spec))
         prompts = prompts_for(agent)
     except (SetupError, CommandFailed) as error:
@@ -56,7 +59,7 @@ def serve(
         raise SystemExit(2) from error
 
     async def start(platform: Platform) -> AgentHost:
-        host = AgentHost(agent, prompts, platform, model)
+        host = AgentHost(agent, prompts, platform, model, endpoint)
         await host.start()
         return host
 
@@ -82,14 +85,21 @@ class AgentHost:
 
     app: AsgiApp | None = None
 
-    def __init__(self, spec: AgentSpec, prompts: Prompts, platform: Platform, model: Model | None) -> None:
+    def __init__(
+        self,
+        spec: AgentSpec,
+        prompts: Prompts,
+        platform: Platform,
+        model: Model | None,
+        endpoint: ModelSettings = NO_ENDPOINT,
+    ) -> None:
         self._spec = spec
         self._platform = platform
         self._registry = platform.registry
         self._offer = Offer()
         self._offer_version = -1
         self._asks_endpoint = model is None
-        self._own_model = OpenAIModel(spec.model, read_model_settings(), platform.blobs)
+        self._own_model = OpenAIModel(spec.model, endpoint, platform.blobs)
         world = World(platform.journal, platform.bus, model or self._own_model, SystemClock())
         prices = Prices.read(platform.settings.prices)
         self._runner = Runner(spec, prompts, world, self._current_offer, prices)

@@ -10,7 +10,7 @@ from cadre.errors import SpecError
 from cadre.protocol.messages import Budget, MemoryScope
 from cadre.spec.answer_schema import check_schema
 from cadre.spec.kinds import DEFAULT, declared_kinds
-from cadre.spec.model import ModelSpec, model_bounds
+from cadre.spec.model import ModelSpec, NamedFunction, model_bounds
 from cadre.spec.names import check_bounds, check_name
 from cadre.spec.policy import check_policy, is_expression, names_in
 
@@ -143,10 +143,22 @@ class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise SpecError(
                 f"agent {self.name}: it is in its own team, which needs limits.cycles of at least 1"
             )
+        choice = self.model.tool_choice
+        if isinstance(choice, NamedFunction):
+            self._check_choice(choice.function)
         both = {m for m in self.team if isinstance(m, str)} & set(self.tools)
         if both:
             raise SpecError(
                 f"agent {self.name}: {', '.join(sorted(both))} is named as tool and as team member"
+            )
+
+    def _check_choice(self, function: str) -> None:
+        if any(isinstance(member, Selector) for member in self.team):
+            return
+        known = ["final_answer", *self.tools, *map(str, self.team)]
+        if function not in known:
+            raise SpecError(
+                f"agent {self.name}: model.tool_choice names {function!r}; it may name {', '.join(known)}"
             )
 
     def _check_memory(self) -> None:

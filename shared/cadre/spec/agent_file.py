@@ -11,6 +11,7 @@ import msgspec
 from cadre.errors import SpecError
 from cadre.protocol.messages import MemoryScope
 from cadre.spec.agent import AgentSpec, Selector
+from cadre.spec.model import ReasoningEffort
 from cadre.spec.yaml_file import known_keys, read_yaml, refused_key
 
 
@@ -72,7 +73,9 @@ _CHOICES = {
     "kind": "Agent",
     "spec.kind": "tool_calling or code",
     "spec.permission": "open or restricted",
-    "spec.model.tool_choice": "auto or required",
+    "spec.model.tool_choice": "auto, required or {function: NAME}",
+    "spec.model.token_limit": "max_tokens or max_completion_tokens",
+    "spec.model.reasoning_effort": f"one of {', '.join(get_args(ReasoningEffort))}",
     "spec.memory.remember": "nothing, answers or steps",
     "spec.memory.scope": f"one of {', '.join(get_args(MemoryScope))}",
 }

@@ -8,12 +8,21 @@ import msgspec
 
 from cadre.spec.names import Bound
 
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+"""How much a model thinks before it answers, in the words of OpenAI's API; most endpoints know some of them."""
+
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
     """The price of a million tokens, in any currency; prices and budgets of a deployment share one."""
 
     input: float
     output: float
+
+
+class NamedFunction(msgspec.Struct, frozen=True):
+    """The one function that each answer of a model must call: a tool, a team member, or `final_answer`."""
+
+    function: str
 
 
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -26,9 +35,18 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Name of the environment variable that holds the key; the key itself is never in a spec."""
     temperature: float | None = None
     max_tokens: int | None = None
+    """The most tokens of one answer."""
+    token_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """The parameter that carries `max_tokens`: newer endpoints want the second name and refuse the first."""
+    reasoning_effort: ReasoningEffort | None = None
+    seed: int | None = None
+    """Asks for the same answer to the same request, as far as the endpoint can."""
     context: int = 128_000
     """Input and output tokens of one call together; a longer history is summarized."""
-    tool_choice: Literal["auto", "required"] = "required"
+    tool_choice: Literal["auto", "required"] | NamedFunction = "required"
+    """Whether the model must call functions, and which; one that is not live is not asked for."""
+    parallel_tool_calls: bool | None = None
+    """Whether one answer may hold several calls; None leaves it to the endpoint."""
     stop: bool = True
     """Send stop sequences; false for models that refuse the parameter (answers are cut here in any case)."""
     stream: bool = True

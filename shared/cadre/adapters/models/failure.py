@@ -21,8 +21,12 @@ HINTS = {
     "tool_choice": "set model.tool_choice: auto in the agent's spec",
     "stream_options": "set model.stream: false in the agent's spec",
     "stream": "set model.stream: false in the agent's spec",
-    "max_tokens": "leave out model.max_tokens, and set model.extra_body: {max_completion_tokens: …} instead",
+    "max_tokens": "set model.token_limit: max_completion_tokens in the agent's spec",
+    "max_completion_tokens": "set model.token_limit: max_tokens in the agent's spec",
     "temperature": "leave out model.temperature in the agent's spec",
+    "reasoning_effort": "leave out model.reasoning_effort in the agent's spec, or choose another one",
+    "seed": "leave out model.seed in the agent's spec",
+    "parallel_tool_calls": "leave out model.parallel_tool_calls in the agent's spec",
 }
 """Request parameters that some servers refuse, and what to change then."""
 

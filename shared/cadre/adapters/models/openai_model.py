@@ -93,17 +93,20 @@ class OpenAIModel:
             "messages": await with_images(request.messages, self._blobs),
         }
         if request.tools:
-            body |= {"tools": request.tools, "tool_choice": spec.tool_choice}
+            body |= {"tools": request.tools, "tool_choice": _tool_choice(spec, request)}
+            if spec.parallel_tool_calls is not None:
+                body["parallel_tool_calls"] = spec.parallel_tool_calls
         if request.schema is not None:
             schema = {"name": "answer", "strict": is_strict(request.schema), "schema": request.schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         if request.stop and spec.stop:
             body["stop"] = request.stop
-        if spec.temperature is not None:
-            body["temperature"] = spec.temperature
+        for name in ("temperature", "reasoning_effort", "seed"):
+            if (value := getattr(spec, name)) is not None:
+                body[name] = value
         most = [tokens for tokens in (spec.max_tokens, request.max_tokens) if tokens is not None]
         if most:
-            body["max_tokens"] = min(most)
+            body[spec.token_limit] = min(most)
         if spec.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return body
@@ -134,3 +137,13 @@ class OpenAIModel:
         if error.how == "unreachable":
             return failed_connection(self._url, str(error) or "it did not answer in time")
         return failed_answer(self._url, f"broke off: {error}")
+
+
+def _tool_choice(spec: ModelSpec, request: ModelRequest) -> str | dict[str, Any]:
+    """The agent's choice in the terms of the API; a function that is not on offer cannot be asked for."""
+    choice = spec.tool_choice
+    if isinstance(choice, str):
+        return choice
+    if all(tool["function"]["name"] != choice.function for tool in request.tools):
+        return "required"
+    return {"type": "function", "function": {"name": choice.function}}
