@@ -23,7 +23,6 @@ from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import SetupError
 from cadre.service.frame import Platform
 from cadre.settings import TracingSettings, read_tracing_settings
-from cadre_gateway.capacity import Capacity
 from cadre_gateway.gateway import GatewayService
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.projector import Projector
@@ -41,9 +40,8 @@ from cadre_gateway.routes import (
     time_travel,
     tracing,
 )
-from cadre_gateway.runs.admission import Admission
+from cadre_gateway.runs.admission import Admission, Capacity
 from cadre_gateway.runs.approvals import Approvals
-from cadre_gateway.runs.carry_files import FileCarrier
 from cadre_gateway.runs.decide import ApprovalDecisions
 from cadre_gateway.runs.erase import Eraser
 from cadre_gateway.runs.event_stream import EventStreams
@@ -54,7 +52,7 @@ from cadre_gateway.runs.lookup import RunLookup
 from cadre_gateway.runs.run_end import RunEnd
 from cadre_gateway.runs.sessions import Sessions
 from cadre_gateway.runs.submit import Submitter
-from cadre_gateway.runs.workspaces import Workspaces
+from cadre_gateway.runs.workspaces import FileCarrier, Workspaces
 from cadre_gateway.snapshot import IndexSnapshots
 from cadre_gateway.transfer.export import RunExporter
 from cadre_gateway.transfer.import_run import RunImporter

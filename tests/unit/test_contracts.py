@@ -50,7 +50,7 @@ VIOLATIONS = {
     ],
     "nats": [
         ("shared/cadre/runtime/runner.py", "import nats"),
-        ("services/cadre_gateway/capacity.py", "import nats.js"),
+        ("services/cadre_gateway/runs/admission.py", "import nats.js"),
     ],
     "openai": [("shared/cadre/adapters/models/openai_model.py", "import openai")],
     "qdrant": [("services/cadre_memory/work/search.py", "import qdrant_client")],

@@ -18,8 +18,7 @@ from cadre.protocol.messages import Budget, Task
 from cadre.spec.agent import AgentSpec
 from cadre.spec.names import NAME
 from cadre_gateway.requests.body import CancelBody, Submission, parse, ruling, submission
-from cadre_gateway.requests.last_event_id import resume_position
-from cadre_gateway.requests.prefer import MAX_WAIT_SECONDS, wait_seconds
+from cadre_gateway.requests.headers import MAX_WAIT_SECONDS, resume_position, wait_seconds
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.requests.trace_link import trace_of
 from cadre_gateway.runs.admission import new_run_id, run_id_of

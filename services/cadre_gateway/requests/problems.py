@@ -1,5 +1,6 @@
-"""Errors of requests as RFC 9457 problem details."""
+"""Errors of requests as RFC 9457 problem details, and how long a request may take."""
 
+import asyncio
 from collections.abc import Mapping
 from http import HTTPStatus
 
@@ -10,6 +11,9 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
 
 from cadre.errors import BlobMissing, BusFull, MemoryRefused, MemoryUnavailable, RetryableError, TooLarge
+
+ANSWER_SECONDS = 6.0
+"""All questions to NATS of one request together."""
 
 BASE_URL = "https://cadre.dev/problems/"
 
@@ -153,3 +157,8 @@ def install(app: FastAPI) -> None:
     )
     for kind in (*kinds, Exception):
         app.add_exception_handler(kind, handle)
+
+
+def answer_deadline() -> asyncio.Timeout:
+    """Limits the block to ANSWER_SECONDS; the TimeoutError becomes a 503 problem."""
+    return asyncio.timeout(ANSWER_SECONDS)

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, FastAPI
 from cadre.adapters.nats.connection.connect import NatsClient
 from cadre.errors import BusUnavailable
 from cadre_gateway.requests import problems
-from cadre_gateway.requests.origin import own_origin
+from cadre_gateway.requests.headers import own_origin
 from cadre_gateway.requests.parameters import known_parameters
 from cadre_gateway.routes import openapi, tracing
 from cadre_gateway.runs.live_feeds import LiveFeeds

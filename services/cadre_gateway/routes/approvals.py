@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from cadre.api.approvals import Approval, ApprovalDecision
 from cadre.protocol.topology import tree_of
 from cadre_gateway.requests import body
-from cadre_gateway.requests.deadline import answer_deadline
+from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.requests.trace_link import trace_headers
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer

@@ -7,10 +7,9 @@ from fastapi.responses import Response
 
 from cadre.adapters.nats.dead_letters import DeadLetter, NatsDeadLetters
 from cadre.ports import Blobs, Journal
-from cadre_gateway.requests.deadline import answer_deadline
-from cadre_gateway.requests.last_event_id import MAX_SEQ
+from cadre_gateway.requests.headers import MAX_SEQ
 from cadre_gateway.requests.paging import page_of
-from cadre_gateway.requests.problems import Problem
+from cadre_gateway.requests.problems import Problem, answer_deadline
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
 from cadre_gateway.runs.dead_letters import (

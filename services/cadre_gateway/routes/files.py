@@ -14,8 +14,7 @@ from cadre.protocol.topology import tree_of
 from cadre.tools.files import UNKNOWN_MEDIA_TYPE, media_type_of
 from cadre.tools.workspace import FileEntry
 from cadre_gateway.requests import body
-from cadre_gateway.requests.deadline import answer_deadline
-from cadre_gateway.requests.problems import Problem, invalid
+from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
 from cadre_gateway.runs.lookup import RunLookup

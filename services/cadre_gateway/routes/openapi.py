@@ -6,21 +6,12 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from cadre.api.approvals import Approval, ApprovalDecision
+from cadre.api.approvals import Approval
 from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool
-from cadre.api.runs import Accepted, RunDetail, RunResult, RunSummary, State
-from cadre.protocol.memory import Found, Listed, Receipt, SearchRequest
+from cadre.api.runs import RunSummary, State
 from cadre.protocol.messages import Delta
 from cadre.tools.workspace import FileEntry
-from cadre_gateway.requests.body import CancelBody, RulingBody, Submission
-from cadre_gateway.runs.dead_letters import DeadLetterDetail, DeadLetterDone, DeadLetterList
-from cadre_gateway.runs.erase import Gone
 from cadre_gateway.runs.event_stream import Shown
-from cadre_gateway.runs.fork import ForkBody
-from cadre_gateway.runs.replay import ReplayAnswer
-from cadre_gateway.runs.traces import TraceTree
-from cadre_gateway.runs.verify import VerifyAnswer
-from cadre_gateway.transfer.import_run import Arrived
 
 _REF = "#/components/schemas/{name}"
 
@@ -86,40 +77,8 @@ class ProblemDocument(msgspec.Struct):
     instance: str
 
 
-_SCHEMAS = (
-    Submission,
-    CancelBody,
-    RunList,
-    RunDetail,
-    RunResult,
-    AgentList,
-    ToolList,
-    SandboxList,
-    Accepted,
-    CancelAnswer,
-    ApprovalList,
-    Approval,
-    RulingBody,
-    ApprovalDecision,
-    ProblemDocument,
-    DeadLetterList,
-    DeadLetterDetail,
-    DeadLetterDone,
-    ReplayAnswer,
-    VerifyAnswer,
-    TraceTree,
-    ForkBody,
-    Gone,
-    Arrived,
-    FileEntry,
-    FileList,
-    Shown,
-    Delta,
-    SearchRequest,
-    Found,
-    Listed,
-    Receipt,
-)
+_schemas: set[type[msgspec.Struct]] = {Shown, Delta}
+"""What the routes read and answer: each is added as it is referred to. These two are named by a description alone."""
 
 
 def answers(kind: type[msgspec.Struct]) -> Responses:
@@ -155,7 +114,7 @@ def describe(app: FastAPI) -> None:
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
             schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
-            _, components = msgspec.json.schema_components(_SCHEMAS, ref_template=_REF)
+            _, components = msgspec.json.schema_components(_schemas, ref_template=_REF)
             schema.setdefault("components", {}).setdefault("schemas", {}).update(components)
             app.openapi_schema = schema
         return app.openapi_schema
@@ -172,6 +131,7 @@ def _content(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _ref(kind: type[msgspec.Struct]) -> dict[str, str]:
+    _schemas.add(kind)
     return {"$ref": _REF.format(name=kind.__name__)}
 
 

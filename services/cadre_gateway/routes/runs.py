@@ -7,9 +7,8 @@ from fastapi.responses import Response
 
 from cadre.api.runs import Accepted, RunDetail, RunResult, State
 from cadre_gateway.requests import body, problems
-from cadre_gateway.requests.deadline import answer_deadline
-from cadre_gateway.requests.last_event_id import MAX_SEQ, resume_position
-from cadre_gateway.requests.prefer import wait_seconds
+from cadre_gateway.requests.headers import MAX_SEQ, resume_position, wait_seconds
+from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.requests.trace_link import trace_headers
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import accepted, json_answer, run_headers

@@ -8,13 +8,12 @@ from fastapi.responses import Response
 from cadre.adapters.nats.archive import NatsArchive
 from cadre.api.runs import Accepted
 from cadre_gateway.requests import body
-from cadre_gateway.requests.deadline import answer_deadline
+from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import accepted, json_answer
+from cadre_gateway.runs.audit import ReplayAnswer, VerifyAnswer, replay, verify
 from cadre_gateway.runs.fork import ForkBody, Forker
 from cadre_gateway.runs.lookup import RunLookup
-from cadre_gateway.runs.replay import ReplayAnswer, replay
-from cadre_gateway.runs.verify import VerifyAnswer, verify
 
 
 def router(lookup: RunLookup, archive: NatsArchive, forker: Forker) -> APIRouter:

@@ -10,7 +10,7 @@ from starlette.types import Scope
 
 from cadre.telemetry.tracing.otlp_json import otlp_json
 from cadre.telemetry.tracing.page import page
-from cadre_gateway.requests.deadline import answer_deadline
+from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
 from cadre_gateway.runs.lookup import RunLookup

@@ -16,9 +16,8 @@ from cadre.journal.steps import CallState
 from cadre.ports import Stored
 from cadre.protocol.messages import Decision
 from cadre_gateway.requests.body import Ruling
-from cadre_gateway.requests.deadline import answer_deadline
 from cadre_gateway.requests.feed import Feed
-from cadre_gateway.requests.problems import Problem, invalid
+from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 from cadre_gateway.requests.trace_link import trace_of
 from cadre_gateway.runs import SENDER
 from cadre_gateway.runs.directory import live_agents

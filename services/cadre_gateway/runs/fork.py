@@ -21,8 +21,8 @@ from cadre_gateway.requests.problems import Problem, invalid
 from cadre_gateway.requests.trace_link import trace_of
 from cadre_gateway.runs import SENDER
 from cadre_gateway.runs.admission import Admission
-from cadre_gateway.runs.carry_files import FileCarrier, WorkspaceSource
 from cadre_gateway.runs.lookup import RunLookup
+from cadre_gateway.runs.workspaces import FileCarrier, WorkspaceSource
 
 
 class ForkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

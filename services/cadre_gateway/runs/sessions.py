@@ -11,7 +11,7 @@ from cadre.ports import Journal
 from cadre.protocol.topology import tree_of
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.retention.tree_records import TreeRecords
-from cadre_gateway.runs.carry_files import WorkspaceSource
+from cadre_gateway.runs.workspaces import WorkspaceSource
 
 _MAX_TRIES = 5
 

@@ -15,9 +15,8 @@ from cadre_gateway.requests.problems import invalid
 from cadre_gateway.requests.trace_link import trace_of
 from cadre_gateway.runs import SENDER
 from cadre_gateway.runs.admission import Admission
-from cadre_gateway.runs.carry_files import FileCarrier
 from cadre_gateway.runs.sessions import Sessions
-from cadre_gateway.runs.workspaces import Workspaces
+from cadre_gateway.runs.workspaces import FileCarrier, Workspaces
 
 
 @dataclass(frozen=True)
