@@ -1,8 +1,6 @@
 """Blocks of code: over the bus and without it, fresh interpreters, code that will not stop, and the same snippets in
 smolagents' own interpreter where `make compat` has installed it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """What the bus alone costs a block of code: a process that takes code calls as a sandbox does, and runs nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time

@@ -4,8 +4,6 @@ A delegation here is the whole of it: a task sent to the manager, its run, the m
 manager's answer journaled: two runs, three model calls, three messages and six journal entries, each one fsynced.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

@@ -1,7 +1,5 @@
 """A NATS server of its own and this process's agent on it, the production host unchanged."""
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 import time

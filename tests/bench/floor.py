@@ -1,7 +1,5 @@
 """The messages of a delegation with no agent in them: what the bus alone takes for them, through the same adapters."""
 
-from __future__ import annotations
-
 import asyncio
 from uuid import uuid4
 

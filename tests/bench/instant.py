@@ -1,7 +1,5 @@
 """A model in the process that answers at once: what is left to measure is Cadre."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import msgspec

@@ -1,7 +1,5 @@
 """How long a run stands still when the process that works for it is killed: kill -9 in a member's model call."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from statistics import median

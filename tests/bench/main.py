@@ -1,7 +1,5 @@
 """`make bench`: measures, says what reaches its target and what does not, writes build/bench.json."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """What metrics cost the runs that they count: steps per second and CPU with them, against without."""
 
-from __future__ import annotations
-
 from statistics import median
 from typing import Any
 

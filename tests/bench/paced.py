@@ -1,7 +1,5 @@
 """A model that calls one tool for so many steps, and lets all runs begin a stretch of steps together."""
 
-from __future__ import annotations
-
 import asyncio
 
 from bench.instant import answer, call

@@ -4,8 +4,6 @@ Two small sets, written for this: what agents note down, asked for in other word
 differ in a number only (`lookalikes`). Meanings are compared where the local model is installed.
 """
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

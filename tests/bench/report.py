@@ -1,7 +1,5 @@
 """What the figures mean: their names and units, the targets, the table and the JSON document."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

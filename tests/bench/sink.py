@@ -1,7 +1,5 @@
 """A receiver of traces that takes everything and keeps nothing, as a process: `python -m bench.sink PORT`."""
 
-from __future__ import annotations
-
 import os
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

@@ -4,8 +4,6 @@ A step is a model's answer that calls a tool and the tool's result: two journal 
 published here, and one result, which comes in. The tool runs in a real executor process. CPU is the agent's alone.
 """
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 import time

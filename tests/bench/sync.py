@@ -3,8 +3,6 @@
 The one syncs before it acknowledges (`always`, Cadre's default), the other every two minutes (the server's).
 """
 
-from __future__ import annotations
-
 from statistics import median
 from typing import Any, NamedTuple
 

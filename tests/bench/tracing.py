@@ -1,7 +1,5 @@
 """What a tracer costs the runs that it follows: steps per second with one at work, against without."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import tempfile

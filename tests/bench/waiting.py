@@ -4,8 +4,6 @@ The agent is a process of its own; each run asks for a tool call that its policy
 put aside when their inbox holds nothing that was not acknowledged.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """What is paid before anything is asked: memory of an agent's process, CPU of the command line, the start of a team."""
 
-from __future__ import annotations
-
 import os
 import select
 import subprocess

@@ -1,8 +1,6 @@
 """Agents as processes: a member whose model answers at once or never, with a core NATS echo beside it; and one
 whose every run asks for a call that is held back."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 

@@ -1,7 +1,5 @@
 """Users who keep a deployment busy: each submits a run until it is accepted, sees it end, and begins anew."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Three servers, every stream three times: a leader dies or retires under load, and nothing acknowledged is lost."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -1,7 +1,5 @@
 """Two of three servers are down: nothing is acknowledged, nobody gives up, and all goes on when one is back."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path

@@ -5,8 +5,6 @@ has sent to the device by then; the copy is mounted, which replays ext4's journa
 It mounts file systems, so it runs only where it is asked for: as root, with CADRE_TEST_POWER_CUT=1.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Tasks for agents that call tools."""
 
-from __future__ import annotations
-
 from compat.case import Case, answer, calls, member_mark, text
 
 CALLS = [

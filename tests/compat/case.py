@@ -1,7 +1,5 @@
 """A task that both systems get, and what the model answers: the same to both."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from typing import Any

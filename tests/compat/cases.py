@@ -1,7 +1,5 @@
 """All cases, and the script by which the model plays them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from compat.call_cases import CALLS

@@ -1,7 +1,5 @@
 """Tasks for agents that write code."""
 
-from __future__ import annotations
-
 from compat.case import Case, answer, calls, code, member_mark, text, thought_and_code
 
 IMAGE = (

@@ -1,7 +1,5 @@
 """What both systems did, played once for all tests."""
 
-from __future__ import annotations
-
 import pytest
 
 from compat.playing import Played, play

@@ -1,7 +1,5 @@
 """What each system sent to the model: the requests as the recording endpoint heard them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

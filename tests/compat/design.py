@@ -1,7 +1,5 @@
 """What differs by design, taken out of both sides, so that all the rest must be equal (docs/compat.md)."""
 
-from __future__ import annotations
-
 import ast
 import json
 

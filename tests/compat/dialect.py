@@ -1,7 +1,5 @@
 """How a system words what its model reads: where each kind of text begins, and what its errors say."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -16,8 +16,6 @@ A turn is a role and its facts; a fact is a tuple that begins with its kind:
     ("unknown", text)                    anything else; it equals nothing on the other side
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import re

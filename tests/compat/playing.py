@@ -1,7 +1,5 @@
 """Plays all cases in both systems, before one scripted model and a recorder that hears what it is asked."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from dataclasses import dataclass

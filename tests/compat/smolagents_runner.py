@@ -4,8 +4,6 @@ Usage: `python smolagents_runner.py MODEL_URL TEAM_FOLDER < tasks.json > results
 `{agent, task, then, max_steps?, additional_args?, images?}`, a result `{state, output, error}`.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import importlib.util

@@ -1,7 +1,5 @@
 """smolagents' agents and Cadre's, given the same tasks and answers by the model: what they tell it, how they end."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """That every container has the key of its own NATS user and no other, and that this key opens nothing of others."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """A container engine and the compose project that is tried on it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ one, for mirrors; `--without SERVICE` leaves one out whose image cannot be had, 
 out as well.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

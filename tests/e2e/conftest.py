@@ -1,7 +1,5 @@
 """A deployment of separate processes: a team's agents and tools, a gateway, a scripted model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

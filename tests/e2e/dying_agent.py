@@ -1,8 +1,6 @@
 """The agent service, except that it dies twice of its first answer: before it has left it to the memory service, and
 right after."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """The tool service, except that it kills itself once: when a file has been written and nobody knows yet."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Calls that wait for a person: decided by HTTP, kept through the death of every service."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Calls that wait for a person: listed, decided and asked about on the command line."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """`cadre runs rm|export|import` as their users have them, on a team at work."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

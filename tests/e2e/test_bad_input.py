@@ -1,7 +1,5 @@
 """Whatever is wrong is told in one clear line, with the documented exit code or status; nothing is lost."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

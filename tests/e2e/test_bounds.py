@@ -1,7 +1,5 @@
 """How far a run may go, seen from outside: deadlines, budgets over a tree, timeouts, calls that lead nowhere."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

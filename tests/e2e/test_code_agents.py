@@ -1,7 +1,5 @@
 """Agents that write code, over the bus: state between steps, calls out of the code, sandboxes that die."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

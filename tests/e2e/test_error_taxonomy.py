@@ -1,7 +1,5 @@
 """What goes wrong in a run, over the bus, for both kinds of agents: what ends it, what the model reads and mends."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

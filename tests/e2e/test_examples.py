@@ -1,7 +1,5 @@
 """The examples as their README has them: a tool service, one agent as script and as YAML file, a step callback."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """What a run can do, seen from outside: real processes, a scripted model, the HTTP API and the command line."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

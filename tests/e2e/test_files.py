@@ -1,7 +1,5 @@
 """Files over all services: written by one agent, read by another, downloaded by a person; images that a model sees."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

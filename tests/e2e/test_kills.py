@@ -1,7 +1,5 @@
 """kill -9 of each service in turn in the middle of a run: it ends rightly, and no effect happens twice."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A record that kills its workers ends alone; whatever was in their hands with it, or comes back otherwise, lives."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import time

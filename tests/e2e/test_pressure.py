@@ -1,7 +1,5 @@
 """A full server, a limit for new runs, an agent that does not get on: things slow down, and nothing is lost."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal

@@ -1,7 +1,5 @@
 """What agents remember across sessions, whoever is killed on the way, and what is forgotten."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ The manifests are taken at their word: arguments, environment and files are thos
 among them, only that addresses are this machine's and folders are below one of the test's.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Iterator

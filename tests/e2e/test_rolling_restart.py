@@ -1,7 +1,5 @@
 """SIGTERM to every process in turn while runs go on: none fails, no effect happens twice, nobody is turned away."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Two versions of Cadre side by side: the older one leaves to the newer what it cannot read, and no run is lost."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Runs that an earlier version of Cadre began and left in flight: this one goes on with them, and shows them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The standard tools as a service: a question to a person, a search in a folder, a page of the web."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

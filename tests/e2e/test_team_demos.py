@@ -1,7 +1,5 @@
 """The shipped example teams show what they are for: `cadre up TEAM --run` as their README has it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

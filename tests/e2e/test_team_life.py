@@ -1,7 +1,5 @@
 """How a team changes while it works: agents come and go, stop gracefully, are cancelled, fail to read."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from pathlib import Path

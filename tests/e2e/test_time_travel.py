@@ -1,7 +1,5 @@
 """Replays and forks of real runs, over HTTP and by the command line."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

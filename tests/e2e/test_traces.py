@@ -1,7 +1,5 @@
 """One trace per tree of runs, whoever is killed while it grows: over a real team, a real receiver, kill -9."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The command line as its users have it: a process, its exit code, its two streams."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Prometheus' text format, read back."""
 
-from __future__ import annotations
-
 import re
 
 _LINE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)")

@@ -1,7 +1,5 @@
 """A nats-server whose account may store only so much, that can be filled up, and given more room."""
 
-from __future__ import annotations
-
 import re
 import signal
 from pathlib import Path

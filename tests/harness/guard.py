@@ -1,7 +1,5 @@
 """A process group that dies with the test that made it, however the test ends."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """A real nats-server that can be killed and started again on its data."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

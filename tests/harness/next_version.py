@@ -1,7 +1,5 @@
 """The next version of Cadre: this one with a higher schema version, so that upgrades can be tried before they exist."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A person's part in a test: which calls wait, what is said of them, and what the tools then did."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

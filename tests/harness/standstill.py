@@ -1,7 +1,5 @@
 """Stopping a process of our own, as if its machine stood still."""
 
-from __future__ import annotations
-
 import os
 import signal
 

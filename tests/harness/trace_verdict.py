@@ -1,7 +1,5 @@
 """Whether a receiver has what the journals tell: one root, no orphan, nothing twice and different, all tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cadre.journal.events import AnyEvent, ModelAnswered, ModelCalled, RunFinished

@@ -1,7 +1,5 @@
 """A real nats-server per test session, a deployment of its own per test, and a gateway process per module."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator
 from uuid import uuid4
 

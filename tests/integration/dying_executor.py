@@ -1,7 +1,5 @@
 """The tool service, except that it kills itself at one point: `CRASH_AT` is claim, settle or send."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

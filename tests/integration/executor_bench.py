@@ -1,7 +1,5 @@
 """A bench for tool executors: real processes, a caller that hears its inbox, tools that can be held."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

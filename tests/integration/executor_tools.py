@@ -1,7 +1,5 @@
 """Tools that meet the test at a socket: each tells that it is at work, then waits to be let go."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """A gateway as its own process, a client of its deployment, and a writer of journals, for the gateway's tests."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """A bench for the memory service: real processes, callers that hear their inboxes, people who ask."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """Memories to store, and an index on each engine to store them in."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

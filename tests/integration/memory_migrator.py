@@ -1,7 +1,5 @@
 """A process that moves memories to the other model, and dies in the middle when told how far to come."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """A process that stores memories in the embedded index as fast as it can, and prints what was acknowledged."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import sys

@@ -1,7 +1,5 @@
 """Calls of a model through the real client, for tests of it and of the endpoint."""
 
-from __future__ import annotations
-
 import hashlib
 
 from cadre.adapters.models.openai_model import OpenAIModel

@@ -1,7 +1,5 @@
 """What is left of a run in a deployment: every stream and bucket is looked through."""
 
-from __future__ import annotations
-
 import base64
 import json
 import time

@@ -1,7 +1,5 @@
 """A bench for the sandbox service: real processes, a caller that hears its inbox."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

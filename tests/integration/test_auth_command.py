@@ -1,7 +1,5 @@
 """`cadre auth init` and what it leaves: keys that stay, keys that change, and a server that takes its word."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

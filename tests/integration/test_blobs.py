@@ -1,7 +1,5 @@
 """Blobs and images whose writers are cut off, meet or die, what is swept up behind them, and many reads at once."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """What the loop relies on of the bus: timers that an append removes, calls that are settled before they begin."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator

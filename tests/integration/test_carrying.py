@@ -1,7 +1,5 @@
 """The files that a run begins with: those of the run it was forked from, or of the turn before in its session."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Any

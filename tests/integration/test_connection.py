@@ -1,7 +1,5 @@
 """A connection that breaks: whoever waits for an answer over it is told at once, and tries again."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

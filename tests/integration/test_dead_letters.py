@@ -1,7 +1,5 @@
 """Dead letters as the gateway and the command line tell of them, over messages that a real queue gave up."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -1,7 +1,5 @@
 """kill -9 of a NATS server that is being written to: what it acknowledged is there when it comes back."""
 
-from __future__ import annotations
-
 import asyncio
 from functools import partial
 from pathlib import Path

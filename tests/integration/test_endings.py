@@ -1,7 +1,5 @@
 """What is under way when a process ends: reads of a connection and of a stream, the import of a client library."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Erasing a run through real gateways: nothing of it is left, other gateways learn of it, late ones are fenced off."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -1,7 +1,5 @@
 """Tool executors really killed, and calls said twice: an effect happens at most once."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal

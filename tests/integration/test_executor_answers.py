@@ -1,7 +1,5 @@
 """What a tool executor answers, how it stops, and how several share the work."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

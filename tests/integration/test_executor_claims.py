@@ -1,7 +1,5 @@
 """A server that hangs while a call is claimed: the tool has not run, so nobody says that it may have."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What an executor does when the server's answer is lost, and when another one was faster."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A call that comes to a second executor while the first one lives, is dead, or is stopped: real processes."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import signal

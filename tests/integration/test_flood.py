@@ -1,7 +1,5 @@
 """Many runs at once on a real server: all of them end, memory stays bounded, and a large tree starves nobody."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

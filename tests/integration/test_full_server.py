@@ -1,7 +1,5 @@
 """Executors on a server that has no room left: they live on, and what their tools did is told once there is."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The gateway's requests, as a real process over a real nats-server; the tests write the journals it tells of."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 from collections.abc import AsyncIterator

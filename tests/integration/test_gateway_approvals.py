@@ -1,7 +1,5 @@
 """Held calls as the gateway tells of them and decides on them; the journals are written here, no agent works."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """Event streams of a real gateway: history, live, resuming, deltas, slow readers."""
 
-from __future__ import annotations
-
 import asyncio
 
 from cadre.journal import events as ev

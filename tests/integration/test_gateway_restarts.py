@@ -1,7 +1,5 @@
 """A gateway and a nats-server that are stopped, killed and started again under open event streams."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Sessions and cancels through a real gateway: what one run means for another."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

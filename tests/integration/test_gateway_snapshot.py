@@ -1,7 +1,5 @@
 """The saved copy of the list of runs: when it is written, when it is trusted."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """What KEDA would read of a real server for the rendered triggers: all that waits and all that is at work, no more."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """What only the embedded engine must show: kills lose nothing, one owner, and the owner's loop never waits."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

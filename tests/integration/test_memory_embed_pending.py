@@ -1,7 +1,5 @@
 """Vectors are added to all that wait for them but what the model refuses, however much that is."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

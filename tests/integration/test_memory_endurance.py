@@ -1,7 +1,5 @@
 """The memory service killed, away, expired, and with an embeddings endpoint that comes and goes."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What agents remember as people see it: over HTTP and with `cadre memory`, against a real gateway and service."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """What every engine of the memory index keeps to: the same tests on each."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import AsyncIterator
 from typing import Any

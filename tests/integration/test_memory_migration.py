@@ -1,7 +1,5 @@
 """Another model: memories move to its collection under live traffic, and nobody misses one on the way."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

@@ -1,7 +1,5 @@
 """Which engine a configuration means, and what is said when it cannot be."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import json

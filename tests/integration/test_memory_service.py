@@ -1,7 +1,5 @@
 """The memory service on a real bus, with its real embedded index: what comes back, to whom, and after what."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Figures of real services: scraped, sent to a real receiver, the same however often a record was delivered."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

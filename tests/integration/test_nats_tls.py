@@ -1,7 +1,5 @@
 """NATS behind TLS: with a certificate authority of one's own, a client certificate, and without what is needed."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """OpenAIModel with the real client: answers, as the scripted model gives them over HTTP."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

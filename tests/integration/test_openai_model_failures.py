@@ -1,7 +1,5 @@
 """OpenAIModel with the real client: refusals, cuts, silence, cancellation, and what is told of them."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """What each service's NATS user must not do, tried on a real server by somebody who has its key."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """Queues that share a limiter: trees take turns, an idle shard leaves its places to a busy one, a drain gives back."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from uuid import uuid4

@@ -1,7 +1,5 @@
 """Reading a stream up to what it holds at some moment, also when a part of that is removed before it was read."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

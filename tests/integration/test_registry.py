@@ -1,7 +1,5 @@
 """The registry across an outage of the server: nobody is taken for gone because nobody could be heard."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Iterator

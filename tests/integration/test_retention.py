@@ -1,7 +1,5 @@
 """Runs that are removed some time after their end, by whichever gateway is there."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator

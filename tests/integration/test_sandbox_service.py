@@ -1,7 +1,5 @@
 """Sandboxes on a real bus: asked for code, killed within and between its steps, interrupted, drained, misused."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """A run's code goes to the sandbox that keeps its interpreter; and on without it, when that one dies."""
 
-from __future__ import annotations
-
 import asyncio
 import platform
 import signal

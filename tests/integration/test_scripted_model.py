@@ -1,7 +1,5 @@
 """The scripted model over HTTP: auto mode, recordings, errors, and that it says what it is."""
 
-from __future__ import annotations
-
 import json
 import socket
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`visit_webpage` and the search by SearXNG against real HTTP servers."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import threading

@@ -1,7 +1,5 @@
 """The tracer against a real receiver: what arrives, what is never lost, what never comes in two forms."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys

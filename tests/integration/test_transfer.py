@@ -1,7 +1,5 @@
 """Runs as files: exported, erased, imported again or elsewhere, and files that are not what they should be."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Who may answer whom, ways around it that are closed, and those that docs/security.md says are open; a real server."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

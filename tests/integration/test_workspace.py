@@ -1,7 +1,5 @@
 """The files of a run on a real server: written by executors and by HTTP, erased, exported and imported with the run."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path

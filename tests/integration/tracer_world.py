@@ -1,7 +1,5 @@
 """A tracer as its own process, and journals for it to follow, for the tracer's tests."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable

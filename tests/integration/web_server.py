@@ -1,7 +1,5 @@
 """An HTTP server whose pages are a test's, and which keeps what it was asked for."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

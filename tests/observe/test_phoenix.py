@@ -1,7 +1,5 @@
 """The shipped team's demo, traced into a real Phoenix, is found there as one tree by a real browser."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

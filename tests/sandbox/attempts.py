@@ -1,7 +1,5 @@
 """The attempts of attempts.txt as code to run."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from cadre_sandbox.interpreters.contract import Tier

@@ -1,7 +1,5 @@
 """One sandbox for a module's tests, and an interpreter or the service's inner part for each test."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest

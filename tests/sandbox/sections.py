@@ -1,7 +1,5 @@
 """Reads a text file of named pieces of code, each with what is expected of it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

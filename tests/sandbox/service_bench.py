@@ -1,7 +1,5 @@
 """The service's inner part over a real sandbox, with blobs in memory: code calls in, answers out."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """Nothing that the code tries reaches the host, in whichever way the sandbox is run."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -1,7 +1,5 @@
 """What a model may rely on when it writes a block of code."""
 
-from __future__ import annotations
-
 import pytest
 
 from cadre_sandbox.interpreters.contract import (

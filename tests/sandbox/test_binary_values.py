@@ -1,7 +1,5 @@
 """Images, tables, bytes and files from outside: what variables, tools and members give is what the code has."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a model is told when it writes what it may not: early, by name, with what to do instead."""
 
-from __future__ import annotations
-
 import pytest
 
 from cadre_sandbox.interpreters.session import Session

@@ -1,7 +1,5 @@
 """Control comes back within the limit and half a second, and the host is none the worse, whatever the code does."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

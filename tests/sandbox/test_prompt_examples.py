@@ -1,7 +1,5 @@
 """The examples that code agents' models are shown do in the sandbox what the prompt says they do."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Code calls answered: in the warm interpreter that stands there, by replay in any other, and what ends them."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

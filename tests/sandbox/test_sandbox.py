@@ -1,7 +1,5 @@
 """The pool, the tiers, and what becomes of sessions when processes or callers go."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import platform

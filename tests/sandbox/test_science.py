@@ -1,7 +1,5 @@
 """Arrays, tables and images in the code's own libraries; with CADRE_SANDBOX_PYTHON, in the Python that it names."""
 
-from __future__ import annotations
-
 import struct
 import subprocess
 import sys

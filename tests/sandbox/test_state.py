@@ -1,7 +1,5 @@
 """Snapshots and replay: what lives on when the interpreter does not."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Warm interpreters: how many are kept, for how long, and what ends them before."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Writes a Python that a container runtime has taken system calls from, as Kubernetes' RuntimeDefault does."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from pathlib import Path

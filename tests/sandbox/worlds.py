@@ -1,7 +1,5 @@
 """The ways in which the sandbox can be run on this machine: tiers, and users."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Tools that code calls: their executions are counted in a file, and one can be held."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

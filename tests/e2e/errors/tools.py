@@ -1,7 +1,5 @@
 """Tools that work, that fail, and one that checks answers: what it was asked stands in a file."""
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An agent whose model answers from the task: `deadly` kills the process, `wait FILE` waits for a file."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """A tool that shows something."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 
