@@ -18,12 +18,10 @@ from chaos.load import Load
 from chaos.schedule import Fault, schedule
 from chaos.strikes import Strikes
 from chaos.verdict import violations
+from harness.patience import patience
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "build" / "chaos"
-
-ENDS_WITHIN = 180.0
-"""Seconds for the open runs to end once the chaos is over."""
 
 
 class Outcome(NamedTuple):
@@ -50,12 +48,12 @@ async def campaign(seed: int, seconds: float, folder: Path | None = None) -> Out
         load, strikes = Load(crew.gateway_url, f"chaos-{seed}"), Strikes(crew)
         enough = asyncio.Event()
         submitting = asyncio.create_task(load.submit_until(enough))
-        await asyncio.wait_for(load.going.wait(), ENDS_WITHIN)
+        await asyncio.wait_for(load.going.wait(), patience(180))
         await strikes.carry_out(faults)
         enough.set()
         await submitting
         calm = time.monotonic()
-        await load.all_ended(ENDS_WITHIN)
+        await load.all_ended(patience(180))
         settling = time.monotonic() - calm
         evidence = await collect(crew, load, strikes)
     found = violations(evidence)

@@ -12,6 +12,7 @@ from types import TracebackType
 
 from chaos.tracers import TRACERS, add_tracers
 from harness.otlp_receiver import OtlpReceiver
+from harness.patience import patience
 from harness.stack import Service, Stack
 
 TEAM = Path(__file__).parent / "team"
@@ -28,8 +29,6 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "tracer": TRACERS,
     "nats": ("nats",),
 }
-
-STOPS_WITHIN = 120.0
 
 
 class Crew:
@@ -104,8 +103,9 @@ class Crew:
     def signal(self, name: str, number: int) -> None:
         os.kill(self.process(name).pid, number)
 
-    async def ended(self, name: str, within: float = STOPS_WITHIN) -> int:
+    async def ended(self, name: str) -> int:
         """The exit status. Raises TimeoutError."""
+        within = patience(120)
         try:
             return await asyncio.to_thread(self.process(name).wait, within)
         except subprocess.TimeoutExpired as error:

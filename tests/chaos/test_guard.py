@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from harness.guard import Guard
-from harness.stack import eventually
+from harness.patience import eventually
 
 SLEEPS = [sys.executable, "-c", "import time; time.sleep(600)"]
 
@@ -39,7 +39,7 @@ def test_a_killed_test_takes_its_processes_with_it() -> None:
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    eventually(lambda: not any(map(is_alive, pids)), within=30, what="its processes are gone")
+    eventually(lambda: not any(map(is_alive, pids)), what="its processes are gone")
 
 
 def test_what_is_left_dies_when_the_guard_closes() -> None:

@@ -121,7 +121,7 @@ async def test_a_leader_retires_under_load(watched: Watched, tmp_path: Path) -> 
             retired, retired_at = time.monotonic(), time.time()
             server = stack.cluster.servers[leader]
             server.retire()
-            assert await asyncio.to_thread(server.ended, 60.0) == 0
+            assert await asyncio.to_thread(server.ended) == 0
             await load.more(USERS)
             server.start()
             await asyncio.to_thread(stack.cluster.wait_healthy)

@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 
 from compat.cases import CASES
+from harness.patience import patience
 
 Request = dict[str, Any]
 """`{model, messages, tools?, response_format?}`"""
@@ -17,7 +18,7 @@ Conversations = dict[tuple[str, str], list[Request]]
 
 def conversations(endpoint: str, cassettes: Path) -> Conversations:
     """Every request in the order in which it was asked. `endpoint` is the recorder's address, without `/v1`."""
-    answer = httpx2.get(f"{endpoint}/script/journal", params={"settled": 30}, timeout=60)
+    answer = httpx2.get(f"{endpoint}/script/journal", params={"settled": 30}, timeout=patience())
     assert answer.status_code == 200, answer.text
     found: Conversations = {}
     for line in answer.json():

@@ -9,6 +9,7 @@ from typing import Any
 from compat.case import CADRE, SMOLAGENTS, Case
 from compat.cases import CASES, script
 from compat.conversations import Conversations, conversations
+from harness.patience import patience
 from harness.stack import Gateway, Stack
 
 FOLDER = Path(__file__).parent
@@ -61,7 +62,9 @@ def _by_smolagents(url: str) -> dict[tuple[str, str], Result]:
         [{"agent": case.agent, "task": case.task, "then": case.then, **case.fields} for case in CASES]
     )
     command = [str(PYTHON), "-W", "ignore", str(FOLDER / "smolagents_runner.py"), url, str(TEAM)]
-    done = subprocess.run(command, input=tasks, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, input=tasks, capture_output=True, text=True, timeout=patience(300), check=False
+    )
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)
     return {(SMOLAGENTS, case.name): result for case, result in zip(CASES, results, strict=True)}

@@ -19,7 +19,7 @@ from cadre.local.team_file import read_team
 from containers.bus_users import check_keys, check_trespass
 from containers.engine import ROOT, Compose, NoEngine, find_engine
 from harness.nats_server import free_port
-from harness.stack import eventually
+from harness.patience import eventually
 
 CONFINED = """
 import json, os
@@ -122,7 +122,7 @@ def do_demo(gateway: str) -> str:
         return found
 
     begun = time.monotonic()
-    eventually(ended, within=180, what=f"run {run} has ended", state=state)
+    eventually(ended, what=f"run {run} has ended", state=state)
     with tempfile.NamedTemporaryFile("w", suffix=".md") as answer:
         answer.write(str(state()["output"]))
         answer.flush()

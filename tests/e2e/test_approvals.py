@@ -8,8 +8,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from harness.patience import eventually
 from harness.people import decide, done, events_of, waiting
-from harness.stack import Gateway, Stack, eventually
+from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "held"
 
@@ -246,7 +247,6 @@ def test_the_end_of_a_tree_takes_its_held_calls_along(stack: Stack, gateway: Gat
     assert waiting(gateway, run, 0) == []
     eventually(
         lambda: gateway.run(run)["children"][0]["state"] == "cancelled",
-        within=30,
         what="the member is cancelled as well",
     )
     assert decide(gateway, calls[0]["call"], "approve").status_code == 410

@@ -13,7 +13,8 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.settings import Settings
 from harness.command import Commands, commands_of, only_line
-from harness.stack import Gateway, Stack, eventually
+from harness.patience import eventually
+from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "team"
 
@@ -112,7 +113,7 @@ def test_a_run_at_work_is_erased_only_by_force(
     """And what its tool says when it is done is removed as well."""
     file = tmp_path / "marks"
     run = gateway.submit("boss", f"delegate: use {tool} {file} 8")
-    eventually(file.exists, within=60, what="the tool has begun")
+    eventually(file.exists, what="the tool has begun")
     child = gateway.run(run)["children"][0]["id"]
     assert "--force" in only_line(cadre("runs", "rm", run), 1)
     assert "has not ended" in only_line(cadre("runs", "export", run), 1)

@@ -13,7 +13,8 @@ import pytest
 from cadre.prompting.prompt_file import locate
 from harness.command import Commands, commands_of, only_line
 from harness.nats_server import NatsServer, free_port
-from harness.stack import Gateway, Stack, eventually
+from harness.patience import eventually
+from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "features"
 
@@ -230,7 +231,6 @@ def test_services_that_start_before_nats_wait_for_it(tmp_path: Path) -> None:
         for service in (agent, gateway.service):
             eventually(
                 lambda service=service: "still trying" in service.log.read_text(),  # type: ignore[misc]
-                within=30,
                 what="it says that it waits",
             )
             assert f"no NATS server at {stack.nats.url}" in service.log.read_text()

@@ -10,7 +10,8 @@ import httpx2
 import pytest
 
 from harness.command import Commands, commands_of, only_line
-from harness.stack import Gateway, Stack, eventually
+from harness.patience import eventually
+from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "bounded"
 
@@ -86,7 +87,6 @@ def test_a_deadline_ends_a_run_with_what_it_has_found_and_stops_its_model_call(
     assert detail["deadline"] == result["deadline"]
     eventually(
         lambda: [line["outcome"] for line in asked(stack) if line["rule"] == "thinks"] == ["left"],
-        within=10,
         what="the model call has been dropped",
         state=lambda: asked(stack),
     )
@@ -97,15 +97,13 @@ def test_a_deadline_ends_the_whole_tree_and_stops_its_tools(
 ) -> None:
     file = tmp_path / "marks"
     run = gateway.submit("boss", f"second: do-linger {file}", deadline=20)
-    eventually(lambda: marks(file) == ["begun"], within=60, what="the tool is at work")
+    eventually(lambda: marks(file) == ["begun"], what="the tool is at work")
     result = gateway.finished(run)
     assert (result["state"], result["error"]["type"]) == ("error", "DeadlineExceeded"), stack.logs()
-    eventually(lambda: marks(file) == ["begun", "stopped"], within=20, what="the tool was stopped")
+    eventually(lambda: marks(file) == ["begun", "stopped"], what="the tool was stopped")
     [child] = gateway.run(run)["children"]
     assert child["deadline"] == result["deadline"]
-    eventually(
-        lambda: gateway.run(run)["children"][0]["ended_at"] is not None, within=20, what="the member ended"
-    )
+    eventually(lambda: gateway.run(run)["children"][0]["ended_at"] is not None, what="the member ended")
 
 
 def test_an_agent_may_have_a_deadline_and_a_budget_of_its_own(stack: Stack, gateway: Gateway) -> None:
@@ -208,7 +206,7 @@ def test_a_tool_that_takes_too_long_is_given_up_and_stopped(
     result = gateway.finished(run)
     assert result["state"] == "success", stack.logs()
     assert "no answer within 3 s" in result["output"]
-    eventually(lambda: marks(file) == ["begun", "stopped"], within=20, what="the tool was stopped")
+    eventually(lambda: marks(file) == ["begun", "stopped"], what="the tool was stopped")
     names = [name for name, data in gateway.events(run) if data.get("run") == run]
     assert "call.timed_out" in names
 
@@ -218,9 +216,7 @@ def test_a_member_that_takes_too_long_is_given_up_and_cancelled(stack: Stack, ga
     result = gateway.finished(run)
     assert (result["state"], "no answer within 3 s" in result["output"]) == ("success", True), stack.logs()
     eventually(
-        lambda: gateway.run(run)["children"][0]["state"] == "cancelled",
-        within=20,
-        what="the member was cancelled",
+        lambda: gateway.run(run)["children"][0]["state"] == "cancelled", what="the member was cancelled"
     )
 
 

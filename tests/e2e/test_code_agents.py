@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.patience import eventually
 from harness.people import decide, events_of, waiting
-from harness.stack import Gateway, Stack, eventually
+from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "coding"
 
@@ -150,7 +151,7 @@ def test_an_approval_in_the_middle_of_a_loop_with_every_sandbox_stopped(
     stack.services["sandbox"].kill()
     assert lines(book) == ["50"]
     assert decide(gateway, call["call"], "approve").status_code == 200
-    eventually(lambda: lines(book) == ["50", "500"], within=60, what="the approved call was made")
+    eventually(lambda: lines(book) == ["50", "500"], what="the approved call was made")
     stack.services["sandbox"].start()
     assert gateway.finished(run)["output"] == "paid", stack.logs()
     assert lines(book) == ["50", "500", "60"], "no call was made again by the replay"
@@ -177,7 +178,7 @@ def test_a_service_killed_while_code_waits_for_a_tool(
     )
     run = gateway.submit("coder", steps("Work.", "base = [1, 2, 3]", code))
     if call == "slow":
-        eventually(lambda: lines(book) != [], within=60, what="the tool is at work")
+        eventually(lambda: lines(book) != [], what="the tool is at work")
     stack.services[victim].kill()
     Path(f"{book}.go").touch()
     stack.services[victim].start()
@@ -197,7 +198,7 @@ def test_a_sandbox_killed_between_steps_is_restored_elsewhere(
         "final_answer(counter.n)",
     )
     run = gateway.submit("coder", task)
-    eventually(lambda: lines(book) != [], within=60, what="the tool is at work")
+    eventually(lambda: lines(book) != [], what="the tool is at work")
     stack.services["sandbox"].kill()
     stack.add("sandbox-2", "cadre_sandbox")
     Path(f"{book}.go").touch()

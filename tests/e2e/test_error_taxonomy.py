@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from harness.command import commands_of
+from harness.patience import eventually
 from harness.people import events_of
-from harness.stack import Gateway, Stack, eventually
+from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "errors"
 KINDS = ["caller", "coder"]
@@ -226,7 +227,7 @@ def test_a_service_killed_while_an_answer_is_checked(
     book = tmp_path / "book"
     task = f"Add 20 and 22, see {book}"
     run = gateway.submit("careful", script(task, *[answer("careful", {"sum": 42})] * 2))
-    eventually(book.exists, within=60, what="the check is at work")
+    eventually(book.exists, what="the check is at work")
     stack.services[victim].kill()
     Path(f"{book}.go").touch()
     stack.services[victim].start()

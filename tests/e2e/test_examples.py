@@ -13,7 +13,8 @@ from cadre.client.follow_runs import FollowingFailed, follow, new_runs
 from cadre.local import local_stack
 from cadre.spec.agent_file import read_agent
 from harness.command import Commands, commands_of
-from harness.stack import Gateway, Stack, eventually
+from harness.patience import eventually
+from harness.stack import Gateway, Stack
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 AGENT = EXAMPLES / "own_agent"
@@ -55,7 +56,7 @@ def replicas(stack: Stack) -> int:
 
 
 def test_script_and_file_are_one_agent(stack: Stack) -> None:
-    eventually(lambda: replicas(stack) == 2, within=30, what="two replicas", state=stack.logs)
+    eventually(lambda: replicas(stack) == 2, what="two replicas", state=stack.logs)
     sys.path.insert(0, str(AGENT))
     try:
         from agent import writer  # type: ignore[import-not-found]
@@ -121,7 +122,7 @@ def test_a_script_finds_the_cadre_up_of_its_folder(stack: Stack, tmp_path: Path)
             cwd=tmp_path,
         )
         try:
-            eventually(lambda: replicas(stack) == 3, within=30, what="a third replica", state=stack.logs)
+            eventually(lambda: replicas(stack) == 3, what="a third replica", state=stack.logs)
         finally:
             script.terminate()
             assert script.wait(30) == 0

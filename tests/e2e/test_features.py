@@ -12,7 +12,8 @@ from cadre.local.exit_codes import ExitCode
 from cadre.service.frame import open_platform
 from cadre.settings import Settings
 from harness.command import Commands, commands_of
-from harness.stack import Gateway, Stack, eventually
+from harness.patience import eventually
+from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "features"
 
@@ -238,7 +239,7 @@ def test_a_run_cancelled_from_another_terminal(gateway: Gateway, cadre: Commands
         found[:] = [run["id"] for run in listed]
         return bool(found)
 
-    eventually(begun, within=30, what="the run has begun")
+    eventually(begun, what="the run has begun")
     gateway.wait_for(found[0], "tool.called")
     done = cadre("cancel", "@last", "--reason", "not needed")
     assert done.returncode == 0, done.stderr

@@ -8,8 +8,9 @@ import httpx2
 import pytest
 
 from harness.command import Commands, commands_of, only_line
+from harness.patience import eventually
 from harness.people import events_of
-from harness.stack import Gateway, Stack, eventually
+from harness.stack import Gateway, Stack
 
 HERE = Path(__file__).parent
 TEAM = HERE / "keeping"
@@ -27,7 +28,7 @@ def offered(stack: Stack, gateway: Gateway, tmp_path_factory: pytest.TempPathFac
         agents = gateway.request("GET", "/v1/agents").json()["agents"]
         return len(agents) == 4 and all(agent["missing"] == [] for agent in agents)
 
-    eventually(lack_nothing, within=60, what="the tools are offered")
+    eventually(lack_nothing, what="the tools are offered")
     return gateway
 
 
@@ -46,9 +47,7 @@ def outlived(stack: Stack, offered: Gateway) -> str:
     """A run whose executor has killed itself behind a write: only the first one does."""
     run = offered.submit("writer", "write: All is well.")
     executor = stack.services["files"]
-    eventually(
-        lambda: not executor.is_running, within=60, what="the executor has killed itself", state=stack.logs
-    )
+    eventually(lambda: not executor.is_running, what="the executor has killed itself", state=stack.logs)
     # It was written, whoever knows of it.
     there = offered.request("GET", f"/v1/runs/{run}/files").json()["files"]
     assert [(file["path"], file["version"]) for file in there] == [("out/report.md", 1)]

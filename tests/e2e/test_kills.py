@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.stack import Gateway, Stack, eventually
+from harness.patience import eventually
+from harness.stack import Gateway, Stack
 
 
 def marks(file: Path) -> list[str]:
@@ -13,7 +14,7 @@ def marks(file: Path) -> list[str]:
 
 
 def begun(file: Path) -> None:
-    eventually(lambda: bool(marks(file)), within=60, what="the tool has begun")
+    eventually(lambda: bool(marks(file)), what="the tool has begun")
 
 
 @pytest.mark.parametrize("victim", ["boss", "worker", "helper", "gateway", "model"])
@@ -107,7 +108,7 @@ def test_services_stop_cleanly_while_nats_is_down(stack: Stack, gateway: Gateway
     stack.nats.kill()
     try:
         for name in names:
-            assert stack.services[name].terminate(within=30) in (0, 1), stack.logs()
+            assert stack.services[name].terminate() in (0, 1), stack.logs()
             assert "a defect" not in stack.services[name].log.read_text()
     finally:
         stack.nats.start()

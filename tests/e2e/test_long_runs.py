@@ -10,8 +10,9 @@ import httpx2
 import pytest
 
 from harness.command import Commands, commands_of
+from harness.patience import eventually
 from harness.people import events_of
-from harness.stack import Gateway, Stack, eventually
+from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "long_runs"
 CONTEXT = 5_000
@@ -27,7 +28,7 @@ def offered(stack: Stack, gateway: Gateway) -> Gateway:
         agents = gateway.request("GET", "/v1/agents").json()["agents"]
         return len(agents) == 3 and all(agent["missing"] == [] for agent in agents)
 
-    eventually(lack_nothing, within=60, what="the tools are offered", state=stack.logs)
+    eventually(lack_nothing, what="the tools are offered", state=stack.logs)
     return gateway
 
 
@@ -115,7 +116,7 @@ def test_an_agent_killed_in_the_middle_of_a_summary(
     patient = stack.services["patient"]
     run = offered.submit("patient", "verses: 20, slowly summarized")
     called = offered.wait_for(run, "model.called", purpose="summary")
-    eventually(lambda: any(_is_open(line) for line in requests()), within=60, what="the model writes it")
+    eventually(lambda: any(_is_open(line) for line in requests()), what="the model writes it")
     patient.kill()
     patient.start()
     result = offered.finished(run)

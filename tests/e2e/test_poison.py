@@ -18,7 +18,8 @@ from cadre.delivery.quarantine import MAX_CRASHES_ALONE, SUSPECT_AFTER_DELIVERIE
 from cadre.protocol.messages import Spilled, Task
 from cadre.service.frame import Platform, open_platform
 from cadre.settings import Settings
-from harness.stack import Gateway, Service, Stack, eventually
+from harness.patience import eventually
+from harness.stack import Gateway, Service, Stack
 
 SCRIPT = Path(__file__).parent / "frail" / "frail.py"
 
@@ -106,7 +107,7 @@ def test_the_killer_ends_and_its_neighbours_live(
         def over() -> bool:
             return not frail.is_running or bool(letters_of(gateway, deadly))
 
-        eventually(over, within=60, what="the agent has died, or given the record up")
+        eventually(over, what="the agent has died, or given the record up")
         deaths += not frail.is_running
         assert deaths <= 1 + MAX_CRASHES_ALONE, stack.logs()
     assert deaths == 1 + MAX_CRASHES_ALONE, "all were tried together once, then one by one"
@@ -168,7 +169,7 @@ def test_a_record_whose_blob_is_back_takes_its_run_forward(
         assert await platform.blobs.put(data) == ref
 
     asyncio.run(with_platform(send_reference))
-    eventually(lambda: bool(letters_of(gateway, run)), within=60, what="the record is a dead letter")
+    eventually(lambda: bool(letters_of(gateway, run)), what="the record is a dead letter")
     (letter,) = letters_of(gateway, run)
     assert ref in letter["reason"]
     asyncio.run(with_platform(put_back))

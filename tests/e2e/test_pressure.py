@@ -16,7 +16,8 @@ from cadre.service.frame import Platform, open_platform
 from cadre.settings import Settings
 from harness.command import commands_of, only_line
 from harness.full_server import FullServer, fill
-from harness.stack import Gateway, Stack, eventually
+from harness.patience import eventually
+from harness.stack import Gateway, Stack
 
 SCRIPT = Path(__file__).parent / "frail" / "frail.py"
 MB = 1024 * 1024
@@ -74,22 +75,20 @@ def test_a_full_server_refuses_new_runs_and_ends_the_others_when_there_is_room(s
         gateway.wait_for(run, "model.called")
     asyncio.run(fill_up(stack))
     # At first the server itself may refuse it: the gateway looks at the room there is every few seconds.
-    eventually(
-        lambda: "the NATS account holds" in (refused(gateway) or ""), within=20, what="a new run is refused"
-    )
+    eventually(lambda: "the NATS account holds" in (refused(gateway) or ""), what="a new run is refused")
     said = only_line(commands_of(stack, stack.folder)("run", "frail", "be well"), 1)
     assert "no run is begun over 90%" in said
     assert "cadre runs rm" in said
 
     file.touch()
-    eventually(lambda: "no room left" in frail.log.read_text(), within=30, what="the agent finds no room")
+    eventually(lambda: "no room left" in frail.log.read_text(), what="the agent finds no room")
     assert {gateway.run(run)["state"] for run in runs} == {"running"}
     assert isinstance(stack.nats, FullServer)
     stack.nats.raise_limit(4 * ROOM)
     for run in runs:
         assert gateway.finished(run)["output"] == "well", stack.logs()
     assert frail.is_running
-    eventually(lambda: refused(gateway) is None, within=10, what="a new run is begun")
+    eventually(lambda: refused(gateway) is None, what="a new run is begun")
 
 
 def test_a_limit_per_shard_leaves_room_for_the_runs_in_flight(stack: Stack) -> None:
@@ -111,7 +110,6 @@ def test_a_limit_per_shard_leaves_room_for_the_runs_in_flight(stack: Stack) -> N
     # What is known of a shard may be a second old, and runs go to either.
     eventually(
         lambda: all("of 1,048,576 bytes" in (refused(gateway) or "") for _ in range(8)),
-        within=20,
         what="new runs are refused",
     )
     file.touch()
@@ -124,7 +122,7 @@ def test_a_limit_per_shard_leaves_room_for_the_runs_in_flight(stack: Stack) -> N
                 await jetstream.purge(platform.nc, stream, f"{platform.topology.prefix}.code.{shard}.>")
 
     asyncio.run(make_room())
-    eventually(lambda: refused(gateway) is None, within=10, what="a new run is begun")
+    eventually(lambda: refused(gateway) is None, what="a new run is begun")
 
 
 def test_an_agent_that_hangs_hinders_nobody_else(stack: Stack) -> None:

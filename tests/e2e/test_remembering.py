@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from harness.command import Commands, commands_of
+from harness.patience import eventually
 from harness.people import events_of
-from harness.stack import Gateway, Service, Stack, eventually
+from harness.stack import Gateway, Service, Stack
 
 HERE = Path(__file__).parent
 TEAM = HERE / "remembering"
@@ -27,7 +28,7 @@ def memory(stack: Stack, gateway: Gateway) -> Service:
         agents = gateway.request("GET", "/v1/agents").json()["agents"]
         return len(agents) == 4 and all(agent["missing"] == [] for agent in agents)
 
-    eventually(lack_nothing, within=60, what="all agents are at work", state=stack.logs)
+    eventually(lack_nothing, what="all agents are at work", state=stack.logs)
     return service
 
 
@@ -53,7 +54,7 @@ def left(gateway: Gateway, count: int, **whose: str) -> list[dict[str, Any]]:
         found[:] = listed(gateway, **whose)
         return len(found) >= count
 
-    eventually(there, within=60, what=f"{count} memories", state=lambda: found)
+    eventually(there, what=f"{count} memories", state=lambda: found)
     assert len(found) == len({one["memory"] for one in found}) == count, found
     return found
 
@@ -171,14 +172,14 @@ def test_what_a_killed_agent_owed_the_memory_service_arrives_once(
     try:
         run = gateway.submit("keeper", "note: The ladder is short.", user="frida")
         for death in ("x", "xx"):
-            eventually(lambda: not dying.is_running, within=60, what="the agent has died", state=stack.logs)
+            eventually(lambda: not dying.is_running, what="the agent has died", state=stack.logs)
             assert died.read_text() == death
             if death == "x":
                 assert gateway.finished(run)["state"] == "success"
                 assert listed(gateway, user="frida", kind="answer") == []
             dying.start()
         assert gateway.finished(run)["state"] == "success"
-        eventually(lambda: died.read_text() == "xx.", within=60, what="the answer is left once more")
+        eventually(lambda: died.read_text() == "xx.", what="the answer is left once more")
         # What is left later is stored behind all of that.
         note(gateway, "The rope is long.", "frida", session="second")
         kept = [one for one in left(gateway, 4, user="frida") if one["run"] == run]
@@ -228,7 +229,6 @@ def test_an_erased_tree_takes_its_own_memories_along(
     assert erased.returncode == 0, erased.stderr
     eventually(
         lambda: [one["scope"] for one in listed(gateway, run=run)] == ["user", "user"],
-        within=60,
         what="the memories of the tree are gone, those of the person stay",
         state=lambda: listed(gateway, run=run),
     )

@@ -27,12 +27,10 @@ from cadre.local.team_file import read_team
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from harness.command import Commands
-from harness.stack import Service, Stack, eventually
+from harness.patience import eventually
+from harness.stack import Service, Stack
 
 TEAM = Path(__file__).parents[2] / "teams" / "apollo"
-HEALTHY_WITHIN = 120.0
-"""Seconds; the startup probe's own patience."""
-
 Pod = dict[str, Any]
 
 
@@ -178,12 +176,7 @@ def services(
         service.start(wait=False)
     for name, service in stack.services.items():
         probe = deployments[name]["containers"][0]["startupProbe"]
-        eventually(
-            partial(answers, service, probe),
-            within=HEALTHY_WITHIN,
-            what=f"{name} is alive",
-            state=service.log.read_text,
-        )
+        eventually(partial(answers, service, probe), what=f"{name} is alive", state=service.log.read_text)
     return stack.services
 
 
@@ -237,7 +230,6 @@ def test_every_container_starts_and_answers_its_probes(
         for probe in ("livenessProbe", "readinessProbe"):
             eventually(
                 partial(answers, service, main[probe]),
-                within=HEALTHY_WITHIN,
                 what=f"{name} answers its {probe}",
                 state=service.log.read_text,
             )
@@ -249,7 +241,7 @@ def test_the_gateway_sees_the_whole_team(services: dict[str, Service]) -> None:
         return {agent["name"] for agent in agents}
 
     wanted = set(read_team(TEAM).agents)
-    eventually(lambda: seen() == wanted, within=30, what="all agents are live", state=seen)
+    eventually(lambda: seen() == wanted, what="all agents are live", state=seen)
 
 
 def test_every_container_drains_within_its_grace(

@@ -15,8 +15,7 @@ from chaos.load import Load, Refusal
 from chaos.strikes import Strikes
 from chaos.tracers import TRACERS
 from chaos.verdict import violations
-
-ENDS_WITHIN = 120.0
+from harness.patience import patience
 
 
 class Window(NamedTuple):
@@ -42,7 +41,7 @@ async def roll(folder: Path) -> tuple[Evidence, dict[str, Window]]:
                 replaced[name] = Window(began, time.monotonic())
         enough.set()
         await submitting
-        await load.all_ended(ENDS_WITHIN)
+        await load.all_ended(patience(120))
         return await collect(crew, load, strikes), replaced
 
 

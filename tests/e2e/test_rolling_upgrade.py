@@ -13,7 +13,8 @@ from cadre.protocol.messages import SCHEMA_VERSION, Task
 from cadre.service.frame import open_platform
 from cadre.settings import Settings
 from harness.next_version import NEXT, next_version
-from harness.stack import Gateway, Stack, eventually
+from harness.patience import eventually
+from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "team"
 LEFT = "is left to a newer replica"
@@ -71,7 +72,7 @@ def test_a_run_whose_newer_worker_died_waits_for_the_next_one(
     stack.services["worker-next"].kill()
     stack.services["worker"].log.write_text("")
     stack.services["worker"].start()
-    eventually(lambda: said(stack, "worker", LEFT), within=60, what="the older worker meets the result")
+    eventually(lambda: said(stack, "worker", LEFT), what="the older worker meets the result")
     assert gateway.run(run)["state"] == "running"
     stack.services["worker-next"].start()
     result = gateway.finished(run)
@@ -85,7 +86,6 @@ def test_a_newer_task_waits_for_a_worker_that_reads_it(stack: Stack, gateway: Ga
     run = gateway.submit("worker", "nothing")
     eventually(
         lambda: said(stack, "worker", f"schema version {NEXT} is newer"),
-        within=60,
         what="the older worker meets the task",
     )
     stack.services["worker-next"].start()

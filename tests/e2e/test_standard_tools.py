@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from harness.command import Commands, commands_of, only_line
+from harness.patience import eventually
 from harness.people import decide, events_of, waiting
-from harness.stack import Gateway, Stack, eventually
+from harness.stack import Gateway, Stack
 from integration.web_server import Answer, web_server
 
 TEAM = Path(__file__).parent / "standard"
@@ -29,7 +30,7 @@ def offered(stack: Stack, gateway: Gateway, tmp_path_factory: pytest.TempPathFac
         agents = gateway.request("GET", "/v1/agents").json()["agents"]
         return len(agents) == 2 and all(agent["missing"] == [] for agent in agents)
 
-    eventually(lack_nothing, within=60, what="the tools are offered")
+    eventually(lack_nothing, what="the tools are offered")
     return gateway
 
 

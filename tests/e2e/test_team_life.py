@@ -13,7 +13,8 @@ from cadre.delivery.codec import decode
 from cadre.protocol.messages import Report
 from cadre.service.frame import open_platform
 from cadre.settings import Settings
-from harness.stack import Gateway, Stack, eventually
+from harness.patience import eventually
+from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "team"
 
@@ -27,14 +28,14 @@ def test_a_replica_that_died_is_gone_within_15_seconds(stack: Stack, gateway: Ga
     assert names_of_agents(gateway)["helper"] == 1
     stack.services["helper"].kill()
     died = time.monotonic()
-    eventually(lambda: "helper" not in names_of_agents(gateway), within=60, what="helper is gone")
+    eventually(lambda: "helper" not in names_of_agents(gateway), what="helper is gone")
     assert time.monotonic() - died < 15
     stack.services["helper"].start()
 
 
 def test_an_agent_that_stops_says_goodbye(stack: Stack, gateway: Gateway) -> None:
     second = stack.agent(TEAM / "helper.yaml", name="helper-2")
-    eventually(lambda: names_of_agents(gateway)["helper"] == 2, within=30, what="two replicas of helper")
+    eventually(lambda: names_of_agents(gateway)["helper"] == 2, what="two replicas of helper")
     assert second.terminate() == 0
     eventually(lambda: names_of_agents(gateway)["helper"] == 1, within=5, what="one replica of helper")
 
@@ -44,7 +45,7 @@ def test_a_new_agent_is_offered_at_the_next_step_without_a_restart(
 ) -> None:
     """The boss begins without its helper, is told so, and has it at its second step."""
     stack.services["helper"].terminate()
-    eventually(lambda: "helper" not in names_of_agents(gateway), within=30, what="helper is gone")
+    eventually(lambda: "helper" not in names_of_agents(gateway), what="helper is gone")
     run = gateway.submit("boss", f"delegate: use look {tmp_path / 'marks'} 3")
     refused = gateway.wait_for(run, "call.refused")
     assert "helper" in refused["event"]["error"]["message"]
@@ -62,7 +63,7 @@ def test_a_new_agent_is_offered_at_the_next_step_without_a_restart(
 def test_sigterm_lets_a_tool_finish(stack: Stack, gateway: Gateway, tmp_path: Path) -> None:
     file = tmp_path / "marks"
     run = gateway.submit("worker", f"use effect {file} 1.5")
-    eventually(file.exists, within=30, what="the tool has begun")
+    eventually(file.exists, what="the tool has begun")
     began = time.monotonic()
     assert stack.services["tools"].terminate() == 0
     assert time.monotonic() - began < 15
@@ -91,7 +92,7 @@ def test_sigterm_hands_a_model_call_back(stack: Stack, gateway: Gateway) -> None
 def test_cancel_reaches_children_and_tools(stack: Stack, gateway: Gateway, tmp_path: Path) -> None:
     file = tmp_path / "marks"
     run = gateway.submit("boss", f"delegate: use look {file} 20")
-    eventually(file.exists, within=30, what="the tool has begun")
+    eventually(file.exists, what="the tool has begun")
     answer = gateway.request("POST", f"/v1/runs/{run}/cancel", json={"reason": "changed my mind"})
     assert answer.status_code == 202
     result = gateway.finished(run, within=15)
@@ -101,9 +102,7 @@ def test_cancel_reaches_children_and_tools(stack: Stack, gateway: Gateway, tmp_p
     def states() -> dict[str, str]:
         return {child["agent"]: child["state"] for child in gateway.run(run)["children"]}
 
-    eventually(
-        lambda: states()["worker"] == "cancelled", within=15, what="the worker ended too", state=states
-    )
+    eventually(lambda: states()["worker"] == "cancelled", what="the worker ended too", state=states)
 
 
 def test_cancel_aborts_a_model_call(stack: Stack, gateway: Gateway) -> None:
@@ -116,7 +115,7 @@ def test_cancel_aborts_a_model_call(stack: Stack, gateway: Gateway) -> None:
         lines = httpx2.get(f"{stack.services['model'].url}/script/journal", timeout=10).json()
         return any(line["outcome"] == "left" for line in lines)
 
-    eventually(left, within=15, what="the model call was aborted")
+    eventually(left, what="the model call was aborted")
 
 
 @pytest.mark.parametrize(

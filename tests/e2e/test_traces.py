@@ -22,13 +22,13 @@ from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.ids import root_span, trace_id
 from harness.command import commands_of
 from harness.otlp_receiver import OtlpReceiver, Span
+from harness.patience import eventually
 from harness.people import decide, waiting
-from harness.stack import Gateway, Stack, eventually
+from harness.stack import Gateway, Stack
 from harness.trace_verdict import duplicates, violations
 from integration.tracer_world import with_bus
 
 TEAM = Path(__file__).parent / "traced"
-WITHIN = 90.0
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
@@ -69,9 +69,7 @@ def events_of(stack: Stack, tree: str) -> dict[str, list[AnyEvent]]:
 def sound(stack: Stack, receiver: OtlpReceiver, run: str) -> list[Span]:
     """The run's spans, once its root has come, judged against its journals."""
     trace = trace_id(run)
-    receiver.until(
-        lambda: any(not span.parent for span in receiver.of_trace(trace)), WITHIN, f"the root of {run}"
-    )
+    receiver.until(lambda: any(not span.parent for span in receiver.of_trace(trace)), f"the root of {run}")
     journals = events_of(stack, run)
     # The root's entry may be exported before that of a child in another batch.
     problems: list[str] = []
@@ -80,7 +78,7 @@ def sound(stack: Stack, receiver: OtlpReceiver, run: str) -> list[Span]:
         problems[:] = violations(_durable(receiver.of_trace(trace)), journals)
         return not problems
 
-    eventually(settled, within=30, what="the trace is whole", state=lambda: problems)
+    eventually(settled, what="the trace is whole", state=lambda: problems)
     return receiver.of_trace(trace)
 
 
@@ -129,7 +127,6 @@ def test_a_team_at_work_is_one_trace(
     # What the request did, linked both ways.
     receiver.until(
         lambda: any(span.name == "POST /v1/runs" for span in receiver.of_trace(CALLER[3:35])),
-        WITHIN,
         "the request's own span",
     )
     (http,) = of(receiver.of_trace(CALLER[3:35]), "POST /v1/runs")
@@ -168,7 +165,7 @@ def test_killed_in_the_middle(
 ) -> None:
     run = gateway.submit("boss", f"delegate: {task.format(marks=marks)}")
     if "use" in task:
-        eventually(marks.exists, within=60, what="the tool has begun")
+        eventually(marks.exists, what="the tool has begun")
     else:
         gateway.wait_for(run, "model.called", agent="worker")
     stack.services[victim].kill()

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from harness.patience import patience
 from harness.stack import Stack
 
 
@@ -23,7 +24,7 @@ class Commands:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=patience(),
             check=False,
         )
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import httpx2
 
 from harness.nats_server import NatsServer, free_port
-from harness.stack import Stack, eventually
+from harness.patience import eventually
+from harness.stack import Stack
 
 SIZE = 3
 
@@ -52,10 +53,10 @@ class NatsCluster:
             server.start()
         self.wait_healthy()
 
-    def wait_healthy(self, within: float = 60.0) -> None:
+    def wait_healthy(self) -> None:
         """Until every server is in the cluster and up to date with each stream and consumer that it holds."""
         for name in self.servers:
-            eventually(partial(self._is_healthy, name), within=within, what=f"{name} is healthy")
+            eventually(partial(self._is_healthy, name), what=f"{name} is healthy")
 
     def stop(self) -> None:
         for server in self.servers.values():

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from harness.patience import patience
 from harness.standstill import stand_still
 
 NATS_CONFIG = """
@@ -46,7 +47,7 @@ class NatsServer:
             self._process = subprocess.Popen(
                 [nats_binary(), "-c", str(self._config)], stdout=log, stderr=log, process_group=self.group
             )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + patience()
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
                 return
@@ -81,15 +82,15 @@ class NatsServer:
         assert self._process is not None
         self._process.send_signal(signal.SIGUSR2)
 
-    def ended(self, within: float) -> int:
+    def ended(self) -> int:
         """The exit status, once the process has ended by itself."""
         assert self._process is not None
-        return self._process.wait(timeout=within)
+        return self._process.wait(timeout=patience())
 
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
-            self._process.wait(timeout=20)
+            self._process.wait(timeout=patience())
 
 
 def nats_binary() -> str:

@@ -21,6 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 from harness.nats_server import free_port
+from harness.patience import patience
 
 _SILENT, _TAKEN = -1, -2
 
@@ -108,8 +109,9 @@ class OtlpReceiver:
         """Answers no request until it is stopped; with `taking` it has the spans of those that come all the same."""
         self._answers += [_TAKEN if taking else _SILENT] * 1_000_000
 
-    def until(self, condition: Callable[[], bool], within: float, what: str) -> None:
+    def until(self, condition: Callable[[], bool], what: str) -> None:
         """Waits until what has arrived fulfils the condition."""
+        within = patience()
         deadline = time.monotonic() + within
         with self._changed:
             while not condition():

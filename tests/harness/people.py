@@ -5,7 +5,8 @@ from typing import Any
 
 import httpx2
 
-from harness.stack import Gateway, eventually
+from harness.patience import eventually
+from harness.stack import Gateway
 
 
 def done(books: Path) -> list[str]:
@@ -20,7 +21,7 @@ def waiting(gateway: Gateway, run: str, count: int = 1) -> list[dict[str, Any]]:
         found[:] = gateway.request("GET", "/v1/approvals", params={"run": run}).json()["approvals"]
         return len(found) == count
 
-    eventually(asked, within=60, what=f"{count} calls of {run} wait", state=lambda: found)
+    eventually(asked, what=f"{count} calls of {run} wait", state=lambda: found)
     return found
 
 

@@ -8,8 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,7 @@ import httpx2
 
 from harness.guard import Guard
 from harness.nats_server import NatsServer, free_port
-
-READY_WITHIN = 60.0
+from harness.patience import eventually, patience
 
 
 class Service:
@@ -61,7 +59,7 @@ class Service:
                 return httpx2.get(f"{self.url}/readyz", timeout=2).status_code == 200
             return False
 
-        eventually(ready, within=READY_WITHIN, what=f"{self.name} is ready")
+        eventually(ready, what=f"{self.name} is ready")
 
     def kill(self) -> None:
         """kill -9"""
@@ -69,10 +67,10 @@ class Service:
         assert self.process is not None
         self.process.wait()
 
-    def terminate(self, within: float = 30.0) -> int:
+    def terminate(self) -> int:
         self.signal(signal.SIGTERM)
         assert self.process is not None
-        return self.process.wait(timeout=within)
+        return self.process.wait(timeout=patience())
 
     def signal(self, number: int) -> None:
         assert self.process is not None
@@ -114,7 +112,7 @@ class Stack:
         for service in running:
             assert service.process is not None
             try:
-                service.process.wait(timeout=20)
+                service.process.wait(timeout=patience(20))
             except subprocess.TimeoutExpired:
                 service.kill()
         self.nats.stop()
@@ -200,7 +198,7 @@ class Gateway:
         """(event name, data) of the run's tree, until its end."""
 
         url = f"{self.service.url}/v1/runs/{run_id}/events"
-        with httpx2.stream("GET", url, params={"after": after}, timeout=60) as response:
+        with httpx2.stream("GET", url, params={"after": after}, timeout=patience()) as response:
             assert response.status_code == 200, response.read()
             name = ""
             for line in response.iter_lines():
@@ -218,14 +216,4 @@ class Gateway:
         raise AssertionError(f"run {run_id} ended without {name} {fields}")
 
     def request(self, method: str, path: str, **options: Any) -> httpx2.Response:
-        return httpx2.request(method, f"{self.service.url}{path}", timeout=30, **options)
-
-
-def eventually(
-    condition: Callable[[], bool], *, within: float, what: str, state: Callable[[], object] = lambda: ""
-) -> None:
-    """Polls from outside what has no event to wait for. Fails with what was awaited and the last state."""
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {within:g} s: {what}; {state()}"
-        time.sleep(0.05)
+        return httpx2.request(method, f"{self.service.url}{path}", timeout=patience(), **options)

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -23,11 +23,10 @@ from cadre.delivery.codec import decode, encode
 from cadre.protocol.messages import ToolCall, ToolResult
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
+from harness.patience import patience
 
 HERE = Path(__file__).parent
 TOOLS = str(HERE / "executor_tools.py")
-PATIENCE = 30.0
-"""Seconds; a lost executor's call comes back after the ack wait of 4."""
 
 
 class Visit:
@@ -89,7 +88,7 @@ class Bench:
         await self.bus.send(call, call.agent)
 
     async def answer(self, call: ToolCall) -> ToolResult:
-        return await asyncio.wait_for(self._inbox(call.id).get(), PATIENCE)
+        return await asyncio.wait_for(self._inbox(call.id).get(), patience())
 
     async def ask(self, tool: str, **arguments: Any) -> ToolResult:
         call = self.new_call(tool, arguments)
@@ -122,7 +121,7 @@ class Bench:
     # --- what tools do
 
     async def visit(self) -> Visit:
-        return await asyncio.wait_for(self.visits.get(), PATIENCE)
+        return await asyncio.wait_for(self.visits.get(), patience())
 
     async def open_door(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
@@ -154,7 +153,7 @@ class Bench:
         self._processes.append(process)
         assert process.stderr is not None
         said = []
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience()):
             while b"ready" not in (line := await process.stderr.readline()):
                 said.append(line.decode())
                 if not line and may_die:
@@ -183,13 +182,6 @@ class Bench:
 async def kill(process: asyncio.subprocess.Process) -> None:
     process.kill()
     await process.wait()
-
-
-async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
-    """For what the server announces to nobody: asks until it is so."""
-    async with asyncio.timeout(PATIENCE):
-        while not await condition():  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(0.05)
 
 
 @contextlib.asynccontextmanager

@@ -7,10 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
 import httpx2
@@ -32,27 +32,16 @@ from cadre.protocol.topology import Topology, task_id, tree_of
 from cadre.settings import Settings
 from cadre.spec.agent import AgentSpec
 from harness.nats_server import free_port
+from harness.patience import patience, until
 
 ROOT = Path(__file__).parents[2]
-
-START_WITHIN = 20.0
 
 FINISHED = RunFinished(state="success", output={"answer": 42}, steps=1, usage=Usage(5, 3, 1))
 CALLED = ModelCalled(purpose="act", step=1, attempt=1, cause="c")
 
-T = TypeVar("T")
-
 
 def new_run() -> str:
     return uuid4().hex
-
-
-async def until(ask: Callable[[], Awaitable[T | None]], within: float = 15.0) -> T:
-    """What `ask` answers, asked again as long as it is nothing."""
-    async with asyncio.timeout(within):
-        while True:
-            if answer := await ask():
-                return answer
 
 
 class GatewayProcess:
@@ -93,7 +82,7 @@ class GatewayProcess:
 
     def wait_for(self, status: int) -> dict[str, Any]:
         """Until /readyz answers with `status`; its body."""
-        deadline = time.monotonic() + START_WITHIN
+        deadline = time.monotonic() + patience()
         while True:
             try:
                 answer = httpx2.get(f"{self.url}/readyz", timeout=5)
@@ -108,7 +97,7 @@ class GatewayProcess:
 
     def stop(self) -> int:
         self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(timeout=15)
+        return self._process.wait(timeout=patience())
 
     def kill(self) -> None:
         self._process.kill()
@@ -205,7 +194,7 @@ class World:
         self.bus = NatsBus(nc, topology, self.blobs)
         self.history = History(nc, topology, self.blobs)
         self.registry = NatsRegistry(nc, topology)
-        self.http = httpx2.AsyncClient(base_url=url, timeout=20)
+        self.http = httpx2.AsyncClient(base_url=url, timeout=patience())
 
     async def announce(self, name: str, **fields: Any) -> None:
         card = AgentCard(name=name, description=f"{name} works.", **fields)
@@ -243,7 +232,7 @@ class World:
         """`count` events of a run, or all to the stream's end."""
         found: list[SseEvent] = []
         async with (
-            asyncio.timeout(15),
+            asyncio.timeout(patience()),
             self.http.stream("GET", f"/v1/runs/{run}/events", **options) as answer,
         ):
             assert answer.status_code == 200

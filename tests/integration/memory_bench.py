@@ -27,10 +27,8 @@ from cadre.protocol.messages import MemoryScope, Origin, ToolCall, ToolResult
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from harness.nats_server import free_port
-from harness.stack import eventually as until_so
-from integration.executor_bench import eventually
+from harness.patience import eventually, patience, until
 
-PATIENCE = 60.0
 """Seconds."""
 
 EVERY: list[MemoryScope] = ["run", "session", "agent", "team", "user"]
@@ -48,7 +46,7 @@ class Service:
 
     async def ready(self) -> None:
         assert self.process.stderr is not None
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience()):
             while ": ready" not in (line := (await self.process.stderr.readline()).decode()):
                 self.lines.append(line)
                 assert line, "".join(self.lines)
@@ -128,7 +126,7 @@ class Bench:
         return await self.answer(call)
 
     async def answer(self, call: ToolCall) -> ToolResult:
-        return await asyncio.wait_for(self._inbox(call.id).get(), PATIENCE)
+        return await asyncio.wait_for(self._inbox(call.id).get(), patience())
 
     def unread(self, call: ToolCall) -> int:
         return self._inbox(call.id).qsize()
@@ -180,7 +178,7 @@ class Bench:
         async def none_pending() -> bool:
             return not (await self.people.stats()).pending
 
-        await eventually(none_pending)
+        await until(none_pending)
 
     async def all_acked(self) -> bool:
         """No call of the service's tools waits for delivery or an ack."""
@@ -205,7 +203,7 @@ class Bench:
             ]
             return bool(found)
 
-        await eventually(is_there)
+        await until(is_there)
         [letter] = found
         return letter
 
@@ -278,8 +276,8 @@ def running_service(settings: Settings, folder: Path, **variables: str) -> Itera
         return False
 
     try:
-        until_so(ready, within=PATIENCE, what="the memory service is ready")
+        eventually(ready, what="the memory service is ready")
         yield url
     finally:
         process.terminate()
-        assert process.wait(timeout=30) == 0, log.read_text()
+        assert process.wait(timeout=patience()) == 0, log.read_text()

@@ -26,7 +26,7 @@ from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, Record
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from harness.nats_server import free_port
-from integration.executor_bench import PATIENCE, eventually
+from harness.patience import patience, until
 
 AGENT = "coder"
 LOOK = CodeFunction(name="look", signature="(what: str) -> str")
@@ -116,7 +116,7 @@ class Bench:
     async def answer(self, call: CodeCall) -> Answer:
         """The answer to this very call. One that was answered before its sandbox was killed may be answered again, as
         its ack was lost with it: a run knows that answer, and so does this."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience()):
             while True:
                 found = await self._inbox(call.run).get()
                 if (found.block, found.exchange) >= (call.block, len(call.exchanges)):
@@ -156,7 +156,7 @@ class Bench:
         async def is_so() -> bool:
             return await self.in_hand() > 0
 
-        await eventually(is_so)
+        await until(is_so)
 
     async def dead_letter(self) -> DeadLetter:
         """The only one."""
@@ -165,7 +165,7 @@ class Bench:
         async def is_there() -> bool:
             return bool(await letters.newest(1))
 
-        await eventually(is_there)
+        await until(is_there)
         [letter] = await letters.newest(10)
         return letter
 
@@ -196,7 +196,7 @@ class Bench:
         sandbox = await self.launch(*options, **variables)
         assert sandbox.process.stderr is not None
         said = []
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience()):
             while b": ready" not in (line := await sandbox.process.stderr.readline()):
                 said.append(line.decode())
                 assert line, "".join(said)

@@ -18,10 +18,9 @@ from cadre.local import nats_files
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
+from harness.patience import patience
 
 TOPOLOGY = Topology(1)
-
-REFUSED_WITHIN = 20.0
 
 ROLES = team_roles(
     ["boss", "digger"],
@@ -83,7 +82,7 @@ class Intruder:
         return await self._refusal(subject)
 
     async def _refusal(self, subject: str) -> str:
-        async with asyncio.timeout(REFUSED_WITHIN):
+        async with asyncio.timeout(patience()):
             while f'"{subject.lower()}"' not in (said := await self._refusals.get()):
                 pass
         return said

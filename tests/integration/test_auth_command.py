@@ -12,6 +12,7 @@ import yaml
 from cadre.adapters.nats.connection.keys import read_key
 from harness.command import Commands, only_line
 from harness.nats_server import NatsServer, nats_binary
+from harness.patience import patience
 
 TEAM = Path(__file__).parents[2] / "teams" / "apollo"
 
@@ -86,7 +87,7 @@ def test_a_server_accepts_what_it_writes(cadre: Commands, tmp_path: Path) -> Non
         [nats_binary(), "-t", "-c", str(server._config)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience(),
         check=False,
     )
     assert checked.returncode == 0, checked.stderr
@@ -147,7 +148,7 @@ def test_the_whole_team_works_with_a_user_for_each_service(cadre: Commands, tmp_
     """Manager, members, tools, sandbox, gateway: processes that have their own rights and need no more."""
     data = tmp_path / "data"
     running = cadre.start("up", TEAM, "--run", "--secure", "--data", data, "--timeout", "150")
-    out, err = running.communicate(timeout=170)
+    out, err = running.communicate(timeout=patience())
     assert running.returncode == 0, (out, err)
     assert "demo.check passed" in out + err
     log = (data / "logs" / "nats.log").read_text()

@@ -24,6 +24,7 @@ from cadre.protocol.messages import Spilled
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
+from harness.patience import patience
 
 NEVER_YOUNG = -60.0
 
@@ -270,7 +271,7 @@ async def test_what_a_killed_writer_leaves_is_swept_up(
     store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = [sys.executable, "-c", DYING, settings.nats_url, settings.prefix]
-    killed = await asyncio.to_thread(subprocess.run, command, timeout=60)
+    killed = await asyncio.to_thread(subprocess.run, command, timeout=patience())
     assert killed.returncode == -signal.SIGKILL
     assert list((await store.chunks()).values()) == [4]
     never_young(monkeypatch)

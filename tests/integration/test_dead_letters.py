@@ -18,7 +18,8 @@ from cadre.protocol.messages import Spilled, Task, ToolResult
 from cadre.protocol.topology import call_id
 from cadre.settings import child_environment
 from harness.command import Commands
-from integration.gateway_world import CALLED, FINISHED, GatewayProcess, World, new_run, until
+from harness.patience import until
+from integration.gateway_world import CALLED, FINISHED, GatewayProcess, World, new_run
 
 AGENT = "undertaker"
 

@@ -17,8 +17,7 @@ from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.adapters.nats.streams.provision import provision
 from cadre.errors import BusUnavailable
 from cadre.settings import Settings
-
-ENDS_WITHIN = 60.0
+from harness.patience import patience
 
 SLOW_LIBRARY = """
 import sys, time
@@ -60,7 +59,7 @@ async def test_a_read_whose_connection_is_closed_says_that_the_bus_is_gone(setti
     await silent.subscribe("$JS.API.DIRECT.GET.SILENT", cb=hear)
     await settled(silent)
     reading = asyncio.create_task(jetstream.batch(reader, "SILENT", {"seq": 1, "batch": 1}))
-    await asyncio.wait_for(asked.wait(), ENDS_WITHIN)
+    await asyncio.wait_for(asked.wait(), patience())
     await reader.close()
     with pytest.raises(BusUnavailable):
         await reading
@@ -95,7 +94,7 @@ async def test_a_reader_stops_when_told_so_together_with_news(settings: Settings
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nc, "subscribe", meddling)
         running = asyncio.create_task(reader.run())
-        await asyncio.wait_for(reader.caught_up.wait(), ENDS_WITHIN)
+        await asyncio.wait_for(reader.caught_up.wait(), patience())
     stopping.set()
     await jetstream.append(nc, subject, b"{}")
     ended, _ = await asyncio.wait({running}, timeout=5.0)
@@ -116,6 +115,6 @@ def test_a_process_ends_while_its_model_client_is_being_imported(tmp_path: Path)
             assert process.stdout.readline() == "importing\n"
             process.stdin.write("enough\n")
             process.stdin.flush()
-            assert process.wait(timeout=ENDS_WITHIN) == 0
+            assert process.wait(timeout=patience()) == 0
         finally:
             process.kill()

@@ -18,6 +18,7 @@ from cadre.protocol.messages import Erased, Task, ToolResult
 from cadre.protocol.topology import call_id, task_id
 from cadre_gateway.runs.admission import run_id_of
 from harness.nats_server import NatsServer
+from harness.patience import patience, until
 from integration.gateway_world import (
     CALLED,
     FINISHED,
@@ -26,7 +27,6 @@ from integration.gateway_world import (
     entered,
     new_run,
     sse_events,
-    until,
     with_boss,
 )
 from integration.remains import CANARY, full_tree, gone, left_of
@@ -100,7 +100,7 @@ async def test_who_follows_a_run_that_is_erased_is_let_go(world: World, other: W
     await scribe.write(scribe.accepted(), CALLED)
     events = f"/v1/runs/{run}/events"
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(patience()),
         world.http.stream("GET", events) as here,
         other.http.stream("GET", events) as there,
     ):
@@ -118,14 +118,16 @@ async def test_who_waits_for_the_end_of_a_run_that_is_erased_is_told(world: Worl
     key = new_run()
     run = run_id_of("boss", key)
     headers = {"Idempotency-Key": key, "Prefer": "wait=60"}
-    waiting = asyncio.create_task(world.http.post("/v1/runs", json=asked, headers=headers, timeout=60))
+    waiting = asyncio.create_task(
+        world.http.post("/v1/runs", json=asked, headers=headers, timeout=patience())
+    )
     await until(lambda: world.history.task(run, run))
     scribe = world.scribe(run)
     await scribe.write(scribe.accepted(), CALLED)
     await world.listed(run)
     erasure = NatsErasure(world.nc, world.topology, world.blobs)
     await erasure.record(Erased(id=f"{run}:erased", tree=run, run=run, at=time.time()), 0)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patience()):
         answer = await waiting
     assert (answer.status_code, answer.json()["code"]) == (410, "run-erased")
 

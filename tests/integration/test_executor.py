@@ -16,7 +16,8 @@ from cadre.errors import Fenced, RetryableError
 from cadre.protocol.messages import EffectClaim, EffectResult, ToolCall, ToolResult
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
-from integration.executor_bench import HERE, PATIENCE, Bench, Visit, eventually, kill, open_bench
+from harness.patience import patience, until
+from integration.executor_bench import HERE, Bench, Visit, kill, open_bench
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ async def test_killed_between_the_steps(bench: Bench, point: str, effects: int, 
     dying = await bench.start(script=str(HERE / "dying_executor.py"), CRASH_AT=point)
     call = bench.new_call("mark", {"folder": str(bench.folder)})
     await bench.send(call)
-    await asyncio.wait_for(dying.wait(), PATIENCE)
+    await asyncio.wait_for(dying.wait(), patience())
     assert dying.returncode == -signal.SIGKILL
     if point == "send":
         assert (await bench.answer(call)).output == "marked"
@@ -76,7 +77,7 @@ async def test_killed_between_the_steps(bench: Bench, point: str, effects: int, 
     result = await bench.answer(call)
     assert (result.error.type if result.error else result.output) == outcome
     assert bench.effects_of(call) == effects
-    await eventually(lambda: bench.all_acked("mark"))
+    await until(lambda: bench.all_acked("mark"))
 
 
 async def test_a_call_that_kills_its_executors_is_given_up_and_its_neighbour_is_not(bench: Bench) -> None:
@@ -88,7 +89,7 @@ async def test_a_call_that_kills_its_executors_is_given_up_and_its_neighbour_is_
         executor = await bench.start(may_die=True)
         answered = asyncio.create_task(bench.answer(deadly))
         died = asyncio.create_task(executor.wait())
-        await asyncio.wait({answered, died}, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({answered, died}, timeout=patience(), return_when=asyncio.FIRST_COMPLETED)
         died.cancel()
         if answered.done():
             break
@@ -100,7 +101,7 @@ async def test_a_call_that_kills_its_executors_is_given_up_and_its_neighbour_is_
     assert result.error is not None
     assert result.error.type == "Poisoned"
     assert "2 processes died while they handled it alone" in result.error.message
-    await eventually(lambda: bench.all_acked("deadly"))
+    await until(lambda: bench.all_acked("deadly"))
     while (visit := await bench.visit()).pid != executor.pid:
         pass  # those of the dead
     await visit.let_go("seen")
@@ -127,7 +128,7 @@ async def _worn_out(bench: Bench, call: ToolCall) -> None:
     )
     await queue.start()
     await bench.publish(call)
-    await asyncio.wait_for(worn.wait(), PATIENCE)
+    await asyncio.wait_for(worn.wait(), patience())
     await queue.drain(0)
 
 
@@ -168,7 +169,7 @@ async def test_a_result_outlives_the_server(bench: Bench, nats_server: NatsServe
             return await jetstream.last(bench.nc, bench.topology.stream_of(call.tree), inbox) is not None
         return False
 
-    await eventually(answered)
+    await until(answered)
     effect = await bench.effects.read(call.tree, call.id)
     assert effect is not None
     assert effect.result is not None
@@ -192,10 +193,10 @@ async def test_a_second_publication_is_dropped_while_the_first_is_at_work(bench:
         state = await jetstream.api(bench.nc, info)
         return bool(state["delivered"]["stream_seq"] == second and state["num_ack_pending"] == 1)
 
-    await eventually(only_the_first_is_pending)
+    await until(only_the_first_is_pending)
     await visit.let_go("once")
     assert (await bench.answer(call)).output == "once"
-    await eventually(lambda: bench.all_acked("pay"))
+    await until(lambda: bench.all_acked("pay"))
     assert bench.unread(call) == 0
     assert bench.effects_of(call) == 1
 

@@ -14,7 +14,8 @@ from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import encode
 from cadre.settings import Settings
-from integration.executor_bench import PATIENCE, Bench, open_bench
+from harness.patience import patience
+from integration.executor_bench import Bench, open_bench
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ async def test_a_malformed_call_becomes_a_dead_letter_and_the_worker_lives_on(be
         assert result.error is not None
         assert result.error.type == "Poisoned"
         assert reason in result.error.message
-        advisory = json.loads((await dead.next_msg(timeout=PATIENCE)).data)
+        advisory = json.loads((await dead.next_msg(timeout=patience())).data)
         assert reason in advisory["reason"]
     held = await jetstream.last(
         bench.nc,
@@ -138,7 +139,7 @@ async def test_told_to_stop_it_finishes_what_is_at_work(bench: Bench) -> None:
     later = bench.new_call("mark", {"folder": str(bench.folder)})
     await visit.let_go("finished")
     assert (await bench.answer(call)).output == "finished"
-    assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
+    assert await asyncio.wait_for(process.wait(), patience()) == 0
     await bench.send(later)
     assert bench.effects_of(later) == 0
     await bench.start()
@@ -153,7 +154,7 @@ async def test_what_does_not_finish_in_time_goes_back(bench: Bench) -> None:
         await bench.visit()
     process.terminate()
     # Not even a thread that never returns keeps the process.
-    await asyncio.wait_for(process.wait(), PATIENCE)
+    await asyncio.wait_for(process.wait(), patience())
     await bench.start()
     await (await bench.visit()).let_go("read after all")
     assert (await bench.answer(reading)).output == "read after all"
@@ -183,7 +184,7 @@ async def test_a_thread_beyond_its_time_keeps_its_slot_but_not_the_process(bench
     assert (await bench.visit()).call == second.id
     assert (await bench.answer(second)).error is not None
     process.terminate()
-    assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
+    assert await asyncio.wait_for(process.wait(), patience()) == 0
 
 
 # --- many at once

@@ -19,7 +19,8 @@ from cadre.runtime.executor import Executor
 from cadre.runtime.in_hand import InHand
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
-from integration.executor_bench import PATIENCE, Bench, open_bench
+from harness.patience import patience
+from integration.executor_bench import Bench, open_bench
 from integration.executor_tools import mark
 
 
@@ -65,7 +66,7 @@ async def test_a_call_whose_claim_got_no_answer_is_run(
             call = bench.new_call("mark", {"folder": str(bench.folder)})
             monkeypatch.setattr(jetstream, "ANSWER_SECONDS", 1.0)
             await bench.send(call)
-            result = await asyncio.wait_for(bench.answer(call), 2 * PATIENCE)
+            result = await asyncio.wait_for(bench.answer(call), patience())
             assert (result.error, bench.effects_of(call)) == (None, 1)
             assert effects.reads >= 1, "the first claim is there: read back"
             assert len(effects.claims) >= 2

@@ -17,7 +17,8 @@ from cadre.protocol.messages import EffectClaim, EffectResult, ErrorInfo, ToolCa
 from cadre.runtime.executor import Executor
 from cadre.runtime.in_hand import InHand
 from cadre.settings import Settings
-from integration.executor_bench import Bench, eventually, open_bench
+from harness.patience import until
+from integration.executor_bench import Bench, open_bench
 from integration.executor_tools import mark
 
 
@@ -77,7 +78,7 @@ async def answer_through(bench: Bench, effects: Lossy) -> tuple[ToolCall, ToolRe
     async def idle() -> bool:
         return queue.in_flight == 0
 
-    await eventually(idle)
+    await until(idle)
     await queue.drain(5)
     return call, result
 

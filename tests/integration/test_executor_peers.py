@@ -18,8 +18,9 @@ from cadre.protocol.messages import ToolCall
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
+from harness.patience import patience, until
 from harness.standstill import stand_still
-from integration.executor_bench import PATIENCE, Bench, Visit, eventually, kill, open_bench
+from integration.executor_bench import Bench, Visit, kill, open_bench
 
 SILENT = "does not answer"
 """What an executor logs of one that it has asked in vain."""
@@ -79,7 +80,7 @@ class Scene(NamedTuple):
             await settled(self.bench.nc)
             return bool(questions.asked)
 
-        await eventually(asked)
+        await until(asked)
 
     @property
     def question(self) -> tuple[str, str]:
@@ -107,11 +108,11 @@ async def test_who_is_at_work_and_says_so_is_left_to_it(bench: Bench, tool: str)
     one, questions = await scene(bench, tool), Questions()
     await questions.overhear(bench)
     await one.has_asked(questions)
-    assert await asyncio.wait_for(questions.answers.get(), PATIENCE) == b"+"
+    assert await asyncio.wait_for(questions.answers.get(), patience()) == b"+"
     assert set(questions.asked) == {one.question}
     await one.visit.let_go("done by the first")
     assert (await bench.answer(one.call)).output == "done by the first"
-    await eventually(lambda: bench.all_acked(tool))
+    await until(lambda: bench.all_acked(tool))
     assert bench.visits.empty()
     assert bench.effects_of(one.call) == 1
     effect = await bench.effects.read(one.call.tree, one.call.id)
@@ -128,7 +129,7 @@ async def test_who_is_dead_is_known_to_be_at_once(bench: Bench) -> None:
     result = await bench.answer(one.call)
     assert result.error is not None
     assert result.error.type == "Interrupted"
-    await eventually(lambda: bench.all_acked("pay"))
+    await until(lambda: bench.all_acked("pay"))
     assert bench.effects_of(one.call) == 1
     assert SILENT not in await bench.last_words()
 
@@ -149,12 +150,12 @@ async def test_who_comes_back_later_than_the_server_is_waited_for(tmp_path: Path
                     await one.deliver_again()
                 return (tmp_path / "nats.log").read_text().count(question) > 1
 
-            await eventually(asked_in_vain)
+            await until(asked_in_vain)
             one.first.send_signal(signal.SIGCONT)
             await one.visit.let_go("done by the first")
             result = await bench.answer(one.call)
             assert (result.output, result.executor) == ("done by the first", "executor-0")
-            await eventually(lambda: bench.all_acked("pay"))
+            await until(lambda: bench.all_acked("pay"))
             assert bench.effects_of(one.call) == 1
     finally:
         server.stop()
@@ -166,9 +167,9 @@ async def test_who_does_not_come_back_is_given_up(tmp_path: Path, monkeypatch: p
     nc = await connect(Settings(nats_url=server.url), "test")
     try:
         peers = NatsPeers(nc, Topology(1))
-        monkeypatch.setattr(nats_peers, "RETURN_SECONDS", 10 * PATIENCE)
+        monkeypatch.setattr(nats_peers, "RETURN_SECONDS", 10 * patience())
         # The server was never away: there is nobody to wait for.
-        assert await asyncio.wait_for(peers.has_in_hand("pay", "gone", "t_1_0"), PATIENCE) is False
+        assert await asyncio.wait_for(peers.has_in_hand("pay", "gone", "t_1_0"), patience()) is False
         monkeypatch.setattr(nats_peers, "RETURN_SECONDS", 3.0)
         server.kill()
         server.start()
@@ -176,9 +177,9 @@ async def test_who_does_not_come_back_is_given_up(tmp_path: Path, monkeypatch: p
         async def is_back() -> bool:
             return seconds_since_return(nc) < math.inf
 
-        await eventually(is_back)
+        await until(is_back)
         began = time.monotonic()
-        assert await asyncio.wait_for(peers.has_in_hand("pay", "gone", "t_1_0"), PATIENCE) is False
+        assert await asyncio.wait_for(peers.has_in_hand("pay", "gone", "t_1_0"), patience()) is False
         assert time.monotonic() - began > 0.2
     finally:
         await nc.close()
@@ -201,6 +202,6 @@ async def test_who_is_stopped_is_asked_twice_and_taken_for_dead(bench: Bench) ->
     # It wakes up and says what was said in its place.
     await one.visit.let_go("too late")
     assert await bench.answer(one.call) == result
-    await eventually(lambda: bench.all_acked("pay"))
+    await until(lambda: bench.all_acked("pay"))
     assert bench.effects_of(one.call) == 1
     assert SILENT in await bench.last_words()

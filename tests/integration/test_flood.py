@@ -18,6 +18,7 @@ from cadre.journal.events import RequestedCall, RunFinished
 from cadre.ports import ModelReply
 from cadre.protocol.messages import Task
 from cadre.spec.agent import AgentSpec, Limits
+from harness.patience import patience
 
 FLOOD = 10_000
 CHILDREN = 1_000
@@ -88,7 +89,7 @@ async def test_ten_thousand_tasks_wait_for_their_agent_and_all_are_served(
     member = await Member.start(here.nats.url, here.platform.topology.shards)
     try:
         begin = rss_mb(member.pid)
-        await ends.all_of(runs, within=360)
+        await ends.all_of(runs, within=patience(360))
         grown = rss_mb(member.pid) - begin
     finally:
         await member.stop()
@@ -119,7 +120,7 @@ async def test_a_tree_of_a_thousand_does_not_starve_the_small_runs_behind_it(her
     big = here.task("boss", "Ask everybody.")
     await here.platform.bus.send(big, "test")
     small = await send_all(here, [here.task("boss", "Ask one.") for _ in range(SMALL)])
-    await ends.all_of({big.run, *small}, within=240)
+    await ends.all_of({big.run, *small}, within=patience(240))
     assert {ends.states[run] for run in {big.run, *small}} == {"success"}
     assert sum(run.startswith(f"{big.run}_") for run in ends.order) == CHILDREN
     last_small = max(ends.order.index(run) for run in small)

@@ -12,7 +12,8 @@ from cadre.adapters.nats.streams.provision import check
 from cadre.errors import BusFull, BusUnavailable
 from cadre.settings import Settings
 from harness.full_server import FullServer, fill
-from integration.executor_bench import Bench, eventually, open_bench
+from harness.patience import until
+from integration.executor_bench import Bench, open_bench
 
 MB = 1024 * 1024
 
@@ -45,7 +46,7 @@ async def test_a_full_server_is_a_bus_that_comes_back(bench: Bench, server: Full
             return False
         return True
 
-    await eventually(stored)
+    await until(stored)
 
 
 @pytest.mark.parametrize("tool", ["look", "pay"])
@@ -67,9 +68,9 @@ async def test_a_result_waits_for_room(bench: Bench, server: FullServer, tool: s
             return await jetstream.last(bench.nc, bench.topology.stream_of(call.tree), inbox) is not None
         return False
 
-    await eventually(stored)
+    await until(stored)
     assert (await bench.answer(call)).output == "seen"
-    await eventually(lambda: bench.all_acked(tool))
+    await until(lambda: bench.all_acked(tool))
     assert bench.effects_of(call) == 1, "it was not run again for want of room"
     assert executor.returncode is None
 

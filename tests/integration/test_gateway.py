@@ -14,14 +14,8 @@ from cadre.journal import events as ev
 from cadre.protocol.cards import Presence, SandboxCard, ToolCard
 from cadre.protocol.topology import call_id
 from cadre_gateway.runs.admission import run_id_of
-from integration.gateway_world import (
-    CALLED,
-    FINISHED,
-    World,
-    new_run,
-    sse_events,
-    until,
-)
+from harness.patience import until
+from integration.gateway_world import CALLED, FINISHED, World, new_run, sse_events
 
 PIXEL = b"\x89PNG\r\n\x1a\n not much of an image"
 

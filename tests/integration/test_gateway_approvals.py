@@ -13,7 +13,8 @@ from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import Decision, Task
 from cadre.protocol.topology import call_id, task_id
 from cadre.spec.agent import AgentSpec
-from integration.gateway_world import GatewayProcess, Scribe, World, entered, new_run, until
+from harness.patience import until
+from integration.gateway_world import GatewayProcess, Scribe, World, entered, new_run
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -6,6 +6,7 @@ from cadre.journal import events as ev
 from cadre.protocol.messages import Delta, ErrorInfo
 from cadre.protocol.topology import call_id
 from cadre_gateway.runs.admission import run_id_of
+from harness.patience import patience
 from integration.gateway_world import (
     CALLED,
     FINISHED,
@@ -24,7 +25,7 @@ async def test_events_are_history_then_live_then_the_end(world: World) -> None:
     root, member = world.scribe(run), world.scribe(child, "helper", run)
     begun = await root.write(root.accepted(), CALLED)
     found: list[SseEvent] = []
-    async with world.http.stream("GET", f"/v1/runs/{run}/events") as answer, asyncio.timeout(10):
+    async with world.http.stream("GET", f"/v1/runs/{run}/events") as answer, asyncio.timeout(patience()):
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert (answer.headers["cache-control"], answer.headers["x-accel-buffering"]) == ("no-cache", "no")
         async for one in sse_events(answer):
@@ -80,7 +81,7 @@ async def test_deltas_come_in_between_without_an_id(world: World) -> None:
     scribe = world.scribe(run)
     await scribe.write(scribe.accepted(), CALLED)
     found: list[SseEvent] = []
-    async with world.http.stream("GET", f"/v1/runs/{run}/events") as answer, asyncio.timeout(10):
+    async with world.http.stream("GET", f"/v1/runs/{run}/events") as answer, asyncio.timeout(patience()):
         async for one in sse_events(answer):
             found.append(one)
             if one.name == "model.called":
@@ -111,7 +112,7 @@ async def test_a_reader_slower_than_the_runs_loses_nothing(world: World) -> None
     refused = ev.CallRefused(call="c", name=text, error=ErrorInfo("t", text))
     total = 3000
     marks = []
-    async with world.http.stream("GET", f"/v1/runs/{run}/events") as answer, asyncio.timeout(90):
+    async with world.http.stream("GET", f"/v1/runs/{run}/events") as answer, asyncio.timeout(patience()):
         stream = sse_events(answer)
         await anext(stream)
         # Nobody reads meanwhile: sockets and the gateway's buffer fill up.

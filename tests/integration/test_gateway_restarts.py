@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from harness.nats_server import NatsServer
+from harness.patience import patience
 from integration.gateway_world import (
     CALLED,
     FINISHED,
@@ -37,7 +38,7 @@ async def test_a_restarted_gateway_knows_the_runs_and_resumes_streams(
         await world.finished_run(old)
         scribe = world.scribe(run)
         await scribe.write(scribe.accepted())
-        async with world.http.stream("GET", f"/v1/runs/{run}/events") as answer, asyncio.timeout(10):
+        async with world.http.stream("GET", f"/v1/runs/{run}/events") as answer, asyncio.timeout(patience()):
             stream = sse_events(answer)
             last = (await anext(stream)).mark
             status = await asyncio.to_thread(gateway.stop)
@@ -80,7 +81,7 @@ async def test_a_killed_nats_server_costs_a_stream_nothing(tmp_path: Path) -> No
         scribe = world.scribe(run)
         marks = [await scribe.write(scribe.accepted())]
         seen: list[SseEvent] = []
-        async with world.http.stream("GET", f"/v1/runs/{run}/events") as answer, asyncio.timeout(60):
+        async with world.http.stream("GET", f"/v1/runs/{run}/events") as answer, asyncio.timeout(patience()):
             stream = sse_events(answer)
             seen.append(await anext(stream))
             for _ in range(2):

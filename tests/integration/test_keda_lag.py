@@ -19,8 +19,8 @@ from cadre.deploy.k8s.values import Scale, read_values
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from harness.nats_server import NatsServer, free_port
+from harness.patience import patience
 
-WITHIN = 30.0
 VALUES = read_values({"nats": {"shards": 2}})
 TOPOLOGY = Topology(2)
 AGENT = Component("agent", "digger", ["agent"], [TOPOLOGY.agent_consumer("digger")], ["--agent", "digger"])
@@ -42,13 +42,13 @@ class World:
         tree = TREES[shard]
         for number in range(count):
             subject = TOPOLOGY.inbox("digger", "gateway", tree, f"{tree}_{number}")
-            await self.nc.request(subject, b"{}", timeout=WITHIN)
+            await self.nc.request(subject, b"{}", timeout=patience())
 
     async def lag(self, shard: int) -> int:
         """By the rule of KEDA's scaler nats-jetstream: pending and unacknowledged of the consumer."""
         metadata = self.triggers[shard]
         query = {"acc": metadata["account"], "consumers": "true", "config": "true"}
-        async with httpx2.AsyncClient(trust_env=False, timeout=WITHIN) as client:
+        async with httpx2.AsyncClient(trust_env=False, timeout=patience()) as client:
             answer = await client.get(f"http://127.0.0.1:{self._monitor}/jsz", params=query)
         account = next(a for a in answer.json()["account_details"] if a["name"] == metadata["account"])
         stream = next(s for s in account["stream_detail"] if s["name"] == metadata["stream"])
@@ -59,7 +59,7 @@ class World:
 
     async def becomes(self, shard: int, lag: int) -> None:
         """The server's figures follow acknowledgements a moment later."""
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(patience()):
             while True:
                 if await self.lag(shard) == lag:
                     return
@@ -120,12 +120,12 @@ async def test_work_in_hand_counts_until_it_is_acknowledged(world: World) -> Non
         limit=4,
     )
     await queue.start()
-    async with asyncio.timeout(WITHIN):
+    async with asyncio.timeout(patience()):
         await four.wait()
     # Four are at work, one was handed back, the rest has waited all the time: none of them is done.
     assert await world.lag(0) == 12
     go_on.set()
-    async with asyncio.timeout(WITHIN):
+    async with asyncio.timeout(patience()):
         await again.wait()
     await world.becomes(0, 0)
     assert await world.lag(1) == 0

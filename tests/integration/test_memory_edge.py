@@ -19,7 +19,7 @@ from cadre_memory.index.store import Point, Query
 from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable
 from cadre_memory.text.bm25 import encode_query
 from cadre_memory.text.sparse import SparseVector
-from integration.executor_bench import eventually
+from harness.patience import patience, until
 from integration.memory_index_world import (
     ALL,
     NOWHERE,
@@ -79,7 +79,7 @@ async def test_killing_the_engine_loses_nothing_acknowledged(store: EdgeStore, i
         for kill in range(3):
             before, pid = len(acknowledged), store.pid
             os.kill(pid, signal.SIGKILL)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(patience()):
                 while store.pid == pid or len(acknowledged) < before + 100:
                     await index.count(within=of_user("anna"), where=NOWHERE)
             if kill == 2:
@@ -97,7 +97,7 @@ async def test_killing_the_owner_loses_nothing_acknowledged(tmp_path: Path) -> N
             env={**os.environ, "PYTHONPATH": str(WRITER.parents[1])},
         )
         assert writer.stdout is not None
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(patience()):
             child = int(await writer.stdout.readline())
             told = [int(await writer.stdout.readline()) for _ in range(50)]
             writer.kill()
@@ -248,7 +248,7 @@ async def test_it_tidies_up_when_idle(tmp_path: Path) -> None:
     async def clean() -> bool:
         return not pages_with(tmp_path, b"antidisestablishment")
 
-    await eventually(clean)
+    await until(clean)
     assert await index.count(within=ALL, where=NOWHERE) == 900
     await store.close()
 

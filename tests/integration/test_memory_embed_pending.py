@@ -12,7 +12,7 @@ from cadre.errors import ModelRefused
 from cadre_memory.embedding.embedder import Fingerprint, WindowVectors
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.work.embed_pending import Sweeper
-from integration.executor_bench import eventually
+from harness.patience import until
 from integration.memory_index_world import ALL, NOWHERE, fresh_index, memory, open_store, with_words
 
 EAST = [1.0, 0.0, 0.0, 0.0]
@@ -57,7 +57,7 @@ async def test_texts_that_the_model_refuses_keep_no_others_from_their_vectors(in
     try:
         await index.upsert([with_words(chunk) for chunk in last])
         sweeper.wake()
-        await eventually(embedded)
+        await until(embedded)
     finally:
         sweeping.cancel()
     assert len((await index.pending(1000)).chunks) == 1000, "asked again by the next process"

@@ -14,7 +14,7 @@ from cadre.protocol.messages import Erased, MemoryScope, Origin, ToolCall
 from cadre.settings import Settings
 from cadre.testing import running_model
 from harness.nats_server import free_port
-from integration.executor_bench import eventually
+from harness.patience import patience, until
 from integration.memory_bench import EVERY, Bench, open_bench
 
 ROUNDS = 2
@@ -51,16 +51,16 @@ async def test_nothing_acknowledged_is_lost_when_it_is_killed(bench: Bench) -> N
     for at in range(0, len(calls), PER_ROUND):
         for call in calls[at : at + PER_ROUND]:
             await bench.bus.send(call, call.agent)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(patience()):
             for _ in range(5):
                 await five_more.acquire()
         await service.kill()
         told = set(acknowledged)
         service = await bench.start()
         assert told <= {one.memory for one in await bench.everything()}
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(patience()):
         await asyncio.gather(*waiting)
-    await eventually(bench.all_acked)
+    await until(bench.all_acked)
     assert sorted(one.memory for one in await bench.everything()) == sorted(call.id for call in calls)
 
 
@@ -78,7 +78,7 @@ async def test_the_memories_of_an_erased_run_go_with_it(bench: Bench) -> None:
     async def gone() -> bool:
         return {one.memory for one in await bench.everything()} == {shared, other}
 
-    await eventually(gone)
+    await until(gone)
 
 
 async def test_what_has_expired_is_neither_shown_nor_kept(bench: Bench) -> None:
@@ -88,7 +88,7 @@ async def test_what_has_expired_is_neither_shown_nor_kept(bench: Bench) -> None:
     async def hidden() -> bool:
         return await bench.texts("Gone", origin=origin()) == []
 
-    await eventually(hidden)
+    await until(hidden)
     assert (await bench.people.list(ListRequest(selection=Selection(all=True)))).memories == []
     await service.kill()
     await bench.start()  # it looks what has expired when it begins
@@ -96,7 +96,7 @@ async def test_what_has_expired_is_neither_shown_nor_kept(bench: Bench) -> None:
     async def reaped() -> bool:
         return await bench.everything() == []
 
-    await eventually(reaped)
+    await until(reaped)
 
 
 async def test_without_a_service_it_is_said_what_to_do(bench: Bench) -> None:
@@ -133,13 +133,13 @@ async def test_an_endpoint_that_goes_away_degrades_and_comes_back(bench: Bench) 
     async def told() -> bool:
         return "by words only" in (await service.readiness())[1]["embeddings"]
 
-    await eventually(told)
+    await until(told)
     with running_model("--port", str(port)):
 
         async def whole() -> bool:
             return (await bench.recall("ferry", origin=origin()))["degraded"] is False
 
-        await eventually(whole)
+        await until(whole)
         # It has heard of that: what was remembered meanwhile need not wait any longer.
         await bench.all_embedded()
         assert all(one.embedded for one in await bench.everything())
@@ -165,6 +165,6 @@ async def test_another_model_gets_its_own_vectors_of_what_is_there(bench: Bench)
                 assert [hit.memory for hit in found.hits] == [memory], "readers never see a gap"
                 return not found.degraded
 
-            await eventually(moved)
+            await until(moved)
             assert [one.embedded for one in await bench.everything()] == [True]
             await service.kill()

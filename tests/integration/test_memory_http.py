@@ -17,7 +17,7 @@ from cadre.delivery.codec import decode
 from cadre.errors import MemoryRefused
 from cadre.protocol.memory import ShowRequest
 from cadre.protocol.messages import MemoryScope, Origin, Task
-from integration.executor_bench import eventually
+from harness.patience import patience, until
 from integration.gateway_world import GatewayProcess, World, new_run
 from integration.memory_bench import EVERY, Bench, open_bench, running_service
 
@@ -39,7 +39,7 @@ def origin(writes: MemoryScope = "user", **whose: Any) -> Origin:
 
 
 async def asked(gateway: GatewayProcess, method: str, path: str, **options: Any) -> httpx2.Response:
-    async with httpx2.AsyncClient(base_url=gateway.url, trust_env=False, timeout=30) as client:
+    async with httpx2.AsyncClient(base_url=gateway.url, trust_env=False, timeout=patience()) as client:
         return await client.request(method, path, **options)
 
 
@@ -254,4 +254,4 @@ async def test_erasing_a_run_takes_its_own_memories_along(
     async def gone() -> bool:
         return [one.memory for one in await bench.everything()] == [shared]
 
-    await eventually(gone)
+    await until(gone)

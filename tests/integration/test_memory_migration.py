@@ -16,6 +16,7 @@ from cadre_memory.index.store import Store
 from cadre_memory.index.vector_index import Chunk, IndexUnavailable, Where
 from cadre_memory.text.bm25 import encode_query
 from cadre_memory.work.migration import BATCH_CHUNKS, migrate
+from harness.patience import patience
 from integration.memory_index_world import (
     ALL,
     ENGINES,
@@ -288,6 +289,6 @@ async def run_migrator(folder: Path, most: int) -> tuple[int | None, bytes]:
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(MIGRATOR.parents[1])},
     )
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(patience()):
         told, _ = await process.communicate()
     return process.returncode, told

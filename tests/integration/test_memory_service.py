@@ -16,7 +16,7 @@ from cadre.protocol.memory import ForgetRequest, ListRequest, SearchRequest, Sel
 from cadre.protocol.messages import MemoryScope, Origin
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
-from integration.executor_bench import eventually
+from harness.patience import until
 from integration.memory_bench import EVERY, Bench, open_bench, running_service
 
 
@@ -164,7 +164,7 @@ async def test_a_call_that_comes_twice_is_remembered_once(bench: Bench) -> None:
     for _ in range(3):
         await bench.publish(call)
     assert (await bench.answer(call)).error is None
-    await eventually(bench.all_acked)
+    await until(bench.all_acked)
     assert [one.memory for one in await bench.everything()] == [call.id]
 
 
@@ -181,7 +181,7 @@ async def test_no_answer_is_sent_where_none_is_awaited(bench: Bench) -> None:
     made = bench.call("remember", origin=origin(), place="2_memory", text=text, kind="step", step=2)
     call = replace(made, reply=False)
     await bench.bus.send(call, call.agent)
-    await eventually(bench.all_acked)
+    await until(bench.all_acked)
     [kept] = await bench.everything()
     assert (kept.text, kept.kind, kept.step, kept.memory) == ("Step two found a bug.", "step", 2, call.id)
     assert bench.unread(call) == 0

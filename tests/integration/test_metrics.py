@@ -28,8 +28,9 @@ from cadre.telemetry.tracing.ids import trace_id
 from harness.exposition import Series, series_of, total
 from harness.nats_server import free_port
 from harness.otlp_receiver import OtlpReceiver
+from harness.patience import eventually, patience
 from harness.people import decide, waiting
-from harness.stack import Gateway, Service, Stack, eventually
+from harness.stack import Gateway, Service, Stack
 from integration.tracer_world import with_bus
 
 TEAM = Path(__file__).parents[1] / "e2e" / "traced"
@@ -66,7 +67,7 @@ def gateway(stack: Stack) -> Gateway:
 
 
 def scraped(service: Service) -> Series:
-    answer = httpx2.get(f"{service.url}/metrics", timeout=20)
+    answer = httpx2.get(f"{service.url}/metrics", timeout=patience())
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     return series_of(answer.text)
@@ -82,7 +83,7 @@ def test_a_teams_work_in_figures(stack: Stack, gateway: Gateway, tmp_path: Path)
     def shows_the_wait() -> bool:
         return total(scraped(gateway.service), "cadre_approvals_waiting") == 1
 
-    eventually(shows_the_wait, within=30, what="the gateway shows the call that waits")
+    eventually(shows_the_wait, what="the gateway shows the call that waits")
     now = scraped(gateway.service)
     assert total(now, "cadre_runs", cadre_run_state="waiting", gen_ai_agent_name="worker") == 1
     assert total(now, "cadre_approvals_oldest_age_seconds") > 0
@@ -111,7 +112,7 @@ def test_a_teams_work_in_figures(stack: Stack, gateway: Gateway, tmp_path: Path)
         assert {"agent", "tool", "tracer"} <= kinds
         return total(now, "cadre_queue_lag") == 0 and total(now, "cadre_runs") == 0
 
-    eventually(nothing_is_left, within=60, what="all queues are empty")
+    eventually(nothing_is_left, what="all queues are empty")
     assert total(scraped(stack.services["tracer"]), "cadre_tracer_spans_total", cadre_outcome="exported") > 10
 
     known = {prometheus_name(metric) for metric in METRICS} | {"target_info"}
@@ -155,10 +156,7 @@ def test_a_message_that_nobody_can_read_is_seen(stack: Stack, gateway: Gateway) 
 
     with_bus(Settings(nats_url=stack.nats.url), garble)
     eventually(
-        lambda: dead_letters() == before + 1,
-        within=60,
-        what="the gateway shows the dead letter",
-        state=stack.logs,
+        lambda: dead_letters() == before + 1, what="the gateway shows the dead letter", state=stack.logs
     )
 
 
@@ -194,7 +192,7 @@ def test_memory_and_sandbox_have_figures_of_their_own(stack: Stack, gateway: Gat
             for tool in ("remember", "recall")
         )
 
-    eventually(answered, within=60, what="the memory service has answered", state=lambda: scraped(memory))
+    eventually(answered, what="the memory service has answered", state=lambda: scraped(memory))
     found = scraped(sandbox)
     assert total(found, "cadre_records_redelivered_total", cadre_queue_name=INTERPRETER_TOOL) == 0
     states = {
@@ -210,11 +208,11 @@ def test_what_a_service_logs_says_where_it_belongs(stack: Stack, gateway: Gatewa
     """In JSON, with the run and its trace, and without what was worked at."""
     marks = tmp_path / CANARY
     run = gateway.submit("worker", f"use effect {marks} 2")
-    eventually(marks.exists, within=60, what="the tool has begun")
+    eventually(marks.exists, what="the tool has begun")
     # Its executor has something to say: the result cannot be told at once.
     stack.nats.stop()
     said = stack.services["tools"].log
-    eventually(lambda: "trying again" in said.read_text(), within=60, what="the executor says so")
+    eventually(lambda: "trying again" in said.read_text(), what="the executor says so")
     stack.nats.start()
     gateway.finished(run)
     lines = []
@@ -237,7 +235,6 @@ def test_the_same_by_otlp(stack: Stack, gateway: Gateway, receiver: OtlpReceiver
     assert stack.services["helper"].terminate() == 0
     receiver.until(
         lambda: any(p.service == "helper" and p.name == RUNS_FINISHED.name for p in receiver.points),
-        30,
         "the helper's metrics",
     )
     points = [point for point in receiver.points if point.service == "helper"]
@@ -251,7 +248,7 @@ def test_a_dead_receiver_keeps_nobody_from_ending(stack: Stack, gateway: Gateway
     nobody = f"http://127.0.0.1:{free_port()}"
     name = "stranded"
     service = stack.add(name, "cadre_agent", TEAM / "helper.yaml", OTEL_EXPORTER_OTLP_ENDPOINT=nobody)
-    assert service.terminate(within=15) == 0
+    assert service.terminate() == 0
     assert "the receiver" in service.log.read_text()
 
 

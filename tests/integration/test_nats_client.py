@@ -24,9 +24,9 @@ from cadre.errors import TooLarge
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from harness.nats_server import NatsServer, free_port
+from harness.patience import patience
 
 T = Topology(1)
-WITHIN = 30.0
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ async def send_raw(server: NatsServer, command: bytes) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     await reader.readline()
     writer.write(b'CONNECT {"verbose":false,"headers":true,"protocol":1}\r\n' + command + b"PING\r\n")
-    assert await asyncio.wait_for(reader.readline(), WITHIN) == b"PONG\r\n"
+    assert await asyncio.wait_for(reader.readline(), patience()) == b"PONG\r\n"
     writer.close()
     await writer.wait_closed()
 
@@ -62,8 +62,8 @@ async def test_bytes_that_are_no_text_make_nobody_deaf(server: NatsServer, comma
     await answer_peers(one, T, "t", "i", {"c"}.__contains__)
     await settled(one)
     await send_raw(server, command)
-    assert (await everything.next_msg(timeout=WITHIN)).data == b"x"
-    answer = await request(other, T.executor("t", "i"), b"c", None, WITHIN)
+    assert (await everything.next_msg(timeout=patience())).data == b"x"
+    answer = await request(other, T.executor("t", "i"), b"c", None, patience())
     assert answer.data == b"+"
     await one.close()
     await other.close()
@@ -88,10 +88,10 @@ def test_a_reconnect_that_is_cut_short_again_and_again_succeeds_in_the_end(tmp_p
         nc = await connect(Settings(nats_url=server.url), "test")
         server.kill()
         with Cutter(server.port) as cutter:
-            await asyncio.to_thread(cutter.has_cut.wait, WITHIN)
+            await asyncio.to_thread(cutter.has_cut.wait, patience())
             assert cutter.has_cut.is_set()
         server.start()
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(patience()):
             while not nc.is_connected:  # noqa: ASYNC110 - of another thread's doing
                 await asyncio.sleep(0.05)
         await settled(nc)
@@ -161,7 +161,7 @@ def test_a_service_whose_server_refuses_to_go_on_ends_and_says_why(tmp_path: Pat
             env=environment,
             capture_output=True,
             text=True,
-            timeout=2 * WITHIN,
+            timeout=2 * patience(),
         )
     finally:
         server.stop()

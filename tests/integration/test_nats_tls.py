@@ -13,6 +13,7 @@ from cadre.adapters.nats.streams.provision import provision
 from cadre.errors import SettingError
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
+from harness.patience import patience
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the program openssl")
 
@@ -22,7 +23,7 @@ tls {{ cert_file: "{0}/server.crt", key_file: "{0}/server.key", ca_file: "{0}/ca
 
 
 def openssl(folder: Path, *arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=60)
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=patience())
 
 
 @pytest.fixture(scope="module")

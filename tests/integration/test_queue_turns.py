@@ -14,9 +14,7 @@ from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from integration.executor_bench import eventually
-
-WITHIN = 20.0
+from harness.patience import patience, until
 
 
 class Bench:
@@ -61,13 +59,13 @@ class Bench:
         await delivery.ack()
 
     async def next(self) -> NatsDelivery:
-        return await asyncio.wait_for(self.begun.get(), WITHIN)
+        return await asyncio.wait_for(self.begun.get(), patience())
 
     async def in_hand(self, count: int) -> None:
         async def there() -> bool:
             return sum(queue.in_flight for queue in self.queues) == count
 
-        await eventually(there)
+        await until(there)
 
 
 @pytest.fixture
@@ -118,14 +116,14 @@ async def test_what_waits_for_a_turn_is_given_back_at_once(bench: Bench) -> None
     first = await bench.start(FairLimiter(2))
     at_work = [await bench.next(), await bench.next()]
     await bench.in_hand(4)
-    draining = asyncio.gather(*(queue.drain(WITHIN) for queue in first))
+    draining = asyncio.gather(*(queue.drain(patience()) for queue in first))
     await bench.start(FairLimiter(2))
     others = {(await bench.next()).seq, (await bench.next()).seq}
     assert others.isdisjoint(delivery.seq for delivery in at_work)
     assert not draining.done()
     for delivery in at_work:
         bench.ends[delivery.seq].set()
-    await asyncio.wait_for(draining, WITHIN)
+    await asyncio.wait_for(draining, patience())
     bench.queues = [queue for queue in bench.queues if queue not in first]
     for seq in others:
         bench.ends[seq].set()

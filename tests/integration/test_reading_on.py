@@ -10,6 +10,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.adapters.nats.streams.provision import provision
 from cadre.settings import Settings
+from harness.patience import patience
 from integration.gateway_world import new_run
 
 
@@ -39,7 +40,7 @@ async def test_reads_on_to_what_is_there(settings: Settings, is_removed: bool) -
         if is_removed:
             await jetstream.purge(nc, stream, topology.file(tree, "b"))
         reading = asyncio.create_task(reader.run())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patience()):
             await asyncio.gather(*waiting)
         assert read == ([first] if is_removed else [first, last])
     finally:

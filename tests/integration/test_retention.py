@@ -17,7 +17,8 @@ from cadre.protocol.messages import Task
 from cadre.protocol.topology import Topology, task_id
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
-from integration.gateway_world import FINISHED, GatewayProcess, World, new_run, until, with_boss
+from harness.patience import until
+from integration.gateway_world import FINISHED, GatewayProcess, World, new_run, with_boss
 from integration.remains import full_tree, gone, left_of
 
 SECONDS = 4.0
@@ -49,7 +50,7 @@ async def test_an_ended_run_is_removed_when_its_time_is_over(nats_server: NatsSe
         await full_tree(world, run)
         ended = time.monotonic()
         await world.listed(run)
-        await until(lambda: is_gone(world, run), within=60)
+        await until(lambda: is_gone(world, run))
         assert time.monotonic() - ended >= SECONDS - 0.5
         # What is young of its blobs stays for now: somebody may be about to name it.
         objects = f"$O.{world.topology.blob_bucket}."
@@ -57,13 +58,13 @@ async def test_an_ended_run_is_removed_when_its_time_is_over(nats_server: NatsSe
         async def only_blobs() -> bool:
             return all(subject.startswith(objects) for subject in await left_of(world, run))
 
-        await until(only_blobs, within=60)
+        await until(only_blobs)
         # A run that has not ended stays, however old it is; one that ends later goes later.
         await world.finished_run(later)
         assert (await world.listed(unended))["state"] == "running"
         await waiting.write(FINISHED)
-        await until(lambda: is_gone(world, unended), within=60)
-        await until(lambda: is_gone(world, later), within=60)
+        await until(lambda: is_gone(world, unended))
+        await until(lambda: is_gone(world, later))
 
 
 async def test_what_became_due_while_no_gateway_was_there_is_removed_by_the_next(

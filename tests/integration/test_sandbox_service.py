@@ -12,7 +12,7 @@ from cadre.delivery.codec import encode
 from cadre.protocol.code import CodeLimits, CodeRequest
 from cadre.protocol.messages import CodeFinished, CodeYielded
 from cadre.settings import Settings
-from integration.executor_bench import PATIENCE, eventually
+from harness.patience import patience, until
 from integration.sandbox_bench import Bench, open_bench
 
 LOOP = """
@@ -39,7 +39,7 @@ async def test_code_is_run_and_goes_on_block_after_block(bench: Bench) -> None:
     )
     assert isinstance(second, CodeFinished)
     assert (second.output, second.is_final_answer) == (21, True)
-    await eventually(bench.all_acked)
+    await until(bench.all_acked)
     status, said = await bench.readiness(sandbox)
     assert (status, said["status"], said["pool"], said["tier"]) == (200, "ready", "default", answer.tier)
 
@@ -100,7 +100,7 @@ async def test_killed_while_the_code_runs(bench: Bench) -> None:
     answer = await bench.answer(call)
     assert isinstance(answer, CodeFinished)
     assert (answer.output, answer.sandbox) == ("slept", second.name)
-    await eventually(bench.all_acked)
+    await until(bench.all_acked)
 
 
 async def test_killed_between_two_blocks(bench: Bench) -> None:
@@ -126,7 +126,7 @@ async def test_nothing_is_left_of_a_sandbox_that_was_killed(bench: Bench) -> Non
     async def all_gone() -> bool:
         return not any(os.path.exists(f"/proc/{pid}") for pid in children)  # noqa: ASYNC240 - no disk
 
-    await eventually(all_gone)
+    await until(all_gone)
 
 
 # --- said twice, ended, late
@@ -157,7 +157,7 @@ async def test_an_ended_run_has_its_code_stopped(bench: Bench) -> None:
         await bench.bus.interrupt(call.tree, call.tree)
         return await bench.all_acked()
 
-    await eventually(ended)
+    await until(ended)
     assert time.monotonic() - began < 10
     assert bench.unread(call) == 0
     other = await bench.ask(bench.block("1"))
@@ -180,7 +180,7 @@ async def test_one_that_is_told_to_stop_hands_its_code_back(bench: Bench) -> Non
     await bench.send(call)
     await bench.at_work()
     first.process.send_signal(signal.SIGTERM)
-    assert await asyncio.wait_for(first.process.wait(), PATIENCE) == 0
+    assert await asyncio.wait_for(first.process.wait(), patience()) == 0
     second = await bench.start()
     answer = await bench.answer(call)
     assert isinstance(answer, CodeFinished)
@@ -223,7 +223,7 @@ async def test_nobody_is_told_in_the_name_of_another_run(bench: Bench) -> None:
 
 async def test_a_python_that_is_none_ends_it_with_one_line(bench: Bench) -> None:
     sandbox = await bench.launch("--python", "/nonexistent/python")
-    assert await asyncio.wait_for(sandbox.process.wait(), PATIENCE) == 2
+    assert await asyncio.wait_for(sandbox.process.wait(), patience()) == 2
     last = (await sandbox.said()).splitlines()[-1]
     assert last.startswith(
         "cadre: sandbox cannot start: the sandbox's Python /nonexistent/python cannot be started"

@@ -1,6 +1,5 @@
 """A run's code goes to the sandbox that keeps its interpreter; and on without it, when that one dies."""
 
-import asyncio
 import platform
 import signal
 import time
@@ -13,8 +12,8 @@ from cadre.adapters.nats.registry import NatsRegistry
 from cadre.protocol.code import CodeFunction
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded
 from cadre.settings import Settings
+from harness.patience import until
 from harness.standstill import stand_still
-from integration.executor_bench import PATIENCE, eventually
 from integration.sandbox_bench import Bench, Sandbox, open_bench
 
 COUNT = 24
@@ -60,7 +59,7 @@ async def test_every_call_of_a_block_is_served_where_it_is_warm(bench: Bench) ->
     others = await served(bench, other)
     assert set(others) == {"handed over"}
     assert others["handed over"] > 0
-    await eventually(bench.all_acked)
+    await until(bench.all_acked)
 
 
 async def test_the_warm_one_is_killed_with_a_call_that_it_was_handed(bench: Bench) -> None:
@@ -85,7 +84,7 @@ async def test_the_warm_one_is_killed_with_a_call_that_it_was_handed(bench: Benc
         counts = [await served(bench, sandbox) for sandbox in sandboxes]
         return sum(count.get("handed over", 0) + count.get("warm", 0) for count in counts) >= len(calls)
 
-    await eventually(handed_over)
+    await until(handed_over)
     assert (await served(bench, victim)).get("warm", 0) > 0, "it is at work for its runs"
     await victim.kill()
     for call in calls:
@@ -96,7 +95,7 @@ async def test_the_warm_one_is_killed_with_a_call_that_it_was_handed(bench: Benc
         done = await bench.ask(bench.reply(call, answer, "b"))
         assert isinstance(done, CodeFinished)
         assert done.output == ["a", "b"]
-    await eventually(bench.all_acked)
+    await until(bench.all_acked)
 
 
 async def test_one_that_was_left_behind_does_not_go_on(bench: Bench) -> None:
@@ -110,7 +109,7 @@ async def test_one_that_was_left_behind_does_not_go_on(bench: Bench) -> None:
     began = time.monotonic()
     answer = await bench.ask(call)
     assert answer.sandbox == second.name
-    assert time.monotonic() - began < PATIENCE / 2
+    assert time.monotonic() - began < 15
     first.process.send_signal(signal.SIGCONT)
     for value in ("y", "z"):
         assert isinstance(answer, CodeYielded)
@@ -159,7 +158,7 @@ async def test_it_says_in_the_registry_which_pool_it_serves(bench: Bench) -> Non
         async def there() -> bool:
             return any(presence.sandbox for presence in registry.presences())
 
-        await eventually(there)
+        await until(there)
         (card,) = [presence.sandbox for presence in registry.presences() if presence.sandbox]
         assert (card.pool, card.sessions, card.python) == ("heavy", 3, platform.python_version())
         assert card.tier in ("ns", "landlock")
@@ -177,4 +176,4 @@ async def test_a_pool_is_asked_in_its_own_name(bench: Bench) -> None:
     done = await bench.ask(bench.reply(call, asked, "x"))
     assert isinstance(done, CodeFinished)
     assert done.output == "x"
-    await asyncio.wait_for(eventually(bench.all_acked), PATIENCE)
+    await until(bench.all_acked)

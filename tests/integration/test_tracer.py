@@ -24,13 +24,12 @@ from cadre.telemetry.tracing.ids import root_span, trace_id
 from cadre.telemetry.tracing.projection import Projection
 from cadre.telemetry.tracing.tree_trace import trace_of
 from harness.otlp_receiver import OtlpReceiver, Span
-from harness.stack import Service, eventually
+from harness.patience import eventually
+from harness.stack import Service
 from harness.trace_verdict import differing, duplicates
 from integration.tracer_world import left_to_do, tracer, with_bus, write
 from unit.loop.build import ANSWER, Course, call, report, result
 from unit.tracing.test_trace_content import CANARY, telling
-
-WITHIN = 60.0
 
 Start = Callable[..., Service]
 
@@ -86,11 +85,11 @@ def ending(entries: list[Entry]) -> int:
 def whole(receiver: OtlpReceiver, *trees: list[Entry]) -> None:
     """Waits until every span of these journals has arrived."""
     wanted = set[str]().union(*(expected(entries) for entries in trees))
-    receiver.until(lambda: wanted <= {span.span for span in receiver.spans}, WITHIN, "all spans")
+    receiver.until(lambda: wanted <= {span.span for span in receiver.spans}, "all spans")
 
 
 def acked(settings: Settings) -> None:
-    eventually(lambda: left_to_do(settings) == 0, within=WITHIN, what="all entries are acked")
+    eventually(lambda: left_to_do(settings) == 0, what="all entries are acked")
 
 
 def roots(spans: list[Span]) -> list[str]:
@@ -124,7 +123,7 @@ def test_spans_come_while_the_run_goes_on(settings: Settings, receiver: OtlpRece
     start()
     entries = team("a1")
     seqs = write(settings, entries[:2])
-    receiver.until(lambda: bool(receiver.spans), WITHIN, "the first span")
+    receiver.until(lambda: bool(receiver.spans), "the first span")
     assert roots(receiver.spans) == []
     write(settings, entries[2:], seqs)
     whole(receiver, entries)
@@ -172,7 +171,7 @@ def test_killed_between_the_receivers_answer_and_the_ack(
     entries = team("a1")
     write(settings, entries)
     one = start()
-    receiver.until(lambda: bool(receiver.spans), WITHIN, "the spans, without an answer")
+    receiver.until(lambda: bool(receiver.spans), "the spans, without an answer")
     one.kill()
     receiver.stop()
     receiver.start()
@@ -206,9 +205,9 @@ def test_it_stops_in_time_when_the_receiver_is_dead(
     write(settings, team("a1"))
     one = start()
     if silent:
-        receiver.until(lambda: receiver.refused > 0, WITHIN, "a request")
+        receiver.until(lambda: receiver.refused > 0, "a request")
     else:
-        eventually(lambda: "has a problem" in one.log.read_text(), within=WITHIN, what="it has tried")
+        eventually(lambda: "has a problem" in one.log.read_text(), what="it has tried")
     began = time.monotonic()
     assert one.terminate() == 0
     assert time.monotonic() - began < 15, "the grace period is 5 s, on a busy machine"
@@ -332,7 +331,7 @@ def test_a_tree_that_is_erased_while_the_receiver_has_trouble_is_not_told(
     receiver.fail(1000)
     write(settings, itertools.chain(team("a1"), team("a2")))
     start()
-    receiver.until(lambda: receiver.refused > 0, WITHIN, "a request")
+    receiver.until(lambda: receiver.refused > 0, "a request")
 
     async def erase(nc: Client, topology: Topology) -> None:
         erasure = NatsErasure(nc, topology, NatsBlobs(nc, topology))
@@ -341,7 +340,7 @@ def test_a_tree_that_is_erased_while_the_receiver_has_trouble_is_not_told(
 
     with_bus(settings, erase)
     # With the pauses between them these take longer than spans wait without a look at their tree.
-    receiver.until(lambda: receiver.refused > 12, WITHIN, "many requests")
+    receiver.until(lambda: receiver.refused > 12, "many requests")
     receiver.stop()
     receiver.start()
     whole(receiver, team("a2"))

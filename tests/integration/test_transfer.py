@@ -20,7 +20,8 @@ from cadre.protocol.messages import Task
 from cadre.protocol.topology import call_id, task_id
 from cadre_gateway.transfer.run_file import VERSION
 from harness.nats_server import NatsServer
-from integration.gateway_world import CALLED, FINISHED, GatewayProcess, Scribe, World, entered, new_run, until
+from harness.patience import until
+from integration.gateway_world import CALLED, FINISHED, GatewayProcess, Scribe, World, entered, new_run
 from integration.remains import left_of
 
 LARGE = "a large answer " * 30_000

@@ -19,6 +19,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.protocol.memory import Stats, StatsRequest
+from harness.patience import patience
 from integration.secured_world import TOPOLOGY, Secured, secured
 
 T = TOPOLOGY
@@ -165,7 +166,7 @@ async def test_the_server_answers_where_it_is_told_to(world: Secured) -> None:
         await executor.ask(effect, b"in the agent's name")
         await executor.nc.publish(f"$JS.API.DIRECT.GET.CADRE-0.{effect}", reply=victim)
         await settled(executor.nc)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patience()):
         while (found := await jetstream.last(nc, T.stream(0), victim)) is None:  # noqa: ASYNC110 - of the server
             await asyncio.sleep(0.02)
     assert found.data == b"in the agent's name"

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
+from harness.patience import patience
+
 
 class Asked(NamedTuple):
     path: str
@@ -55,7 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if answer.until is not None:
                 self.wfile.flush()
-                answer.until.wait(timeout=60)
+                answer.until.wait(timeout=patience())
             self.wfile.write(answer.body)
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True  # the reader has had enough

@@ -17,7 +17,8 @@ from typing import Any
 from cadre.protocol.messages import Cancel, Report, Task, ToolResult
 from cadre.service.frame import Platform
 from cadre.spec.agent_file import read_agent
-from harness.stack import Stack, eventually
+from harness.patience import eventually
+from harness.stack import Stack
 from journals.recorder import Recorder, entries_of, save_messages
 
 TESTS = Path(__file__).parents[1]
@@ -190,7 +191,7 @@ def settle(recorder: Recorder, run: str, *, at_least: int, kind: str) -> None:
         kinds = [event["type"] for line in lines for event in line["entry"]["events"]]
         return kinds.count(kind) >= at_least
 
-    eventually(enough, within=90, what=f"{at_least} {kind} in {run}")
+    eventually(enough, what=f"{at_least} {kind} in {run}")
 
 
 # --- stacks

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from harness.nats_server import free_port
-from harness.stack import eventually
+from harness.patience import eventually
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / "build" / "phoenix-venv" / "bin" / "python"
@@ -58,7 +58,7 @@ def phoenix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             return False
 
     try:
-        eventually(answers, within=300, what="Phoenix answers", state=log.read_text)
+        eventually(answers, what="Phoenix answers", state=log.read_text)
         yield url
     finally:
         process.terminate()
@@ -86,7 +86,7 @@ def gateway(phoenix: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         return {agent["name"] for agent in agents} >= {"manager", "researcher", "analyst", "checker"}
 
     try:
-        eventually(complete, within=120, what="the team is at work", state=lambda: log.read_text()[-3000:])
+        eventually(complete, what="the team is at work", state=lambda: log.read_text()[-3000:])
         yield url
     finally:
         process.send_signal(signal.SIGINT)
@@ -110,7 +110,7 @@ def spans(phoenix: str, gateway: str) -> list[dict[str, Any]]:
         found[:] = [span for span in everything if span["context"]["trace_id"] == trace]
         return any(span["name"] == "invoke_workflow manager" for span in found)
 
-    eventually(there, within=180, what="Phoenix has the run's root", state=lambda: [s["name"] for s in found])
+    eventually(there, what="Phoenix has the run's root", state=lambda: [s["name"] for s in found])
     return found
 
 

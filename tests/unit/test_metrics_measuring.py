@@ -59,7 +59,7 @@ async def test_figures_are_sent_now_and_then_and_at_the_end() -> None:
         meters = Meters()
         one = measuring(meters, endpoint=f"{receiver.url}/v1/metrics", interval=0.2, timeout=2.0)
         await one.start()
-        await asyncio.to_thread(receiver.until, lambda: bool(receiver.points), 30, "the first measurements")
+        await asyncio.to_thread(receiver.until, lambda: bool(receiver.points), "the first measurements")
         assert {(p.service, p.name, p.value) for p in receiver.points} >= {
             ("worker", "cadre.approvals.waiting", 3.0)
         }
