@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cadre.engine.chat import Transcript
-from cadre.engine.commands import Send
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied, Offer
 from cadre.journal.run import Phase
 from cadre.journal.steps import ActionStep
-from cadre.loop.owed import owed
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.json_depth import MAX_LEVELS
 from cadre.protocol.messages import ErrorInfo, Record, Task, ToolCall, Usage
 from cadre.spec.agent import AgentSpec, Limits
-from unit.loop.build import ADD, ANSWER, KID, OFFER, SPEC, Course, call, kinds, only, report, result, spec
+from unit.loop.build import ADD, ANSWER, SPEC, Course, call, kinds, only, report, result, sent, spec
 
 
-def refusal(*calls: ev.RequestedCall, course: Course | None = None) -> ErrorInfo:
+def refusal(call: ev.RequestedCall, course: Course | None = None) -> ErrorInfo:
     """Why the only call of an answer is refused."""
-    course = course or Course().begin()
-    refused = only(course.say(*calls), ev.CallRefused)
-    assert isinstance(refused.error, ErrorInfo)
-    return refused.error
+    error = only((course or Course().begin()).say(call), ev.CallRefused).error
+    assert isinstance(error, ErrorInfo)
+    return error
 
 
 def last_step(course: Course) -> ActionStep:
@@ -83,32 +81,30 @@ def test_a_failed_call_leaves_its_siblings_alone() -> None:
 
 def test_a_step_of_refused_calls_only_ends_at_once() -> None:
     course = Course().begin()
-    assert kinds(course.say(call("nope"), call("add", a="1"))) == [
-        "ModelAnswered",
-        "CallRefused",
-        "CallRefused",
-        "StepFinished",
-        "ModelCalled",
-    ]
+    refused = ["CallRefused", "CallRefused"]
+    events = course.say(call("nope"), call("add", a="1"))
+    assert kinds(events) == ["ModelAnswered", *refused, "StepFinished", "ModelCalled"]
 
 
-def test_arguments_that_are_no_json_are_a_parsing_error_of_that_call() -> None:
-    error = refusal(ev.RequestedCall("add", '{"a": 1,'))
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ('{"a": 1,', "'add'"),
+        ("[1]", "an array"),
+        ('{"a":' * 5000 + "1" + "}" * 5000, ""),
+        ('{"a": "\\ud83d"}', ""),
+        ('{"a": 1e999}', ""),
+    ],
+)
+def test_arguments_that_are_no_json_are_a_parsing_error_of_that_call(arguments: str, why: str) -> None:
+    error = refusal(ev.RequestedCall("add", arguments))
     assert error.type == "AgentParsingError"
-    assert "'add'" in error.message
-    error = refusal(ev.RequestedCall("add", "[1]"))
-    assert error.type == "AgentParsingError"
-    assert "an array" in error.message
+    assert why in error.message
 
 
 @pytest.mark.parametrize("text", ["", "null"])
 def test_no_arguments_are_an_empty_object(text: str) -> None:
     assert '"a" is a required property' in refusal(ev.RequestedCall("add", text)).message
-
-
-@pytest.mark.parametrize("arguments", ['{"a":' * 5000 + "1" + "}" * 5000, '{"a": "\\ud83d"}', '{"a": 1e999}'])
-def test_json_that_python_cannot_hold_is_refused_too(arguments: str) -> None:
-    assert refusal(ev.RequestedCall("add", arguments)).type == "AgentParsingError"
 
 
 def test_an_unknown_tool_is_told_which_there_are() -> None:
@@ -125,7 +121,7 @@ def test_a_tool_that_the_spec_names_but_nobody_offers_is_said_to_be_down() -> No
 
 
 @pytest.mark.parametrize(
-    ("requested", "told"),
+    ("requested", "words"),
     [
         (call("add", a="1", b=2), ["argument a", "integer"]),
         (call("add", a=1), ['"b"', "required"]),
@@ -137,37 +133,29 @@ def test_a_tool_that_the_spec_names_but_nobody_offers_is_said_to_be_down() -> No
         (call("final_answer", answer=1, extra=2), ["'extra'"]),
     ],
 )
-def test_wrong_arguments_are_named(requested: ev.RequestedCall, told: list[str]) -> None:
+def test_wrong_arguments_are_named(requested: ev.RequestedCall, words: list[str]) -> None:
     error = refusal(requested)
     assert error.type == "AgentToolCallError"
     assert f"{requested.name!r}" in error.message
-    assert [word for word in told if word not in error.message] == []
+    assert [word for word in words if word not in error.message] == []
 
 
-def test_a_tool_with_an_unusable_schema_is_refused() -> None:
-    card = ToolCard(name="odd", description="Odd.", input_schema={"type": "nonsense"})
-    error = refusal(call("odd", a=1), course=Course(offer=Offer(tools={"odd": card})).begin())
-    assert error.type == "AgentToolCallError"
-    assert "input schema" in error.message
-
-
-def test_a_schema_makes_nobody_read_files(tmp_path: Path) -> None:
+def test_a_schema_that_is_none_or_would_read_files_is_refused(tmp_path: Path) -> None:
     elsewhere = tmp_path / "schema.json"
     elsewhere.write_text('{"type": "object"}')
-    card = ToolCard(name="odd", description="Odd.", input_schema={"$ref": elsewhere.as_uri()})
-    error = refusal(call("odd", a=1), course=Course(offer=Offer(tools={"odd": card})).begin())
-    assert "input schema" in error.message
+    for schema in ({"type": "nonsense"}, {"$ref": elsewhere.as_uri()}):
+        card = ToolCard(name="odd", description="Odd.", input_schema=schema)
+        error = refusal(call("odd", a=1), course=Course(offer=Offer(tools={"odd": card})).begin())
+        assert error.type == "AgentToolCallError"
+        assert "input schema" in error.message
 
 
 def test_an_argument_that_names_a_variable_of_the_run_gets_its_value() -> None:
     course = Course().begin(additional_args={"seven": 7, "brief": "All of it."})
     events = course.say(call("add", a="seven", b=1), call("kid", task="brief"), call("add", a="eight", b=1))
-    assert only(events, ev.ToolCalled).arguments == {"a": "seven", "b": 1}, (
-        "the journal has the model's words"
-    )
-    made = [debt.message for debt in owed(course.run) if isinstance(debt, Send)]
-    assert [message.arguments for message in made if isinstance(message, ToolCall)] == [{"a": 7, "b": 1}]
-    assert [message.task for message in made if isinstance(message, Task)] == ["All of it."]
+    assert only(events, ev.ToolCalled).arguments["a"] == "seven", "the journal has the model's words"
+    assert [message.arguments for message in sent(course, ToolCall)] == [{"a": 7, "b": 1}]
+    assert [message.task for message in sent(course, Task)] == ["All of it."]
     assert "eight" in only(events, ev.CallRefused).error.message
 
 
@@ -178,9 +166,7 @@ def test_a_variable_in_place_of_a_members_arguments_is_its_value() -> None:
     )
     assert only(events, ev.DelegateStarted).additional_args == {"a": 1}
     assert "additional_args" in only(events, ev.CallRefused).error.message
-    (made,) = (debt.message for debt in owed(course.run) if isinstance(debt, Send))
-    assert isinstance(made, Task)
-    assert made.additional_args == {"a": 1}
+    assert [message.additional_args for message in sent(course, Task)] == [{"a": 1}]
 
 
 def test_arguments_that_no_journal_could_be_read_with_are_refused() -> None:
@@ -211,14 +197,7 @@ def test_of_an_answer_that_was_cut_off_nothing_is_done(
     who: AgentSpec, content: str, calls: list[ev.RequestedCall]
 ) -> None:
     course = Course(who).begin()
-    assert course.run.model is not None
-    cut = ModelReplied(
-        attempt=course.run.model.attempt,
-        content=content,
-        calls=calls,
-        finish_reason="length",
-        usage=Usage(1, 1),
-    )
+    cut = ModelReplied(attempt=1, content=content, calls=calls, finish_reason="length", usage=Usage(1, 1))
     assert kinds(course.arrive(cut)) == ["ModelAnswered", "StepFinished", "ModelCalled"]
     error = last_step(course).error
     assert error is not None
@@ -230,13 +209,10 @@ def test_an_answer_that_is_whole_counts_wherever_it_was_cut() -> None:
         (SPEC, "", [call("add", a=1, b=2)]),
         (CODER, "<code>\nprint(1)\n</code> And so", []),
     ):
-        course = Course(who).begin()
-        assert course.run.model is not None
-        attempt = course.run.model.attempt
         reply = ModelReplied(
-            attempt=attempt, content=content, calls=calls, finish_reason="length", usage=Usage(1, 1)
+            attempt=1, content=content, calls=calls, finish_reason="length", usage=Usage(1, 1)
         )
-        assert "StepFinished" not in kinds(course.arrive(reply))
+        assert "StepFinished" not in kinds(Course(who).begin().arrive(reply))
 
 
 def test_a_name_that_no_endpoint_takes_is_not_sent_back_as_it_is() -> None:
@@ -306,12 +282,8 @@ def test_a_members_failure_is_an_error_that_names_it_and_its_reason() -> None:
     course.arrive(report("r1_1_1", state="cancelled"))
     course.arrive(report("r1_1_2", "half of it", state="max_steps_error", error=ErrorInfo("X", "limit")))
     failed, cancelled, partial = last_step(course).calls
-    assert failed.error is not None
-    assert failed.error.type == "AgentToolExecutionError"
-    assert "'kid'" in failed.error.message
-    assert "no key" in failed.error.message
-    assert cancelled.error is not None
-    assert "cancelled" in cancelled.error.message
+    assert re.search("AgentToolExecutionError.*'kid'.*no key", repr(failed.error))
+    assert "cancelled" in repr(cancelled.error)
     assert (partial.observation, partial.error) == ("half of it", None)
 
 
@@ -322,18 +294,8 @@ def test_long_observations_are_cut_in_the_middle() -> None:
     course.arrive(result("r1_1_1", error=ErrorInfo("AgentToolExecutionError", "e" * 10_000)))
     course.arrive(result("r1_1_2", "x" * 100))
     long, failed, fits, refused = last_step(course).calls
-    assert long.observation is not None
-    assert long.observation.startswith("a" * 50)
-    assert long.observation.endswith("z" * 50)
-    assert "9900 of 10000" in long.observation
-    assert failed.error is not None
-    assert len(failed.error.message) < 200
+    assert re.fullmatch("a{50}.*9900 of 10000.*z{50}", str(long.observation), re.DOTALL)
     assert fits.observation == "x" * 100
-    assert refused.error is not None
-    assert len(refused.error.message) < 200
-
-
-def test_calls_of_one_name_get_ids_of_their_own() -> None:
-    course = Course(offer=Offer(tools=OFFER.tools, members={"kid": KID})).begin()
-    course.say(*[call("add", a=1, b=1)] * 12)
-    assert len({open.id for open in course.run.open_calls()}) == 12
+    for cut in (failed, refused):
+        assert cut.error is not None
+        assert len(cut.error.message) < 200

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from cadre.engine.commands import CallModel, Revoke, Send, SetTimer
 from cadre.protocol.messages import Cancel, ErrorInfo, ReplyTo, Report, Task, TimerFired, ToolCall, Usage
-from unit.loop.build import ANSWER, Course, call, cancel, report, result, task
+from unit.loop.build import ANSWER, Course, call, cancel, report, result, sent, task
 
 
 def test_nothing_before_the_task() -> None:
@@ -33,29 +35,21 @@ def test_waiting_owes_its_timer() -> None:
 def test_acting_owes_each_open_call_and_no_answered_one() -> None:
     course = Course().begin("Do.", trace="00-aa-bb-01", path=["top"])
     course.say(call("add", a=1, b=2), call("kid", task="x", additional_args={"k": 1}), call("nope"))
-    tool = ToolCall(
-        id="r1_1_0",
-        tree="r1",
-        run="r1",
-        at=100.0,
-        agent="boss",
-        tool="add",
-        arguments={"a": 1, "b": 2},
-        output_chars=20_000,
-        trace="00-aa-bb-01",
-    )
-    child = Task(
-        id="r1_1_1:task",
-        tree="r1",
-        run="r1_1_1",
-        at=100.0,
-        agent="kid",
-        task="x",
-        additional_args={"k": 1},
-        reply_to=ReplyTo(agent="boss", run="r1"),
-        path=["top", "boss"],
-        trace="00-aa-bb-01",
-    )
+    common: dict[str, Any] = {"tree": "r1", "at": 100.0, "trace": "00-aa-bb-01"}
+    for_add: dict[str, Any] = {
+        "agent": "boss",
+        "tool": "add",
+        "arguments": {"a": 1, "b": 2},
+        "output_chars": 20_000,
+    }
+    tool = ToolCall(id="r1_1_0", run="r1", **common, **for_add)
+    for_kid: dict[str, Any] = {
+        "agent": "kid",
+        "task": "x",
+        "additional_args": {"k": 1},
+        "reply_to": ReplyTo("boss", "r1"),
+    }
+    child = Task(id="r1_1_1:task", run="r1_1_1", path=["top", "boss"], **common, **for_kid)
     assert course.owed(since=2) == course.owed() == [Send(tool), Send(child)]
     assert course.owed(since=3) == []
     course.at = 500.0
@@ -74,18 +68,9 @@ def test_a_finished_child_owes_its_report() -> None:
     course = Course(run="r1_1_0")
     course.arrive(task(run="r1_1_0", parent="r1"))
     course.say(ANSWER, usage=Usage(5, 6))
-    expected = Report(
-        id="r1_1_0:report",
-        tree="r1",
-        run="r1",
-        at=100.0,
-        child="r1_1_0",
-        agent="boss",
-        state="success",
-        output="42",
-        usage=Usage(5, 6, 1, steps=1),
-        steps=1,
-    )
+    place: dict[str, Any] = {"tree": "r1", "run": "r1", "at": 100.0, "child": "r1_1_0", "agent": "boss"}
+    used = Usage(5, 6, 1, steps=1)
+    expected = Report(id="r1_1_0:report", **place, state="success", output="42", usage=used, steps=1)
     assert course.owed(since=2) == course.owed() == [Send(expected, to="chief")]
     course.arrive(cancel())
     assert course.owed(since=3) == []
@@ -97,19 +82,15 @@ def test_the_report_tells_how_the_run_ended() -> None:
     course.arrive(task(run="r1_1_0", parent="r1", max_steps=1))
     course.say(content="no call")
     course.say(content="half")
-    (sent,) = course.owed()
-    assert isinstance(sent, Send)
-    assert isinstance(sent.message, Report)
-    assert (sent.message.state, sent.message.output) == ("max_steps_error", "half")
-    assert sent.message.error is not None
-    failed = Course(run="r1_1_0")
-    failed.arrive(task(run="r1_1_0", parent="r1"))
-    failed.fail("bad key", final=True)
-    (sent,) = failed.owed()
-    assert isinstance(sent, Send)
-    assert isinstance(sent.message, Report)
-    assert (sent.message.state, sent.message.output) == ("error", None)
-    assert sent.message.error == ErrorInfo("AgentGenerationError", "bad key")
+    (out_of_steps,) = sent(course, Report)
+    assert (out_of_steps.state, out_of_steps.output) == ("max_steps_error", "half")
+    assert out_of_steps.error is not None
+    failing = Course(run="r1_1_0")
+    failing.arrive(task(run="r1_1_0", parent="r1"))
+    failing.fail("bad key", final=True)
+    (failed,) = sent(failing, Report)
+    assert (failed.state, failed.output) == ("error", None)
+    assert failed.error == ErrorInfo("AgentGenerationError", "bad key")
 
 
 def test_open_children_are_cancelled_when_their_run_ends() -> None:
@@ -117,16 +98,16 @@ def test_open_children_are_cancelled_when_their_run_ends() -> None:
     course.say(call("kid", task="x"), call("add", a=1, b=1), call("kid", task="y"))
     course.arrive(report("r1_1_0", "done"))
     course.arrive(cancel(reason="too slow"))
-    revoked, sent = course.owed(since=4)
+    revoked, word = course.owed(since=4)
     assert isinstance(revoked, Revoke)
     assert (revoked.result.call, revoked.result.tool) == ("r1_1_1", "add")
     assert revoked.result.error is not None
     assert revoked.result.error.type == "Cancelled"
-    assert isinstance(sent, Send)
-    assert isinstance(sent.message, Cancel)
-    assert (sent.to, sent.message.id, sent.message.run) == ("kid", "r1_1_2:cancel", "r1_1_2")
-    assert sent.message.sender == "boss"
-    assert "too slow" in sent.message.reason
+    assert isinstance(word, Send)
+    assert isinstance(word.message, Cancel)
+    assert (word.to, word.message.id, word.message.run) == ("kid", "r1_1_2:cancel", "r1_1_2")
+    assert word.message.sender == "boss"
+    assert "too slow" in word.message.reason
 
 
 def test_what_is_owed_can_be_asked_of_a_state_read_back() -> None:
