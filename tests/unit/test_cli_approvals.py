@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 import pytest
-from rich.console import Console
 
 from cadre.cli.terminal import tree_lines
 from cadre.cli.terminal.arguments import json_object, key_values
@@ -16,8 +15,8 @@ from cadre.cli.terminal.outcome import exit_code
 from cadre.cli.terminal.run_text import state
 from cadre.cli.terminal.run_tree import RunTree, apply
 from cadre.cli.terminal.table import call_text
-from cadre.cli.terminal.tree_view import draw
 from cadre.local.exit_codes import ExitCode
+from unit.test_cli_tree import drawn, fold
 
 RUN = "r"
 CALL = "r_1_0"
@@ -108,27 +107,13 @@ def decided(verdict: str, **fields: Any) -> tuple[str, dict[str, Any]]:
     return "approval.decided", data(3, call=CALL, verdict=verdict, sender="ann", **fields)
 
 
-def fold(*events: tuple[str, dict[str, Any]]) -> RunTree:
-    tree = RunTree()
-    for name, content in events:
-        tree = apply(tree, name, content)
-    return tree
-
-
-def drawn(tree: RunTree) -> str:
-    console = Console(width=160, color_system=None)
-    with console.capture() as capture:
-        console.print(draw(tree, 10.0))
-    return capture.get()
-
-
 def lines(*events: tuple[str, dict[str, Any]]) -> list[str]:
-    tree, told = RunTree(), []
+    tree, shown = RunTree(), []
     for name, content in events:
         tree = apply(tree, name, content)
         line = tree_lines.event_line(tree, name, content)
-        told.append(line.partition(" ")[2] if line else "")
-    return told
+        shown.append(line.partition(" ")[2] if line else "")
+    return shown
 
 
 def test_a_held_call_is_drawn_with_what_to_type() -> None:
@@ -149,12 +134,8 @@ def test_an_approved_call_goes_on_in_its_place() -> None:
 
 def test_a_corrected_call_is_drawn_as_it_is_made() -> None:
     corrected = decided("corrected", name="note", arguments={"text": "no"}, feedback="only a note")
-    tree = fold(
-        ACCEPTED,
-        REQUESTED,
-        corrected,
-        ("tool.called", data(3, call=CALL, tool="note", arguments={"text": "no"})),
-    )
+    note = ("tool.called", data(3, call=CALL, tool="note", arguments={"text": "no"}))
+    tree = fold(ACCEPTED, REQUESTED, corrected, note)
     (call,) = tree.nodes[RUN].calls
     assert (call.name, call.arguments, call.state) == ("note", {"text": "no"}, "open")
     assert "corrected by ann: only a note" in drawn(tree)
@@ -185,16 +166,13 @@ def test_a_call_that_took_too_long_has_failed() -> None:
 
 def test_the_lines_of_a_held_call() -> None:
     corrected = decided("corrected", name="note", arguments={"text": "no"}, feedback="only a note")
-    assert lines(REQUESTED, corrected)[0] == (
-        f"clerk: waits for approval: refund(amount=500) (when: amount > 100): cadre approve {CALL}"
-    )
-    assert lines(REQUESTED, corrected)[1] == (
-        'clerk: refund: corrected by ann: only a note, now note(text="no")'
-    )
+    assert lines(REQUESTED, corrected) == [
+        f"clerk: waits for approval: refund(amount=500) (when: amount > 100): cadre approve {CALL}",
+        'clerk: refund: corrected by ann: only a note, now note(text="no")',
+    ]
     assert lines(REQUESTED, decided("expired"))[1] == "clerk: refund: nobody decided in time"
-    assert lines(CALLED, ("call.timed_out", data(9, call=CALL, seconds=5)))[1] == (
-        "clerk: refund: no answer within 5 s"
-    )
+    late = ("call.timed_out", data(9, call=CALL, seconds=5))
+    assert lines(CALLED, late)[1] == "clerk: refund: no answer within 5 s"
 
 
 def test_what_a_run_waits_for_stands_in_the_list() -> None:

@@ -16,14 +16,8 @@ NOW = 1_000.0
 
 
 def data(run: str, at: float, **event: Any) -> dict[str, Any]:
-    agents = {ROOT: "manager", CHILD: "researcher"}
-    return {
-        "run": run,
-        "parent": ROOT if run == CHILD else None,
-        "agent": agents[run],
-        "at": at,
-        "event": event,
-    }
+    parent, agent = (ROOT, "researcher") if run == CHILD else (None, "manager")
+    return {"run": run, "parent": parent, "agent": agent, "at": at, "event": event}
 
 
 def accepted(run: str, at: float, task: str) -> tuple[str, dict[str, Any]]:
@@ -41,7 +35,7 @@ def fold(*events: tuple[str, dict[str, Any]]) -> RunTree:
 
 
 def drawn(tree: RunTree, now: float = NOW) -> str:
-    console = Console(width=120, color_system=None)
+    console = Console(width=160, color_system=None)
     with console.capture() as capture:
         console.print(draw(tree, now))
     return capture.get()

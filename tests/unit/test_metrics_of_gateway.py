@@ -5,17 +5,10 @@ from __future__ import annotations
 from cadre.telemetry.metrics import names
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.metrics import of_runs
+from unit.journal_entries import index_of
 from unit.loop.build import ANSWER, Course, call, spec
 
 HELD = spec(approvals={"add": "always"})
-
-
-def index_of(*courses: Course) -> RunIndex:
-    index = RunIndex()
-    entries = [entry for course in courses for entry in course.journal()]
-    for seq, entry in enumerate(entries, 1):
-        index.apply(seq, entry)
-    return index
 
 
 def values(index: RunIndex, now: float) -> dict[str, list[tuple[float, dict[str, str]]]]:
@@ -29,7 +22,7 @@ def values(index: RunIndex, now: float) -> dict[str, list[tuple[float, dict[str,
 def test_a_run_that_waits_for_a_person() -> None:
     course = Course(HELD).begin()
     course.say(call("add", a=1, b=2))
-    found = values(index_of(course), now=course.at + 40)
+    found = values(index_of(course.journal()), now=course.at + 40)
     assert found[names.RUNS.name] == [
         (1, {names.AGENT: "boss", names.STATE: "waiting", names.WAITING_FOR: "approval"})
     ]
@@ -40,6 +33,6 @@ def test_a_run_that_waits_for_a_person() -> None:
 def test_runs_that_have_ended_are_not_told() -> None:
     course = Course().begin()
     course.say(ANSWER)
-    found = values(index_of(course), now=course.at)
+    found = values(index_of(course.journal()), now=course.at)
     assert names.RUNS.name not in found
     assert found[names.APPROVALS.name] == found[names.APPROVALS_OLDEST.name] == [(0, {})]

@@ -7,40 +7,16 @@ from typing import Any
 import msgspec
 
 from cadre.journal import events as ev
-from cadre.journal.entry import Entry
 from cadre.loop.fold import fold
-from cadre.protocol.messages import ReplyTo, Task
-from cadre.protocol.topology import call_id, task_id
-from cadre.spec.agent import AgentSpec
+from cadre.protocol.topology import call_id
 from cadre_gateway.index.pending_approvals import MAX_ARGUMENTS_BYTES
 from cadre_gateway.index.run_index import RunIndex, TreeSummary
+from unit.journal_entries import accepted, called, entry, index_of
 
 ROOT = "a1"
 CHILD = call_id(ROOT, 1, 0)
 HELD = call_id(CHILD, 1, 0)
 OTHER = call_id(CHILD, 1, 1)
-
-
-def entry(run: str, n: int, at: float, *events: ev.AnyEvent, **fields: Any) -> Entry:
-    tree = run.partition("_")[0]
-    return Entry(tree=tree, run=run, agent="boss", n=n, cause=f"c{n}", at=at, events=list(events), **fields)
-
-
-def accepted(run: str, parent: str | None = None) -> ev.RunAccepted:
-    task = Task(
-        id=task_id(run),
-        tree=run.partition("_")[0],
-        run=run,
-        at=1.0,
-        agent="boss",
-        task="Refund it.",
-        reply_to=ReplyTo(agent="boss", run=parent) if parent else None,
-    )
-    return ev.RunAccepted(task=task, spec=AgentSpec(name="boss", description="Leads."))
-
-
-def called(step: int) -> ev.ModelCalled:
-    return ev.ModelCalled(purpose="act", step=step, attempt=1, cause="c")
 
 
 def requested(call: str, **arguments: Any) -> ev.ApprovalRequested:
@@ -60,13 +36,6 @@ STORY = [
     entry(CHILD, 2, 13.0, ANSWERED, requested(HELD, amount=500), requested(OTHER, amount=7)),
 ]
 """A member waits for two words at once."""
-
-
-def index_of(entries: list[Entry]) -> RunIndex:
-    index = RunIndex()
-    for seq, one in enumerate(entries, start=1):
-        index.apply(seq, one)
-    return index
 
 
 def seen(index: RunIndex, run: str) -> tuple[str, str | None, int]:
@@ -137,9 +106,7 @@ def test_a_journal_that_begins_with_a_snapshot_tells_what_waits() -> None:
 
 
 def test_a_tree_that_is_too_old_for_the_list_takes_its_calls_along() -> None:
-    index = RunIndex(capacity=2)
-    for seq, one in enumerate(STORY, start=1):
-        index.apply(seq, one)
+    index = index_of(STORY, capacity=2)
     for seq, run in enumerate(("b1", "b2"), start=9):
         index.apply(seq, entry(run, 1, 20.0 + seq, accepted(run)))
     assert index.get(ROOT, ROOT) is None

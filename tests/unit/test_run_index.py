@@ -14,44 +14,11 @@ from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.journal.run import Run
 from cadre.loop.fold import fold
-from cadre.protocol.messages import ErrorInfo, ReplyTo, Task, Usage
-from cadre.protocol.topology import call_id, task_id
-from cadre.spec.agent import AgentSpec
+from cadre.protocol.messages import ErrorInfo, Usage
+from cadre.protocol.topology import call_id
 from cadre_gateway.index.run_index import RunIndex, TreeSummary
-from cadre_gateway.index.run_summary import MAX_TASK_CHARS
-
-SPEC = AgentSpec(name="boss", description="Leads.")
-
-
-def accepted(run: str, agent: str = "boss", parent: str | None = None, **fields: object) -> ev.RunAccepted:
-    task = Task(
-        id=task_id(run),
-        tree=run.partition("_")[0],
-        run=run,
-        at=1.0,
-        agent=agent,
-        task=str(fields.pop("task", "Do it.")),
-        reply_to=ReplyTo(agent="boss", run=parent) if parent else None,
-        **fields,  # type: ignore[arg-type]
-    )
-    return ev.RunAccepted(task=task, spec=SPEC)
-
-
-def entry(run: str, n: int, at: float, *events: ev.AnyEvent, **fields: object) -> Entry:
-    return Entry(
-        tree=run.partition("_")[0],
-        run=run,
-        agent="boss",
-        n=n,
-        cause=f"c{n}",
-        at=at,
-        events=list(events),
-        **fields,  # type: ignore[arg-type]
-    )
-
-
-def called(step: int) -> ev.ModelCalled:
-    return ev.ModelCalled(purpose="act", step=step, attempt=1, cause="c")
+from cadre_gateway.index.run_summary import MAX_TASK_CHARS, RunSummary
+from unit.journal_entries import accepted, called, entry, index_of
 
 
 def answered(step: int, tokens: int) -> ev.ModelAnswered:
@@ -60,6 +27,12 @@ def answered(step: int, tokens: int) -> ev.ModelAnswered:
 
 
 DEFERRED = ev.ModelDeferred(step=1, attempt=1, until=9.0, reason="slow down", status=429, rate_limited=True)
+
+
+def summary_of(index: RunIndex, run: str = "a1") -> RunSummary:
+    summary = index.get("a1", run)
+    assert summary is not None
+    return summary
 
 
 def story(run: str) -> list[Entry]:
@@ -79,18 +52,10 @@ def test_a_run_is_followed_to_its_end() -> None:
     seen = []
     for seq, one in enumerate(story("a1"), start=1):
         index.apply(seq, one)
-        summary = index.get("a1", "a1")
-        assert summary is not None
+        summary = summary_of(index)
         seen.append((summary.state, summary.step, summary.usage.input_tokens))
-    assert seen == [
-        ("running", 1, 0),
-        ("waiting", 1, 0),
-        ("running", 1, 0),
-        ("running", 2, 7),
-        ("running", 2, 12),
-        ("success", 2, 12),
-    ]
-    assert summary is not None
+    states = ["running", "waiting", "running", "running", "running", "success"]
+    assert seen == list(zip(states, [1, 1, 1, 2, 2, 2], [0, 0, 0, 7, 12, 12], strict=True))
     assert (summary.started_at, summary.ended_at, summary.session) == (10.0, 15.0, "s1")
     assert summary.usage == Usage(12, 2, 2)
 
@@ -100,20 +65,15 @@ def test_the_summary_agrees_with_the_fold_at_every_entry() -> None:
     index = RunIndex()
     for seq, one in enumerate(entries, start=1):
         index.apply(seq, one)
-        summary, run = index.get("a1", "a1"), fold(entries[:seq], "a1", "a1")
-        assert summary is not None
+        summary, run = summary_of(index), fold(entries[:seq], "a1", "a1")
         assert summary.finished == (run.result is not None)
         assert (summary.usage, summary.step) == (run.usage, run.step)
 
 
 def test_an_ignored_record_wakes_no_waiting_run_and_revives_no_ended_one() -> None:
     ignored = ev.RecordIgnored(kind="timer", reason="late")
-    index = RunIndex()
-    for seq, one in enumerate(story("a1")[:2], start=1):
-        index.apply(seq, one)
-    index.apply(3, entry("a1", 3, 12.0, ignored))
-    summary = index.get("a1", "a1")
-    assert summary is not None
+    index = index_of([*story("a1")[:2], entry("a1", 3, 12.0, ignored)])
+    summary = summary_of(index)
     assert summary.state == "waiting"
     error = ErrorInfo(type="AgentGenerationError", message="no model")
     index.apply(4, entry("a1", 4, 13.0, ev.RunFinished(state="error", error=error, steps=1)))
@@ -122,35 +82,27 @@ def test_an_ignored_record_wakes_no_waiting_run_and_revives_no_ended_one() -> No
 
 
 def test_children_hang_below_their_parent_in_the_order_of_their_start() -> None:
-    index = RunIndex()
     child, other = call_id("a1", 1, 0), call_id("a1", 1, 1)
-    grandchild = call_id(child, 1, 0)
-    index.apply(1, entry("a1", 1, 1.0, accepted("a1")))
-    index.apply(2, entry(other, 1, 2.0, accepted(other, parent="a1"), parent="a1"))
-    index.apply(3, entry(child, 1, 3.0, accepted(child, parent="a1"), parent="a1"))
-    index.apply(4, entry(grandchild, 1, 4.0, accepted(grandchild, parent=child), parent=child))
-    root, middle = index.get("a1", "a1"), index.get("a1", child)
-    assert root is not None
-    assert middle is not None
-    assert [one.id for one in index.children(root)] == [other, child]
-    assert [one.id for one in index.children(middle)] == [grandchild]
+    parents = {"a1": None, other: "a1", child: "a1", call_id(child, 1, 0): child}
+    index = index_of(
+        entry(run, 1, float(at), accepted(run, parent), parent=parent)
+        for at, (run, parent) in enumerate(parents.items())
+    )
+    assert [one.id for one in index.children(summary_of(index))] == [other, child]
+    assert [one.id for one in index.children(summary_of(index, child))] == [call_id(child, 1, 0)]
     assert [one.id for one in index.roots()[0]] == ["a1"]
 
 
 def test_a_long_task_is_shortened() -> None:
-    index = RunIndex()
-    index.apply(1, entry("a1", 1, 1.0, accepted("a1", task="x" * 1000)))
-    summary = index.get("a1", "a1")
-    assert summary is not None
-    assert len(summary.task) == MAX_TASK_CHARS
+    index = index_of([entry("a1", 1, 1.0, accepted("a1", text="x" * 1000))])
+    assert len(summary_of(index).task) == MAX_TASK_CHARS
 
 
 def test_a_journal_whose_beginning_expired_is_taken_up_at_its_snapshot() -> None:
     state: Run = fold(story("a1")[:4], "a1", "a1")
     index = RunIndex()
     index.apply(70, entry("a1", 5, 14.0, answered(2, 5), snapshot=state))
-    summary = index.get("a1", "a1")
-    assert summary is not None
+    summary = summary_of(index)
     assert (summary.task, summary.session, summary.step) == ("Do it.", "s1", 2)
     assert summary.usage == Usage(12, 2, 2)
     tree = index.tree("a1")
@@ -159,12 +111,13 @@ def test_a_journal_whose_beginning_expired_is_taken_up_at_its_snapshot() -> None
 
 
 def test_the_oldest_trees_make_room() -> None:
-    index = RunIndex(capacity=10)
-    for number in range(30):
-        name = f"r{number:02}"
-        index.apply(2 * number + 1, entry(name, 1, float(number), accepted(name)))
-        child = call_id(name, 1, 0)
-        index.apply(2 * number + 2, entry(child, 1, float(number), accepted(child, parent=name), parent=name))
+    names = [f"r{number:02}" for number in range(30)]
+    entries = [
+        entry(run, 1, float(at), accepted(run, parent), parent=parent)
+        for at, name in enumerate(names)
+        for run, parent in ((name, None), (call_id(name, 1, 0), name))
+    ]
+    index = index_of(entries, capacity=10)
     assert len(index) == 10
     assert [one.id for one in index.roots()[0]] == ["r29", "r28", "r27", "r26", "r25"]
     assert index.get("r00", "r00") is None
@@ -181,7 +134,7 @@ def test_runs_that_have_not_ended_stay_longest() -> None:
 
 
 def test_a_tree_can_be_dropped() -> None:
-    index = filled(story("a1"))
+    index = index_of(story("a1"))
     index.drop("a1")
     index.drop("a1")
     assert (len(index), index.roots(), index.tree("a1")) == (0, ([], None), None)
@@ -199,9 +152,7 @@ def test_what_came_late_for_nobody_is_not_shown() -> None:
 
 
 def test_a_page_behind_a_tree_that_was_dropped_is_where_it_was() -> None:
-    index = RunIndex()
-    for seq, name in enumerate("abcd", start=1):
-        index.apply(seq, entry(name, 1, float(seq), accepted(name)))
+    index = index_of(entry(name, 1, float(at), accepted(name)) for at, name in enumerate("abcd"))
     _, before = index.roots(limit=2)
     assert before == "c"
     index.drop("c")
@@ -232,16 +183,9 @@ def interleavings(draw: st.DrawFn) -> list[Entry]:
     return [next(iterators[name]) for name in turns]
 
 
-def filled(entries: list[Entry]) -> RunIndex:
-    index = RunIndex()
-    for seq, one in enumerate(entries, start=1):
-        index.apply(seq, one)
-    return index
-
-
 @given(interleavings(), st.data())
 def test_taking_entries_in_twice_changes_nothing(entries: list[Entry], data: st.DataObject) -> None:
-    index = filled(entries)
+    index = index_of(entries)
     before = msgspec.json.encode(index.trees())
     start = data.draw(st.integers(0, len(entries) - 1))
     for seq, one in list(enumerate(entries, start=1))[start:]:
@@ -252,16 +196,16 @@ def test_taking_entries_in_twice_changes_nothing(entries: list[Entry], data: st.
 @given(interleavings(), st.data())
 def test_going_on_from_a_saved_copy_gives_the_same_list(entries: list[Entry], data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(entries)))
-    copy = msgspec.json.encode(filled(entries[:cut]).trees())
+    copy = msgspec.json.encode(index_of(entries[:cut]).trees())
     index = RunIndex(msgspec.json.decode(copy, type=list[TreeSummary]))
     for seq, one in list(enumerate(entries, start=1))[cut:]:
         index.apply(seq, one)
-    assert msgspec.json.encode(index.trees()) == msgspec.json.encode(filled(entries).trees())
+    assert msgspec.json.encode(index.trees()) == msgspec.json.encode(index_of(entries).trees())
 
 
 @given(interleavings(), st.integers(1, 4), st.sampled_from([None, "running", "waiting", "success"]))
 def test_pages_together_are_the_whole_list(entries: list[Entry], limit: int, state: str | None) -> None:
-    index = filled(entries)
+    index = index_of(entries)
     whole, more = index.roots(state=state, limit=1000)
     assert more is None
     assert all(state in (None, one.state) for one in whole)

@@ -8,26 +8,12 @@ from hypothesis import strategies as st
 
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
-from cadre.protocol.messages import Erased, Task
-from cadre.spec.agent import AgentSpec
+from cadre.protocol.messages import Erased
 from cadre_gateway.retention.tree_records import EntryStatus, SavedRecords, TreeRecords
+from unit.journal_entries import FINISHED, accepted, entry
 
-SPEC = AgentSpec(name="boss", description="Leads.")
 A, B = "blob:" + "a" * 64, "blob:" + "b" * 64
 IGNORED = ev.RecordIgnored(kind="ToolResult", reason="the run has not begun")
-FINISHED = ev.RunFinished(state="success")
-
-
-def entry(run: str, n: int, *events: ev.AnyEvent) -> Entry:
-    tree = run.partition("_")[0]
-    return Entry(tree=tree, run=run, agent="boss", n=n, cause=f"c{n}", at=1.0, events=list(events))
-
-
-def accepted(run: str, at: float = 1.0) -> ev.RunAccepted:
-    tree = run.partition("_")[0]
-    return ev.RunAccepted(
-        task=Task(id=f"{run}:task", tree=tree, run=run, at=at, agent="boss", task="x"), spec=SPEC
-    )
 
 
 def erased(tree: str, at: float = 50.0) -> Erased:
@@ -36,22 +22,22 @@ def erased(tree: str, at: float = 50.0) -> Erased:
 
 def test_a_tree_ends_with_its_root_when_that_was_stored() -> None:
     trees = TreeRecords()
-    trees.add_entry(1, entry("a", 1, accepted("a")), (), 10.0)
-    trees.add_entry(2, entry("a_1_0", 1, accepted("a_1_0")), (), 11.0)
-    trees.add_entry(3, entry("a_1_0", 2, FINISHED), (), 12.0)
+    trees.add_entry(1, entry("a", 1, 1.0, accepted("a")), (), 10.0)
+    trees.add_entry(2, entry("a_1_0", 1, 1.0, accepted("a_1_0")), (), 11.0)
+    trees.add_entry(3, entry("a_1_0", 2, 1.0, FINISHED), (), 12.0)
     assert trees.first_ended() is None
-    trees.add_entry(4, entry("a", 2, FINISHED), (), 13.0)
+    trees.add_entry(4, entry("a", 2, 1.0, FINISHED), (), 13.0)
     ended = trees.first_ended()
     assert ended is not None
     assert (ended.tree, ended.ended_at, ended.last) == ("a", 13.0, 4)
-    trees.add_entry(5, entry("a", 3, IGNORED), (), 99.0)
+    trees.add_entry(5, entry("a", 3, 1.0, IGNORED), (), 99.0)
     assert trees.first_ended() == ended, "what comes late changes no end"
 
 
 def test_trees_go_in_the_order_of_their_ends() -> None:
     trees = TreeRecords()
     for seq, (name, at) in enumerate([("b", 30.0), ("c", 10.0), ("a", 20.0)], start=1):
-        trees.add_entry(seq, entry(name, 1, accepted(name), FINISHED), (), at)
+        trees.add_entry(seq, entry(name, 1, 1.0, accepted(name), FINISHED), (), at)
     order = []
     while (one := trees.first_ended()) is not None:
         order.append(one.tree)
@@ -61,9 +47,9 @@ def test_trees_go_in_the_order_of_their_ends() -> None:
 
 def test_a_blob_is_named_as_long_as_one_tree_names_it() -> None:
     trees = TreeRecords()
-    trees.add_entry(1, entry("a", 1, accepted("a")), {A, B}, 1.0)
-    trees.add_entry(2, entry("a", 2, FINISHED), {A}, 1.0)
-    trees.add_entry(3, entry("b", 1, accepted("b")), {A}, 1.0)
+    trees.add_entry(1, entry("a", 1, 1.0, accepted("a")), {A, B}, 1.0)
+    trees.add_entry(2, entry("a", 2, 1.0, FINISHED), {A}, 1.0)
+    trees.add_entry(3, entry("b", 1, 1.0, accepted("b")), {A}, 1.0)
     assert trees.erase(4, erased("a"), 0.0)
     assert sorted(trees.pending_erasures["a"].blobs) == [A, B]
     assert (trees.is_referenced(A), trees.is_referenced(B)) == (True, False)
@@ -79,16 +65,18 @@ def test_what_another_version_wrote_holds_its_blobs() -> None:
 
 def test_entries_around_an_erasure() -> None:
     trees = TreeRecords()
-    trees.add_entry(1, entry("a", 1, accepted("a")), (), 1.0)
+    trees.add_entry(1, entry("a", 1, 1.0, accepted("a")), (), 1.0)
     trees.erase(5, erased("a", at=50.0), 0.0)
-    assert trees.add_entry(3, entry("a", 2, FINISHED), (), 1.0) is EntryStatus.ERASED
-    assert trees.add_entry(6, entry("a", 1, IGNORED), (), 60.0) is EntryStatus.LATE
-    assert trees.add_entry(7, entry("a_1_0", 1, accepted("a_1_0", at=70.0)), (), 70.0) is EntryStatus.LATE
-    assert trees.add_entry(8, entry("a", 1, accepted("a", at=40.0)), (), 70.0) is EntryStatus.LATE, (
+    assert trees.add_entry(3, entry("a", 2, 1.0, FINISHED), (), 1.0) is EntryStatus.ERASED
+    assert trees.add_entry(6, entry("a", 1, 1.0, IGNORED), (), 60.0) is EntryStatus.LATE
+    assert (
+        trees.add_entry(7, entry("a_1_0", 1, 1.0, accepted("a_1_0", at=70.0)), (), 70.0) is EntryStatus.LATE
+    )
+    assert trees.add_entry(8, entry("a", 1, 1.0, accepted("a", at=40.0)), (), 70.0) is EntryStatus.LATE, (
         "asked for before"
     )
     assert trees.late_trees == {"a": 8}
-    assert trees.add_entry(9, entry("a", 1, accepted("a", at=60.0)), (), 70.0) is EntryStatus.CURRENT, (
+    assert trees.add_entry(9, entry("a", 1, 1.0, accepted("a", at=60.0)), (), 70.0) is EntryStatus.CURRENT, (
         "asked for again"
     )
     assert not trees.erase(5, erased("a", at=50.0), 0.0), "the old record read again"
@@ -99,14 +87,14 @@ def test_an_import_lifts_an_erasure() -> None:
     trees = TreeRecords()
     trees.erase(5, erased("a"), 0.0)
     trees.lift_erasure("a")
-    assert trees.add_entry(7, entry("a", 1, accepted("a")), (), 70.0) is EntryStatus.CURRENT
+    assert trees.add_entry(7, entry("a", 1, 1.0, accepted("a")), (), 70.0) is EntryStatus.CURRENT
 
 
 def test_what_comes_late_for_nobody_is_late() -> None:
     trees = TreeRecords()
-    assert trees.add_entry(1, entry("a", 1, IGNORED), (), 1.0) is EntryStatus.LATE
-    assert trees.add_entry(2, entry("a", 2, accepted("a")), (), 1.0) is EntryStatus.CURRENT
-    assert trees.add_entry(3, entry("a_1_0", 1, IGNORED), (), 1.0) is EntryStatus.CURRENT
+    assert trees.add_entry(1, entry("a", 1, 1.0, IGNORED), (), 1.0) is EntryStatus.LATE
+    assert trees.add_entry(2, entry("a", 2, 1.0, accepted("a")), (), 1.0) is EntryStatus.CURRENT
+    assert trees.add_entry(3, entry("a_1_0", 1, 1.0, IGNORED), (), 1.0) is EntryStatus.CURRENT
 
 
 def test_erasures_are_forgotten_with_their_records() -> None:
@@ -134,7 +122,7 @@ def histories(draw: st.DrawFn) -> list[tuple[int, Entry | Erased, set[str]]]:
         first = accepted(tree, at=float(seq)) if n == 1 and what != "late" else IGNORED
         last = [FINISHED] if what == "end" else []
         refs = draw(st.sets(st.sampled_from([A, B])))
-        found.append((seq, entry(tree, n, first, *last), refs))
+        found.append((seq, entry(tree, n, 1.0, first, *last), refs))
     return found
 
 
@@ -179,7 +167,7 @@ def test_files_name_blobs_and_may_be_there_before_the_run() -> None:
     trees = TreeRecords()
     assert trees.add_file(1, "a", {A}, 5.0) is EntryStatus.CURRENT
     assert trees.unstarted_trees == TreeRecords(trees.to_saved()).unstarted_trees == {"a": 5.0}
-    trees.add_entry(2, entry("a", 1, accepted("a")), (), 6.0)
+    trees.add_entry(2, entry("a", 1, 1.0, accepted("a")), (), 6.0)
     assert trees.unstarted_trees == {}
     assert trees.add_file(3, "a", {B}, 7.0) is EntryStatus.CURRENT
     assert trees.unstarted_trees == {}
@@ -192,7 +180,7 @@ def test_files_name_blobs_and_may_be_there_before_the_run() -> None:
 
 def test_a_file_that_comes_late_for_an_erased_run_is_late() -> None:
     trees = TreeRecords()
-    trees.add_entry(1, entry("a", 1, accepted("a")), (), 1.0)
+    trees.add_entry(1, entry("a", 1, 1.0, accepted("a")), (), 1.0)
     trees.erase(5, erased("a"), 0.0)
     assert trees.add_file(4, "a", {A}, 2.0) is EntryStatus.ERASED
     assert trees.add_file(6, "a", {A}, 2.0) is EntryStatus.LATE

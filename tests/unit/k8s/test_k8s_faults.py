@@ -104,7 +104,7 @@ FAULTS: list[tuple[Fault, str]] = [
         "agent-manager has no key 'k'",
     ),
     (
-        lambda all_: next((v for v in pod_of(all_, AGENT)["volumes"] if v["name"] == "nats")).update(
+        lambda all_: next(v for v in pod_of(all_, AGENT)["volumes"] if v["name"] == "nats").update(
             secret={"secretName": "cadre-nat-agent-manager"}
         ),
         "no Secret/cadre-nat-agent-manager",

@@ -255,6 +255,12 @@ class MemoryWorld:
     def run(self, run: str) -> Run:
         return fold(self.journal.entries(run), run, tree_of(run))
 
+    def result(self, run: str) -> Any:
+        """How the run has ended."""
+        result = self.run(run).result
+        assert result is not None
+        return result
+
     def events(self, run: str) -> list[ev.AnyEvent]:
         return [event for entry in self.journal.entries(run) for event in entry.events]
 

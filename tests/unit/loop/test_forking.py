@@ -239,9 +239,7 @@ async def test_a_run_that_is_gone_ends_its_fork_with_a_clear_word() -> None:
     world = MemoryWorld()
     worker(world, ScriptedModel(says(ANSWER)))
     await world.drive(task(run="r2", forks=Fork(run="r1", at=2)))
-    ended = world.run("r2").result
-    assert ended is not None
-    assert ended.error is not None
+    ended = world.result("r2")
     assert (ended.state, ended.error.type) == ("error", "NotFound")
     assert ended.error.message == "run r1 has not begun, or is gone"
     journal = [Journaled(n, entry) for n, entry in enumerate(world.journal.entries("r2"), start=1)]

@@ -13,13 +13,13 @@ from cadre.engine.chat import Transcript
 from cadre.engine.context.context_budget import IMAGE, weight_of_memory
 from cadre.engine.context.images import Pictured, images_of
 from cadre.engine.model_request import ModelRequest
-from cadre.journal.steps import ActionStep
-from cadre.kinds.code.fold import state_of
 from cadre.prompting.prompts import Prompts
-from cadre.protocol.messages import CodeFinished, FileInfo
+from cadre.protocol.messages import FileInfo
 from cadre.spec.agent import Limits
 from cadre.spec.model import ModelSpec
+from kinds.code.build import ended
 from unit.loop.build import Course, call, report, result, spec
+from unit.loop.test_transcript import asked
 
 PROMPTS = Prompts.load("tool_calling")
 
@@ -30,11 +30,6 @@ def ref(letter: str) -> str:
 
 def file(letter: str, kind: str = "image/png") -> dict[str, Any]:
     return {"$file": {"ref": ref(letter), "media_type": kind, "name": f"{letter}.png", "size": 3}}
-
-
-def asked(course: Course, transcript: Transcript | None = None) -> ModelRequest:
-    assert course.run.model is not None
-    return (transcript or Transcript(PROMPTS)).request(course.run, course.run.model.purpose)
 
 
 def shown(request: ModelRequest) -> list[str]:
@@ -143,23 +138,7 @@ def test_code_sees_images_in_its_observation(vision: bool) -> None:
     code = Prompts.load("code")
     course = Course(spec(kind="code", model=ModelSpec(vision=vision))).begin()
     course.say(content="Thought: look.\n<code>\nplot\n</code>")
-    work = state_of(course.run).work
-    assert work is not None
-    block = work.block
-    value = {"$given": ["image", ref("a")]}
-    finished = CodeFinished(
-        id=f"{block}:0:finished",
-        tree="r1",
-        run="r1",
-        at=1.0,
-        block=block,
-        exchange=0,
-        output=value,
-        text="<image>",
-    )
-    course.arrive(finished)
-    step = course.run.steps[-1]
-    assert isinstance(step, ActionStep)
+    course.arrive(ended(output={"$given": ["image", ref("a")]}, text="<image>"))
     request = asked(course, Transcript(code))
     assert shown(request) == ([ref("a")] if vision else [])
     assert request.messages[-1]["role"] == "user"

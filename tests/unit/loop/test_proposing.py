@@ -22,6 +22,7 @@ from cadre.protocol.messages import CodeFinished, ErrorInfo, Report, ToolCall
 from cadre.spec.agent import AgentSpec, Limits
 from kinds.code.build import ended
 from unit.loop.build import ADD, OFFER, Course, call, cancel, kinds, only, result, sent, sound, spec, timer
+from unit.loop.test_transcript import asked
 
 PRICES = {
     "type": "object",
@@ -44,8 +45,7 @@ def answer(value: Any) -> ev.RequestedCall:
 
 
 def request(course: Course, kind: str = "tool_calling") -> ModelRequest:
-    assert course.run.model is not None
-    return Transcript(Prompts.load(kind)).request(course.run, course.run.model.purpose)
+    return asked(course, Transcript(Prompts.load(kind)))
 
 
 def coded(value: Any, step: int = 1) -> CodeFinished:

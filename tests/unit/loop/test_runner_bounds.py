@@ -39,9 +39,7 @@ async def test_a_deadline_stops_the_model_call_in_flight() -> None:
     world.clock.time = 1500.0
     assert await runner.handle(timer("deadline"), 1, 5)
     assert await asyncio.wait_for(handling, 30), "nothing is left to do: the task may be acked"
-    ended = world.run("r1").result
-    assert ended is not None
-    assert ended.error is not None
+    ended = world.result("r1")
     assert ended.error.type == "DeadlineExceeded"
 
 
@@ -69,8 +67,7 @@ async def test_an_approved_call_goes_on_with_any_worker() -> None:
     approved = Decision(id="d1", tree="r1", run="r1", at=1.0, call="r1_1_0", verdict="approved", sender="ann")
     rejected = Decision(id="d2", tree="r1", run="r1", at=1.0, call="r1_1_0", verdict="rejected", sender="bob")
     await world.drive(approved, rejected)
-    ended = world.run("r1").result
-    assert ended is not None
+    ended = world.result("r1")
     assert ended.state == "success"
     decided = [event for event in world.events("r1") if isinstance(event, ev.ApprovalDecided)]
     assert len(decided) == 1

@@ -142,8 +142,7 @@ async def test_whatever_goes_wrong_every_run_ends_well(seed: int) -> None:
     world = chance.world
     assert len(runs_of(world)) > 2
     for name in runs_of(world):
-        ended = world.run(name).result
-        assert ended is not None
+        ended = world.result(name)
         assert ended.state == "success"
         each_record_once(world, name)
     answered = Counter(event.call for event in world.events("r1") if isinstance(event, ev.ToolAnswered))
@@ -160,8 +159,7 @@ async def test_a_cancel_at_any_moment_ends_the_whole_tree(seed: int) -> None:
     await chance.drive(cancelled_after=seed % 15)
     world = chance.world
     for name in runs_of(world):
-        ended = world.run(name).result
-        assert ended is not None
+        ended = world.result(name)
         assert ended.state in ("cancelled", "success")
         each_record_once(world, name)
     events = world.events("r1")

@@ -17,7 +17,7 @@ from cadre.kinds.stepwise import END_PLAN
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.agent import Limits
-from unit.loop.build import ADD, ANSWER, KID, LOOK, OFFER, Course, call, report, result, spec, task
+from unit.loop.build import ADD, ANSWER, KID, LOOK, OFFER, Course, call, only, report, result, spec, task
 
 PROMPTS = Prompts.load("tool_calling")
 TOOLS, MEMBERS = [ADD, LOOK], [KID]
@@ -125,9 +125,7 @@ def test_ids_of_calls_stay_within_what_the_api_takes_and_match() -> None:
 
 def test_an_answer_without_calls_is_followed_by_its_error_and_a_hint() -> None:
     course = Course().begin()
-    events = course.say(content="I know it: 3.")
-    error = next(event.error for event in events if isinstance(event, ev.StepFinished))
-    assert error is not None
+    error = only(course.say(content="I know it: 3."), ev.StepFinished).error
     assert asked(course).messages[2:] == [
         {"role": "assistant", "content": "I know it: 3."},
         user(PROMPTS.error(error.message)),
@@ -197,22 +195,13 @@ def test_a_later_plan_reads_the_memory_in_summary() -> None:
     course.say(content="1. Add.")
     course.say(call("add", a=1, b=1), content="I add.")
     course.arrive(result("r1_1_0", 2))
-    events = course.say(content="prose")
-    error = next(event.error for event in events if isinstance(event, ev.StepFinished))
-    assert error is not None
+    error = only(course.say(content="prose"), ev.StepFinished).error
+    asks_for_plan = PROMPTS.update_plan_post("Do it.", TOOLS, MEMBERS, 7)
     assert asked(course).messages == [
         {"role": "system", "content": PROMPTS.update_plan_pre("Do it.")},
         TASK,
         {"role": "assistant", "content": 'Calling tools:\nadd {"a":1,"b":1}'},
-        user(
-            "\n\n".join(
-                [
-                    "Observation:\n2",
-                    PROMPTS.error(error.message),
-                    PROMPTS.update_plan_post("Do it.", TOOLS, MEMBERS, 7),
-                ]
-            )
-        ),
+        user(f"Observation:\n2\n\n{PROMPTS.error(error.message)}\n\n{asks_for_plan}"),
     ], "no functions are offered, so none may stand in the messages; roles take turns"
     course.say(content="2. Answer.")
     assert asked(course).messages[-2]["content"] == PROMPTS.plan("2. Answer.", first=False)
@@ -292,7 +281,5 @@ def test_a_step_is_rendered_once_however_often_the_model_is_asked(monkeypatch: p
 def test_a_failed_member_is_told_of_once() -> None:
     course = Course().begin()
     course.say(call("kid", task="try"))
-    error = ErrorInfo("AgentGenerationError", "it broke")
-    failed = report("r1_1_0", "it broke", "error", error=error)
-    course.arrive(failed)
+    course.arrive(report("r1_1_0", "it broke", "error", error=ErrorInfo("AgentGenerationError", "it broke")))
     assert str(asked(course).messages[-1]["content"]).count("it broke") == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import hashlib
 import typing
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -38,6 +37,7 @@ from cadre.protocol.messages import (
 )
 from cadre.spec.agent import AgentSpec
 from unit.loop.build import SPEC, Course, call, result, task
+from unit.memory_files import MemoryBlobs
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 JSON = st.recursive(
@@ -126,9 +126,9 @@ def test_a_newer_schema_is_told_as_such(kind: Any) -> None:
     ) as caught:
         decode(data, kind)
     assert (caught.value.found, caught.value.known) == (newer, SCHEMA_VERSION)
-    told = newer_schema(data)
-    assert told is not None
-    assert told.found == newer
+    error = newer_schema(data)
+    assert error is not None
+    assert error.found == newer
     assert newer_schema(encode(task())) is None
     assert newer_schema(b"not JSON") is None
 
@@ -138,7 +138,7 @@ def changed(**fields: Any) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "why"),
     [
         (b"", "not a message"),
         (b"{", "not a message"),
@@ -162,43 +162,25 @@ def changed(**fields: Any) -> bytes:
         (encode(task(additional_args={"k": 7})).replace(b"7", b"[" * 9000 + b"]" * 9000), "recursion"),
     ],
 )
-def test_what_cannot_be_read_is_explained(data: bytes, told: str) -> None:
-    with pytest.raises(UnreadableMessage, match=told) as caught:
+def test_what_cannot_be_read_is_explained(data: bytes, why: str) -> None:
+    with pytest.raises(UnreadableMessage, match=why) as caught:
         decode(data, Record)
     assert not isinstance(caught.value, NewerSchema)
 
 
-class DictBlobs:
-    """ports.Blobs in a dict."""
-
-    def __init__(self) -> None:
-        self.stored: dict[str, bytes] = {}
-
-    async def put(self, data: bytes) -> str:
-        ref = f"blob:{hashlib.sha256(data).hexdigest()}"
-        self.stored[ref] = data
-        return ref
-
-    async def get(self, ref: str) -> bytes:
-        try:
-            return self.stored[ref]
-        except KeyError:
-            raise BlobMissing(ref) from None
-
-
 async def test_a_small_message_travels_whole() -> None:
-    blobs = DictBlobs()
+    blobs = MemoryBlobs()
     data = await pack(task(), blobs)
     assert data == encode(task())
     assert await unpack_record(data, blobs) == task()
-    assert blobs.stored == {}
+    assert blobs.kept == {}
 
 
 async def test_a_message_at_the_limit_travels_whole_and_one_byte_more_spills() -> None:
-    blobs = DictBlobs()
+    blobs = MemoryBlobs()
     room = SPILL_BYTES - len(encode(task("")))
     assert len(await pack(task("x" * room), blobs)) == SPILL_BYTES
-    assert blobs.stored == {}
+    assert blobs.kept == {}
     large = task("x" * (room + 1))
     data = await pack(large, blobs)
     assert len(data) < 500
@@ -208,7 +190,7 @@ async def test_a_message_at_the_limit_travels_whole_and_one_byte_more_spills() -
 
 
 async def test_large_calls_results_and_entries_spill_too() -> None:
-    blobs, text = DictBlobs(), "x" * SPILL_BYTES
+    blobs, text = MemoryBlobs(), "x" * SPILL_BYTES
     large = result("r1_1_0", text)
     assert await unpack_record(await pack(large, blobs), blobs) == large
     asked = ToolCall(id="r1_1_0", tree="r1", run="r1", at=1.0, agent="a", tool="add", arguments={"k": text})
@@ -219,14 +201,14 @@ async def test_large_calls_results_and_entries_spill_too() -> None:
     for entry in course.journal():
         sealed = await pack_entry(entry, "", blobs)
         assert await unpack_entry(sealed.data, blobs) == msgspec.structs.replace(entry, hash=sealed.hash)
-    assert len(blobs.stored) == 4
+    assert len(blobs.kept) == 4
 
 
 async def test_a_spilled_message_is_read_as_strictly_as_any() -> None:
-    blobs = DictBlobs()
+    blobs = MemoryBlobs()
     data = await pack(task("x" * SPILL_BYTES), blobs)
     with pytest.raises(UnreadableMessage, match="'task'"):
         await unpack(data, ToolCall, blobs)
-    blobs.stored.clear()
+    blobs.kept.clear()
     with pytest.raises(BlobMissing, match="not in the object store"):
         await unpack_record(data, blobs)
