@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cadre.api.runs import RunSummary
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.journal.run import Run
@@ -17,7 +18,7 @@ from cadre.loop.fold import fold
 from cadre.protocol.messages import ErrorInfo, Usage
 from cadre.protocol.topology import call_id
 from cadre_gateway.index.run_index import RunIndex, TreeSummary
-from cadre_gateway.index.run_summary import MAX_TASK_CHARS, RunSummary
+from cadre_gateway.index.run_summary import MAX_TASK_CHARS
 from unit.journal_entries import accepted, called, entry, index_of
 
 
