@@ -10,7 +10,7 @@ import click
 from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values, setting
 from cadre.errors import SpecError
-from cadre.local.manifest_files import as_one, write_folder
+from cadre.local.manifest_files import as_yaml, write_folder
 from cadre.local.team_components import VALUES_FILE, components_of
 from cadre.local.team_file import read_team
 from cadre.spec.yaml_file import read_yaml
@@ -46,7 +46,7 @@ def render_command(
     values = read_values(*layers, *map(setting, settings))
     manifests = render(components_of(found, values), values, only)
     if output is None:
-        click.echo(as_one(manifests), nl=False)
+        click.echo(as_yaml(one for file in manifests.values() for one in file), nl=False)
     else:
         write_folder(output, manifests, replace=only is None)
 

@@ -1,20 +1,40 @@
-"""Writes the files of manifests: a kustomize base."""
+"""Manifests as YAML that a person can read, and as the files of a kustomize base."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from cadre.deploy.k8s.manifest import Manifest
-from cadre.deploy.k8s.yaml_output import MARK, as_yaml, kustomization
 from cadre.local.exit_codes import CommandFailed
 
-_KUSTOMIZATION = "kustomization.yaml"
+_KUSTOMIZATION_FILE = "kustomization.yaml"
+_MARK = "# Written by `cadre k8s render`: what is changed here is lost at the next one."
 
 
-def as_one(files: Mapping[str, Sequence[Manifest]]) -> str:
-    """All manifests as one YAML text."""
-    return as_yaml(manifest for manifests in files.values() for manifest in manifests)
+class _Dumper(yaml.SafeDumper):
+    """No anchors, and `|` for texts of several lines."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, data: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "\n" in data else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def as_yaml(manifests: Iterable[Manifest]) -> str:
+    """The manifests as one YAML text: keys in their order, texts as blocks."""
+    documents = yaml.dump_all(
+        manifests, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110, explicit_start=True
+    )
+    return f"{_MARK}\n{documents}"
 
 
 def write_folder(folder: Path, files: Mapping[str, Sequence[Manifest]], *, replace: bool) -> None:
@@ -24,21 +44,30 @@ def write_folder(folder: Path, files: Mapping[str, Sequence[Manifest]], *, repla
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if (folder / _KUSTOMIZATION).exists() and not _is_ours(folder / _KUSTOMIZATION):
+        if (folder / _KUSTOMIZATION_FILE).exists() and not _is_ours(folder / _KUSTOMIZATION_FILE):
             raise CommandFailed(
-                f"{folder / _KUSTOMIZATION} is not by `cadre k8s render`: choose another folder"
+                f"{folder / _KUSTOMIZATION_FILE} is not by `cadre k8s render`: choose another folder"
             )
         for path in folder.glob("*.yaml"):
             if replace and _is_ours(path):
                 path.unlink()
         for name, manifests in files.items():
             (folder / f"{name}.yaml").write_text(as_yaml(manifests), "utf-8")
-        ours = [p.stem for p in folder.glob("*.yaml") if p.name != _KUSTOMIZATION and _is_ours(p)]
-        (folder / _KUSTOMIZATION).write_text(kustomization(ours), "utf-8")
+        ours = [p.stem for p in folder.glob("*.yaml") if p.name != _KUSTOMIZATION_FILE and _is_ours(p)]
+        (folder / _KUSTOMIZATION_FILE).write_text(_kustomization(ours), "utf-8")
     except OSError as error:
         raise CommandFailed(f"{folder}: cannot be written: {error.strerror}") from error
 
 
 def _is_ours(file: Path) -> bool:
     with file.open(encoding="utf-8") as lines:
-        return lines.readline().rstrip("\n") == MARK
+        return lines.readline().rstrip("\n") == _MARK
+
+
+def _kustomization(files: Iterable[str]) -> str:
+    data = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [f"{file}.yaml" for file in sorted(files)],
+    }
+    return f"{_MARK}\n{yaml.safe_dump(data, sort_keys=False)}"

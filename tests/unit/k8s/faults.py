@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import ip_network
 from typing import Any
 
-from cadre.deploy.k8s.labels import COMPONENT, PART_OF
-from cadre.deploy.k8s.manifest import Manifest
+from cadre.deploy.k8s.manifest import COMPONENT, PART_OF, Manifest
 from unit.k8s.objects import Objects, Pod, key_of, matches, namespace_of
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

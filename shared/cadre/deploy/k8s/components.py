@@ -58,8 +58,3 @@ def object_name(*parts: str) -> str:
     if name == wanted and len(name) <= _MAX_NAME_CHARACTERS:
         return name
     return f"{name[: _MAX_NAME_CHARACTERS - 9].rstrip('-')}-{crc32(wanted.encode()):08x}"
-
-
-def names(components: Sequence[Component]) -> list[str]:
-    """The keys of the components."""
-    return [component.key for component in components]

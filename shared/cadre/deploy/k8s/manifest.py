@@ -1,10 +1,39 @@
-"""One Kubernetes object as plain data."""
+"""One Kubernetes object as plain data: its metadata, its labels, and the selectors that find pods by them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 Manifest = dict[str, Any]
+
+NAME = "app.kubernetes.io/name"
+COMPONENT = "app.kubernetes.io/component"
+PART_OF = "app.kubernetes.io/part-of"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+INTERNET = "cadre.dev/internet"
+"""Label of pods that may reach addresses outside the cluster."""
+
+CADRE = {PART_OF: "cadre"}
+
+
+def labels(name: str, component: str) -> dict[str, str]:
+    """All labels of an object."""
+    return {NAME: name, COMPONENT: component, **CADRE, MANAGED_BY: "cadre"}
+
+
+def selector(name: str) -> dict[str, str]:
+    """The labels that a Deployment selects its pods by. They never change: a selector cannot be edited."""
+    return {NAME: name, **CADRE}
+
+
+def role_selector(role: str) -> dict[str, str]:
+    """The labels that select all pods of a role."""
+    return {COMPONENT: role, **CADRE}
+
+
+def metadata(namespace: str, name: str, component: str) -> dict[str, Any]:
+    """The metadata of an object in a namespace, with all its labels."""
+    return {"name": name, "namespace": namespace, "labels": labels(name, component)}
 
 
 def manifest(api_version: str, kind: str, metadata: dict[str, Any], **body: Any) -> Manifest:

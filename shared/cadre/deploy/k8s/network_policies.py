@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cadre.deploy.k8s.components import Component
-from cadre.deploy.k8s.labels import CADRE, INTERNET, labels, role_selector
-from cadre.deploy.k8s.manifest import Manifest, manifest
+from cadre.deploy.k8s.manifest import CADRE, COMPONENT, INTERNET, Manifest, manifest, metadata, role_selector
 from cadre.deploy.k8s.pod_spec import PORT
 from cadre.deploy.k8s.values import Peer, Values, is_address, port_of
 
@@ -54,13 +53,9 @@ def network_policies(components: Sequence[Component], values: Values) -> list[Ma
     if values.telemetry.url:
         rule = _to(values.telemetry, values.namespace)
         # Not for sandboxes: whoever broke out of one could write there.
-        telling = {
-            "matchLabels": CADRE,
-            "matchExpressions": [
-                {"key": "app.kubernetes.io/component", "operator": "NotIn", "values": ["sandbox"]}
-            ],
-        }
-        found.append(_policy(values, "cadre-telemetry", telling, ["Egress"], egress=[rule]))
+        unboxed = {"key": COMPONENT, "operator": "NotIn", "values": ["sandbox"]}
+        senders = {"matchLabels": CADRE, "matchExpressions": [unboxed]}
+        found.append(_policy(values, "cadre-telemetry", senders, ["Egress"], egress=[rule]))
     return found
 
 
@@ -93,10 +88,9 @@ def _policy(
     values: Values, name: str, pods: dict[str, Any], types: list[str], **rules: list[dict[str, Any]]
 ) -> Manifest:
     selected = pods if "matchLabels" in pods else {"matchLabels": pods}
-    metadata = {"name": name, "namespace": values.namespace, "labels": labels(name, "network")}
     return manifest(
         "networking.k8s.io/v1",
         "NetworkPolicy",
-        metadata,
+        metadata(values.namespace, name, "network"),
         spec={"podSelector": selected, "policyTypes": types, **rules},
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.config_maps import items
-from cadre.deploy.k8s.labels import selector
+from cadre.deploy.k8s.manifest import selector
 from cadre.deploy.k8s.overlay import merged
 from cadre.deploy.k8s.values import Values, Workload
 from cadre.errors import SpecError

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from cadre.deploy.k8s.components import Component, names
+from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.config_maps import config_map
-from cadre.deploy.k8s.labels import labels
-from cadre.deploy.k8s.manifest import Manifest, manifest
+from cadre.deploy.k8s.manifest import Manifest, labels, manifest, metadata
 from cadre.deploy.k8s.network_policies import network_policies
-from cadre.deploy.k8s.provision_job import provision_job
 from cadre.deploy.k8s.values import Values, check_names
-from cadre.deploy.k8s.workloads import workload_manifests
+from cadre.deploy.k8s.workloads import provision_job, workload_manifests
 from cadre.errors import SpecError
 
 SHARED = "cadre"
@@ -25,7 +24,8 @@ def render(
 
     Raises SpecError for values that fit no manifest, and names no component has.
     """
-    check_names(values, [*names(components), "provision"])
+    keys = [component.key for component in components]
+    check_names(values, [*keys, "provision"])
     if only is None:
         return {
             SHARED: _shared(components, values),
@@ -33,7 +33,7 @@ def render(
         }
     chosen = [component for component in components if component.key == only]
     if not chosen:
-        raise SpecError(f"there is no {only!r} in this team; there are: {', '.join(names(components))}")
+        raise SpecError(f"there is no {only!r} in this team; there are: {', '.join(keys)}")
     return {
         component.id: [*_provision(chosen, values), *workload_manifests(component, values)]
         for component in chosen
@@ -42,10 +42,12 @@ def render(
 
 def _shared(components: Sequence[Component], values: Values) -> list[Manifest]:
     roles = sorted({*(component.role for component in components), "provision"})
+
+    def about(name: str) -> dict[str, Any]:
+        return metadata(values.namespace, name, "shared")
+
     accounts = [
-        manifest(
-            "v1", "ServiceAccount", _metadata(values, f"cadre-{role}"), automountServiceAccountToken=False
-        )
+        manifest("v1", "ServiceAccount", about(f"cadre-{role}"), automountServiceAccountToken=False)
         for role in roles
     ]
     own = {component.id for component in components}
@@ -54,7 +56,7 @@ def _shared(components: Sequence[Component], values: Values) -> list[Manifest]:
         _namespace(values),
         *accounts,
         *network_policies(components, values),
-        *(config_map(files, _metadata(values, name)) for name, files in shared.items()),
+        *(config_map(files, about(name)) for name, files in shared.items()),
         *_provision(components, values),
     ]
 
@@ -66,7 +68,3 @@ def _provision(components: Sequence[Component], values: Values) -> list[Manifest
 def _namespace(values: Values) -> Manifest:
     marks = labels(values.namespace, "namespace") | {"pod-security.kubernetes.io/enforce": "restricted"}
     return manifest("v1", "Namespace", {"name": values.namespace, "labels": marks})
-
-
-def _metadata(values: Values, name: str) -> dict[str, object]:
-    return {"name": name, "namespace": values.namespace, "labels": labels(name, "shared")}

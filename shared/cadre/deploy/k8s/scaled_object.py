@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cadre.deploy.k8s.components import Component
-from cadre.deploy.k8s.labels import labels
-from cadre.deploy.k8s.manifest import Manifest, manifest
+from cadre.deploy.k8s.manifest import Manifest, manifest, metadata
 from cadre.deploy.k8s.values import Scale, Values
 from cadre.protocol.topology import Topology
 
@@ -26,14 +25,17 @@ def scaled_object(component: Component, values: Values, scale: Scale) -> Manifes
     topology = Topology(values.nats.shards, values.nats.prefix)
     share = max(1, -(-scale.lag // topology.shards))
     triggers = [
-        {"type": "nats-jetstream", "metadata": _metadata(values, topology.stream(shard), consumer, share)}
+        {
+            "type": "nats-jetstream",
+            "metadata": _trigger_metadata(values, topology.stream(shard), consumer, share),
+        }
         for consumer in component.consumers
         for shard in range(topology.shards)
     ]
     return manifest(
         "keda.sh/v1alpha1",
         "ScaledObject",
-        {"name": component.id, "namespace": values.namespace, "labels": labels(component.id, component.role)},
+        metadata(values.namespace, component.id, component.role),
         spec={
             "scaleTargetRef": {"name": component.id},
             "pollingInterval": 10,
@@ -48,7 +50,7 @@ def scaled_object(component: Component, values: Values, scale: Scale) -> Manifes
     )
 
 
-def _metadata(values: Values, stream: str, consumer: str, share: int) -> dict[str, Any]:
+def _trigger_metadata(values: Values, stream: str, consumer: str, share: int) -> dict[str, Any]:
     """KEDA takes strings only."""
     return {
         "natsServerMonitoringEndpoint": values.monitor,

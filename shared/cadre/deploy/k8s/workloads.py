@@ -1,51 +1,70 @@
-"""One service as manifests: Deployment, its files, its disruption budget, its scaling."""
+"""One service as manifests: Deployment, its files, its disruption budget, its scaling; and the Job before them all."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
 from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.config_maps import config_map, digest
-from cadre.deploy.k8s.labels import INTERNET, labels, selector
-from cadre.deploy.k8s.manifest import Manifest, manifest
-from cadre.deploy.k8s.pod_spec import pod_spec
+from cadre.deploy.k8s.manifest import INTERNET, Manifest, manifest, metadata, selector
+from cadre.deploy.k8s.overlay import merged
+from cadre.deploy.k8s.pod_spec import plain_pod_spec, pod_spec
 from cadre.deploy.k8s.scaled_object import scaled_object
 from cadre.deploy.k8s.values import Scale, Values, Workload
 from cadre.errors import SpecError
 
 
 def workload_manifests(component: Component, values: Values) -> list[Manifest]:
-    """Without what it shares with others. Raises SpecError."""
+    """The manifests of a service, without what it shares with others. Raises SpecError."""
     workload = values.workload(component.key)
     scale = workload.scale if values.keda and component.consumers else None
     _check(component, workload, scale)
-    metadata = {
-        "name": component.id,
-        "namespace": values.namespace,
-        "labels": labels(component.id, component.role),
-    }
+    about = metadata(values.namespace, component.id, component.role)
     found = [_deployment(component, values, workload, scale)]
     if component.files is not None and component.files.name == component.id:
-        found.append(config_map(component.files, metadata))
-    found.append(
-        manifest(
-            "policy/v1",
-            "PodDisruptionBudget",
-            metadata,
-            spec={
-                # Of one replica, too, a drained node may take the one: it drains.
-                "maxUnavailable": 1,
-                "unhealthyPodEvictionPolicy": "AlwaysAllow",
-                "selector": {"matchLabels": selector(component.id)},
-            },
-        )
-    )
+        found.append(config_map(component.files, about))
+    budget = {
+        # Of one replica, too, a drained node may take the one: it drains.
+        "maxUnavailable": 1,
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        "selector": {"matchLabels": selector(component.id)},
+    }
+    found.append(manifest("policy/v1", "PodDisruptionBudget", about, spec=budget))
     if scale is not None:
         found.append(scaled_object(component, values, scale))
     if component.role == "gateway":
         port = {"name": "http", "port": 80, "targetPort": "http"}
         found.append(
-            manifest("v1", "Service", metadata, spec={"selector": selector(component.id), "ports": [port]})
+            manifest("v1", "Service", about, spec={"selector": selector(component.id), "ports": [port]})
         )
     return found
+
+
+def provision_job(components: Sequence[Component], values: Values) -> Manifest:
+    """The Job that creates streams and consumers before KEDA asks for their lag.
+
+    A Job cannot be changed, so its name is derived from its arguments and image.
+    """
+    options = [option for component in components for option in component.provides]
+    bus = values.nats
+    whole = "\0".join([values.image, bus.url, str(bus.shards), bus.credentials, *options])
+    component = Component("provision", "", ["provision", *options])
+    workload = values.workload(component.key)
+    about = metadata(values.namespace, "cadre-provision", component.role)
+    pod = {"restartPolicy": "OnFailure", **plain_pod_spec(component, values, workload)}
+    del pod["topologySpreadConstraints"]
+    return manifest(
+        "batch/v1",
+        "Job",
+        {**about, "name": f"cadre-provision-{sha256(whole.encode()).hexdigest()[:8]}"},
+        spec={
+            "backoffLimit": 10,
+            "ttlSecondsAfterFinished": 3600,
+            "template": {"metadata": {"labels": about["labels"]}, "spec": merged(pod, workload.pod)},
+        },
+    )
 
 
 def _check(component: Component, workload: Workload, scale: Scale | None) -> None:
@@ -56,22 +75,17 @@ def _check(component: Component, workload: Workload, scale: Scale | None) -> Non
 
 
 def _deployment(component: Component, values: Values, workload: Workload, scale: Scale | None) -> Manifest:
-    marks = labels(component.id, component.role)
-    template: Manifest = {
-        "metadata": {"labels": marks | ({INTERNET: "true"} if workload.internet else {})},
-        "spec": pod_spec(component, values, workload),
-    }
+    about = metadata(values.namespace, component.id, component.role)
+    of_pods: dict[str, Any] = {"labels": about["labels"] | ({INTERNET: "true"} if workload.internet else {})}
     if component.files is not None:
         # A change of its files rolls this service, and no other.
-        template["metadata"]["annotations"] = {"cadre.dev/spec-hash": digest(component.files)}
+        of_pods["annotations"] = {"cadre.dev/spec-hash": digest(component.files)}
     spec: Manifest = {
+        # Where something scales it, every `apply` would set the number back.
+        **({"replicas": workload.replicas} if scale is None else {}),
         "revisionHistoryLimit": 3,
         "selector": {"matchLabels": selector(component.id)},
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
-        "template": template,
+        "template": {"metadata": of_pods, "spec": pod_spec(component, values, workload)},
     }
-    if scale is None:
-        # Where something scales it, every `apply` would set the number back.
-        spec = {"replicas": workload.replicas, **spec}
-    metadata = {"name": component.id, "namespace": values.namespace, "labels": marks}
-    return manifest("apps/v1", "Deployment", metadata, spec=spec)
+    return manifest("apps/v1", "Deployment", about, spec=spec)
