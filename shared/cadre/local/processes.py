@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -14,7 +15,7 @@ import httpx2
 import msgspec
 
 from cadre.local import local_stack, nats_server
-from cadre.local.roles import tool_service_names
+from cadre.local.roles import tool_service_names, unused_name
 from cadre.local.service_check import isolation_tier
 from cadre.local.supervise import ManagedProcess, ProcessSpec, until_ready
 from cadre.local.team_file import Team
@@ -210,7 +211,7 @@ class Stack:
     def _unused(name: str, services: Sequence[ProcessSpec]) -> str:
         """The name, with a number if another process has it: it names a log file."""
         taken = {"nats", "model", "tracer", *(service.name for service in services)}
-        return next(n for n in (name, *(f"{name}-{i}" for i in range(2, 1000))) if n not in taken)
+        return unused_name(name, taken)
 
     def _python(
         self,
@@ -226,7 +227,7 @@ class Stack:
         environment = {"CADRE_PORT": str(port), "PYTHONUNBUFFERED": "1", **more}
         if self.users is not None and user:
             environment |= self.users.environment(user)
-        return self._service(name, [sys.executable, "-m", module, *argv], environment, _ReadinessProbe(port))
+        return self._service(name, [sys.executable, "-m", module, *argv], environment, partial(_lack, port))
 
     def _service(
         self,
@@ -253,50 +254,37 @@ class Stack:
         return ProcessSpec(name, argv, child_environment(**shared, **environment), ready, log)
 
 
-class _ReadinessProbe:
-    """Asks a service whether it is ready."""
-
-    def __init__(self, port: int) -> None:
-        self._url = f"http://127.0.0.1:{port}/readyz"
-
-    async def __call__(self) -> str | None:
-        try:
-            async with httpx2.AsyncClient(trust_env=False, timeout=2) as client:
-                answer = await client.get(self._url)
-        except httpx2.TransportError:
-            return "does not answer"
-        if answer.is_success:
-            return None
-        try:
-            answer_body = answer.json()
-        except ValueError:
-            answer_body = None
-        return (
-            str(answer_body.get("missing") or answer_body.get("status"))
-            if isinstance(answer_body, dict)
-            else str(answer.status_code)
-        )
+async def _lack(port: int) -> str | None:
+    """What the service on this port lacks, by its readiness endpoint; None when it is ready."""
+    try:
+        async with httpx2.AsyncClient(trust_env=False, timeout=2) as client:
+            answer = await client.get(f"http://127.0.0.1:{port}/readyz")
+    except httpx2.TransportError:
+        return "does not answer"
+    if answer.is_success:
+        return None
+    try:
+        body = answer.json()
+    except ValueError:
+        body = None
+    return str(body.get("missing") or body.get("status") if isinstance(body, dict) else answer.status_code)
 
 
 def advice(stack: Stack) -> list[str]:
     """What a user of this stack should know about its disk and its model, a line each."""
-    return [*_on_disk(stack.sync), *_on_model(stack)]
-
-
-def _on_disk(sync: str) -> list[str]:
-    if sync == SYNC_ALWAYS:
-        return []
-    return [f"CADRE_NATS_SYNC={sync}: a power cut may take what was acknowledged in the last {sync}."]
-
-
-def _on_model(stack: Stack) -> list[str]:
+    lines = []
+    if stack.sync != SYNC_ALWAYS:
+        interval = stack.sync
+        lines.append(
+            f"CADRE_NATS_SYNC={interval}: a power cut may take what was acknowledged in the last {interval}."
+        )
     if stack.is_scripted:
-        return [SCRIPTED_BANNER]
-    if not stack.model:
-        return [
+        lines.append(SCRIPTED_BANNER)
+    elif not stack.model:
+        lines.append(
             "No model is set: agents whose files name no model.url and model.name need CADRE_MODEL_URL,"
             " CADRE_MODEL_KEY and CADRE_MODEL."
-        ]
-    if not read_secret("CADRE_MODEL_KEY"):
-        return [f"CADRE_MODEL_KEY is not set; {stack.model} may refuse to answer without a key."]
-    return []
+        )
+    elif not read_secret("CADRE_MODEL_KEY"):
+        lines.append(f"CADRE_MODEL_KEY is not set; {stack.model} may refuse to answer without a key.")
+    return lines

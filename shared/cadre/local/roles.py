@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from cadre.deploy.nats_users import Role, team_roles
@@ -29,5 +29,10 @@ def tool_service_names(entries: Iterable[str]) -> list[str]:
         source, _, function = entry.partition(":")
         stem = Path(source).stem if "/" in source else source.rpartition(".")[2]
         wanted = re.sub(r"[^a-zA-Z0-9_-]", "-", stem + (function and f"-{function}"))
-        taken.append(next(n for n in (wanted, *(f"{wanted}-{i}" for i in range(2, 1000))) if n not in taken))
+        taken.append(unused_name(wanted, taken))
     return taken
+
+
+def unused_name(name: str, taken: Collection[str]) -> str:
+    """The name, with a number behind it if it is taken."""
+    return next(n for n in (name, *(f"{name}-{i}" for i in range(2, 1000))) if n not in taken)

@@ -9,6 +9,7 @@ from pathlib import Path
 from cadre.deploy.k8s.components import Component, Files, object_name
 from cadre.deploy.k8s.values import Values
 from cadre.errors import SetupError, SpecError
+from cadre.local.roles import tool_service_names
 from cadre.local.team_file import Team
 from cadre.protocol.topology import Topology
 from cadre.spec.agent import AgentSpec
@@ -59,13 +60,8 @@ def _agent(spec: AgentSpec, file: Path) -> Component:
 
 def _tools(team: Team, values: Values) -> Iterator[Component]:
     files = None if values.files else Files(object_name("team", team.name), _TEAM_FOLDER, _files_of(team))
-    taken: set[str] = set()
-    for entry in team.tools:
-        source, _, function = entry.partition(":")
-        is_file = "/" in source
-        stem = (Path(source).stem if is_file else source.rpartition(".")[2]) + (function and f"-{function}")
-        name = next(n for n in (stem, *(f"{stem}-{i}" for i in range(2, 1000))) if n not in taken)
-        taken.add(name)
+    for entry, name in zip(team.tools, tool_service_names(team.tools), strict=True):
+        is_file = "/" in entry.partition(":")[0]
         offered = values.workload(f"tools/{name}").tools or _offered(entry, name)
         yield Component(
             "tools",

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from cadre.errors import SpecError
-from cadre.local.needs import needs
-from cadre.spec.agent import AgentSpec
+from cadre.protocol.code import INTERPRETER_TOOL
+from cadre.protocol.memory import MEMORY_TOOLS
+from cadre.spec.agent import AgentSpec, MemorySpec
 from cadre.spec.agent_file import read_agent
+from cadre.spec.kinds import declaration_of
 from cadre.spec.yaml_file import known_keys, read_yaml, refused_key
 
 TEAM_FILE = "team.yaml"
@@ -88,7 +90,7 @@ def read_team(path: Path) -> Team:
     document = _document(file)
     body, demo = document.spec, document.spec.demo
     agents, specs = _agents(file, body.agents)
-    needed = {spec.name: needs(spec) for spec in specs}
+    needed = {spec.name: _needs(spec) for spec in specs}
     if not agents:
         raise SpecError(f"{file}: spec.agents: name at least one agent file")
     if demo is not None:
@@ -176,3 +178,27 @@ def _existing(file: Path, key: str, entry: str) -> Path:
     if not path.is_file():
         raise SpecError(f"{file}: {key}: there is no file {path}")
     return path
+
+
+class _Needs(NamedTuple):
+    """The services that an agent leans on, beside its tools and its team."""
+
+    pools: tuple[str, ...]
+    """Sandbox pools that run code for it."""
+    isolation: bool
+    """The agent itself writes code: where no code can be run it can do nothing."""
+    memory: bool
+    """It keeps something beyond its runs."""
+
+
+def _needs(spec: AgentSpec) -> _Needs:
+    own = declaration_of(spec.kind).needs(spec).pools
+    pools = [*_interpreter_pools(spec), *own]
+    memory = spec.memory != MemorySpec() or not set(MEMORY_TOOLS).isdisjoint(spec.tools)
+    return _Needs(tuple(pools), bool(own), memory)
+
+
+def _interpreter_pools(spec: AgentSpec) -> list[str]:
+    """Pools whose interpreter the agent calls as a tool: `python_interpreter`, or `python_interpreter_POOL`."""
+    called = [tool.removeprefix(INTERPRETER_TOOL) for tool in spec.tools if tool.startswith(INTERPRETER_TOOL)]
+    return ["default" if not rest else rest[1:] for rest in called if not rest or rest[0] == "_"]

@@ -11,6 +11,8 @@ AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 class HealthAnswer(NamedTuple):
+    """An answer to `GET /metrics`."""
+
     status: int
     content_type: bytes
     body: bytes
@@ -39,10 +41,10 @@ def with_health(
             else:
                 await _reply(send, 503, {"status": "not ready", "missing": missing})
         elif path == "/metrics" and metrics is not None:
-            told = await metrics()
-            headers = [(b"content-type", told.content_type)]
-            await send({"type": "http.response.start", "status": told.status, "headers": headers})
-            await send({"type": "http.response.body", "body": told.body})
+            answered = await metrics()
+            headers = [(b"content-type", answered.content_type)]
+            await send({"type": "http.response.start", "status": answered.status, "headers": headers})
+            await send({"type": "http.response.body", "body": answered.body})
         else:
             await app(scope, receive, send)
 

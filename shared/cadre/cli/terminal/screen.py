@@ -6,8 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Self
 
 from cadre.cli.terminal import tree_lines
 from cadre.cli.terminal.run_tree import RunTree
@@ -17,48 +16,31 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 
-class Screen(Protocol):
-    """Shows a run that is followed. Use as a context manager."""
+class Screen:
+    """Prints a line for each event of a followed run that is worth one. Use as a context manager."""
 
-    def __enter__(self) -> Screen: ...
-
-    def __exit__(self, *failure: Any) -> None: ...
-
-    def show(self, tree: RunTree, name: str, data: dict[str, Any]) -> None:
-        """Shows the tree as it is after this event."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Shows a remark that is not an event of the run."""
-        ...
-
-    def paused(self) -> contextlib.AbstractContextManager[None]:
-        """Inside this context the terminal belongs to a question."""
-        ...
-
-
-class LineScreen:
-    """Prints a line for each event worth one."""
-
-    def __enter__(self) -> LineScreen:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *failure: Any) -> None:
         return None
 
     def show(self, tree: RunTree, name: str, data: dict[str, Any]) -> None:
+        """Shows the tree as it is after this event."""
         line = tree_lines.event_line(tree, name, data)
         if line is not None:
             print(line, file=sys.stderr, flush=True)
 
     def note(self, text: str) -> None:
+        """Shows a remark that is not an event of the run."""
         print(f"cadre: {text}", file=sys.stderr, flush=True)
 
     def paused(self) -> contextlib.AbstractContextManager[None]:
+        """Inside this context the terminal belongs to a question."""
         return contextlib.nullcontext()
 
 
-class LiveScreen:
+class LiveScreen(Screen):
     """Draws the tree anew four times a second; the final one stays."""
 
     def __init__(self) -> None:
@@ -85,16 +67,14 @@ class LiveScreen:
         """Whether stderr is a terminal on which the cursor can be moved."""
         return self._console.is_terminal and not self._console.is_dumb_terminal
 
-    def __enter__(self) -> LiveScreen:
+    def __enter__(self) -> Self:
         self._live.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *failure: Any) -> None:
         # While it runs the tree is cut at the screen's height; at the end all of it is worth keeping.
         self._live.vertical_overflow = "visible"
-        self._live.__exit__(kind, error, trace)
+        self._live.__exit__(*failure)
 
     def show(self, tree: RunTree, name: str, data: dict[str, Any]) -> None:
         self._tree = tree
@@ -117,6 +97,6 @@ class LiveScreen:
 def screen() -> Screen:
     """A live tree when stderr is a terminal that can draw one, else lines."""
     if not sys.stderr.isatty():
-        return LineScreen()
+        return Screen()
     live = LiveScreen()
-    return live if live.can_draw else LineScreen()
+    return live if live.can_draw else Screen()

@@ -173,7 +173,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         try:
             return msgspec.convert(settings, Workload)
         except msgspec.ValidationError as error:
-            raise SpecError(f"workloads: {key}: {_explain(error)}") from error
+            raise SpecError(f"workloads: {key}: {': '.join(filter(None, refused_key(error)))}") from error
 
 
 def read_values(*layers: Mapping[str, Any]) -> Values:
@@ -184,7 +184,7 @@ def read_values(*layers: Mapping[str, Any]) -> Values:
     try:
         values = msgspec.convert(data, Values)
     except msgspec.ValidationError as error:
-        raise SpecError(_explain(error)) from error
+        raise SpecError(": ".join(filter(None, refused_key(error)))) from error
     for key, number in (("nats.shards", values.nats.shards), ("nats.replicas", values.nats.replicas)):
         if number < 1:
             raise SpecError(f"{key}: must be at least 1")
@@ -244,8 +244,3 @@ def _scalar(text: str) -> Any:
         return int(text)
     except ValueError:
         return text
-
-
-def _explain(error: msgspec.ValidationError) -> str:
-    key, what = refused_key(error)
-    return f"{key}: {what}" if key else what
