@@ -140,26 +140,9 @@ def _load_service(name: str, entry: Any) -> Any:
         ) from error
 
 
-def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if not wanted or ctx.resilient_parsing:
-        return
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        click.echo(f"cadre {version('cadre-agents')}")
-    except PackageNotFoundError:
-        click.echo("cadre (not installed: running from its source)")
-    ctx.exit()
-
-
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--version",
-    is_flag=True,
-    expose_value=False,
-    is_eager=True,
-    callback=_show_version,
-    help="Show the version.",
+@click.version_option(
+    package_name="cadre-agents", prog_name="cadre", message="%(prog)s %(version)s", help="Show the version."
 )
 @click.pass_context
 def group(ctx: click.Context) -> None:

@@ -1,18 +1,52 @@
-"""The Python signature of a tool or team member: `(query: str, limit: int = 10) -> list[str]`."""
+"""A tool or team member in the Python code that a model writes: its name, and its signature.
+
+A signature is `(query: str, limit: int = 10) -> list[str]`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import builtins
+import keyword
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from cadre.prompting.code_names import Card, is_parameter_name
 from cadre.prompting.python_types import definitions_of, resolved, type_name
-from cadre.protocol.cards import AgentCard
+from cadre.protocol.cards import AgentCard, ToolCard
+
+Card = ToolCard | AgentCard
+
+RESERVED = frozenset({"final_answer", "gather", "gathered", "CallError", "GatherError", *dir(builtins)})
+"""Names that the sandbox and Python have given a meaning: a tool must not replace `print`."""
 
 MEMBER_SIGNATURE = "(task: str, additional_args: dict | None = None) -> str"
 
 LEFT_OUT = "..."
 """Shown as the default of an optional parameter whose schema names none."""
+
+
+def code_name(name: str) -> str:
+    """A name as an identifier: `web-search` becomes `web_search`, `3d` becomes `_3d`, `class` becomes `class_`,
+    `print` becomes `print_`. An identifier that is free stays."""
+    made = re.sub(r"\W", "_", name, flags=re.ASCII)
+    if made[:1].isdigit():
+        made = f"_{made}"
+    return f"{made}_" if keyword.iskeyword(made) or made in RESERVED else made
+
+
+def named_in_code(cards: Sequence[Card]) -> dict[str, Card]:
+    """All cards by their names in code, in the same order. Of two with the same name in code, the card whose own name
+    it is keeps it and the other gets a further underscore, whatever their order."""
+    taken = {card.name for card in cards if code_name(card.name) == card.name}
+    made = {name: name for name in taken}
+    for name in sorted({card.name for card in cards} - taken):
+        free = code_name(name)
+        while free in taken:
+            free += "_"
+        taken.add(free)
+        made[name] = free
+    return {made[card.name]: card for card in cards}
 
 
 class Parameter(NamedTuple):
@@ -32,7 +66,7 @@ def parameters_of(schema: dict[str, Any]) -> list[Parameter]:
     top = resolved(schema, definitions)
     required = set(top.get("required") or ())
     found = [
-        Parameter(name, resolved(about, definitions), name in required, is_parameter_name(name))
+        Parameter(name, resolved(about, definitions), name in required, _is_parameter_name(name))
         for name, about in (top.get("properties") or {}).items()
     ]
     return sorted(found, key=lambda parameter: not parameter.required)
@@ -66,3 +100,13 @@ def _written(schema: dict[str, Any]) -> Iterator[str]:
         while any(parameter.name == others for parameter in named):
             others += "_"
         yield f"**{others}"
+
+
+def _is_parameter_name(name: str) -> bool:
+    """Whether an argument can be given as `name=…`. Python normalises some letters to others (NFKC)."""
+    return (
+        name.isidentifier()
+        and not keyword.iskeyword(name)
+        and name != "__debug__"
+        and unicodedata.normalize("NFKC", name) == name
+    )

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from jinja2 import Template
 
-from cadre.prompting.code_names import named_in_code
+from cadre.prompting.code_signature import named_in_code
 from cadre.prompting.prompt_file import SHIPPED, kind_of, locate, read_templates
 from cadre.prompting.tool_text import to_code_prompt, to_json, to_tool_calling_prompt
 from cadre.protocol.cards import AgentCard, ToolCard

@@ -6,8 +6,7 @@ import json
 from textwrap import indent
 from typing import Any
 
-from cadre.prompting.code_names import code_name
-from cadre.prompting.code_signature import Parameter, parameters_of, signature_of
+from cadre.prompting.code_signature import Parameter, code_name, parameters_of, signature_of
 from cadre.prompting.python_types import definitions_of, says_all, type_name
 from cadre.protocol.cards import AgentCard, ToolCard
 

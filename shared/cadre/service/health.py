@@ -42,9 +42,7 @@ def with_health(
                 await _reply(send, 503, {"status": "not ready", "missing": missing})
         elif path == "/metrics" and metrics is not None:
             answered = await metrics()
-            headers = [(b"content-type", answered.content_type)]
-            await send({"type": "http.response.start", "status": answered.status, "headers": headers})
-            await send({"type": "http.response.body", "body": answered.body})
+            await _send(send, answered.status, answered.body, answered.content_type)
         else:
             await app(scope, receive, send)
 
@@ -66,6 +64,10 @@ async def send_problem(send: Any, status: int, code: str, detail: str) -> None:
 async def _reply(
     send: Any, status: int, body: dict[str, Any], content_type: bytes = b"application/json"
 ) -> None:
+    await _send(send, status, json.dumps(body).encode(), content_type)
+
+
+async def _send(send: Any, status: int, body: bytes, content_type: bytes) -> None:
     headers = [(b"content-type", content_type)]
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": json.dumps(body).encode()})
+    await send({"type": "http.response.body", "body": body})

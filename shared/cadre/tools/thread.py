@@ -26,41 +26,28 @@ def start_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
     future: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
 
+    def settle(how: Callable[[Any], None], outcome: object) -> None:
+        if not future.done():
+            how(outcome)
+
+    def deliver(how: Callable[[Any], None], outcome: object) -> None:
+        # A closed loop means that the process is ending: nobody waits for the outcome.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, how, outcome)
+
     def work() -> None:
         try:
             result = context.run(function)
+        except StopIteration as error:
+            # A future refuses it: inside a coroutine it would look like a return.
+            wrapped = RuntimeError(f"StopIteration: {error}")
+            wrapped.__cause__ = error
+            deliver(future.set_exception, wrapped)
         except BaseException as error:
             # Whatever ended the function belongs to the caller; here it would only end this thread.
-            _deliver(loop, _fail, future, error)
+            deliver(future.set_exception, error)
         else:
-            _deliver(loop, _succeed, future, result)
+            deliver(future.set_result, result)
 
     threading.Thread(target=work, name=name, daemon=True).start()
     return future
-
-
-def _succeed(future: asyncio.Future[T], result: T) -> None:
-    if not future.done():
-        future.set_result(result)
-
-
-def _fail(future: asyncio.Future[T], error: BaseException) -> None:
-    if future.done():
-        return
-    if isinstance(error, StopIteration):
-        # A future refuses StopIteration: inside a coroutine it would look like a return.
-        wrapped = RuntimeError(f"StopIteration: {error}")
-        wrapped.__cause__ = error
-        error = wrapped
-    future.set_exception(error)
-
-
-def _deliver(
-    loop: asyncio.AbstractEventLoop,
-    what: Callable[[asyncio.Future[T], Any], None],
-    future: asyncio.Future[T],
-    outcome: object,
-) -> None:
-    # A closed loop means that the process is ending: nobody waits for the outcome.
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(what, future, outcome)

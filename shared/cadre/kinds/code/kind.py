@@ -33,7 +33,7 @@ from cadre.kinds.code.records import (
 )
 from cadre.kinds.code.section import code_of
 from cadre.kinds.stepwise import StepwiseKind
-from cadre.prompting.code_names import named_in_code
+from cadre.prompting.code_signature import named_in_code
 from cadre.protocol.messages import CodeFinished, CodeYielded, Message
 from cadre.protocol.topology import block_id
 from cadre.spec.agent import AgentSpec
