@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 from collections import Counter
 
 from cadre import __version__
@@ -143,9 +144,7 @@ def new_sandbox(settings: SandboxSettings) -> Sandbox:
         minimum=settings.tier,
         pool=settings.ready,
         most=BlockLimits(seconds=settings.seconds, memory_mb=settings.memory_mb),
-        python=Python(executable=settings.python, modules=modules)
-        if settings.python
-        else Python(modules=modules),
+        python=Python(executable=settings.python or sys.executable, modules=modules),
     )
 
 

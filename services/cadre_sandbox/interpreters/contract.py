@@ -25,19 +25,14 @@ class BlockLimits:
 
     seconds: float = 30.0
     """Time for the block's own computing and the saving of its variables; waiting for calls is free."""
-
     cpu_seconds: float | None = None
     """CPU time of all threads together; None: as `seconds`."""
-
     memory_mb: int = 512
     """Memory beyond what the bare interpreter needs; less than 64 is of little use."""
-
     threads: int = 32
     """Threads are counted in tier ns only; in the other the memory bounds them."""
-
     file_mb: int = 64
     """One file, and all files together."""
-
     output_chars: int = 20_000
     print_chars: int = 50_000
     snapshot_mb: int = 64
@@ -50,7 +45,6 @@ class Function:
     name: str
     signature: str
     """The signature as Python writes it: `(query: str, limit: int = 10) -> str`. A name before it is ignored."""
-
     kind: Literal["tool", "member"] = "tool"
     doc: str = ""
 
@@ -97,16 +91,12 @@ class BlockRequest:
     functions: Sequence[Function] = ()
     authorized_imports: Sequence[str] = tuple(BASE_IMPORTS)
     """`pandas` means it and all below it, `os.path` that and below; `*` means any."""
-
     authorized_builtins: Sequence[str] = ()
     """Builtins that are refused otherwise: open, eval, exec, compile, …; `*` allows them all, and every attribute."""
-
     final_answer: bool = True
     """Whether the code may call `final_answer(value)`."""
-
     seed: str = ""
     """Same seed, same chance: of random, uuid, secrets, numpy. Different for each block, the same in its replay."""
-
     limits: BlockLimits = field(default_factory=BlockLimits)
 
 
@@ -125,58 +115,50 @@ class Yielded:
     calls: tuple[FunctionCall, ...]
     clock: tuple[float, ...]
     """Keep it with the calls: a replay needs it (`Exchange.clock`)."""
-
     logs: str
     tier: Tier
     used: Used
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class BlockEnd:
+    """What every block leaves that has ended, however it did."""
+
+    logs: str
+    snapshot: bytes | None = field(repr=False)
+    """The variables now, for the next block: those of before when the interpreter did not survive this one. None when
+    none were ever saved."""
+    notes: tuple[str, ...] = ()
+    """What the model is told could not be kept, and why."""
+    tier: Tier
+    used: Used
+    alive: bool = False
+    """False: go on with a new session and the snapshot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished(BlockEnd):
     """The block ended, or gave the final answer."""
 
     output: Value
     """Value of the last expression, or the final answer; what JSON cannot say, or is too large, is there
     as its text."""
-
     text: str
     """The same as a model should read it, cut to `output_chars`; empty for None."""
-
     is_final_answer: bool
-    logs: str
-    snapshot: bytes | None = field(repr=False)
-    """The variables now, for the next block; None when none were ever saved."""
-
-    notes: tuple[str, ...]
-    """What the model is told could not be kept, and why."""
-
-    tier: Tier
-    used: Used
-    alive: bool
-    """False: go on with a new session and the snapshot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class Failed(BlockEnd):
     """The block raised, was refused, or was stopped; for the model to read and repair."""
 
     error: str
     """The exception's type, or one of: NotAllowed, TimeLimit, CpuLimit, FileLimit, Crashed, ReplayDiverged,
     SnapshotUnreadable."""
-
     message: str
-    line: int | None
-    source: str | None
+    line: int | None = None
+    source: str | None = None
     """The failing line of the block."""
-
-    logs: str
-    snapshot: bytes | None = field(repr=False)
-    """The state as the error left it; that of before the block when the interpreter did not survive it."""
-
-    notes: tuple[str, ...]
-    tier: Tier
-    used: Used
-    alive: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,10 +181,8 @@ class Python:
 
     executable: str = sys.executable
     """Its installed packages are what the code may import, where authorized."""
-
     modules: Sequence[str] = ()
     """Imported once for all, such as numpy and pandas: their first import inside costs tenths of a second."""
-
     uid: int | None = None
     """The user it runs as; only root may say so."""
 

@@ -69,38 +69,27 @@ def outcome_of(
 ) -> Yielded | Finished | Failed:
     """The outcome that the frame tells of; `saved` for those that end the block. Raises BrokenFrame."""
     header = frame.header
-    logs = logs_of(frame, limits)
+    end: dict[str, Any] = {"logs": logs_of(frame, limits), "tier": tier, "used": used}
+    if saved is not None:
+        end |= {"snapshot": saved.snapshot, "notes": saved.notes, "alive": saved.kept}
     match header.get("kind"):
         case "yielded" if saved is None:
-            return Yielded(
-                calls=_calls(frame), clock=_clock(header.get("clock")), logs=logs, tier=tier, used=used
-            )
+            return Yielded(calls=_calls(frame), clock=_clock(header.get("clock")), **end)
         case "finished" if saved:
             return Finished(
                 output=_value(header.get("output"), frame.blobs),
                 text=_text(header.get("text"), limits.output_chars + _MAX_NOTE_CHARS),
                 is_final_answer=header.get("final") is True,
-                logs=logs,
-                snapshot=saved.snapshot,
-                notes=saved.notes,
-                tier=tier,
-                used=used,
-                alive=saved.kept,
+                **end,
             )
         case "failed" if saved:
-            line = header.get("line")
-            source = header.get("source")
+            line, source = header.get("line"), header.get("source")
             return Failed(
                 error=_text(header.get("error"), _MAX_NOTE_CHARS),
                 message=_text(header.get("message"), _MAX_TEXT_CHARS),
                 line=line if type(line) is int else None,
                 source=None if source is None else _text(source, _MAX_TEXT_CHARS),
-                logs=logs,
-                snapshot=saved.snapshot,
-                notes=saved.notes,
-                tier=tier,
-                used=used,
-                alive=saved.kept,
+                **end,
             )
     raise BrokenFrame("an answer of no known kind")
 

@@ -19,8 +19,8 @@ from cadre_sandbox.interpreters.contract import (
 from cadre_sandbox.interpreters.decode import SavedVariables, logs_of, not_saved, outcome_of, saved_variables
 from cadre_sandbox.interpreters.encode import block_order, results_order
 from cadre_sandbox.interpreters.process import InterpreterGone, InterpreterProcess
-from cadre_sandbox.wire.exit_codes import NO_MEMORY, NO_TIME
 from cadre_sandbox.wire.frames import BrokenFrame, Frame
+from cadre_sandbox.wire.jail_order import NO_MEMORY, NO_TIME
 
 _GRACE_SECONDS = 0.4
 """Seconds beyond the limit until the interpreter is killed: time to stop by itself, and to save."""
@@ -247,14 +247,10 @@ class Session:
         return Failed(
             error=stop.error,
             message=stop.message + kept,
-            line=None,
-            source=None,
             logs=self._logs,
             snapshot=self._snapshot,
-            notes=(),
             tier=self._process.tier,
             used=used,
-            alive=False,
         )
 
     async def _lost(self) -> Outcome:

@@ -89,7 +89,6 @@ class SpawnedJail:
         self.pid = pid
         self.outer = outer
         """Pidfd of the zygote's own child."""
-
         self.jailed = jailed
         self.ended = ended
         """Exit code, negative for a signal."""
@@ -109,7 +108,6 @@ class ZygoteProcess:
         self.address_space: int = hello["address_space"]
         self.python: str = hello["python"]
         """Version of the code's Python."""
-
         self.alive = True
         asyncio.get_running_loop().add_reader(control, self._heard)
 

@@ -111,21 +111,13 @@ class Block:
 
     def _compute(self) -> tuple[dict[str, Any], list[bytes]]:
         """Header and blobs of the outcome. Whatever the code raises, it ends here."""
-        stopwatch = self._state.stopwatch
-        stopwatch.reset(self._limits["seconds"], self._limits["cpu_seconds"])
-        stopwatch.run()
+        self._state.stopwatch.reset(self._limits["seconds"], self._limits["cpu_seconds"])
         try:
-            try:
-                outcome = self._execute()
-            finally:
-                stopwatch.rest()
+            return self._state.stopwatch.timed(self._execute)
         except BaseException as error:
-            # The limit may have come in just before the stopwatch rested.
-            stopwatch.rest()
             if isinstance(error, MemoryError):
                 self._state.reserve = b""
-            outcome = self._ended_by(error)
-        return outcome
+            return self._ended_by(error)
 
     def _execute(self) -> tuple[dict[str, Any], list[bytes]]:
         namespace = self._state.namespace
@@ -191,16 +183,10 @@ class Block:
 
     def _described(self, error: BaseException) -> CodeFailure:
         """The failure for the model. The error's text is the code's own affair, and gets a little time."""
-        stopwatch = self._state.stopwatch
-        stopwatch.reset(_SAVING_SECONDS, _SAVING_SECONDS)
-        stopwatch.run()
+        self._state.stopwatch.reset(_SAVING_SECONDS, _SAVING_SECONDS)
         try:
-            try:
-                failure = describe(error, self._filename, self._code)
-            finally:
-                stopwatch.rest()
+            failure = self._state.stopwatch.timed(lambda: describe(error, self._filename, self._code))
         except BaseException as second:
-            stopwatch.rest()
             return CodeFailure(type(error).__name__, f"(its text raised {type(second).__name__})")
         if isinstance(error, NameError) and error.name:
             why = self._state.snapshots.explain(error.name)
@@ -211,15 +197,12 @@ class Block:
         """Send the variables; or that they are as before; or that they cannot be saved."""
         state = self._state
         state.stopwatch.extend(_SAVING_SECONDS)
-        state.stopwatch.run()
         try:
-            try:
-                with clock.true_chance():
-                    data, notes = state.snapshots.save(self._limits["snapshot_bytes"])
-            finally:
-                state.stopwatch.rest()
+            with clock.true_chance():
+                data, notes = state.stopwatch.timed(
+                    lambda: state.snapshots.save(self._limits["snapshot_bytes"])
+                )
         except BaseException as error:
-            state.stopwatch.rest()
             self._send({"kind": "unsaved", "why": type(error).__name__})
             return
         fit = _has_room()

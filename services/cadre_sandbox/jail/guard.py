@@ -37,7 +37,6 @@ class Rules:
     builtins: Sequence[str]
     functions: Collection[str]
     """Names that the code calls and shall not assign."""
-
     own: Collection[str] = ()
     """Names that earlier blocks assigned: `input = 3` makes it the code's own."""
 

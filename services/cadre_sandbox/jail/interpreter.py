@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from cadre_sandbox.jail.block import Block
-from cadre_sandbox.jail.channel import Channel
 from cadre_sandbox.jail.functions import DeferredCall
 from cadre_sandbox.jail.jail import Layers, lower_limits
-from cadre_sandbox.jail.state import InterpreterState
+from cadre_sandbox.jail.state import Channel, InterpreterState
 from cadre_sandbox.jail.stopwatch import Stopped
-from cadre_sandbox.wire.exit_codes import NO_MEMORY, NO_TIME
 from cadre_sandbox.wire.frames import Frame
+from cadre_sandbox.wire.jail_order import NO_MEMORY, NO_TIME
 
 _RESERVE_BYTES = 4 << 20
 """Let go when the memory is full, so that this can be said."""

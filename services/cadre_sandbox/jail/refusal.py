@@ -1,6 +1,11 @@
-"""What code is told when it does what it may not; the words are for a model to act on."""
+"""What code may not do: the builtins and attributes that are refused, and words about it for a model to act on."""
 
-from collections.abc import Sequence
+import builtins
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+_real_import = builtins.__import__
 
 
 class NotAllowed(Exception):
@@ -45,37 +50,12 @@ def builtin_message(name: str) -> str:
 
 
 ATTRIBUTES = frozenset(
-    {
-        "__base__",
-        "__bases__",
-        "__builtins__",
-        "__closure__",
-        "__code__",
-        "__func__",
-        "__getattribute__",
-        "__globals__",
-        "__import__",
-        "__loader__",
-        "__mro__",
-        "__reduce__",
-        "__reduce_ex__",
-        "__self__",
-        "__spec__",
-        "__subclasses__",
-        "__traceback__",
-        "ag_frame",
-        "co_code",
-        "cr_frame",
-        "f_back",
-        "f_builtins",
-        "f_globals",
-        "f_locals",
-        "gi_code",
-        "gi_frame",
-        "mro",
-        "tb_frame",
-        "tb_next",
-    }
+    (
+        *("__base__", "__bases__", "__builtins__", "__closure__", "__code__", "__func__", "__getattribute__"),
+        *("__globals__", "__import__", "__loader__", "__mro__", "__reduce__", "__reduce_ex__", "__self__"),
+        *("__spec__", "__subclasses__", "__traceback__", "ag_frame", "co_code", "cr_frame", "f_back"),
+        *("f_builtins", "f_globals", "f_locals", "gi_code", "gi_frame", "mro", "tb_frame", "tb_next"),
+    )
 )
 """Attributes by which code walks from a value into the interpreter."""
 
@@ -83,3 +63,48 @@ ATTRIBUTES = frozenset(
 def attribute_message(name: str) -> str:
     """What the code is told when it may not use the attribute."""
     return f"the attribute {name} is not available here: it leads into the interpreter, not to your data."
+
+
+class Builtins:
+    """The builtins in one dict for the interpreter's life: every function keeps the dict that it was defined under."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Any] = {}
+        self.imported: set[str] = set()
+        """Modules within packages, by their full names."""
+        self._imports: Sequence[str] = ()
+
+    def start(self, imports: Sequence[str], allowed: Sequence[str], functions: dict[str, Any]) -> None:
+        """Fill the dict for a block: `allowed` names builtins that are refused otherwise, `functions` are added to
+        it."""
+        self._imports = imports
+        self.names.clear()
+        self.names.update(vars(builtins))
+        for name in () if "*" in allowed else BUILTINS.keys() - set(allowed):
+            self.names[name] = _refused(name)
+        self.names["__import__"] = self._import
+        self.names.update(functions)
+
+    def _import(
+        self,
+        name: str,
+        globals: Any = None,
+        locals: Any = None,
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> Any:
+        wanted = [f"{name}.{part}" for part in fromlist or ()]
+        by_parts = bool(wanted) and all(authorized(part, self._imports) for part in wanted)
+        if not (authorized(name, self._imports) or by_parts):
+            raise ImportError(import_message(name, self._imports), name=name)
+        module = _real_import(name, globals, locals, fromlist or (), level)
+        self.imported.update(full for full in (name, *wanted) if "." in full and full in sys.modules)
+        return module
+
+
+def _refused(name: str) -> Callable[..., Any]:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise NotAllowed(builtin_message(name))
+
+    refuse.__name__ = name
+    return refuse

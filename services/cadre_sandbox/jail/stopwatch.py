@@ -2,7 +2,9 @@
 
 import signal
 import time
+from collections.abc import Callable
 from types import FrameType
+from typing import TypeVar
 
 _REPEAT_SECONDS = 0.05
 """Seconds until the exception is raised once more, in code that caught it."""
@@ -11,6 +13,8 @@ _MIN_GAP_SECONDS = 0.03
 """Seconds between two exceptions: both limits may be over at once, and the second shall not meet us tidying up."""
 
 _LEAST_SECONDS = 0.001
+
+T = TypeVar("T")
 
 
 class Stopped(BaseException):
@@ -68,6 +72,19 @@ class Stopwatch:
         signal.setitimer(signal.ITIMER_PROF, 0)
         self._seconds -= time.monotonic() - self._since
         self._cpu -= time.process_time() - self._cpu_since
+
+    def timed(self, work: Callable[[], T]) -> T:
+        """Run the work on the time that is left, and return what it returns. Raises Stopped; the time rests then."""
+        self.run()
+        try:
+            try:
+                return work()
+            finally:
+                self.rest()
+        except BaseException:
+            # The limit may have come in just before the stopwatch rested.
+            self.rest()
+            raise
 
     def _on_alarm(self, number: int, frame: FrameType | None) -> None:
         self._stop(TimeLimit())

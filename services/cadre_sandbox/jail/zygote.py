@@ -18,9 +18,8 @@ from typing import Any
 
 from cadre_sandbox.jail import clock, interpreter
 from cadre_sandbox.jail.jail import enter
-from cadre_sandbox.wire.exit_codes import NO_JAIL
 from cadre_sandbox.wire.frames import encode
-from cadre_sandbox.wire.jail_order import JailOrder
+from cadre_sandbox.wire.jail_order import NO_JAIL, JailOrder
 
 _MAX_ORDER_BYTES = 65_536
 _PID_BYTES = 4

@@ -8,14 +8,7 @@ from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, ErrorIn
 from cadre_sandbox.interpreters.contract import Failed, Finished, Tier, Used, Yielded
 from cadre_sandbox.serving.blob_values import to_json
 
-_STOPPED = {
-    "TimeLimit",
-    "CpuLimit",
-    "FileLimit",
-    "Crashed",
-    "ReplayDiverged",
-    "SnapshotUnreadable",
-}
+_STOPPED = {"TimeLimit", "CpuLimit", "FileLimit", "Crashed", "ReplayDiverged", "SnapshotUnreadable"}
 """Errors that are no exceptions of the code; their messages are whole sentences."""
 
 
@@ -53,40 +46,36 @@ class AnswerBuilder:
         self, call: CodeCall, outcome: Finished | Failed, snapshot: str | None, at: float
     ) -> CodeFinished:
         """The record of a block that has ended; `snapshot` refers to its variables. Raises RetryableError."""
-        said: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "logs": outcome.logs,
             "notes": list(outcome.notes),
             "snapshot": snapshot,
             "seconds": outcome.used.seconds,
         }
         if isinstance(outcome, Failed):
-            said["error"] = ErrorInfo("AgentExecutionError", explain(outcome))
+            fields["error"] = ErrorInfo("AgentExecutionError", explain(outcome))
         else:
-            said["output"] = await to_json(outcome.output, self._blobs)
-            said["text"] = outcome.text
-            said["is_final_answer"] = outcome.is_final_answer
-        return self._finished(call, at, **said)
+            fields["output"] = await to_json(outcome.output, self._blobs)
+            fields["text"] = outcome.text
+            fields["is_final_answer"] = outcome.is_final_answer
+        return self._finished(call, at, **fields)
 
     def unreadable_snapshot(self, why: str) -> Failed:
         """The outcome of a block whose variables could not be restored."""
         return Failed(
             error="SnapshotUnreadable",
             message=f"The variables of earlier code could not be restored: {why}.",
-            line=None,
-            source=None,
             logs="",
             snapshot=None,
-            notes=(),
             tier=self._tier,
             used=Used(seconds=0.0, cpu_seconds=0.0),
-            alive=False,
         )
 
     def refused(self, call: CodeCall, error: ErrorInfo, at: float) -> CodeFinished:
         """The record of a block that was not run to its end; the variables are those of before."""
         return self._finished(call, at, error=error, snapshot=call.snapshot)
 
-    def _finished(self, call: CodeCall, at: float, **said: Any) -> CodeFinished:
+    def _finished(self, call: CodeCall, at: float, **fields: Any) -> CodeFinished:
         return CodeFinished(
             id=f"{call.block}:{call.done}:finished",
             tree=call.tree,
@@ -96,17 +85,16 @@ class AnswerBuilder:
             exchange=call.done,
             sandbox=self._sandbox,
             tier=self._tier,
-            **said,
+            **fields,
         )
 
 
 def explain(failed: Failed) -> str:
     """The error as a model reads it."""
+    where = f" at line '{failed.source.strip()}'" if failed.source else ""
     if failed.error in _STOPPED:
-        where = f" (at line '{failed.source.strip()}')" if failed.source else ""
-        return f"Code execution stopped{where}: {failed.message}"
+        return f"Code execution stopped{f' ({where.strip()})' if where else ''}: {failed.message}"
     if failed.error == "SyntaxError":
         line = f" on line {failed.line}" if failed.line is not None else ""
         return f"Code parsing failed{line} due to: SyntaxError: {failed.message}"
-    where = f" at line '{failed.source.strip()}'" if failed.source else ""
     return f"Code execution failed{where} due to: {failed.error}: {failed.message}"

@@ -46,7 +46,6 @@ class Served:
     answer: Answer
     notes: tuple[str, ...] = ()
     """What the model is told once the block has ended: which values are not what was meant."""
-
     passed: frozenset[Position] = frozenset()
     """Where the interpreter was before in the same block."""
 

@@ -38,7 +38,6 @@ class BlockTurn(NamedTuple):
     outcome: Outcome
     notes: tuple[str, ...]
     """What the model is told once the block has ended: which values are not what was meant."""
-
     before: bytes | None
     """The variables that the block began with: what `CodeCall.snapshot` refers to."""
 

@@ -40,7 +40,6 @@ class RunInterpreter:
         self._served: Served | None = None
         self.since = 0.0
         """When it was left warm, by the clock of the event loop."""
-
         self._pool = pool
         self._work: asyncio.Task[Any] | None = None
 
@@ -58,7 +57,7 @@ class RunInterpreter:
     async def answered(self, served: Served) -> None:
         """Note the call that was answered, and let others hand over what comes next for the run."""
         self._served = served
-        if self.served is not None:
+        if self.served is not None and self._pool.listener is not None:
             # Before the answer is sent: what the run says to it must find its way back.
             await self._pool.listener.listen(self.run)
 
@@ -85,7 +84,8 @@ class RunInterpreter:
         session, self.session, self._served = self.session, None, None
         if session is not None:
             self._pool.closed()
-            await self._pool.listener.forget(self.run)
+            if self._pool.listener is not None:
+                await self._pool.listener.forget(self.run)
             await session.close()
 
 
@@ -95,14 +95,14 @@ class WarmPool:
     Args:
         most: interpreters at once, at work or kept; at least as many as runs are worked for at once.
         idle_seconds: how long one is kept for a run that does not come back.
-        listener: is told which runs have one.
+        listener: is told which runs have one; None where there is one process only.
     """
 
     def __init__(
         self, sandbox: Sandbox, most: int, idle_seconds: float, listener: HandoverListener | None = None
     ) -> None:
         self._sandbox = sandbox
-        self.listener: HandoverListener = listener or _NoHandover()
+        self.listener = listener
         self._most = most
         self._idle = idle_seconds
         self._warm: OrderedDict[str, RunInterpreter] = OrderedDict()
@@ -229,11 +229,3 @@ class _Lock:
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.users = 0
-
-
-class _NoHandover:
-    """Stands in where there is one process only."""
-
-    async def listen(self, run: str) -> None: ...
-
-    async def forget(self, run: str) -> None: ...

@@ -35,12 +35,10 @@ class Queue:
 
     most_deliveries = MAX_DELIVER
     """After which the server itself gives a message up, as a dead letter; -1: never."""
-
     rests = 0.0
     """Seconds without a pull, once nothing more waits. The server writes down what was delivered and acked, and syncs
     that: a process that is in no hurry spares it most of the work by coming for many at once. 0: a pull is always
     open."""
-
     _rests_until = 0.0
 
     def __init__(
