@@ -1,9 +1,9 @@
 """One process of the memory service: it serves tools and people's requests, and tidies up by itself."""
 
 import asyncio
-import functools
 import logging
 from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,24 +118,20 @@ class MemoryHost:
             await self._embedder.close()
 
     async def _listen(self, calls: CallHandler, erasures: ErasureListener) -> None:
-        topology = self._platform.topology
+        nc, topology = self._platform.nc, self._platform.topology
         limiter = FairLimiter(self._platform.settings.concurrency)
         for card in CARDS:
             own = FairLimiter(limiter.capacity, queues=topology.shards, within=limiter)
-            for shard in range(topology.shards):
-                consumer, subjects = topology.tool_consumer(card.name), topology.call_filter(shard, card.name)
-                await self._queue(shard, consumer, subjects, calls.handle, own)
+            consumer, calls_of = (
+                topology.tool_consumer(card.name),
+                partial(topology.call_filter, tool=card.name),
+            )
+            self._queues += await Queue.start_all(nc, topology, consumer, calls_of, calls.handle, own)
         one = FairLimiter(1, queues=topology.shards)
-        for shard in range(topology.shards):
-            consumer = topology.fates_consumer("memory")
-            await self._queue(shard, consumer, topology.fates_filter(shard), erasures.handle, one)
-
-    async def _queue(self, shard: int, consumer: str, subjects: str, handle: Any, limit: FairLimiter) -> None:
-        platform = self._platform
-        stream = platform.topology.stream(shard)
-        queue = Queue(platform.nc, stream, consumer, subjects, handle, limit=limit)
-        await queue.start()
-        self._queues.append(queue)
+        consumer = topology.fates_consumer("memory")
+        self._queues += await Queue.start_all(
+            nc, topology, consumer, topology.fates_filter, erasures.handle, one
+        )
 
     def _searched_by(self) -> str:
         """Says in words what memories are searched by."""
@@ -147,7 +143,7 @@ class MemoryHost:
 
     def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, name=name)
-        task.add_done_callback(functools.partial(self._stopped, name))
+        task.add_done_callback(partial(self._stopped, name))
         self._tasks.append(task)
 
     def _stopped(self, name: str, task: asyncio.Task[None]) -> None:

@@ -4,10 +4,11 @@ import asyncio
 import os
 import sys
 from collections import Counter
+from functools import partial
 
 from cadre import __version__
+from cadre.adapters.nats.bus import hear_interrupts
 from cadre.adapters.nats.handover import NatsHandover
-from cadre.adapters.nats.interrupts import hear_interrupts
 from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.delivery import NatsDelivery
@@ -58,17 +59,10 @@ class SandboxHost:
         )
         limiter = FairLimiter(blocks_at_once(self._settings), queues=topology.shards)
         await hear_interrupts(platform.nc, topology, self._warm_pool.interrupt)
-        for shard in range(topology.shards):
-            queue = Queue(
-                platform.nc,
-                topology.stream(shard),
-                topology.code_consumer(pool),
-                topology.code_filter(shard, pool),
-                self._handle,
-                limit=limiter,
-            )
-            await queue.start()
-            self._queues.append(queue)
+        consumer, filter_of = topology.code_consumer(pool), partial(topology.code_filter, pool=pool)
+        self._queues = await Queue.start_all(
+            platform.nc, topology, consumer, filter_of, self._handle, limiter
+        )
         card = await self._serve_tool(limiter)
         await platform.registry.announce([self._presence(tier), platform.presence(tool=card)])
 
@@ -80,11 +74,8 @@ class SandboxHost:
         tool = InterpreterTool(self._warm_pool, platform.bus, platform.blobs, quarantine, SystemClock())
         tool.introduce(platform.settings.instance_name(), self._settings.modules)
         own = FairLimiter(blocks_at_once(self._settings), queues=topology.shards, within=limiter)
-        for shard in range(topology.shards):
-            consumer, calls = topology.tool_consumer(card.name), topology.call_filter(shard, card.name)
-            queue = Queue(platform.nc, topology.stream(shard), consumer, calls, tool.handle, limit=own)
-            await queue.start()
-            self._calls.append(queue)
+        consumer, filter_of = topology.tool_consumer(card.name), partial(topology.call_filter, tool=card.name)
+        self._calls = await Queue.start_all(platform.nc, topology, consumer, filter_of, tool.handle, own)
         return card
 
     async def _handle(self, delivery: NatsDelivery) -> None:

@@ -1,10 +1,10 @@
 """One process's tools on the bus: a queue per tool and shard, a presence per tool, an ear for interrupts."""
 
 import asyncio
-import functools
+from functools import partial
 
+from cadre.adapters.nats.bus import hear_interrupts
 from cadre.adapters.nats.effects import NatsEffects
-from cadre.adapters.nats.interrupts import hear_interrupts
 from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.peers import NatsPeers, answer_peers
 from cadre.adapters.nats.quarantine import NatsQuarantine
@@ -48,22 +48,16 @@ class ToolHost:
         await hear_interrupts(platform.nc, topology, executor.invocations.interrupt)
         for tool in self._tools:
             await answer_peers(platform.nc, topology, tool.name, in_hand.instance, in_hand.has)
-            handler = functools.partial(executor.handle, tool)
+            handler = partial(executor.handle, tool)
             limit = min(tool.concurrency or settings.concurrency, settings.concurrency)
             own = FairLimiter(limit, queues=topology.shards, within=limiter)
             if tool.concurrency is not None:
                 executor.invocations.limiters[tool.name] = own
-            for shard in range(topology.shards):
-                queue = Queue(
-                    platform.nc,
-                    topology.stream(shard),
-                    topology.tool_consumer(tool.name),
-                    topology.call_filter(shard, tool.name),
-                    handler,
-                    limit=own,
-                )
-                await queue.start()
-                self._queues.append(queue)
+            consumer, filter_of = (
+                topology.tool_consumer(tool.name),
+                partial(topology.call_filter, tool=tool.name),
+            )
+            self._queues += await Queue.start_all(platform.nc, topology, consumer, filter_of, handler, own)
         await platform.registry.announce([platform.presence(tool=tool.card) for tool in self._tools])
 
     def unready(self) -> str | None:

@@ -60,17 +60,10 @@ class Tracer:
         self._exporter.start()
         platform, topology = self._platform, self._platform.topology
         limiter = FairLimiter(AT_ONCE, queues=topology.shards)
-        for shard in range(topology.shards):
-            queue = JournalQueue(
-                platform.nc,
-                topology.stream(shard),
-                topology.tracer_consumer(),
-                topology.journals_of_shard(shard),
-                self.handle,
-                limit=limiter,
-            )
-            await queue.start()
-            self._queues.append(queue)
+        consumer, filter_of = topology.tracer_consumer(), topology.journals_of_shard
+        self._queues = await JournalQueue.start_all(
+            platform.nc, topology, consumer, filter_of, self.handle, limiter
+        )
         log.info("traces go to %s", self._settings.endpoint)
 
     def unready(self) -> str | None:

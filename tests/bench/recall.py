@@ -14,8 +14,9 @@ from cadre_memory.embedding import local_model
 from cadre_memory.embedding.embedder import Embedder
 from cadre_memory.embedding.local_model import open_local
 from cadre_memory.host import schema_of
+from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.open import open_index
-from cadre_memory.index.vector_index import Chunk, Clause, VectorIndex, Vectors, Where, Within
+from cadre_memory.index.vector_index import Chunk, Clause, Vectors, Where, Within
 from cadre_memory.text.bm25 import encode_document, encode_query
 from cadre_memory.tools.chunks import chunk_id, content_hash
 
@@ -55,7 +56,7 @@ async def measure() -> dict[str, Any]:
     return values
 
 
-async def _measured(index: VectorIndex, embedder: Embedder | None, name: str) -> dict[str, float]:
+async def _measured(index: MemoryIndex, embedder: Embedder | None, name: str) -> dict[str, float]:
     asked = read_set(name)
     await _store(index, embedder, name, asked.texts)
     legs = ["sparse"] if embedder is None else ["sparse", "dense", "hybrid"]
@@ -77,7 +78,7 @@ async def _measured(index: VectorIndex, embedder: Embedder | None, name: str) ->
     return {f"recall_{name}_{leg}": total / len(asked.questions) for leg, total in found.items()}
 
 
-async def _store(index: VectorIndex, embedder: Embedder | None, name: str, texts: list[str]) -> None:
+async def _store(index: MemoryIndex, embedder: Embedder | None, name: str, texts: list[str]) -> None:
     windows = await embedder.documents(texts) if embedder is not None else [[] for _ in texts]
     points = []
     for place, (text, dense) in enumerate(zip(texts, windows, strict=True)):

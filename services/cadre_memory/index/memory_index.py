@@ -25,7 +25,6 @@ from cadre_memory.index.vector_index import (
     IndexStatus,
     IndexUnavailable,
     ScoredChunk,
-    VectorIndex,
     Vectors,
     Where,
     Within,
@@ -44,8 +43,11 @@ _DIGEST = ["hash", "embed_state"]
 T = TypeVar("T")
 
 
-class MemoryIndex(VectorIndex):
-    """A vector index over a store that it owns. `open` makes one."""
+class MemoryIndex:
+    """Keeps points in a store that it owns, and searches them. `open` makes one.
+
+    All methods raise IndexUnavailable when the engine does not answer, IndexRefused when it will never take this.
+    """
 
     def __init__(self, store: Store, own: Schema, prefix: str) -> None:
         self.store = store
@@ -75,6 +77,7 @@ class MemoryIndex(VectorIndex):
         return (await self._current_collections())[0]
 
     async def upsert(self, points: list[tuple[Chunk, Vectors]]) -> None:
+        """Stores points durably: once it returns they survive kill -9. Repeating it changes nothing."""
         check_points(points, self.schema.dim)
         for part in _batches(points):
 
@@ -84,6 +87,7 @@ class MemoryIndex(VectorIndex):
             await self._write_to_all(self._current_collections, put)
 
     async def set_dense(self, vectors: dict[str, list[list[float]]]) -> None:
+        """Adds dense vectors to points that were stored without (by id) and marks them `done`."""
         check_dense(vectors, self.schema.dim)
         for part in _batches(list(vectors.items())):
             await self.store.set_dense(self.own, dict(part))
@@ -97,6 +101,7 @@ class MemoryIndex(VectorIndex):
         where: Where,
         limit: int,
     ) -> list[ScoredChunk]:
+        """Returns the best hits first, both legs fused by rank (RRF, k=2); one leg alone keeps its own scores."""
         check_query(sparse, dense, self.schema.dim)
         selector = PointSelector(within=within, where=where)
         condition = condition_of(selector)
@@ -122,6 +127,7 @@ class MemoryIndex(VectorIndex):
     async def scroll(
         self, *, within: Within, where: Where, limit: int, after: str | None = None
     ) -> ChunkPage:
+        """Returns a page of at most `limit` chunks; `after` is the `next` of the page before."""
         if after is not None:
             check_id(after)
         selector = PointSelector(within=within, where=where)
@@ -138,6 +144,7 @@ class MemoryIndex(VectorIndex):
         return await self._read(scroll)
 
     async def pending(self, limit: int, after: str | None = None) -> ChunkPage:
+        """Returns points whose dense vectors are still to come, by id, for the service's own sweeper."""
         if self.own not in await self.store.collections():
             return ChunkPage([], None)
         waiting = PointSelector(state="pending")
@@ -145,6 +152,7 @@ class MemoryIndex(VectorIndex):
         return ChunkPage([schema.chunk(*one) for one in found.records], found.next)
 
     async def count(self, *, within: Within, where: Where) -> int:
+        """Returns how many points there are."""
         selector = PointSelector(within=within, where=where)
         condition_of(selector)  # refuses what must be refused
         if not within.any_of:
@@ -152,15 +160,18 @@ class MemoryIndex(VectorIndex):
         return await self._read(lambda live: self.store.count(live, selector))
 
     async def delete(self, *, within: Within, where: Where) -> int:
-        """Removes points, whether they have expired or not: hidden is not gone."""
+        """Removes points from every collection, expired ones too (hidden is not gone), verifies that none is left, and
+        returns how many there were."""
         selector = PointSelector(within=msgspec.structs.replace(within, at=None), where=where)
         condition_of(selector)  # refuses what must be refused
         return await self._delete(selector) if within.any_of else 0
 
     async def expire(self, at: float) -> int:
+        """Removes from every collection what has expired by then (Unix seconds); returns how many points that was."""
         return await self._delete(PointSelector(expired_by=at))
 
     async def status(self) -> IndexStatus:
+        """Returns the state of the index."""
         aliases = await self.store.aliases()
         live = await self.live()
         return IndexStatus(
@@ -172,6 +183,7 @@ class MemoryIndex(VectorIndex):
         )
 
     async def close(self) -> None:
+        """Closes the engine. The index cannot be used any more."""
         await self.store.close()
 
     async def _put(self, collection: str, points: list[tuple[Chunk, Vectors]]) -> None:

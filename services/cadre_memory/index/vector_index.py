@@ -1,10 +1,10 @@
-"""What the memory service needs of a vector index; a Qdrant server and the embedded engine give the same.
+"""What is stored in a vector index, and what is asked of it and answered, whichever engine it is on.
 
 A point is one chunk of a memory. Which points a request may touch is decided by `scopes` alone: every read and
 delete takes a `Within`, and there is no way around it.
 """
 
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -125,60 +125,3 @@ class IndexStatus(NamedTuple):
     """Whether searches use dense vectors: not without embeddings, and not before a new model's have all been made."""
     moving: bool
     """Whether the points are being embedded anew for another model."""
-
-
-class VectorIndex(Protocol):
-    """Keeps points and searches them.
-
-    All methods raise IndexUnavailable when the engine does not answer, IndexRefused when it will never take this.
-    """
-
-    async def upsert(self, points: list[tuple[Chunk, Vectors]]) -> None:
-        """Stores points durably: once it returns they survive kill -9. Repeating it changes nothing."""
-        ...
-
-    async def set_dense(self, vectors: dict[str, list[list[float]]]) -> None:
-        """Adds dense vectors to points that were stored without (by id) and marks them `done`."""
-        ...
-
-    async def search(
-        self,
-        *,
-        sparse: SparseVector | None,
-        dense: list[float] | None,
-        within: Within,
-        where: Where,
-        limit: int,
-    ) -> list[ScoredChunk]:
-        """Returns the best hits first, both legs fused by rank (RRF, k=2); one leg alone keeps its own scores."""
-        ...
-
-    async def scroll(
-        self, *, within: Within, where: Where, limit: int, after: str | None = None
-    ) -> ChunkPage:
-        """Returns a page of at most `limit` chunks; `after` is the `next` of the page before."""
-        ...
-
-    async def pending(self, limit: int, after: str | None = None) -> ChunkPage:
-        """Returns points whose dense vectors are still to come, by id, for the service's own sweeper."""
-        ...
-
-    async def count(self, *, within: Within, where: Where) -> int:
-        """Returns how many points there are."""
-        ...
-
-    async def delete(self, *, within: Within, where: Where) -> int:
-        """Removes the points from every collection, verifies that none is left, and returns how many there were."""
-        ...
-
-    async def expire(self, at: float) -> int:
-        """Removes from every collection what has expired by then (Unix seconds); returns how many points that was."""
-        ...
-
-    async def status(self) -> IndexStatus:
-        """Returns the state of the index."""
-        ...
-
-    async def close(self) -> None:
-        """Closes the engine. The index cannot be used any more."""
-        ...

@@ -8,8 +8,9 @@ import msgspec
 from cadre.protocol.memory import Recalled, RecalledHit
 from cadre.protocol.messages import ErrorInfo
 from cadre_memory.index import scopes
+from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.scopes import Caller
-from cadre_memory.index.vector_index import Chunk, EmbedState, ScoredChunk, VectorIndex, Vectors, Where
+from cadre_memory.index.vector_index import Chunk, EmbedState, ScoredChunk, Vectors, Where
 from cadre_memory.text.bm25 import encode_document
 from cadre_memory.text.chunking import split_text
 from cadre_memory.tools.cards import ARGUMENTS, Arguments, Forget, Recall, Remember
@@ -43,7 +44,7 @@ class Workers(NamedTuple):
 class Memories:
     """Serves the three tools. Memories are kept for `keep_seconds`; 0: for ever."""
 
-    def __init__(self, index: VectorIndex, workers: Workers, keep_seconds: float) -> None:
+    def __init__(self, index: MemoryIndex, workers: Workers, keep_seconds: float) -> None:
         self._index = index
         self._writer, self._searcher, self._sweeper, self._erasures = workers
         self._keep_seconds = keep_seconds

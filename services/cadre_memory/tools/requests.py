@@ -24,8 +24,9 @@ from cadre.protocol.memory import (
 from cadre_memory.embedding.embedder import Embedder
 from cadre_memory.embedding.open import NO_EMBEDDINGS
 from cadre_memory.index import scopes
+from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.scopes import SCOPES
-from cadre_memory.index.vector_index import Chunk, Clause, VectorIndex, Where, Within
+from cadre_memory.index.vector_index import Chunk, Clause, Where, Within
 from cadre_memory.tools.chunks import chunk_id, same_fields
 from cadre_memory.work.embed_pending import Sweeper
 from cadre_memory.work.reembed import Reembedder
@@ -43,7 +44,7 @@ class RequestHandlers:
 
     def __init__(
         self,
-        index: VectorIndex,
+        index: MemoryIndex,
         searcher: Searcher,
         embedder: Embedder | None,
         workers: tuple[Reembedder, Sweeper | None],

@@ -6,7 +6,8 @@ import logging
 
 from cadre.errors import CadreError, ModelError, ModelRefused, RetryableError, TerminalError
 from cadre_memory.embedding.embedder import Embedder, WindowVectors
-from cadre_memory.index.vector_index import Chunk, VectorIndex
+from cadre_memory.index.memory_index import MemoryIndex
+from cadre_memory.index.vector_index import Chunk
 
 log = logging.getLogger("cadre.memory")
 
@@ -22,7 +23,7 @@ _TEXT_REFUSED_STATUSES = (400, 413, 422)
 class Sweeper:
     """Embeds the chunks that are pending. `run` does the work, in a task of its own; `batch` is in chunks."""
 
-    def __init__(self, index: VectorIndex, embedder: Embedder, batch: int) -> None:
+    def __init__(self, index: MemoryIndex, embedder: Embedder, batch: int) -> None:
         self._index = index
         self._embedder = embedder
         self._batch = batch

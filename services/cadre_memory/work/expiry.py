@@ -11,7 +11,8 @@ from cadre.errors import CadreError, NewerSchema, TerminalError
 from cadre.ports import Clock, Delivery
 from cadre.protocol.messages import Erased, Fate
 from cadre_memory.index import scopes
-from cadre_memory.index.vector_index import VectorIndex, Where
+from cadre_memory.index.memory_index import MemoryIndex
+from cadre_memory.index.vector_index import Where
 
 log = logging.getLogger("cadre.memory")
 
@@ -19,7 +20,7 @@ EXPIRE_EVERY_SECONDS = 600.0
 """What has expired is hidden from its moment on; this is how often it is removed from the disk."""
 
 
-async def expire_periodically(index: VectorIndex, clock: Clock) -> None:
+async def expire_periodically(index: MemoryIndex, clock: Clock) -> None:
     """Removes what has expired, every EXPIRE_EVERY_SECONDS, until it is cancelled."""
     while True:
         try:
@@ -33,7 +34,7 @@ async def expire_periodically(index: VectorIndex, clock: Clock) -> None:
 class ErasureListener:
     """Hears from the shards' streams which trees were erased, also while no service ran, and removes their memories."""
 
-    def __init__(self, index: VectorIndex, clock: Clock) -> None:
+    def __init__(self, index: MemoryIndex, clock: Clock) -> None:
         self._index = index
         self._clock = clock
         self._erased = EndedRuns()

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from cadre.errors import ModelError
 from cadre_memory.embedding.embedder import Embedder
 from cadre_memory.embedding.open import NO_EMBEDDINGS
-from cadre_memory.index.vector_index import ScoredChunk, VectorIndex, Where, Within
+from cadre_memory.index.memory_index import MemoryIndex
+from cadre_memory.index.vector_index import ScoredChunk, Where, Within
 from cadre_memory.text.bm25 import encode_query
 
 _MAX_HITS = 400
@@ -36,7 +37,7 @@ class Searcher:
 
     def __init__(
         self,
-        index: VectorIndex,
+        index: MemoryIndex,
         embedder: Embedder | None,
         seconds: float,
         problem: Callable[[], str | None],

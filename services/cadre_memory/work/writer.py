@@ -4,7 +4,8 @@ import asyncio
 from typing import NamedTuple
 
 from cadre.errors import CadreError, TerminalError
-from cadre_memory.index.vector_index import Chunk, VectorIndex, Vectors
+from cadre_memory.index.memory_index import MemoryIndex
+from cadre_memory.index.vector_index import Chunk, Vectors
 
 BATCH_POINTS = 64
 """How many points are stored together."""
@@ -23,7 +24,7 @@ class _Job(NamedTuple):
 class Writer:
     """Writes to an index in batches. `run` does the work, in a task of its own."""
 
-    def __init__(self, index: VectorIndex) -> None:
+    def __init__(self, index: MemoryIndex) -> None:
         self._index = index
         self._jobs: asyncio.Queue[_Job] = asyncio.Queue(_MAX_WAITING_JOBS)
 

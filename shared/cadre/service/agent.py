@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from cadre.adapters.models.openai_model import OpenAIModel
-from cadre.adapters.nats.interrupts import hear_interrupts
+from cadre.adapters.nats.bus import hear_interrupts
 from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue

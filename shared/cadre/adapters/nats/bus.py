@@ -1,11 +1,13 @@
 """Sends messages to inboxes and tools, sets timers, publishes deltas and interrupts."""
 
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import assert_never
 
 import nats.errors
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 
 from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.streams import jetstream
@@ -125,3 +127,13 @@ class NatsBus:
         except nats.errors.Error as error:
             # Nobody depends on these: the journal tells the same story a moment later.
             log.debug("not told to %s: %s", subject, error)
+
+
+async def hear_interrupts(nc: Client, topology: Topology, heard: Callable[[str], None]) -> None:
+    """Calls `heard` with the id of each run or call that is to stop early, as long as the connection lives: a hint that
+    saves time and money, never the only word of a cancellation."""
+
+    async def on_message(message: Msg) -> None:
+        heard(message.data.decode())
+
+    await nc.subscribe(topology.interrupts, cb=on_message)

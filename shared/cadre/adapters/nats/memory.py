@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import nats.errors
@@ -41,6 +41,8 @@ _QUEUE = "memory"
 
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
+T = TypeVar("T")
+
 Answer = Callable[[Any], Awaitable[Any]]
 
 
@@ -53,35 +55,29 @@ class NatsMemory:
 
     async def search(self, asked: SearchRequest) -> Found:
         """Finds the memories nearest to a text."""
-        found: Found = await self._ask("search", asked)
-        return found
+        return await self._ask(Found, "search", asked)
 
     async def list(self, asked: ListRequest) -> Listed:
         """Lists memories, without expired ones, a page at a time."""
-        found: Listed = await self._ask("list", asked)
-        return found
+        return await self._ask(Listed, "list", asked)
 
     async def show(self, asked: ShowRequest) -> Listed:
         """Returns the chunks of one memory, a page at a time."""
-        found: Listed = await self._ask("show", asked)
-        return found
+        return await self._ask(Listed, "show", asked)
 
     async def forget(self, asked: ForgetRequest) -> Receipt:
         """Removes one memory or a selection, or counts what that would remove."""
-        found: Receipt = await self._ask("forget", asked, FORGET_SECONDS)
-        return found
+        return await self._ask(Receipt, "forget", asked, FORGET_SECONDS)
 
     async def export(self, asked: ListRequest) -> Listed:
         """Lists memories, with expired ones, a page at a time."""
-        found: Listed = await self._ask("export", asked)
-        return found
+        return await self._ask(Listed, "export", asked)
 
     async def stats(self) -> Stats:
         """Counts the memories and says how they are searched."""
-        found: Stats = await self._ask("stats", StatsRequest())
-        return found
+        return await self._ask(Stats, "stats", StatsRequest())
 
-    async def _ask(self, verb: str, asked: Any, within: float = ANSWER_SECONDS) -> Any:
+    async def _ask(self, kind: type[T], verb: str, asked: Any, within: float = ANSWER_SECONDS) -> T:
         subject = self._topology.memory(verb)
         try:
             message = await request_apart(self._nc, ANSWERS, subject, msgspec.json.encode(asked), within)
@@ -94,7 +90,7 @@ class NatsMemory:
         try:
             reply = msgspec.json.decode(message.data, type=MemoryReply)
             if reply.error is None:
-                return msgspec.json.decode(reply.ok, type=VERBS[verb][1])
+                return msgspec.json.decode(reply.ok, type=kind)
         except _UNREADABLE as error:
             raise MemoryUnavailable(f"the memory service answered what is no answer: {error}") from error
         if reply.error.code == "unavailable":

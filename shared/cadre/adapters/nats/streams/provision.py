@@ -33,21 +33,27 @@ _FOR_EVER = 0
 """As an age: a run may wait for months. What has ended is removed tree by tree, and nothing else is."""
 
 
-def shard_config(topology: Topology, shard: int, replicas: int) -> dict[str, Any]:
-    """Configuration of one shard's stream, in the JSON of the JetStream API."""
+def _stream(name: str, subjects: list[str], replicas: int, discard: str) -> dict[str, Any]:
     return {
-        "name": topology.stream(shard),
-        "subjects": topology.stream_subjects(shard),
+        "name": name,
+        "subjects": subjects,
         "retention": "limits",
         "storage": "file",
         "num_replicas": replicas,
-        "discard": "old",
+        "discard": discard,
+        "allow_direct": True,
+    }
+
+
+def shard_config(topology: Topology, shard: int, replicas: int) -> dict[str, Any]:
+    """Configuration of one shard's stream, in the JSON of the JetStream API."""
+    return {
+        **_stream(topology.stream(shard), topology.stream_subjects(shard), replicas, "old"),
         "max_age": _FOR_EVER,
         "max_msg_size": 768 * 1024,
         # An explicit number: the server's default is 1,000.
         "max_consumers": 10_000,
         "duplicate_window": 120 * _SECOND,
-        "allow_direct": True,
         "allow_msg_ttl": True,
         "allow_msg_schedules": True,
         "allow_rollup_hdrs": True,
@@ -58,32 +64,20 @@ def shard_config(topology: Topology, shard: int, replicas: int) -> dict[str, Any
 def dead_config(topology: Topology, replicas: int) -> dict[str, Any]:
     """Configuration of the stream of dead letters."""
     return {
-        "name": topology.dead_stream,
-        "subjects": topology.dead_subjects,
-        "retention": "limits",
-        "storage": "file",
-        "num_replicas": replicas,
-        "discard": "old",
+        **_stream(topology.dead_stream, topology.dead_subjects, replicas, "old"),
         # A message that was given up may be tried again as long as its run waits.
         "max_age": _FOR_EVER,
         "max_msgs": 100_000,
         "max_consumers": 1_000,
-        "allow_direct": True,
     }
 
 
 def key_value_config(bucket: str, replicas: int) -> dict[str, Any]:
     """Configuration of a bucket of the KV convention, one value per key."""
     return {
-        "name": f"KV_{bucket}",
-        "subjects": [f"$KV.{bucket}.>"],
-        "retention": "limits",
-        "storage": "file",
-        "num_replicas": replicas,
-        "discard": "new",
+        **_stream(f"KV_{bucket}", [f"$KV.{bucket}.>"], replicas, "new"),
         "max_msgs_per_subject": 1,
         "duplicate_window": 120 * _SECOND,
-        "allow_direct": True,
         "allow_msg_ttl": True,
         "allow_rollup_hdrs": True,
         "deny_delete": True,
@@ -93,14 +87,8 @@ def key_value_config(bucket: str, replicas: int) -> dict[str, Any]:
 def object_store_config(bucket: str, replicas: int) -> dict[str, Any]:
     """Configuration of a bucket of the object store convention."""
     return {
-        "name": f"OBJ_{bucket}",
-        "subjects": [f"$O.{bucket}.C.>", f"$O.{bucket}.M.>"],
-        "retention": "limits",
-        "storage": "file",
-        "num_replicas": replicas,
-        "discard": "new",
+        **_stream(f"OBJ_{bucket}", [f"$O.{bucket}.C.>", f"$O.{bucket}.M.>"], replicas, "new"),
         "max_age": _FOR_EVER,
-        "allow_direct": True,
         "allow_rollup_hdrs": True,
     }
 
