@@ -29,6 +29,8 @@ CLOSED = {
         ({"$ref": "#/$defs/x", "$defs": {"x": {"type": "object"}}}, False),
         ({"enum": [{"type": "object"}]}, True),
         ({**CLOSED, "properties": {"a": {"anyOf": [CLOSED, {"type": "object"}]}}}, False),
+        ({**CLOSED, "properties": {"a": {"title": "Anything"}}}, False),
+        ({"oneOf": [CLOSED, {"type": "string"}]}, False),
         ({**CLOSED, "properties": {"properties": {"type": "string"}}, "required": ["properties"]}, True),
     ],
 )

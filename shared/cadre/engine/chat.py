@@ -146,8 +146,15 @@ class Transcript:
         """The request for an answer when the steps are used up."""
         return [
             {"role": "system", "content": self._prompts.final_pre()},
-            *as_text([*latest(self._messages, run), _user(self._prompts.final_post(repeated_task(run)))]),
+            *as_text([*latest(self._messages, run), _user(self._final_question(run))]),
         ]
+
+    def _final_question(self, run: Run) -> str:
+        """With the form of the answer, where the request itself does not carry it."""
+        spec = run.spec
+        in_text = spec is not None and spec.model.calls == "text"
+        schema = spec.output_schema if in_text and spec is not None else None
+        return self._prompts.final_post(repeated_task(run), schema)
 
 
 def task_text(run: Run) -> str:
@@ -168,7 +175,9 @@ def repeated_task(run: Run) -> str:
 def base_tokens(run: Run, prompts: Prompts) -> int:
     """What a request of the run takes up besides its memory, whichever its purpose."""
     tools, members = list(run.tools.values()), list(run.members.values())
-    asked = system_message(run, prompts)["content"] + msgspec.json.encode(functions(run)).decode()
+    asked = system_message(run, prompts)["content"]
+    if run.spec is None or run.spec.model.calls == "native":
+        asked += msgspec.json.encode(functions(run)).decode()
     planned = prompts.update_plan_pre("") + prompts.update_plan_post("", tools, members, 0)
     last = prompts.final_pre() + prompts.final_post("")
     longest = max(map(tokens_of, (asked, planned, prompts.initial_plan("", tools, members), last)))

@@ -64,7 +64,10 @@ class StepwiseKind(PlainKind):
         if purpose == "plan":
             return ModelRequest(messages=chat.planning(run), stop=[END_PLAN])
         if purpose == "final":
-            return ModelRequest(messages=chat.last_word(run), schema=last_answer_form(run))
+            in_text = run.spec is not None and run.spec.model.calls == "text"
+            return ModelRequest(
+                messages=chat.last_word(run), schema=None if in_text else last_answer_form(run)
+            )
         return self.action_request(run, chat)
 
     def _next(self, run: Run, number: int) -> Move:

@@ -45,7 +45,7 @@ _TASKS = {
     "managed_agent.report": _contract("final_answer", may="name"),
     "managed_agent.summary": _contract("messages", may="name"),
     "final_answer.pre_messages": _contract(""),
-    "final_answer.post_messages": _contract("task"),
+    "final_answer.post_messages": _contract("task", may="output_schema"),
     "memory.new_task": _contract("task"),
     "memory.plan": _contract("plan"),
     "memory.updated_plan": _contract("plan"),

@@ -18,7 +18,8 @@ from cadre.spec.kinds import DEFAULT, declaration_of
 
 __all__ = ["NO_TERMS", "Prompts", "kind_for", "prompts_for", "to_code_prompt", "to_tool_calling_prompt"]
 
-NO_TERMS: Mapping[str, Any] = {}
+NO_TERMS: Mapping[str, Any] = {"calls": "native"}
+"""The values of the variables of agent kinds where no agent says otherwise."""
 
 _SYSTEMS_KEPT = 8
 
@@ -76,7 +77,7 @@ class Prompts:
             **self._offered(tools, members),
             custom_instructions=instructions.strip(),
             output_schema=to_json(output_schema) if output_schema is not None else "",
-            **terms,
+            **{**NO_TERMS, **terms},
         )
         self._systems = [(key, text), *self._systems[: _SYSTEMS_KEPT - 1]]
         return text
@@ -130,8 +131,10 @@ class Prompts:
     def final_pre(self) -> str:
         return self._render("final_answer.pre_messages")
 
-    def final_post(self, task: str) -> str:
-        return self._render("final_answer.post_messages", task=task)
+    def final_post(self, task: str, output_schema: dict[str, Any] | None = None) -> str:
+        """The last question; with `output_schema` the answer must be JSON that fits it."""
+        form = to_json(output_schema) if output_schema is not None else ""
+        return self._render("final_answer.post_messages", task=task, output_schema=form)
 
     # --- memory
 

@@ -74,6 +74,7 @@ _CHOICES = {
     "spec.kind": "tool_calling or code",
     "spec.permission": "open or restricted",
     "spec.model.tool_choice": "auto, required or {function: NAME}",
+    "spec.model.calls": "native, schema or text",
     "spec.model.token_limit": "max_tokens or max_completion_tokens",
     "spec.model.reasoning_effort": f"one of {', '.join(get_args(ReasoningEffort))}",
     "spec.memory.remember": "nothing, answers or steps",

@@ -55,13 +55,15 @@ def as_parameter(schema: Schema | None, description: str) -> Schema:
 
 
 def is_strict(schema: Any) -> bool:
-    """Whether each object in the schema requires all its properties and allows no others, as the strict mode of
-    endpoints demands."""
+    """Whether the schema fits the subset of OpenAI's strict mode: each object requires all its properties and allows
+    no others, each value has a type, and no keyword is used that the mode lacks."""
     if isinstance(schema, list):
         return all(map(is_strict, schema))
     if not isinstance(schema, dict):
         return True
     properties = schema.get("properties", {})
+    if not schema.keys() & _SAYS_WHAT or schema.keys() & _BEYOND_STRICT:
+        return False
     if schema.get("type") == "object" or properties:
         closed = schema.get("additionalProperties") is False
         if not closed or set(schema.get("required", [])) != set(properties):
@@ -71,6 +73,9 @@ def is_strict(schema: Any) -> bool:
     named = [schema.get(key, {}) for key in ("properties", *_DEFINITIONS)]
     return is_strict(inner) and all(is_strict(list(part.values())) for part in named)
 
+
+_SAYS_WHAT = {"type", "properties", "items", "enum", "const", "anyOf", "$ref"}
+_BEYOND_STRICT = {"oneOf", "allOf", "not", "if", "dependentRequired", "dependentSchemas", "patternProperties"}
 
 _VALUES = ("enum", "const", "default", "examples", "required")
 

@@ -45,6 +45,9 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Input and output tokens of one call together; a longer history is summarized."""
     tool_choice: Literal["auto", "required"] | NamedFunction = "required"
     """Whether the model must call functions, and which; one that is not live is not asked for."""
+    calls: Literal["native", "schema", "text"] = "native"
+    """How an agent of kind `tool_calling` is to write its calls: through the API's own tool calls, as JSON that a
+    schema holds it to (`response_format`), or as JSON that only the prompt asks for."""
     parallel_tool_calls: bool | None = None
     """Whether one answer may hold several calls; None leaves it to the endpoint."""
     stop: bool = True

@@ -235,9 +235,9 @@ class MemoryWorld:
         self.bus = MemoryBus(self.clock, timers, seqs)
         self._agents: dict[str, Runner] = {}
 
-    def worker(self, spec: AgentSpec, model: Model, offer: Offer) -> Runner:
+    def worker(self, spec: AgentSpec, model: Model, offer: Offer, prompts: Prompts = PROMPTS) -> Runner:
         """A new process for the agent; `drive` gives it the agent's records from now on."""
-        runner = Runner(spec, PROMPTS, World(self.journal, self.bus, model, self.clock), lambda: offer)
+        runner = Runner(spec, prompts, World(self.journal, self.bus, model, self.clock), lambda: offer)
         self.bus.runners.append(runner)
         self._agents[spec.name] = runner
         return runner

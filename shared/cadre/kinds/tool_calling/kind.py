@@ -16,7 +16,6 @@ from cadre.engine.json_text import UNREADABLE, ReadingError, read_arguments
 from cadre.engine.kind import Chat
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.moves import Answer, Call, Moves
-from cadre.engine.stop_sequences import STOP_SEQUENCES
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.events import RequestedCall
@@ -25,6 +24,7 @@ from cadre.kinds.stepwise import StepwiseKind
 from cadre.kinds.tool_calling.arguments import with_values
 from cadre.kinds.tool_calling.parse import read_calls
 from cadre.kinds.tool_calling.records import DECLARATION
+from cadre.kinds.tool_calling.request import ask_for_calls, unreadable
 from cadre.spec.agent import AgentSpec
 
 
@@ -37,7 +37,7 @@ class ToolCallingKind(StepwiseKind):
         try:
             calls = read_calls(reply.content, reply.calls)
         except ReadingError as error:
-            return self.went(run, arrival, error.info)
+            return self.went(run, arrival, unreadable(run, error))
         if len(calls) == 1 and calls[0].name == FINAL_ANSWER:
             arguments = _final_answer(run, calls[0])
             if arguments is not None:
@@ -45,7 +45,7 @@ class ToolCallingKind(StepwiseKind):
         return [Call(calls)]
 
     def action_request(self, run: Run, chat: Chat) -> ModelRequest:
-        return ModelRequest(messages=chat.messages(run), tools=chat.functions(), stop=STOP_SEQUENCES)
+        return ask_for_calls(run, chat)
 
     def arguments(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         return with_values(run, arguments)

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cadre.kinds.purposes import STEPWISE
 from cadre.spec.kinds import KindDeclaration, PromptFile
+
+
+def prompt_terms(spec: Any) -> dict[str, Any]:
+    """How the model is to write its calls."""
+    return {"calls": spec.model.calls}
+
 
 DECLARATION = KindDeclaration(
     name="tool_calling",
@@ -11,6 +19,7 @@ DECLARATION = KindDeclaration(
     purposes=STEPWISE,
     # A model that calls tools is offered them, and its team, through its API as well.
     prompt_files={
-        "tool_calling": PromptFile(must="custom_instructions", may="tools managed_agents output_schema")
+        "tool_calling": PromptFile(must="custom_instructions", may="tools managed_agents output_schema calls")
     },
+    prompt_terms=prompt_terms,
 )

@@ -1,0 +1,46 @@
+"""How a model is asked for calls: as its API's own, as JSON held to a schema, or as JSON that the prompt asks for.
+
+What was answered in text is read again as that text, and its outcomes as messages of the user: see
+`cadre.engine.chat`.
+"""
+
+from __future__ import annotations
+
+from cadre.engine.chat import as_text
+from cadre.engine.json_text import ReadingError
+from cadre.engine.kind import Chat
+from cadre.engine.model_request import ModelRequest
+from cadre.engine.stop_sequences import STOP_SEQUENCES
+from cadre.journal.run import Run
+from cadre.kinds.tool_calling.call_schema import call_schema
+from cadre.protocol.messages import ErrorInfo
+from cadre.spec.model import NamedFunction
+
+_FORMS = {
+    "schema": '{"function": {"name": "some_tool", "arguments": {"some_argument": "value"}}}',
+    "text": '{"name": "some_tool", "arguments": {"some_argument": "value"}}',
+}
+
+
+def ask_for_calls(run: Run, chat: Chat) -> ModelRequest:
+    """The question for the next calls, in the form that the agent's model takes."""
+    assert run.spec is not None
+    model, messages, functions = run.spec.model, chat.messages(run), chat.functions()
+    if model.calls == "native":
+        return ModelRequest(messages=messages, tools=functions, stop=STOP_SEQUENCES)
+    messages = as_text(messages)
+    if model.calls == "text":
+        return ModelRequest(messages=messages, stop=STOP_SEQUENCES)
+    if isinstance(choice := model.tool_choice, NamedFunction):
+        functions = [one for one in functions if one["function"]["name"] == choice.function] or functions
+    # A stop sequence within an argument would cut the JSON.
+    return ModelRequest(messages=messages, schema=call_schema(functions))
+
+
+def unreadable(run: Run, error: ReadingError) -> ErrorInfo:
+    """What a model reads of an answer that holds no call; one that must write calls as text is shown how."""
+    assert run.spec is not None
+    form = _FORMS.get(run.spec.model.calls)
+    if form is None:
+        return error.info
+    return ErrorInfo(error.info.type, f"{error} Answer with JSON of this form and nothing else: {form}")

@@ -1,0 +1,107 @@
+"""Whole runs of agents whose models write calls as text, through the real client against the scripted model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cadre.adapters.models.openai_model import OpenAIModel
+from cadre.engine.model_request import ModelRequest
+from cadre.journal.run import Run
+from cadre.ports import ModelReply, OnText
+from cadre.spec.model import ModelSpec, NamedFunction
+from cadre.testing import ModelServer
+from integration.model_calls import NO_ENDPOINT, MemoryBlobs, spec_for
+from unit.loop.build import OFFER, spec, task
+from unit.loop.memory_world import MemoryWorld
+
+SCRIPT = """
+rules:
+  - name: plan
+    match: {last: facts survey}
+    reply: {content: "Add, then answer."}
+  - name: add in a schema
+    match: {first: held, last: "Now carry out|New task"}
+    reply: {content: '{"function": {"name": "add", "arguments": {"a": 2, "b": 40}}}'}
+  - name: answer in a schema
+    match: {first: held, last: '^Observation:\\nadd: 42$'}
+    reply: {content: '{"function": {"name": "final_answer", "arguments": {"answer": {{ number(last) }}}}}'}
+  - name: prose
+    match: {first: asked, turn: 0}
+    reply: {content: I would add them.}
+  - name: two calls
+    match: {first: asked, turn: 1}
+    reply:
+      content: |
+        {"name": "add", "arguments": {"a": 1, "b": 2}}
+        {"name": "add", "arguments": {"a": 3, "b": 4}}
+  - name: last word
+    match: {first: asked, last: "Answer this task now.*fits this schema.*total"}
+    reply: {content: '{"total": 10}'}
+"""
+
+
+class Observed:
+    """ports.Model that keeps what the endpoint is asked."""
+
+    def __init__(self, model: ModelSpec) -> None:
+        self._inner = OpenAIModel(model, NO_ENDPOINT, MemoryBlobs())
+        self.requests: list[ModelRequest] = []
+
+    async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
+        self.requests.append(request)
+        return await self._inner.complete(request, on_text)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+async def played(model: ModelSpec, text: str, **fields: Any) -> tuple[Run, list[ModelRequest]]:
+    """The run of a task to its end, and what its model was asked."""
+    world, observed = MemoryWorld(), Observed(model)
+    world.worker(spec(model=model, **fields), observed, OFFER)
+    try:
+        await world.drive(task(text))
+    finally:
+        await observed.close()
+    return world.run("r1"), observed.requests
+
+
+async def test_a_schema_holds_each_answer_to_one_call(server: ModelServer) -> None:
+    run, requests = await played(spec_for(server, calls="schema"), "held to a form", planning_interval=4)
+    assert run.result is not None
+    assert (run.result.state, run.result.output) == ("success", 42)
+    plan, first, second = requests
+    assert plan.schema is None
+    for request in (first, second):
+        assert (request.tools, request.stop) == ([], [])
+        assert request.schema is not None
+    # What the model has said is what it reads again.
+    assert [(one["role"], one["content"]) for one in second.messages[-2:]] == [
+        ("assistant", '{"function": {"name": "add", "arguments": {"a": 2, "b": 40}}}'),
+        ("user", "Observation:\nadd: 42"),
+    ]
+    assert '{"function": {"name": "lookup"' in second.messages[0]["content"]
+
+
+async def test_calls_that_only_the_prompt_asks_for(server: ModelServer) -> None:
+    total = {"type": "object", "required": ["total"], "properties": {"total": {"type": "integer"}}}
+    model = spec_for(server, calls="text")
+    run, requests = await played(model, "asked in words", output_schema=total)
+    assert run.result is not None
+    assert (run.result.state, run.result.output) == ("max_steps_error", {"total": 10})
+    assert all(request.tools == [] and request.schema is None for request in requests)
+    complaint, observed = (request.messages[-1]["content"] for request in requests[1:3])
+    assert 'Answer with JSON of this form and nothing else: {"name": "some_tool"' in complaint
+    assert observed == "Observation:\nadd: 3\n\nadd: 7"
+
+
+@pytest.mark.parametrize(
+    ("function", "names"), [("look", ["look"]), ("gone", ["add", "look", "kid", "final_answer"])]
+)
+async def test_one_function_may_be_chosen(server: ModelServer, function: str, names: list[str]) -> None:
+    model = spec_for(server, calls="schema", tool_choice=NamedFunction(function))
+    _, requests = await played(model, "held to a form", tools=["add", "look", "gone"])
+    assert [name for name in names if f"'{name}'" in str(requests[0].schema)] == names
+    assert ("'add'" in str(requests[0].schema)) == ("add" in names)
