@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
 
 from cadre.delivery.codec import encode
-from cadre.errors import Fenced, OutcomeUnknown
-from cadre.ports import Effect
+from cadre.errors import BusUnavailable, Fenced, OutcomeUnknown, RetryableError
+from cadre.ports import Effect, QuarantineRecord
 from cadre.protocol.messages import EffectClaim, EffectResult, ToolCall, ToolResult
 from cadre.protocol.topology import result_id
 from cadre.runtime.executor import Executor
@@ -29,8 +30,8 @@ class MemoryEffects:
 
     def __init__(self) -> None:
         self.effect: Effect | None = None
-        self.lost_answers = 0
-        """So many claims are stored, and their answers never come."""
+        self.lost: RetryableError | None = None
+        """The next claim is stored, and what comes instead of its answer."""
 
     async def read(self, tree: str, call: str) -> Effect | None:
         return self.effect
@@ -39,9 +40,9 @@ class MemoryEffects:
         if self.effect is not None:
             raise Fenced("claimed")
         self.effect = Effect(claim, 1, None)
-        if self.lost_answers:
-            self.lost_answers -= 1
-            raise OutcomeUnknown("claiming", "lost")
+        if self.lost is not None:
+            lost, self.lost = self.lost, None
+            raise lost
         return 1
 
     async def settle(self, settled: EffectResult) -> None:
@@ -56,6 +57,8 @@ class Process:
 
     def __init__(self, *, idempotent: bool = False) -> None:
         self.paid: list[int] = []
+        self.begun, self.may_end = asyncio.Event(), asyncio.Event()
+        self.may_end.set()
 
         @tool(name="pay", idempotent=idempotent)
         async def pay(sum: int) -> str:
@@ -65,15 +68,17 @@ class Process:
                 sum: How much.
             """
             self.paid.append(sum)
+            self.begun.set()
+            await self.may_end.wait()
             return "paid"
 
         self.tool: AnyTool = pay
         self.world = MemoryWorld()
         self.effects = MemoryEffects()
         self.is_alive: bool | None = False
-        in_hand = InHand("here", self.effects, self)
+        self.in_hand, self.quarantine = InHand("here", self.effects, self), MemoryQuarantine()
         self.executor = Executor(
-            self.effects, self.world.bus, Blobs(), in_hand, MemoryQuarantine(), self.world.clock
+            self.effects, self.world.bus, Blobs(), self.in_hand, self.quarantine, self.world.clock
         )
 
     async def has_in_hand(self, tool: str, instance: str, call: str) -> bool | None:
@@ -92,8 +97,11 @@ class Process:
             )
         self.effects.effect = Effect(claim, 1, result)
 
-    async def handle(self, subject: str = SUBJECT) -> list[object]:
-        delivered = Delivered(1, encode(CALL), subject)
+    async def handle(
+        self, subject: str = SUBJECT, deliveries: int = 1, *, retried: bool = False
+    ) -> list[object]:
+        delivered = Delivered(deliveries, encode(CALL), subject)
+        delivered.retried = retried
         await self.executor.handle(self.tool, delivered)
         return delivered.settled
 
@@ -111,11 +119,61 @@ async def test_a_call_is_claimed_run_settled_and_answered() -> None:
     assert process.effects.effect.result == process.answer()
 
 
-async def test_a_claim_whose_answer_was_lost_is_found_to_be_ours() -> None:
+@pytest.mark.parametrize("lost", [OutcomeUnknown("claiming", "lost"), BusUnavailable("claiming", "down")])
+async def test_a_claim_whose_answer_was_lost_is_found_to_be_ours(lost: RetryableError) -> None:
     process = Process()
-    process.effects.lost_answers = 1
+    process.effects.lost = lost
     assert await process.handle() == ["ack"]
     assert (process.paid, process.answer().output) == ([5], "paid")
+    assert not process.in_hand.has(CALL.id)
+
+
+async def test_a_call_that_was_claimed_and_dropped_is_not_in_hand() -> None:
+    process = Process()
+    process.effects.lost = BusUnavailable("claiming", "the connection went")
+    process.world.clock.running.clear()
+    dropped = asyncio.create_task(process.handle())
+    await process.world.clock.asleep.wait()
+    assert process.in_hand.has(CALL.id)
+    dropped.cancel()
+    await asyncio.wait({dropped})
+    assert not process.in_hand.has(CALL.id)
+    process.world.clock.running.set()
+    process.world.clock.time += 1
+    assert await process.handle() == ["ack"]
+    error = process.answer().error
+    assert error is not None
+    assert (error.type, process.paid) == ("Interrupted", [])
+
+
+async def test_a_call_that_is_in_work_here_is_not_taken_for_left_by_a_dead_executor() -> None:
+    process = Process()
+    process.may_end.clear()
+    at_work = asyncio.create_task(process.handle())
+    await process.begun.wait()
+    process.world.clock.time += 1
+    assert await process.handle(retried=True) == []
+    process.may_end.set()
+    assert await at_work == ["ack"]
+    assert not process.in_hand.has(CALL.id)
+    assert await process.handle(retried=True) == ["ack"]
+    assert process.paid == [5]
+    assert [sent.output for sent in process.world.bus.sent if isinstance(sent, ToolResult)] == ["paid"] * 2
+
+
+@pytest.mark.parametrize("output", [None, "paid there"])
+async def test_what_becomes_of_a_call_whose_executors_died_is_kept_and_told(output: str | None) -> None:
+    """A result that was kept is told whatever they died of; else a refusal is, and a zombie tells the same."""
+    process = Process()
+    process.claimed_there(output=output)
+    process.quarantine.held[Delivered.seq] = (QuarantineRecord(seq=Delivered.seq, attempts_alone=99), 1)
+    [why] = await process.handle(deliveries=99)
+    assert why != "ack"
+    assert process.effects.effect is not None
+    assert process.effects.effect.result == process.answer()
+    assert (process.paid, process.answer().output) == ([], output)
+    error = process.answer().error
+    assert (error is None) if output else (error is not None and error.type == "Poisoned")
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
