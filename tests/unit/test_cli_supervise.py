@@ -8,14 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from cadre.local import local_stack
 from cadre.local.exit_codes import CommandFailed
-from cadre.local.nats_server import free_port, write_config
+from cadre.local.nats_server import free_port
 from cadre.local.supervise import MAX_QUICK_DEATHS, ManagedProcess, ProcessSpec, until_ready
 
 FOREVER = "import time; print('up', flush=True); time.sleep(3600)"
@@ -175,14 +174,3 @@ def test_a_port_in_use_is_named_with_its_option() -> None:
             CommandFailed, match=rf"^port {port} for the gateway .* choose another with --port"
         ):
             free_port(port, "the gateway", "--port")
-
-
-def checked(server: Sequence[str]) -> str:
-    return subprocess.run(server, capture_output=True, text=True, check=True).stderr
-
-
-def test_the_configuration_is_one_that_nats_server_accepts(tmp_path: Path) -> None:
-    from cadre.local.nats_server import server_binary
-
-    write_config(tmp_path / "nats.conf", tmp_path / 'with "quotes"', 4222, "always")
-    assert "is valid" in checked([str(server_binary()), "-c", str(tmp_path / "nats.conf"), "-t"])

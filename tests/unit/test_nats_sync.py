@@ -26,7 +26,7 @@ def test_the_server_takes_what_the_setting_takes(
 ) -> None:
     monkeypatch.setenv("CADRE_NATS_SYNC", text)
     file = tmp_path / "nats.conf"
-    nats_server.write_config(file, tmp_path / "store", 4222, read_nats_sync())
+    nats_server.write_config(file, tmp_path / 'with "quotes"', 4222, read_nats_sync())
     assert f'sync_interval: "{text}"' in file.read_text()
     subprocess.run([nats_binary(), "-t", "-c", file], check=True, capture_output=True)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from cadre.engine.commands import CallModel, Revoke, Send, SetTimer
 from cadre.protocol.messages import Cancel, ErrorInfo, ReplyTo, Report, Task, TimerFired, ToolCall, Usage
 from unit.loop.build import ANSWER, Course, call, cancel, report, result, sent, task
@@ -108,11 +106,3 @@ def test_open_children_are_cancelled_when_their_run_ends() -> None:
     assert (word.to, word.message.id, word.message.run) == ("kid", "r1_1_2:cancel", "r1_1_2")
     assert word.message.sender == "boss"
     assert "too slow" in word.message.reason
-
-
-def test_what_is_owed_can_be_asked_of_a_state_read_back() -> None:
-    course = Course().begin()
-    course.say(call("kid", task="x"), call("add", a=1, b=1))
-    copy = Course()
-    copy.run = msgspec.json.decode(msgspec.json.encode(course.run), type=type(course.run))
-    assert copy.owed() == course.owed()

@@ -16,19 +16,6 @@ from unit.loop.memory_world import MemoryWorld, ScriptedModel
 from unit.loop.workers import count, each_cause_once, says, stuck, worker
 
 
-async def test_what_was_journaled_is_sent_even_if_the_server_forgot_that_it_had_delivered() -> None:
-    """A nats-server that is killed right after a delivery counts from one again."""
-    world = MemoryWorld()
-    dead = worker(world, ScriptedModel(says(call("add", a=1, b=1))))
-    world.bus.failing_sends = 1
-    with pytest.raises(BusUnavailable):
-        await dead.handle(task())
-    model = ScriptedModel(says(ANSWER))
-    assert await worker(world, model).handle(task(), deliveries=1)
-    assert [message.id for message in world.bus.sent] == ["r1_1_0"]
-    assert model.requests == []
-
-
 async def test_a_lost_model_call_is_made_again_even_if_the_server_forgot_that_it_had_delivered() -> None:
     world = MemoryWorld()
     _, handling, _ = await stuck(world)

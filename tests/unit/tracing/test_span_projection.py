@@ -10,7 +10,7 @@ import pytest
 
 from cadre.journal.entry import Entry
 from cadre.journal.events import ToolAnswered
-from cadre.protocol.messages import Decision, ErrorInfo, Task, ToolResult, Usage
+from cadre.protocol.messages import ErrorInfo, ToolResult, Usage, Verdict
 from cadre.spec.model import ModelSpec
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, trace_id
@@ -18,6 +18,7 @@ from cadre.telemetry.tracing.projection import Projection
 from cadre.telemetry.tracing.spans import Link, SpanRecord
 from cadre.telemetry.tracing.tree_trace import trace_of
 from journals import kept
+from kinds.code.build import decision
 from unit.loop.build import ANSWER, Course, call, cancel, report, result, spec
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -53,8 +54,7 @@ def simple() -> Clocked:
 
 def worked(call: str, started_at: float, at: float) -> ToolResult:
     """An executor's result, by its own clock."""
-    told = result(call, 3, executor="here-7", started_at=started_at)
-    return msgspec.structs.replace(told, at=at)
+    return msgspec.structs.replace(result(call, 3, executor="here-7", started_at=started_at), at=at)
 
 
 @pytest.mark.parametrize(
@@ -96,18 +96,12 @@ def test_a_run_with_one_call() -> None:
     root, agent, step = found["invoke_workflow boss"], found["invoke_agent boss"], found["step 1"]
     tool, work = found["execute_tool add"], found["process cadre.call.add"]
     assert (root.span, root.parent, root.trace) == (root_span("r1"), None, trace_id("r1"))
-    assert (agent.parent, step.parent, tool.parent, work.parent) == (
-        root.span,
-        agent.span,
-        step.span,
-        tool.span,
-    )
+    parents = (agent.parent, step.parent, tool.parent, work.parent)
+    assert parents == (root.span, agent.span, step.span, tool.span)
     assert seconds(root) == seconds(agent) == (101.0, 104.0)
     assert seconds(step) == (101.0, 103.0)
     assert seconds(tool) == (102.0, 103.0)
-    assert seconds(work) == (102.25, 102.75), (
-        "the rest of the call is waiting: for the executor, for the agent"
-    )
+    assert seconds(work) == (102.25, 102.75), "the rest of the call is waiting"
     assert (root.status, tool.status, root.attributes[names.RUN_STATUS]) == ("OK", "UNSET", "success")
     assert root.links == [Link(CALLER[3:35], CALLER[36:52])]
     assert (work.service, work.instance, tool.service) == ("add", "here-7", "boss")
@@ -133,11 +127,8 @@ def test_an_attempt_whose_worker_died_is_an_error_and_the_next_one_names_it() ->
     course.lose()
     course.say(ANSWER)
     lost, taken = [span for span in trace_of(course.journal(), now=0.0) if span.name.startswith("chat")]
-    assert (lost.status, lost.attributes[names.ERROR_TYPE], seconds(lost)) == (
-        "ERROR",
-        "worker_lost",
-        (101.0, 102.0),
-    )
+    assert (lost.status, lost.attributes[names.ERROR_TYPE]) == ("ERROR", "worker_lost")
+    assert seconds(lost) == (101.0, 102.0)
     assert (taken.attributes[names.ATTEMPT], seconds(taken)) == (2, (102.0, 103.0))
     assert [link.span for link in taken.links] == [lost.span]
     assert lost.parent == taken.parent
@@ -150,11 +141,8 @@ def test_a_wait_for_the_endpoint_lies_between_two_attempts() -> None:
     course.say(ANSWER)
     failed, wait, *_ = trace_of(course.journal(), now=0.0)
     assert (failed.status, failed.attributes[names.ERROR_TYPE], failed.message) == ("ERROR", "429", "429")
-    assert (wait.name, wait.attributes[names.WAIT_REASON], seconds(wait)) == (
-        "wait_model",
-        "rate_limited",
-        (102.0, 133.0),
-    )
+    assert (wait.name, wait.attributes[names.WAIT_REASON]) == ("wait_model", "rate_limited")
+    assert seconds(wait) == (102.0, 133.0)
     assert wait.parent == failed.parent
 
 
@@ -163,10 +151,7 @@ def test_parallel_branches_hang_below_their_own_calls() -> None:
     course.say(call("kid", task="one"), call("kid", task="two"), call("add", a=1, b=2))
     children = []
     for place in (1, 0):
-        child = Clocked(spec(name="kid", team=[], tools=[]), run=course.id(place))
-        child.arrive(
-            Task(id=f"{child.run.id}:task", tree="r1", run=child.run.id, at=1.0, agent="kid", task="x")
-        )
+        child = Clocked(spec(name="kid", team=[], tools=[]), run=course.id(place)).begin("x")
         child.say(ANSWER)
         children.append(child)
     course.arrive(result(course.id(2), 3))
@@ -178,36 +163,18 @@ def test_parallel_branches_hang_below_their_own_calls() -> None:
     for run in ("r1_1_0", "r1_1_1"):
         agent, calling = spans[agent_span(run)], spans[call_span(run)]
         assert agent.parent == calling.span
-        assert (agent.name, agent.kind, agent.attributes[names.KIND]) == (
-            "invoke_agent kid",
-            "INTERNAL",
-            "AGENT",
-        )
+        about = (agent.name, agent.kind, agent.attributes[names.KIND])
+        assert about == ("invoke_agent kid", "INTERNAL", "AGENT")
         assert (calling.name, calling.kind, calling.run) == ("invoke_agent kid", "CLIENT", "r1")
         assert spans[str(calling.parent)].name == "step 1"
 
 
-def decided(course: Course, verdict: Any) -> None:
-    course.arrive(
-        Decision(
-            id="d1",
-            tree="r1",
-            run="r1",
-            at=3.0,
-            call="r1_1_0",
-            verdict=verdict,
-            sender="ann",
-            trace=CALLER,
-        )
-    )
-
-
 @pytest.mark.parametrize("verdict", ["approved", "rejected"])
-def test_a_person_is_waited_for_before_the_call(verdict: str) -> None:
+def test_a_person_is_waited_for_before_the_call(verdict: Verdict) -> None:
     course = Clocked(spec(approvals={"add": "always"})).begin()
     course.say(call("add", a=11, b=1))
     course.at += 3600
-    decided(course, verdict)
+    course.arrive(decision(verdict, trace=CALLER))
     if verdict == "approved":
         course.arrive(result("r1_1_0", 12))
     course.say(ANSWER)
