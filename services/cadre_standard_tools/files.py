@@ -14,7 +14,7 @@ Start = Annotated[int, msgspec.Meta(ge=0)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_CHARACTERS)]
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ListedFile(msgspec.Struct, frozen=True):
     """A file of the workspace."""
 
     path: str
@@ -34,14 +34,14 @@ class Written(msgspec.Struct, frozen=True):
 
 
 @tool(read_only=True, timeout=60)
-async def list_files(context: ToolContext) -> list[Listed]:
+async def list_files(context: ToolContext) -> list[ListedFile]:
     """Lists the files of the workspace, which you share with everybody who works on this task.
 
     Returns:
         Each file's path, size, type and version.
     """
     return [
-        Listed(one.path, one.size, one.media_type, one.version) for one in await context.workspace.files()
+        ListedFile(one.path, one.size, one.media_type, one.version) for one in await context.workspace.files()
     ]
 
 

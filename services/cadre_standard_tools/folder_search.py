@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cadre.tools.thread import run_in_thread
-from cadre_standard_tools.search_results import Found, Hit, SearchUnavailable
+from cadre_standard_tools.search_results import Hit, SearchResults, SearchUnavailable
 
 log = logging.getLogger("cadre.tools")
 
@@ -48,23 +48,25 @@ class FolderSearch:
         self._folder = folder
         self._read: dict[Path, tuple[tuple[int, int], _IndexedFile]] = {}
 
-    async def search(self, query: str, limit: int) -> Found:
+    async def search(self, query: str, limit: int) -> SearchResults:
         """Searches, as `search_results.Search` says."""
         return await run_in_thread(lambda: self._find(query, limit), "folder search")
 
-    def _find(self, query: str, limit: int) -> Found:
+    def _find(self, query: str, limit: int) -> SearchResults:
         asked = _query_words(query)
         if not asked:
-            return Found([], f"The query {query!r} has no word in it: say in words what to look for.")
+            return SearchResults([], f"The query {query!r} has no word in it: say in words what to look for.")
         documents = self._documents()
         if not documents:
-            return Found([], f"There is nothing to search: the folder holds no {', '.join(sorted(ENDINGS))}.")
+            return SearchResults(
+                [], f"There is nothing to search: the folder holds no {', '.join(sorted(ENDINGS))}."
+            )
         ranked = _rank(documents, asked)
         if not ranked:
-            return Found(
+            return SearchResults(
                 [], f"None of {len(documents)} documents has any of the words {', '.join(asked)}: try others."
             )
-        return Found([Hit(one.title, one.path, _snippet(one, asked)) for one in ranked[:limit]])
+        return SearchResults([Hit(one.title, one.path, _snippet(one, asked)) for one in ranked[:limit]])
 
     def _documents(self) -> list[_IndexedFile]:
         if not self._folder.is_dir():

@@ -15,7 +15,7 @@ class Hit(msgspec.Struct, frozen=True):
     """What it says about the query."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class SearchResults(msgspec.Struct, frozen=True):
     """What a search found."""
 
     results: list[Hit]
@@ -31,6 +31,6 @@ class SearchUnavailable(Exception):
 class Search(Protocol):
     """Somewhere to search."""
 
-    async def search(self, query: str, limit: int) -> Found:
+    async def search(self, query: str, limit: int) -> SearchResults:
         """Returns `limit` results at most. Raises SearchUnavailable."""
         ...

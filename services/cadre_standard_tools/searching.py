@@ -9,7 +9,7 @@ import msgspec
 from cadre.errors import SettingError
 from cadre.tool import tool
 from cadre_standard_tools.folder_search import FolderSearch
-from cadre_standard_tools.search_results import Found, Search
+from cadre_standard_tools.search_results import Search, SearchResults
 from cadre_standard_tools.searxng import Searxng
 from cadre_standard_tools.settings import read_standard_tools_settings
 
@@ -38,7 +38,9 @@ _search = search_of(read_standard_tools_settings().search)
 
 
 @tool(read_only=True, timeout=60)
-async def web_search(query: str, limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_RESULTS)] = 5) -> Found:
+async def web_search(
+    query: str, limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_RESULTS)] = 5
+) -> SearchResults:
     """Searches for pages about something.
 
     Args:

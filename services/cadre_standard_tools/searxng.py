@@ -5,7 +5,7 @@ from typing import Any
 import httpx2
 import msgspec
 
-from cadre_standard_tools.search_results import Found, Hit, SearchUnavailable
+from cadre_standard_tools.search_results import Hit, SearchResults, SearchUnavailable
 from cadre_standard_tools.tls import tls_context
 
 SEARCH_SECONDS = 20.0
@@ -29,18 +29,18 @@ class Searxng:
     def __init__(self, url: str) -> None:
         self._url = f"{url.rstrip('/')}/search"
 
-    async def search(self, query: str, limit: int) -> Found:
+    async def search(self, query: str, limit: int) -> SearchResults:
         """Searches, as `search_results.Search` says."""
         answer = await self._ask(query)
         hits = [Hit(one.title or one.url, one.url, one.content or "") for one in answer.results if one.url]
         if hits:
-            return Found(hits[:limit])
+            return SearchResults(hits[:limit])
         note = f"Nothing was found for {query!r}: try other words."
         if answer.unresponsive_engines:
             note += (
                 f" {len(answer.unresponsive_engines)} search engines did not answer: try again later, too."
             )
-        return Found([], note)
+        return SearchResults([], note)
 
     async def _ask(self, query: str) -> _Answer:
         try:

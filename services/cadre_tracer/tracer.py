@@ -3,11 +3,14 @@
 import asyncio
 import logging
 import time
+from typing import Any
 
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.history import History
 from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.queues.delivery import NatsDelivery
+from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.otel.otlp_spans import SpanSender
 from cadre.delivery.codec import decode, unpack_entry
 from cadre.delivery.fair_limiter import FairLimiter
@@ -20,9 +23,8 @@ from cadre.settings import TracingSettings
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
 from cadre.telemetry.tracing.spans import SpanRecord
-from cadre_tracer.exporting import BATCH, BATCH_WITH_CONTENT, Exporter
-from cadre_tracer.journal_queue import JournalQueue
-from cadre_tracer.projecting import Projections
+from cadre_tracer.exporter import BATCH, BATCH_WITH_CONTENT, Exporter
+from cadre_tracer.projections import Projections
 
 log = logging.getLogger("cadre.tracer")
 
@@ -39,8 +41,38 @@ _LOOK_SECONDS = 0.1
 """Seconds between two looks at how far the journals' end is."""
 
 
+class JournalQueue(Queue):
+    """A consumer of one shard's journal entries: in no hurry while it follows them, and quick to reach their end.
+
+    None of them is ever a dead letter, which somebody might send into its journal again.
+    """
+
+    most_deliveries = -1
+    rests = 0.9
+
+    async def hurry(self) -> int:
+        """Comes for more without a rest from now on; returns the sequence at which the stream ends at the moment.
+
+        Raises BusUnavailable.
+        """
+        self.rests = self._rests_until = 0.0
+        await self._pull()
+        end: int = (await self._ask(f"STREAM.INFO.{self._stream}"))["state"]["last_seq"]
+        return end
+
+    async def has_acked(self, end: int) -> bool:
+        """Whether all entries up to this sequence are acked, by whichever tracer. Raises BusUnavailable."""
+        info = await self._ask(f"CONSUMER.INFO.{self._stream}.{self._consumer}")
+        floor: int = info["ack_floor"]["stream_seq"]
+        # What stands behind the last entry is no tracer's matter, and never acked.
+        return floor >= end or not info["num_pending"] + info["num_ack_pending"]
+
+    async def _ask(self, what: str) -> dict[str, Any]:
+        return await jetstream.ask(self._nc, f"asking for {self._stream}", what)
+
+
 class Tracer:
-    """service.Part. Runs do not know of it and never wait for it."""
+    """The tracer as the part of its process that the frame runs. Runs do not know of it and never wait for it."""
 
     app: AsgiApp | None = None
 
@@ -56,7 +88,7 @@ class Tracer:
         self._queues: list[JournalQueue] = []
 
     async def start(self) -> None:
-        """Raises BusUnavailable, SetupError."""
+        """Begins to follow the journals. Raises BusUnavailable, SetupError."""
         self._exporter.start()
         platform, topology = self._platform, self._platform.topology
         limiter = FairLimiter(AT_ONCE, queues=topology.shards)
@@ -67,11 +99,13 @@ class Tracer:
         log.info("traces go to %s", self._settings.endpoint)
 
     def unready(self) -> str | None:
+        """Returns why no spans are exported at the moment; None when they are."""
         if not self._exporter.is_running:
             return "exporting has stopped"
         return None if len(self._queues) == self._platform.topology.shards else "starting"
 
     def about(self) -> dict[str, str]:
+        """Returns what /readyz says besides: how many spans have arrived, and how the receiver is."""
         return {
             "exported": str(self._exporter.exported),
             "refused": str(self._exporter.refused),
@@ -79,6 +113,7 @@ class Tracer:
         }
 
     async def samples(self) -> list[Sample]:
+        """Returns the metrics of its queues and of the exported spans."""
         spans = {"exported": self._exporter.exported, "refused": self._exporter.refused}
         return [
             *queue_samples(self._queues),
@@ -87,8 +122,8 @@ class Tracer:
         ]
 
     async def drain(self, grace: float) -> None:
-        """Exports what the journals hold by now. What the receiver does not take in time goes back to the streams;
-        with one that is known to be down there is nothing to wait for."""
+        """Exports what the journals hold by now. What the receiver does not take in time goes back to the streams; for
+        one that is known to be down nothing waits."""
         until = time.monotonic() + grace
         try:
             async with asyncio.timeout(grace):
@@ -102,7 +137,7 @@ class Tracer:
         await self._exporter.stop()
 
     async def _reach_the_end(self) -> None:
-        """Whoever stops a deployment may remove its journals next: what they hold at this moment is told first."""
+        """Exports all that the journals hold now: a deployment that is stopped may lose them next."""
         if not self._platform.nc.is_connected:
             return
         left = [(queue, await queue.hurry()) for queue in self._queues]
@@ -115,7 +150,7 @@ class Tracer:
         """Acks once the receiver has the spans that end with the entry. Raises RetryableError: deliver again."""
         try:
             if self._platform.topology.is_fate(delivery.subject):
-                self._hear_fate(delivery)
+                self._take_fate(delivery)
             elif self._imported or not delivery.imported:
                 await self._exporter.export(await self._spans(delivery))
             await delivery.ack()
@@ -149,7 +184,7 @@ class Tracer:
         return fate is not None and isinstance(fate[1], Erased) and fate[0] > stored.seq
 
     async def _was_erased(self, tree: str) -> bool:
-        """As far as can be told at the moment."""
+        """Whether the tree was erased, as far as is known at the moment."""
         try:
             fate = await self._erasure.fate(tree)
         except RetryableError as error:
@@ -157,7 +192,7 @@ class Tracer:
             return False
         return fate is not None and isinstance(fate[1], Erased)
 
-    def _hear_fate(self, delivery: NatsDelivery) -> None:
+    def _take_fate(self, delivery: NatsDelivery) -> None:
         try:
             fate: Fate = decode(delivery.data, Fate)
         except UnreadableMessage as error:

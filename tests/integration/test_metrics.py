@@ -21,8 +21,6 @@ from cadre.telemetry.metrics.names import (
     METRICS,
     RUNS_FINISHED,
     STEPS,
-    prometheus_label,
-    prometheus_name,
 )
 from cadre.telemetry.tracing.ids import trace_id
 from harness.exposition import Series, series_of, total
@@ -30,6 +28,7 @@ from harness.nats_server import free_port
 from harness.otlp_receiver import OtlpReceiver
 from harness.patience import eventually, patience
 from harness.people import decide, waiting
+from harness.prometheus import prometheus_label, prometheus_name
 from harness.stack import Gateway, Service, Stack
 from integration.tracer_world import with_bus
 

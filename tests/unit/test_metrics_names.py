@@ -16,10 +16,9 @@ from cadre.telemetry.metrics.names import (
     STEPS,
     TOKEN_USAGE,
     Metric,
-    prometheus_label,
-    prometheus_name,
 )
 from harness.exposition import families, labels_of, series_of, total
+from harness.prometheus import prometheus_label, prometheus_name
 
 SNAPSHOT = Path(__file__).parent / "metrics.json"
 

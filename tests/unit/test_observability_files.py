@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from cadre.telemetry.metrics.names import METRICS, prometheus_label, prometheus_name
+from cadre.telemetry.metrics.names import METRICS
 from cadre.telemetry.tracing import names
+from harness.prometheus import prometheus_label, prometheus_name
 from unit.test_deployment import COMPOSE, OURS
 
 ROOT = Path(__file__).parents[2]

@@ -266,10 +266,9 @@ class Session:
             return await self._ended(BlockStopped("MemoryError", "The memory was full, too full to go on."))
         if code == NO_TIME:
             return await self._ended(BlockStopped("TimeLimit", _stopped_after(self._limits.seconds)))
-        said = (
-            f"signal {code - 128 if code > 128 else -code}" if code < 0 or code > 128 else f"exit code {code}"
-        )
-        return await self._ended(BlockStopped("Crashed", f"The code ended the interpreter itself ({said})."))
+        signalled = code - 128 if code > 128 else -code
+        how = f"signal {signalled}" if signalled > 0 else f"exit code {code}"
+        return await self._ended(BlockStopped("Crashed", f"The code ended the interpreter itself ({how})."))
 
 
 def _not_taken(restore: bool) -> BlockStopped:

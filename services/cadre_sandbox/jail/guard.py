@@ -196,9 +196,9 @@ class _Guard(ast.NodeVisitor):
         self.generic_visit(node)
         self._depth -= 1
 
-    def _import(self, module: str, node: ast.stmt, said: str = "") -> None:
+    def _import(self, module: str, node: ast.stmt, shown: str = "") -> None:
         if not authorized(module, self._rules.imports):
-            raise NotAllowed(import_message(said or module, self._rules.imports), node.lineno)
+            raise NotAllowed(import_message(shown or module, self._rules.imports), node.lineno)
 
     def _not_a_function(self, name: str, node: ast.AST) -> None:
         if name in self._rules.functions and not self._depth:

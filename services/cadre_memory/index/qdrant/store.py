@@ -265,12 +265,12 @@ async def _translated_errors(doing: str) -> AsyncIterator[None]:
     try:
         yield
     except UnexpectedResponse as error:
-        said = f"Qdrant answered {error.status_code} while {doing}: {error.content.decode(errors='replace')[:500]}"
+        message = f"Qdrant answered {error.status_code} while {doing}: {error.content.decode(errors='replace')[:500]}"
         if error.status_code == 404:
-            raise CollectionGone(said) from error
+            raise CollectionGone(message) from error
         if error.status_code is None or error.status_code >= 500 or error.status_code in (408, 429):
-            raise IndexUnavailable(said) from error
-        raise IndexRefused(said) from error
+            raise IndexUnavailable(message) from error
+        raise IndexRefused(message) from error
     except (ResponseHandlingException, ResourceExhaustedResponse) as error:
         raise IndexUnavailable(f"Qdrant did not answer while {doing}: {error}") from error
     except ValueError as error:

@@ -9,8 +9,8 @@ from cadre.journal.events import RequestedCall
 from cadre.ports import ModelReply, OnText
 from cadre.protocol.messages import Usage
 
-AT_MOST_EVERY = 0.05
-"""Seconds between two pieces of text that are passed on."""
+MIN_PAUSE_SECONDS = 0.05
+"""Between two pieces of text that are passed on."""
 
 
 class _Function(msgspec.Struct, frozen=True):
@@ -69,8 +69,8 @@ class ModelAnswer:
         self._on_text = on_text
         self._clock = clock
         self._text = ""
-        self._told = 0
-        self._told_at = float("-inf")
+        self._passed = 0
+        self._passed_at = float("-inf")
         self._calls: list[_OpenCall] = []
         self._usage = Usage()  # who asks counts the calls
         self._model = ""
@@ -90,12 +90,12 @@ class ModelAnswer:
         for choice in (piece.choices or [])[:1]:
             self._empty = False
             self._finish = choice.finish_reason or self._finish
-            said = choice.delta or choice.message or _Message()
-            self._text += said.content or said.refusal or ""
-            for call in said.tool_calls or []:
+            message = choice.delta or choice.message or _Message()
+            self._text += message.content or message.refusal or ""
+            for call in message.tool_calls or []:
                 self._add_call(call, whole=choice.delta is None)
-        if self._clock() - self._told_at >= AT_MOST_EVERY:
-            await self._tell(self._certain())
+        if self._clock() - self._passed_at >= MIN_PAUSE_SECONDS:
+            await self._pass_on(self._certain())
 
     async def done(self) -> ModelReply:
         """Returns the answer, once everything was added. Raises MalformedAnswer when it is not complete."""
@@ -105,7 +105,7 @@ class ModelAnswer:
             raise MalformedAnswer("it ends without a finish_reason: it broke off in the middle")
         if nameless := [call for call in self._calls if not call.name]:
             raise MalformedAnswer(f"{len(nameless)} of its tool calls have no name")
-        await self._tell(self._end())
+        await self._pass_on(self._end())
         return ModelReply(
             content=_joined(self._text[: self._end()]),
             calls=[RequestedCall(call.name, _joined(call.arguments)) for call in self._calls],
@@ -159,10 +159,10 @@ class ModelAnswer:
         )
         return end - held
 
-    async def _tell(self, end: int) -> None:
-        if end > self._told:
-            text, self._told = self._text[self._told : end], end
-            self._told_at = self._clock()
+    async def _pass_on(self, end: int) -> None:
+        if end > self._passed:
+            text, self._passed = self._text[self._passed : end], end
+            self._passed_at = self._clock()
             await self._on_text(_joined(text))
 
 

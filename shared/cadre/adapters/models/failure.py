@@ -1,4 +1,4 @@
-"""What a model endpoint's failure means for the run, told in one clear line."""
+"""What a model endpoint's failure means for the run, in one clear line."""
 
 import os
 import re
@@ -13,8 +13,8 @@ import msgspec
 from cadre.errors import ModelError, ModelRefused, ModelUnavailable
 from cadre.spec.model import ModelSpec
 
-SHOWN = 500
-"""Characters of the server's own message that are passed on."""
+MAX_SHOWN_CHARS = 500
+"""Of the server's own message, in errors."""
 
 HINTS = {
     "stop": "set model.stop: false in the agent's spec",
@@ -74,8 +74,8 @@ def unavailable(line: str, refusal: Refusal) -> ModelUnavailable:
 def failed_status(spec: ModelSpec, url: str, refusal: Refusal, sent: Mapping[str, Any]) -> ModelError:
     """Makes the error for an HTTP status that says failure. `sent` is the request's body."""
     status, wait = refusal.status, refusal.wait
-    said = " ".join(refusal.text.split())[:SHOWN]
-    line = f"the model endpoint {shown_url(url)} answered {status}" + (f": {said}" if said else "")
+    message = " ".join(refusal.text.split())[:MAX_SHOWN_CHARS]
+    line = f"the model endpoint {shown_url(url)} answered {status}" + (f": {message}" if message else "")
     if refusal.passes:
         return unavailable(line if wait is None else f"{line}; it asks to wait {wait:g} s", refusal)
     if status in (400, 413, 422) and _TOO_LONG.search(f"{refusal.code or ''} {refusal.text}"):

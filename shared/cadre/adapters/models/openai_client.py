@@ -1,4 +1,4 @@
-"""The `openai` client of one endpoint: loaded with its first request, its key in nothing that is told of it."""
+"""The `openai` client of one endpoint: loaded with its first request, its key in no error or log line."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class EndpointLost(Exception):
 
 
 class OpenAIClient:
-    """
+    """A client that is opened with its first request.
+
     Args:
         key_env: the variable that holds the key.
         seconds: how long the endpoint may send nothing.
@@ -149,6 +150,6 @@ class OpenAIClient:
 def _server_text(body: object) -> str:
     """The message in an error body: OpenAI's shape, FastAPI's `detail`, or whatever else came."""
     if isinstance(body, dict):
-        said = body.get("message") or body.get("detail") or body.get("error") or body
-        return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+        message = body.get("message") or body.get("detail") or body.get("error") or body
+        return message if isinstance(message, str) else json.dumps(message, ensure_ascii=False)
     return str(body or "")

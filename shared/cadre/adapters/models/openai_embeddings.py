@@ -43,8 +43,8 @@ class OpenAIEmbeddings:
                 f"cannot reach {self.shown}: {str(error) or 'no answer in time'}"
             ) from None
         except (ValueError, TypeError) as error:
-            told = self._endpoint.redacted(str(error))
-            raise ModelUnavailable(f"the answer of {self.shown} cannot be used: {told}") from None
+            problem = self._endpoint.redacted(str(error))
+            raise ModelUnavailable(f"the answer of {self.shown} cannot be used: {problem}") from None
         return self._checked(
             [list(one.embedding) for one in sorted(answer.data, key=lambda one: one.index)], texts
         )
@@ -67,8 +67,8 @@ class OpenAIEmbeddings:
 
     def _failed(self, error: EndpointRefused) -> ModelError:
         refusal = error.refusal
-        said = " ".join(str(error).split())[:_SHOWN_CHARS]
-        line = f"{self.shown} answered {refusal.status}: {said}"
+        message = " ".join(str(error).split())[:_SHOWN_CHARS]
+        line = f"{self.shown} answered {refusal.status}: {message}"
         if refusal.passes:
             return unavailable(line, refusal)
         if refusal.status in (401, 403):

@@ -25,7 +25,7 @@ class MetricSender:
         result = await run_in_thread(lambda: self._exporter.export(data), "otlp metrics")
         if result is MetricExportResult.SUCCESS:
             return None
-        return self._receiver.trouble
+        return self._receiver.failure
 
     def close(self) -> None:
         """Ends a `send` that waits to try again."""

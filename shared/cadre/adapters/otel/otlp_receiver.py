@@ -34,8 +34,8 @@ class Receiver:
         """What an exporter is made with."""
 
     @property
-    def trouble(self) -> str:
-        """The last failure."""
+    def failure(self) -> str:
+        """Why the last request failed."""
         return f"it answers {self.status}" if self.status is not None else "it does not answer"
 
     def _note(self, response: requests.Response, *_: Any, **__: Any) -> None:

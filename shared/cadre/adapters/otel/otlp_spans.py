@@ -54,9 +54,9 @@ class SpanSender:
         return Sent.REFUSED if self._receiver.status in _REFUSALS else Sent.LATER
 
     @property
-    def trouble(self) -> str:
-        """The last failure."""
-        return self._receiver.trouble
+    def failure(self) -> str:
+        """Why the last request failed."""
+        return self._receiver.failure
 
     def close(self) -> None:
         """Ends a `send` that waits to try again."""

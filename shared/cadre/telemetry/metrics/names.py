@@ -4,7 +4,6 @@ The GenAI conventions are still in development and will change: these names are 
 attribute may be the id of a run, a session or a call, because each new value makes a time series for ever.
 """
 
-import re
 from typing import Literal, NamedTuple
 
 Kind = Literal["histogram", "counter", "observable counter", "observable gauge"]
@@ -32,6 +31,8 @@ OUTCOME = "cadre.outcome"
 
 
 class Metric(NamedTuple):
+    """A metric; `unit` is in UCUM, `attributes` are the names that its series may have."""
+
     name: str
     kind: Kind
     unit: str
@@ -213,21 +214,3 @@ EXPORT_FAILURES = Metric(
 
 METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 """All of them, in this order."""
-
-_UNITS = {"s": "seconds", "1": ""}
-
-
-def prometheus_name(metric: Metric) -> str:
-    """The name of the metric family; a histogram's series append `_bucket`, `_sum` and `_count`."""
-    unit = "" if metric.unit.startswith("{") else _UNITS[metric.unit]
-    base = "_".join(part for part in (_plain(metric.name), unit) if part)
-    return f"{base}_total" if metric.kind.endswith("counter") else base
-
-
-def prometheus_label(attribute: str) -> str:
-    """The name of the label for an attribute."""
-    return _plain(attribute)
-
-
-def _plain(name: str) -> str:
-    return re.sub("[^a-zA-Z0-9:]+", "_", name)

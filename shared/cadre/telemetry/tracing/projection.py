@@ -6,14 +6,14 @@ follows from the run and the place in it, so parallel branches cannot mix up the
 
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
-from cadre.protocol.messages import ErrorInfo, Task, Usage
+from cadre.protocol.messages import Task, Usage
 from cadre.protocol.topology import parent_of, tree_of
 from cadre.spec.agent import AgentSpec
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.calls import Calls
 from cadre.telemetry.tracing.content import Content
 from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, span_id, trace_id
-from cadre.telemetry.tracing.kind_spans import kind_spans
+from cadre.telemetry.tracing.kind_spans import fault_of, kind_spans
 from cadre.telemetry.tracing.model_input import ModelInput
 from cadre.telemetry.tracing.model_spans import ModelSpans
 from cadre.telemetry.tracing.open_spans import Fault, OpenSpan, OpenSpans
@@ -77,7 +77,7 @@ class Projection:
             case ev.ContextOverflowed():
                 self._models.overflowed(event, now)
             case ev.StepFinished(error=error):
-                self._spans.end(_STEP, now, _fault(error))
+                self._spans.end(_STEP, now, fault_of(error))
             case ev.CancelRequested():
                 if (agent := self._spans.get(_AGENT)) is not None:
                     agent.moments.append(Moment(names.CANCEL_EVENT, now))
@@ -140,7 +140,7 @@ class Projection:
         self._input = None
         outer = (_STEP, _AGENT, _ROOT)
         error = event.error
-        why = Fault(error.type, error.message) if error is not None else Fault(event.state)
+        why = fault_of(error) or Fault(event.state)
         for key in self._spans.places():
             if key not in outer:
                 self._spans.end(key, self._now, why)
@@ -186,7 +186,3 @@ def _usage(usage: Usage) -> dict[str, Value]:
     if usage.cost:
         found[names.COST] = usage.cost
     return found
-
-
-def _fault(error: ErrorInfo | None) -> Fault | None:
-    return Fault(error.type, error.message) if error is not None else None

@@ -1,4 +1,4 @@
-"""Spans in batches to the receiver: whoever hands some in learns when they have arrived."""
+"""Sends spans to the receiver in batches; each caller waits until its own have arrived."""
 
 import asyncio
 import logging
@@ -19,20 +19,22 @@ BATCH = 256
 BATCH_WITH_CONTENT = 64
 """The same when they hold what people and models wrote: receivers take some megabytes at once."""
 
-LINGER = 0.1
-"""Seconds that a batch waits for more."""
+LINGER_SECONDS = 0.1
+"""How long a batch waits for more."""
 
-STALE = 5.0
-"""Seconds after which spans that wait are not sent without a look at their tree."""
+STALE_SECONDS = 5.0
+"""How long spans may wait and still be sent without a look at their tree."""
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 10.0
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 10.0
 
 
 class Sender(Protocol):
+    """A connection to the receiver: see `cadre.adapters.otel.otlp_spans.SpanSender`."""
+
     async def send(self, spans: list[SpanRecord]) -> Sent: ...
 
     @property
-    def trouble(self) -> str: ...
+    def failure(self) -> str: ...
 
     def close(self) -> None: ...
 
@@ -59,7 +61,7 @@ class Exporter:
         self._is_erased = is_erased
         self._batch = batch
         self._waiting: deque[_Item] = deque()
-        self._news = asyncio.Event()
+        self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.exported = 0
         """Spans that have arrived."""
@@ -69,8 +71,9 @@ class Exporter:
         """The last batch did not arrive."""
 
     def start(self) -> None:
+        """Begins to send, in a task of its own."""
         self._task = asyncio.create_task(self._run(), name="exporter")
-        self._task.add_done_callback(_tell_of_failure)
+        self._task.add_done_callback(_log_failure)
 
     async def export(self, spans: list[SpanRecord]) -> None:
         """Returns when the receiver has the spans, or has refused them for good."""
@@ -78,14 +81,16 @@ class Exporter:
             return
         item = _Item(spans, asyncio.get_running_loop().create_future(), time.monotonic())
         self._waiting.append(item)
-        self._news.set()
+        self._wake.set()
         await item.arrived
 
     @property
     def is_running(self) -> bool:
+        """Whether batches are being sent: not before `start`, and not after an error of this program."""
         return self._task is not None and not self._task.done()
 
     async def stop(self) -> None:
+        """Ends the sending; what still waits is not sent."""
         self._sender.close()
         if self._task is not None:
             self._task.cancel()
@@ -93,14 +98,14 @@ class Exporter:
 
     async def _run(self) -> None:
         while True:
-            await self._news.wait()
-            self._news.clear()
-            await asyncio.sleep(LINGER)
+            await self._wake.wait()
+            self._wake.clear()
+            await asyncio.sleep(LINGER_SECONDS)
             while self._waiting:
                 await self._deliver(self._next())
 
     def _next(self) -> list[_Item]:
-        """As many items as make a batch; whoever handed one in may have gone away meanwhile."""
+        """As many items as make a batch, without those whose callers have gone."""
         items: list[_Item] = []
         spans = 0
         while self._waiting and (not items or spans + len(self._waiting[0].spans) <= self._batch):
@@ -111,17 +116,17 @@ class Exporter:
         return items
 
     async def _deliver(self, items: list[_Item]) -> None:
-        pause = _FIRST_PAUSE
+        pause = _FIRST_PAUSE_SECONDS
         while items := await self._still_wanted(items):
             sent = await self._sender.send([span for item in items for span in item.spans])
             if sent is Sent.LATER:
                 if not self.failing:
                     log.warning(
-                        "the receiver of traces has a problem (%s): trying again", self._sender.trouble
+                        "the receiver of traces has a problem (%s): trying again", self._sender.failure
                     )
                 self.failing = True
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
                 continue
             if self.failing:
                 log.info("the receiver of traces answers again")
@@ -135,7 +140,7 @@ class Exporter:
 
     async def _still_wanted(self, items: list[_Item]) -> list[_Item]:
         """Without those whose handlers have gone, or whose tree was erased while they waited for the receiver."""
-        stale = time.monotonic() - STALE
+        stale = time.monotonic() - STALE_SECONDS
         old = {item.tree for item in items if item.since < stale}
         erased = {tree for tree in old if await self._is_erased(tree)}
         for item in items:
@@ -156,6 +161,6 @@ class Exporter:
                 item.arrived.set_result(None)
 
 
-def _tell_of_failure(task: asyncio.Task[None]) -> None:
+def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()):
         log.critical("exporting has stopped: this process must be started again", exc_info=error)

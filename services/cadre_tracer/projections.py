@@ -1,4 +1,4 @@
-"""The spans that end with an entry, whichever entries of its run this process has seen: the rest is read."""
+"""The projections of runs at hand: they give the spans that end with an entry, and read the entries before it."""
 
 import asyncio
 import logging
@@ -13,9 +13,9 @@ from cadre.telemetry.tracing.spans import SpanRecord
 
 log = logging.getLogger("cadre.tracer")
 
-MOST_RUNS = 4096
+MAX_RUNS = 4096
 
-MOST_WITH_CONTENT = 512
+MAX_RUNS_WITH_CONTENT = 512
 """The same when each holds what its model reads."""
 
 
@@ -27,7 +27,7 @@ class Journals(Protocol):
         ...
 
 
-class _Held:
+class _FoldedRun:
     """A run, folded up to the entry at `seq`."""
 
     def __init__(self, projection: Projection) -> None:
@@ -41,15 +41,15 @@ class _Held:
 
 
 class Projections:
-    """At most so many runs, the least recently used forgotten first: their journals tell them again."""
+    """Keeps the projections of at most MAX_RUNS runs, forgetting the least recently used: journals give them back."""
 
     def __init__(self, journals: Journals, *, content: bool) -> None:
         self._journals = journals
         self._content = content
-        self._held = Recent[str, _Held](MOST_WITH_CONTENT if content else MOST_RUNS)
+        self._held = Recent[str, _FoldedRun](MAX_RUNS_WITH_CONTENT if content else MAX_RUNS)
 
     async def spans(self, stored: Stored, *, patient: bool = True) -> list[SpanRecord]:
-        """Those that end with this entry: the same ones whenever and wherever they are asked for.
+        """Returns the spans that end with this entry: the same ones whenever and wherever they are asked for.
 
         Raises BusUnavailable, with `patient` also while entries before this one cannot be read yet.
         """
@@ -58,7 +58,7 @@ class Projections:
         async with held.lock:
             if entry.n <= held.projection.entries:
                 # It comes again: folded anew up to it.
-                held = _Held(self._new(entry))
+                held = _FoldedRun(self._new(entry))
             if entry.n > held.projection.entries + 1:
                 await self._catch_up(held, stored)
             if patient and entry.n != held.projection.entries + 1:
@@ -67,19 +67,20 @@ class Projections:
             return held.apply(stored)
 
     def forget_tree(self, tree: str) -> None:
+        """Forgets the runs of a tree that was erased."""
         for run in [run for run, held in self._held.items() if held.projection.tree == tree]:
             del self._held[run]
 
-    def _get(self, entry: Entry) -> _Held:
-        held = self._held.get(entry.run) or _Held(self._new(entry))
+    def _get(self, entry: Entry) -> _FoldedRun:
+        held = self._held.get(entry.run) or _FoldedRun(self._new(entry))
         self._held[entry.run] = held
         return held
 
     def _new(self, entry: Entry) -> Projection:
         return Projection(entry.tree, entry.run, content=self._content)
 
-    async def _catch_up(self, held: _Held, stored: Stored) -> None:
-        """Applies the entries before this one; their spans are the business of whom those were delivered to."""
+    async def _catch_up(self, held: _FoldedRun, stored: Stored) -> None:
+        """Applies the entries before this one; their spans are exported by the tracers that were delivered those."""
         entry = stored.entry
         for one in await self._journals.read_run(entry.tree, entry.run, held.seq):
             if one.seq >= stored.seq:
