@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
+from cadre.tools.example_values import example
 from cadre_scripted_model import NOT_AN_AI
-from cadre_scripted_model.examples import example
 from cadre_scripted_model.request import RequestView
 from cadre_scripted_model.script import CallReply, Reply
 

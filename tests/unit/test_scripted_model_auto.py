@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cadre.tools.example_values import example
 from cadre_scripted_model.auto import auto_reply
-from cadre_scripted_model.examples import example
 from cadre_scripted_model.request import read_request
 from cadre_scripted_model.script import Reply
 

@@ -62,12 +62,3 @@ def test_what_is_shown_imports_the_public_names_alone() -> None:
     assert len(imports) > 5
     assert private == []
     assert [file for file in SHOWN if re.search(r"^import cadre", code_of(file), re.M)] == []
-
-
-def test_the_course_of_a_run_is_played_as_shown() -> None:
-    [shown] = [
-        block for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S) if "Course(" in block
-    ]
-    played: dict[str, object] = {}
-    exec(compile(shown, "docs/python.md", "exec"), played)
-    assert "course" in played

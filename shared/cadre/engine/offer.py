@@ -15,6 +15,19 @@ from cadre.spec.policy import is_expression
 T = TypeVar("T")
 
 
+def card_of(spec: AgentSpec) -> AgentCard:
+    """The card that an agent announces itself by."""
+    return AgentCard(
+        name=spec.name,
+        description=spec.description,
+        kind=spec.kind,
+        labels=spec.labels,
+        version=spec.version,
+        tools=spec.tools,
+        team=[str(member) if isinstance(member, Selector) else member for member in spec.team],
+    )
+
+
 def offer_of(spec: AgentSpec, presences: Iterable[Presence]) -> Offer:
     """Of several replicas' cards the one with the highest version (then the latest started) counts."""
     tools: dict[str, tuple[tuple[str, float], ToolCard]] = {}

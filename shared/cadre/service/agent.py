@@ -15,20 +15,19 @@ from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.registry import HEARTBEAT_SECONDS
 from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.fair_limiter import FairLimiter
-from cadre.engine.offer import offer_of
+from cadre.engine.offer import card_of, offer_of
 from cadre.errors import SetupError
 from cadre.journal.arrivals import Offer
 from cadre.local.exit_codes import CommandFailed
 from cadre.local.local_stack import find_nats
 from cadre.ports import Model
 from cadre.prompting.prompts import Prompts, prompts_for
-from cadre.protocol.cards import AgentCard
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.runner import Runner, World
 from cadre.service.frame import Platform, run
 from cadre.service.health import AsgiApp
 from cadre.settings import ModelSettings, Settings, read_model_settings, read_settings
-from cadre.spec.agent import AgentSpec, Selector
+from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
 from cadre.spec.prices import Prices
 from cadre.telemetry.metrics.meters import Sample
@@ -66,18 +65,6 @@ def serve(
     status = run(f"agent {agent.name}", settings, start)
     if status:
         raise SystemExit(status)
-
-
-def card_of(spec: AgentSpec) -> AgentCard:
-    return AgentCard(
-        name=spec.name,
-        description=spec.description,
-        kind=spec.kind,
-        labels=spec.labels,
-        version=spec.version,
-        tools=spec.tools,
-        team=[str(member) if isinstance(member, Selector) else member for member in spec.team],
-    )
 
 
 class AgentHost:

@@ -1,18 +1,35 @@
-"""Test doubles for agents and services: a run that is played without any service, and the scripted model."""
+"""Test doubles: a team in one process, one run that is played by hand, models for tests, and the scripted model."""
 
 from __future__ import annotations
 
 from cadre.journal.arrivals import Offer
-from cadre.testing.course import Course, call
+from cadre.ports import ModelReply
+from cadre.testing.course import Course
+from cadre.testing.crash_points import CrashOutcome, crash_points
+from cadre.testing.models import FunctionModel, ScriptModel, TestModel, answer, call
 from cadre.testing.records import cancel, report, result, task, timer
 from cadre.testing.scripted_model import ModelServer, running_model
+from cadre.testing.team import Team, TeamCall
+from cadre.testing.team_run import TeamRun, TeamRunFailed, TeamRunWaits
 
 __all__ = [
     "Course",
+    "CrashOutcome",
+    "FunctionModel",
+    "ModelReply",
     "ModelServer",
     "Offer",
+    "ScriptModel",
+    "Team",
+    "TeamCall",
+    "TeamRun",
+    "TeamRunFailed",
+    "TeamRunWaits",
+    "TestModel",
+    "answer",
     "call",
     "cancel",
+    "crash_points",
     "report",
     "result",
     "running_model",

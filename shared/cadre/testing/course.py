@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import msgspec
-
 from cadre.delivery.codec import decode, encode
 from cadre.engine.commands import Command
 from cadre.journal import events as ev
@@ -24,11 +22,6 @@ from cadre.spec.agent import AgentSpec
 from cadre.testing.records import task, timer
 
 What = Message | ModelReplied | ModelFailed | ModelLost | Poisoned
-
-
-def call(name: str, **arguments: Any) -> ev.RequestedCall:
-    """A call as a model's endpoint returns it, with its arguments as JSON text."""
-    return ev.RequestedCall(name, msgspec.json.encode(arguments).decode())
 
 
 class Course:

@@ -18,6 +18,7 @@ from cadre.delivery.hash_chain import seal
 from cadre.errors import BlobMissing, BusUnavailable, Fenced, OutcomeUnknown
 from cadre.journal.entry import Entry
 from cadre.ports import Appended, Blobs, Effect, QuarantineRecord, Stored
+from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.messages import (
     Addressed,
     CodeCall,
@@ -277,3 +278,36 @@ class InMemoryBlobs:
         if data is None:
             raise BlobMissing(ref)
         return data
+
+
+class InMemoryFileIndex:
+    """ports.FileIndex on a dict that all processes share; a file's version is its fence."""
+
+    def __init__(self, wire: Wire, files: dict[tuple[str, str], WorkspaceFile]) -> None:
+        self._wire, self._files = wire, files
+
+    async def read(self, tree: str, path: str) -> tuple[WorkspaceFile, int] | None:
+        found = await self._wire.ask(
+            "reading a file's entry", lambda: self._files.get((tree, path)), BusUnavailable
+        )
+        return None if found is None else (found, found.version)
+
+    async def all(self, tree: str) -> list[WorkspaceFile]:
+        return await self._wire.ask(
+            "listing files",
+            lambda: [file for (of, _), file in self._files.items() if of == tree],
+            BusUnavailable,
+        )
+
+    async def count(self, tree: str) -> int:
+        return len(await self.all(tree))
+
+    async def write(self, record: WorkspaceFile, fence: int) -> int:
+        def store() -> int:
+            known = self._files.get((record.tree, record.path))
+            if fence != (known.version if known is not None else 0):
+                raise Fenced(record.path)
+            self._files[record.tree, record.path] = record
+            return record.version
+
+        return await self._wire.ask("storing a file's entry", store, OutcomeUnknown)

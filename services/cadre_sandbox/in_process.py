@@ -1,0 +1,38 @@
+"""A pool's interpreters for a test team: the real jail, without a service around it."""
+
+from __future__ import annotations
+
+from cadre.ports import Blobs, Bus, Clock, QuarantineStore
+from cadre.testing.in_memory_deployment import CodeRunning
+from cadre_sandbox.host import new_sandbox, start_sandbox
+from cadre_sandbox.serving.answer import AnswerBuilder
+from cadre_sandbox.serving.code_calls import CodeCallHandler
+from cadre_sandbox.serving.run_block import CodeRunner
+from cadre_sandbox.serving.warm_pool import WarmPool
+from cadre_sandbox.settings import read_sandbox_settings
+
+
+async def start(pool: str, bus: Bus, blobs: Blobs, quarantine: QuarantineStore, clock: Clock) -> CodeRunning:
+    """`cadre.testing.in_memory_deployment.StartSandbox`. Raises SetupError where code cannot be run safely."""
+    settings = read_sandbox_settings(pool=pool)
+    sandbox = new_sandbox(settings)
+    tier = await start_sandbox(sandbox)
+    warm_pool = WarmPool(sandbox, settings.sessions, settings.idle_seconds, _OneProcess())
+    runner = CodeRunner(warm_pool, blobs, AnswerBuilder(blobs, "sandbox", tier), clock)
+    handler = CodeCallHandler(runner, bus, quarantine, pool)
+
+    async def close() -> None:
+        await warm_pool.close()
+        await sandbox.close()
+
+    return CodeRunning(handler.handle, warm_pool.interrupt, close)
+
+
+class _OneProcess:
+    """serving.warm_pool.HandoverListener where no other process runs code."""
+
+    async def listen(self, run: str) -> None:
+        return None
+
+    async def forget(self, run: str) -> None:
+        return None

@@ -1,0 +1,319 @@
+"""The processes of a test team, built from production's parts each time one of them starts."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from importlib.metadata import entry_points
+from typing import Any, NamedTuple, Protocol
+
+from cadre.delivery.fair_limiter import FairLimiter
+from cadre.engine.model_request import ModelRequest
+from cadre.engine.offer import card_of, offer_of
+from cadre.errors import SetupError
+from cadre.ports import Blobs, Bus, Clock, Model, ModelReply, OnText, QuarantineStore
+from cadre.prompting.prompts import prompts_for
+from cadre.protocol.cards import Presence
+from cadre.protocol.files import WorkspaceFile
+from cadre.protocol.messages import ToolCall
+from cadre.protocol.topology import Topology
+from cadre.runtime.executor import Executor
+from cadre.runtime.in_hand import InHand
+from cadre.runtime.inbox import Inbox
+from cadre.runtime.invocation import FileAccess, Invocations, Outcome
+from cadre.runtime.runner import Runner, World
+from cadre.spec.agent import AgentSpec
+from cadre.spec.kinds import declaration_of
+from cadre.testing.in_memory_ports import (
+    InMemoryBlobs,
+    InMemoryBus,
+    InMemoryEffects,
+    InMemoryFileIndex,
+    InMemoryJournal,
+    InMemoryQuarantine,
+    Reach,
+)
+from cadre.testing.in_memory_process import Handler, InMemoryProcess, InMemoryQueue
+from cadre.testing.in_memory_streams import InMemoryStream
+from cadre.testing.skipping_clock import SkippingClock
+from cadre.tools.loading import AnyTool
+
+TOOLS = "tools"
+"""Name of the process that runs the tools; a sandbox is named by its pool, an agent by itself."""
+
+GROUP = "cadre.testing"
+"""Entry points of this group start what a library cannot: `sandbox` is a `StartSandbox`."""
+
+MAX_AT_WORK = 100
+MAX_FILE_BYTES = 64 * 1024 * 1024
+
+
+class CodeRunning(NamedTuple):
+    """A sandbox at work in this process."""
+
+    handle: Handler
+    interrupt: Callable[[str], None]
+    close: Callable[[], Awaitable[None]]
+
+
+class StartSandbox(Protocol):
+    """Starts the interpreters of a pool in this process."""
+
+    async def __call__(
+        self, pool: str, bus: Bus, blobs: Blobs, quarantine: QuarantineStore, clock: Clock
+    ) -> CodeRunning: ...
+
+
+class ModelAsked(NamedTuple):
+    """What an agent's model was asked."""
+
+    agent: str
+    request: ModelRequest
+
+
+class InMemoryDeployment:
+    """The services of a test team. `on_change` is called when something may have come to rest."""
+
+    def __init__(
+        self,
+        agents: Mapping[str, AgentSpec],
+        tools: Mapping[str, AnyTool],
+        models: Mapping[str, Model],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.agents, self.tools, self.models = agents, tools, models
+        self.clock = SkippingClock()
+        self.clock.on_sleep = on_change
+        self.topology = Topology(1)
+        self.stream = InMemoryStream(self.clock)
+        self.blobs: dict[str, bytes] = {}
+        self.files: dict[tuple[str, str], WorkspaceFile] = {}
+        self.requests: list[ModelAsked] = []
+        self.invocations: Counter[str] = Counter()
+        """How often the tool of a call has begun, by the call's id."""
+        self.stores = 0
+        """Records that the processes have stored."""
+        self.kill_at: Callable[[InMemoryProcess, int], bool] = lambda process, stores: False
+        """Whether the process that has just stored the record of this number dies behind it."""
+        self.kills: list[str] = []
+        self.problem: BaseException | None = None
+        """What a handler has raised that none should."""
+        self._on_change = on_change
+        self._live: dict[str, _Live] = {}
+        self._lives: Counter[str] = Counter()
+        self._replies: dict[asyncio.Task[Any], tuple[str, ModelReply]] = {}
+        self._unheard: dict[str, list[ModelReply]] = {}
+        self._restarts: set[asyncio.Task[None]] = set()
+        self._offers = {name: offer_of(spec, self._presences()) for name, spec in agents.items()}
+        self._starters: dict[str, Callable[[InMemoryProcess], Awaitable[_Live]]] = {}
+
+    async def start(self) -> None:
+        """Starts all processes. Raises SetupError."""
+        for name, spec in self.agents.items():
+            self._starters[name] = functools.partial(self._start_agent, spec)
+        if self.tools:
+            self._starters[TOOLS] = self._start_tools
+        pools = {
+            pool for spec in self.agents.values() for pool in declaration_of(spec.kind).needs(spec).pools
+        }
+        for pool in sorted(pools):
+            self._starters[f"sandbox {pool}"] = functools.partial(self._start_sandbox, pool)
+        for name in self._starters:
+            await self._begin(name)
+
+    async def close(self) -> None:
+        """Ends all processes and whatever they have at work."""
+        self.clock.stop()
+        tasks = [task for live in self._live.values() for task in live.process.at_work]
+        for live in self._live.values():
+            live.process.kill()
+        await asyncio.gather(*tasks, *self._restarts, return_exceptions=True)
+        for live in self._live.values():
+            await live.close()
+
+    def is_idle(self) -> bool:
+        """Whether nothing goes on but waiting for a time or for somebody outside."""
+        if self._restarts:
+            return False
+        at_work = {task for live in self._live.values() for task in live.process.at_work}
+        return at_work <= self.clock.sleeping
+
+    def process(self, name: str) -> InMemoryProcess:
+        """The living process of the service. Raises SetupError when there is none of the name."""
+        if name not in self._live:
+            raise SetupError(f"the team has no process {name!r}; it has {', '.join(self._live)}")
+        return self._live[name].process
+
+    def kill(self, process: InMemoryProcess) -> None:
+        """Kills the process where it stands; another one takes its place."""
+        if not process.is_alive:
+            return
+        name = process.name
+        self.kills.append(name)
+        for task, (digest, reply) in list(self._replies.items()):
+            if task in process.at_work:
+                # Nobody has heard the answer: whoever asks again is given it.
+                del self._replies[task]
+                self._unheard.setdefault(digest, []).append(reply)
+        old = self._live.pop(name)
+        process.kill()
+        starting = asyncio.get_running_loop().create_task(self._replace(name, old))
+        self._restarts.add(starting)
+        starting.add_done_callback(self._restarted)
+
+    async def _replace(self, name: str, old: _Live) -> None:
+        await old.close()
+        await self._begin(name)
+
+    def _restarted(self, starting: asyncio.Task[None]) -> None:
+        self._restarts.discard(starting)
+        self._ended(None if starting.cancelled() else starting.exception())
+
+    async def _begin(self, name: str) -> None:
+        process = InMemoryProcess(name, self._stored)
+        self._lives[name] += 1
+        self._live[name] = await self._starters[name](process)
+        self._on_change()
+
+    def _stored(self, process: InMemoryProcess) -> None:
+        self.stores += 1
+        task = asyncio.current_task()
+        if task is not None:
+            self._replies.pop(task, None)
+        if self.kill_at(process, self.stores):
+            self.kill(process)
+
+    def interrupt_all(self, run: str) -> None:
+        """Tells every process to stop what it does for the run or call."""
+        for live in self._live.values():
+            live.interrupt(run)
+
+    # --- how each kind of process starts
+
+    def ports(self, process: InMemoryProcess) -> _Ports:
+        """The ports of one process."""
+        reach = Reach(process, [self.stream], self.topology)
+        blobs = InMemoryBlobs(process, self.blobs)
+        return _Ports(
+            journal=InMemoryJournal(reach),
+            blobs=blobs,
+            bus=InMemoryBus(reach, blobs, self.interrupt_all),
+            effects=InMemoryEffects(reach),
+            quarantine=InMemoryQuarantine(reach),
+            files=InMemoryFileIndex(process, self.files),
+        )
+
+    async def _start_agent(self, spec: AgentSpec, process: InMemoryProcess) -> _Live:
+        ports = self.ports(process)
+        model = _Heard(self, spec.name)
+        world = World(ports.journal, ports.bus, model, self.clock)
+        runner = Runner(spec, prompts_for(spec), world, lambda: self._offers[spec.name])
+        inbox = Inbox(spec.name, runner, world, ports.blobs, ports.quarantine)
+        self._serve(process, "in", spec.name, inbox.handle, FairLimiter(MAX_AT_WORK))
+        return _Live(process, runner.interrupt)
+
+    async def _start_tools(self, process: InMemoryProcess) -> _Live:
+        ports = self.ports(process)
+        in_hand = InHand(f"{process.name}.{self._lives[TOOLS]}", ports.effects, _NoPeers())
+        executor = Executor(ports.effects, ports.bus, ports.blobs, in_hand, ports.quarantine, self.clock)
+        executor.invocations = _CountedInvocations(self.invocations)
+        executor.invocations.files = FileAccess(ports.files, ports.blobs, MAX_FILE_BYTES)
+        limiter = FairLimiter(MAX_AT_WORK)
+        for name, tool in self.tools.items():
+            own = FairLimiter(tool.concurrency or MAX_AT_WORK, within=limiter)
+            if tool.concurrency is not None:
+                executor.invocations.limiters[name] = own
+            self._serve(process, "call", name, functools.partial(executor.handle, tool), own)
+        return _Live(process, executor.invocations.interrupt)
+
+    async def _start_sandbox(self, pool: str, process: InMemoryProcess) -> _Live:
+        found = next(iter(entry_points(group=GROUP, name="sandbox")), None)
+        if found is None:
+            raise SetupError(
+                f"an agent of the team writes code for pool {pool!r}, and no sandbox is installed"
+            )
+        start: StartSandbox = found.load()
+        ports = self.ports(process)
+        running = await start(pool, ports.bus, ports.blobs, ports.quarantine, self.clock)
+        self._serve(process, "code", pool, running.handle, FairLimiter(MAX_AT_WORK))
+        return _Live(process, running.interrupt, running.close)
+
+    def _serve(
+        self, process: InMemoryProcess, kind: str, name: str, handler: Handler, limiter: FairLimiter
+    ) -> None:
+        queue = InMemoryQueue(process, self.stream, self.stream.consumer(kind, name), handler, limiter)
+        queue.on_end = self._ended
+        process.serve(queue)
+
+    def _ended(self, error: BaseException | None) -> None:
+        self.problem = self.problem or error
+        self._on_change()
+
+    def _presences(self) -> Iterable[Presence]:
+        for spec in self.agents.values():
+            yield Presence(instance=spec.name, host="here", pid=0, started_at=0.0, agent=card_of(spec))
+        for tool in self.tools.values():
+            yield Presence(instance=TOOLS, host="here", pid=0, started_at=0.0, tool=tool.card)
+
+    # --- models
+
+    async def complete(self, agent: str, request: ModelRequest, on_text: OnText) -> ModelReply:
+        """What the agent's model says. An answer that a killed process did not journal is given once more."""
+        digest = f"{agent} {request!r}"
+        if unheard := self._unheard.get(digest):
+            reply = unheard.pop()
+        else:
+            self.requests.append(ModelAsked(agent, request))
+            reply = await self.models[agent].complete(request, on_text)
+        task = asyncio.current_task()
+        assert task is not None
+        self._replies[task] = (digest, reply)
+        return reply
+
+
+async def _nothing() -> None:
+    return None
+
+
+class _Live(NamedTuple):
+    process: InMemoryProcess
+    interrupt: Callable[[str], None]
+    close: Callable[[], Awaitable[None]] = _nothing
+
+
+class _Ports(NamedTuple):
+    journal: InMemoryJournal
+    blobs: InMemoryBlobs
+    bus: InMemoryBus
+    effects: InMemoryEffects
+    quarantine: InMemoryQuarantine
+    files: InMemoryFileIndex
+
+
+class _Heard:
+    """ports.Model of one agent."""
+
+    def __init__(self, deployment: InMemoryDeployment, agent: str) -> None:
+        self._deployment, self._agent = deployment, agent
+
+    async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
+        return await self._deployment.complete(self._agent, request, on_text)
+
+
+class _NoPeers:
+    """ports.Peers where only one process at a time runs the tools."""
+
+    async def has_in_hand(self, tool: str, instance: str, call: str) -> bool | None:
+        return False
+
+
+class _CountedInvocations(Invocations):
+    def __init__(self, counts: Counter[str]) -> None:
+        super().__init__()
+        self._counts = counts
+
+    async def run(self, tool: AnyTool, call: ToolCall, deliveries: int) -> Outcome:
+        self._counts[call.id] += 1
+        return await super().run(tool, call, deliveries)

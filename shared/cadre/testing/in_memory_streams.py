@@ -1,0 +1,147 @@
+"""A stream in memory with JetStream's contract: fences, deduplication, schedules, durable consumers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from cadre.errors import Fenced
+from cadre.testing.skipping_clock import SkippingClock
+
+
+class StoredMessage(NamedTuple):
+    """A message of a stream."""
+
+    seq: int
+    subject: str
+    data: bytes
+
+
+class Subscriber(Protocol):
+    """A process's end of a consumer."""
+
+    def arrive(self, message: StoredMessage, deliveries: int) -> None: ...
+
+
+class InMemoryConsumer:
+    """Delivers each message to one subscriber at a time, in turn, until it is settled."""
+
+    def __init__(self, clock: SkippingClock) -> None:
+        self._clock = clock
+        self._waiting: deque[StoredMessage] = deque()
+        self._subscribers: deque[Subscriber] = deque()
+        self._held: dict[int, tuple[StoredMessage, Subscriber]] = {}
+        self._deliveries: dict[int, int] = {}
+
+    def offer(self, message: StoredMessage) -> None:
+        self._waiting.append(message)
+        self._dispatch()
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        self._subscribers.append(subscriber)
+        self._dispatch()
+
+    def leave(self, subscriber: Subscriber) -> None:
+        """What the subscriber holds is delivered to others, or to the one that takes its place."""
+        self._subscribers.remove(subscriber)
+        for message, holder in list(self._held.values()):
+            if holder is subscriber:
+                self._again(message.seq)
+        self._dispatch()
+
+    def settle(self, seq: int) -> None:
+        """The message is done with: it is not delivered again."""
+        self._held.pop(seq, None)
+
+    def nak(self, seq: int, delay: float) -> None:
+        """Delivers the message again in `delay` seconds."""
+        if seq in self._held:
+            self._clock.at(self._clock.now() + delay, lambda: self._redeliver(seq))
+
+    def _redeliver(self, seq: int) -> None:
+        self._again(seq)
+        self._dispatch()
+
+    def _again(self, seq: int) -> None:
+        if (held := self._held.pop(seq, None)) is not None:
+            self._waiting.append(held[0])
+
+    def _dispatch(self) -> None:
+        while self._waiting and self._subscribers:
+            message, subscriber = self._waiting.popleft(), self._subscribers[0]
+            self._subscribers.rotate(-1)
+            self._held[message.seq] = (message, subscriber)
+            count = self._deliveries[message.seq] = self._deliveries.get(message.seq, 0) + 1
+            subscriber.arrive(message, count)
+
+
+class DeadLetter(NamedTuple):
+    """A message that was given up, and why."""
+
+    message: StoredMessage
+    reason: str
+
+
+class InMemoryStream:
+    """The one stream of a deployment in memory; `in_memory_ports.Stream` says what its methods do."""
+
+    def __init__(self, clock: SkippingClock) -> None:
+        self._clock = clock
+        self.messages: dict[int, StoredMessage] = {}
+        self.dead: list[DeadLetter] = []
+        self._subjects: dict[str, list[int]] = {}
+        self._known: dict[str, int] = {}
+        self._schedules: dict[str, int] = {}
+        self._consumers: dict[tuple[str, str], InMemoryConsumer] = {}
+
+    def append(
+        self, subject: str, data: bytes, *, expect: int | None = None, message_id: str | None = None
+    ) -> int:
+        if message_id is not None and message_id in self._known:
+            return self._known[message_id]
+        seqs = self._subjects.setdefault(subject, [])
+        if expect is not None and expect != (seqs[-1] if seqs else 0):
+            raise Fenced(subject)
+        seq = len(self.messages) + 1
+        message = self.messages[seq] = StoredMessage(seq, subject, data)
+        seqs.append(seq)
+        if message_id is not None:
+            self._known[message_id] = seq
+        kind, name = subject.split(".")[1:4:2]
+        if kind in ("in", "call", "code"):
+            self.consumer(kind, name).offer(message)
+        return seq
+
+    def last(self, subject: str) -> StoredMessage | None:
+        seqs = self._subjects.get(subject)
+        return self.messages[seqs[-1]] if seqs else None
+
+    def of_subject(self, subject: str) -> list[StoredMessage]:
+        """All messages of the subject, in their order."""
+        return [self.messages[seq] for seq in self._subjects.get(subject, [])]
+
+    def subjects(self, chosen: Callable[[str], bool]) -> list[str]:
+        """The subjects that are chosen, in the order of their first messages."""
+        return [subject for subject in self._subjects if chosen(subject)]
+
+    def purge(self, subject: str) -> None:
+        self._subjects.pop(subject, None)
+
+    def schedule(self, subject: str, due: float, target: str, data: bytes) -> None:
+        self.unschedule(subject)
+        self._schedules[subject] = self._clock.at(due, lambda: self._go_off(subject, target, data))
+
+    def unschedule(self, subject: str) -> None:
+        if (number := self._schedules.pop(subject, None)) is not None:
+            self._clock.cancel(number)
+
+    def _go_off(self, subject: str, target: str, data: bytes) -> None:
+        del self._schedules[subject]
+        self.append(target, data)
+
+    def consumer(self, kind: str, name: str) -> InMemoryConsumer:
+        """The durable consumer of an agent's inbox (`in`), a tool's calls (`call`) or a pool's code (`code`)."""
+        if (kind, name) not in self._consumers:
+            self._consumers[kind, name] = InMemoryConsumer(self._clock)
+        return self._consumers[kind, name]

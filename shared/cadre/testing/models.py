@@ -1,0 +1,131 @@
+"""Models for tests: one that calls every tool once, one that plays a script, one that a function decides for."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from cadre.engine.model_request import ModelRequest
+from cadre.engine.tool_names import FINAL_ANSWER
+from cadre.journal.events import RequestedCall
+from cadre.ports import Model, ModelReply, OnText
+from cadre.protocol.messages import Usage
+from cadre.tools.example_values import example
+
+Reply = ModelReply | RequestedCall | Sequence[RequestedCall] | str | Exception
+"""What a model of a test says: text, a call, several calls at once, a whole `ModelReply`, or an error to be raised."""
+
+AnyModel = Model | Iterable[Reply] | Callable[[ModelRequest], Reply | Awaitable[Reply]]
+"""A model, or what stands for one: the replies of a script, or a function from a request to its reply."""
+
+
+def call(name: str, **arguments: Any) -> RequestedCall:
+    """A call as a model's endpoint returns it, with its arguments as JSON text."""
+    return RequestedCall(name, msgspec.json.encode(arguments).decode())
+
+
+def answer(value: Any) -> RequestedCall:
+    """The call that ends the run of an agent that calls tools."""
+    return call(FINAL_ANSWER, answer=value)
+
+
+class ScriptModel:
+    """Says one reply after the other, whoever asks. Raises AssertionError when it is asked once more."""
+
+    def __init__(self, replies: Iterable[Reply]) -> None:
+        self._replies = list(replies)
+        self._said = 0
+
+    @property
+    def left(self) -> int:
+        """How many replies nobody has asked for yet."""
+        return len(self._replies) - self._said
+
+    async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
+        if not self.left:
+            last = request.messages[-1].get("content") if request.messages else None
+            raise AssertionError(
+                f"the script has {self._said} replies, and its model was asked once more; the last message: {last!r}"
+            )
+        self._said += 1
+        return await say(self._replies[self._said - 1], on_text)
+
+
+class FunctionModel:
+    """Says what the function returns for a request; it may be a coroutine."""
+
+    def __init__(self, function: Callable[[ModelRequest], Reply | Awaitable[Reply]]) -> None:
+        self._function = function
+
+    async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
+        found = self._function(request)
+        reply = await found if inspect.isawaitable(found) else found
+        return await say(reply, on_text)
+
+
+class TestModel:
+    """Calls each tool and member once, with arguments that fit its schema, then answers with what they returned.
+
+    After pydantic-ai's TestModel. It is for agents that call tools; one that writes code needs a script.
+    """
+
+    __test__ = False
+
+    async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
+        offered = {tool["function"]["name"]: tool["function"]["parameters"] for tool in request.tools}
+        if request.schema is not None and not offered:
+            return await say(json.dumps(example(request.schema), ensure_ascii=False), on_text)
+        asked = [one for message in request.messages for one in message.get("tool_calls") or []]
+        called = {one["function"]["name"] for one in asked}
+        due = [name for name in offered if name not in called and name != FINAL_ANSWER]
+        if due:
+            return await say([call(name, **_arguments(offered[name])) for name in due], on_text)
+        results = [str(one["content"]) for one in request.messages if one.get("role") == "tool"]
+        found = "; ".join(results) if results else "no tool was called"
+        if FINAL_ANSWER not in offered:
+            return await say(found, on_text)
+        shape = offered[FINAL_ANSWER].get("properties", {}).get("answer", {})
+        takes_text = shape.get("type", "string") == "string" and not shape.keys() & {"enum", "const", "$ref"}
+        arguments = {"answer": found} if takes_text else _arguments(offered[FINAL_ANSWER])
+        return await say(call(FINAL_ANSWER, **arguments), on_text)
+
+
+def _arguments(schema: dict[str, Any]) -> dict[str, Any]:
+    found = example({"type": "object", **schema})
+    return found if isinstance(found, dict) else {}
+
+
+def model_of(given: AnyModel) -> Model:
+    """The model that is meant. Raises TypeError for what stands for none."""
+    if hasattr(given, "complete"):
+        return cast(Model, given)
+    if callable(given):
+        return FunctionModel(given)
+    if isinstance(given, Iterable) and not isinstance(given, str):
+        return ScriptModel(given)
+    raise TypeError(
+        f"{given!r} is no model: give a list of replies, a function, or an object with `complete`"
+    )
+
+
+async def say(reply: Reply, on_text: OnText) -> ModelReply:
+    """The reply in full, after its text was told. Raises the reply where it is an error."""
+    if isinstance(reply, Exception):
+        raise reply
+    if isinstance(reply, str):
+        reply = ModelReply(content=reply)
+    elif isinstance(reply, RequestedCall):
+        reply = ModelReply(calls=[reply])
+    elif not isinstance(reply, ModelReply):
+        reply = ModelReply(calls=list(reply))
+    if reply.content:
+        await on_text(reply.content)
+    if reply.usage == Usage():
+        reply = msgspec.structs.replace(
+            reply, usage=Usage(input_tokens=10, output_tokens=1), model=reply.model
+        )
+    return reply

@@ -1,0 +1,153 @@
+"""A run of a test team: its answer, its events, and what people say to it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, Literal
+
+from cadre.errors import CadreError
+from cadre.journal import events as ev
+from cadre.journal.run import Phase, Run
+from cadre.journal.steps import CallState
+from cadre.loop.fold import fold
+from cadre.protocol.messages import Cancel, Decision, ErrorInfo
+from cadre.protocol.topology import is_within, tree_of
+
+if TYPE_CHECKING:
+    from cadre.testing.team import Team
+
+Verdict = Literal["approved", "rejected", "corrected"]
+
+
+class TeamRunFailed(CadreError):
+    """The run has ended without an answer: `state` is its state, `error` what it says of that."""
+
+    def __init__(self, run: str, state: str, error: ErrorInfo | None) -> None:
+        why = f"{error.type}: {error.message}" if error is not None else "it does not say why"
+        super().__init__(f"run {run} ended as {state}: {why}")
+        self.state, self.error = state, error
+
+
+class TeamRunWaits(CadreError):
+    """The run goes no further by itself: it waits for a person, or for what nobody will send."""
+
+
+class TeamRun:
+    """A run of a `Team`, by its id; runs of members are found by `Team.run_ids`."""
+
+    def __init__(self, team: Team, id: str, agent: str) -> None:
+        self._team = team
+        self.id = id
+        self.agent = agent
+        self._decisions = itertools.count(1)
+
+    async def result(self) -> Any:
+        """Waits for the end of the run and returns its answer; also that of a run that used up its steps.
+
+        While the whole team only waits for a time (a retry, a timeout, a wait of the agent), the clock is moved on to
+        it. Raises TeamRunFailed for a run that ended otherwise; TeamRunWaits when it waits for a person, or for
+        something that will never come; and whatever a model raised that no model may.
+        """
+        while (result := self.state.result) is None:
+            if self._team.is_idle():
+                if held := self.held:
+                    names = ", ".join(f"{call.id} ({call.name})" for call in held)
+                    raise TeamRunWaits(
+                        f"run {self.id} waits for a person to decide on {names}: use approve, reject, correct or answer"
+                    )
+                if not self._team.skip_to_next():
+                    raise TeamRunWaits(
+                        f"run {self.id} is {self.state.phase.value} and waits for what nobody sends:"
+                        f" {', '.join(call.name for call in self.state.open_calls()) or 'see its events'}"
+                    )
+            await self._team.changed()
+        if result.state not in ("success", "max_steps_error"):
+            raise TeamRunFailed(self.id, result.state, result.error)
+        return result.output
+
+    async def settle(self) -> None:
+        """Waits until the run is over, or the team only waits for a time or for somebody outside."""
+        while self.state.result is None and not self._team.is_idle():
+            await self._team.changed()
+
+    @property
+    def state(self) -> Run:
+        """The run's state, folded from its journal: `phase`, `steps`, `usage`, `result` …"""
+        return fold(self._team.journal(self.id), self.id, tree_of(self.id))
+
+    @property
+    def is_over(self) -> bool:
+        return self.state.phase is Phase.DONE
+
+    @property
+    def events(self) -> list[ev.AnyEvent]:
+        """The events of the run's journal so far."""
+        return [event for entry in self._team.journal(self.id) for event in entry.events]
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The files in the workspace of its tree, by path."""
+        return self._team.files(self.id)
+
+    @property
+    def held(self) -> list[CallState]:
+        """Calls of this run and of those below it that wait for a person."""
+        return [call for run in self._tree() for call in run.open_calls() if call.hold is not None]
+
+    # --- what people say
+
+    async def approve(self, call: str = "", *, note: str = "") -> None:
+        """Lets a call be made; `call` may be left out when only one is held."""
+        await self._decide("approved", call, note)
+
+    async def reject(self, call: str = "", *, note: str = "") -> None:
+        """Refuses a call; the model reads the note."""
+        await self._decide("rejected", call, note)
+
+    async def correct(
+        self, call: str = "", *, tool: str | None = None, note: str = "", **arguments: Any
+    ) -> None:
+        """Has a call made with these arguments in place of the model's, or another tool in its place."""
+        await self._decide("corrected", call, note, tool=tool, arguments=arguments)
+
+    async def answer(self, text: str, call: str = "") -> None:
+        """Answers a question of the agent."""
+        await self._decide("approved", call, text)
+
+    async def cancel(self, reason: str = "") -> None:
+        """Cancels the run and all below it."""
+        record = Cancel(
+            id=f"{self.id}:cancelled:{next(self._decisions)}",
+            tree=tree_of(self.id),
+            run=self.id,
+            at=self._team.now(),
+            reason=reason,
+            sender="test",
+        )
+        await self._team.send(record, self.agent)
+
+    async def _decide(self, verdict: Verdict, call: str, note: str, **fields: Any) -> None:
+        await self.settle()
+        held = {one.id: run for run in self._tree() for one in run.open_calls() if one.hold is not None}
+        if not call and len(held) == 1:
+            call = next(iter(held))
+        if call not in held:
+            waiting = ", ".join(held) or "none"
+            raise TeamRunWaits(f"no call {call!r} waits for a person; those that do: {waiting}")
+        run = held[call]
+        decision = Decision(
+            id=f"{call}:decision:{next(self._decisions)}",
+            tree=run.tree,
+            run=run.id,
+            at=self._team.now(),
+            call=call,
+            verdict=verdict,
+            feedback=note,
+            sender="test",
+            **fields,
+        )
+        await self._team.send(decision, run.agent)
+
+    def _tree(self) -> list[Run]:
+        ids = [id_ for id_ in self._team.run_ids() if is_within(id_, self.id)]
+        return [fold(self._team.journal(id_), id_, tree_of(id_)) for id_ in ids]

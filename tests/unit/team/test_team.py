@@ -1,0 +1,269 @@
+"""Teams in one process (`cadre.testing.Team`): what a user asserts on in a test of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cadre import Agent, Limits, ToolContext, tool
+from cadre.engine.model_request import ModelRequest
+from cadre.errors import ModelUnavailable, SetupError
+from cadre.journal.events import RequestedCall
+from cadre.testing import (
+    ModelReply,
+    ScriptModel,
+    Team,
+    TeamRunFailed,
+    TeamRunWaits,
+    answer,
+    call,
+    crash_points,
+)
+
+WRITER = Agent(name="writer", description="Writes.", tools=["count_words"])
+
+
+@tool(read_only=True)
+def count_words(text: str) -> int:
+    """Count the words of a text.
+
+    Args:
+        text: The text.
+    """
+    return len(text.split())
+
+
+async def test_a_run_has_its_answer_and_its_calls() -> None:
+    script = [call("count_words", text="to be or not"), answer("four")]
+    async with Team([WRITER], [count_words], script) as team:
+        assert await team.run("writer", "How many words has 'to be or not'?") == "four"
+        (made,) = team.calls
+    assert (made.agent, made.tool, made.arguments, made.output) == (
+        "writer",
+        "count_words",
+        {"text": "to be or not"},
+        4,
+    )
+    assert made.invocations == 1
+    first, second = team.requests
+    assert first.agent == "writer"
+    assert len(second.request.messages) > len(first.request.messages)
+
+
+async def test_without_a_model_each_tool_is_called_once() -> None:
+    async with Team([WRITER], [count_words]) as team:
+        assert await team.run("writer", "Count.") == "2"
+        assert [one.arguments for one in team.calls] == [{"text": "example text"}]
+
+
+async def test_members_are_agents_of_the_team() -> None:
+    lead = Agent(name="lead", description="Leads.", team=["writer"])
+    models = {
+        "lead": [call("writer", task="Count 'a b'."), answer("it has two")],
+        "writer": lambda request: (
+            answer("two") if len(request.messages) > 3 else call("count_words", text="a b")
+        ),
+    }
+    async with Team([lead, WRITER], [count_words], models) as team:
+        assert await team.run("lead", "Have it counted.") == "it has two"
+        assert [one.agent for one in team.calls] == ["writer"]
+        assert len(team.run_ids()) == 2
+
+
+async def test_a_failed_run_says_why() -> None:
+    agent = Agent(name="tired", description="Fails.", limits=Limits(max_steps=1, seconds=60))
+    async with Team([agent], model=[ModelUnavailable("gone", status=401)] * 200) as team:
+        with pytest.raises(TeamRunFailed, match="error"):
+            await team.run("tired", "Do it.")
+
+
+async def test_waits_take_no_time() -> None:
+    """A rate limit of an hour is skipped."""
+    limited = ModelUnavailable("slow down", status=429, retry_after=1800.0, rate_limited=True)
+    async with Team([WRITER], model=[limited, answer("in the end")]) as team:
+        before = team.now()
+        assert await asyncio.wait_for(team.run("writer", "Be patient."), 30) == "in the end"
+        assert team.now() - before >= 1800
+
+
+async def test_what_a_model_raises_reaches_the_test() -> None:
+    async with Team([WRITER], model=[]) as team:
+        with pytest.raises(AssertionError, match="the script has 0 replies"):
+            await team.run("writer", "Say something.")
+
+
+async def test_a_person_decides() -> None:
+    paid: list[float] = []
+
+    @tool(approval="always")
+    def pay(amount: float) -> str:
+        """Pay an amount."""
+        paid.append(amount)
+        return "paid"
+
+    clerk = Agent(name="clerk", description="Pays.", tools=["pay"])
+    async with Team([clerk], [pay], [call("pay", amount=100.0), answer("done")]) as team:
+        run = await team.start("clerk", "Pay the bill.")
+        with pytest.raises(TeamRunWaits, match="pay"):
+            await run.result()
+        assert paid == []
+        assert [one.name for one in run.held] == ["pay"]
+        await run.correct(amount=90.0, note="There was a discount.")
+        assert await run.result() == "done"
+    assert paid == [90.0]
+
+
+async def test_files_are_in_the_workspace() -> None:
+    @tool
+    async def shout(path: str, context: ToolContext) -> str:
+        """Make the text of a file loud."""
+        text = (await context.workspace.read(path)).text
+        await context.workspace.write("loud.txt", text.upper())
+        return "done"
+
+    agent = Agent(name="crier", description="Cries.", tools=["shout"])
+    async with Team([agent], [shout], [call("shout", path="quiet.txt"), answer("see loud.txt")]) as team:
+        run = await team.start("crier", "Shout.", files={"quiet.txt": "hush"})
+        await run.result()
+        assert run.files == {"quiet.txt": b"hush", "loud.txt": b"HUSH"}
+
+
+async def test_an_agent_that_writes_code_runs_it_in_the_real_jail() -> None:
+    coder = Agent(name="coder", description="Computes.", kind="code", tools=["count_words"])
+    code = "Thought: compute.\n<code>\nn = count_words(text='a b c')\nfinal_answer(n * 14)\n</code>"
+    async with Team([coder], [count_words], [code]) as team:
+        assert await team.run("coder", "Compute.") == 42
+
+
+async def test_wrong_names_are_told() -> None:
+    async with Team([WRITER], model=[]) as team:
+        with pytest.raises(SetupError, match=r"no agent 'reader'; it has writer"):
+            await team.run("reader", "Read.")
+        with pytest.raises(SetupError, match=r"no process 'tools'"):
+            team.kill("tools")
+    with pytest.raises(SetupError, match="no model is given for writer"):
+        Team([WRITER], model={"lead": []})
+
+
+async def test_a_process_that_dies_anywhere_repeats_no_effect() -> None:
+    effects: list[str] = []
+
+    @tool
+    async def book(seat: str) -> str:
+        """Book a seat."""
+        effects.append(seat)
+        return f"{seat} is yours"
+
+    def model(request: ModelRequest) -> ModelReply:
+        results = [message for message in request.messages if message.get("role") == "tool"]
+        return ModelReply(calls=[answer(results[0]["content"]) if results else call("book", seat="4A")])
+
+    agent = Agent(name="agent", description="Books.", tools=["book"])
+    points = 0
+    async for outcome in crash_points(
+        lambda: Team([agent], [book], model), lambda team: team.run("agent", "Book.")
+    ):
+        points += 1
+        assert len(effects) <= 1
+        if effects:
+            assert outcome.value == "4A is yours" or "outcome unknown" in outcome.value
+        effects.clear()
+        assert [one.invocations for one in outcome.team.calls] in ([0], [1])
+        assert len(outcome.team.kills) == (outcome.after > 0)
+    assert points >= 6
+
+
+async def test_an_idempotent_tool_is_run_again_after_a_death() -> None:
+    begun: list[int] = []
+
+    @tool(idempotent=True)
+    async def save(n: int) -> str:
+        """Save a number."""
+        begun.append(n)
+        if len(begun) == 1:
+            team.kill("tools")
+            await asyncio.sleep(60)
+        return "saved"
+
+    agent = Agent(name="agent", description="Saves.", tools=["save"])
+    async with Team([agent], [save], [call("save", n=1), answer("ok")]) as team:
+        assert await team.run("agent", "Save.") == "ok"
+        (made,) = team.calls
+    assert (made.output, made.invocations, begun) == ("saved", 2, [1, 1])
+
+
+async def test_a_script_is_not_out_of_step_after_a_death() -> None:
+    agent = Agent(name="agent", description="Counts.", tools=["count_words"])
+    script = [call("count_words", text="a"), call("count_words", text="a b"), answer("both")]
+    async for outcome in crash_points(
+        lambda: Team([agent], [count_words], ScriptModel(script)), lambda team: team.run("agent", "Count.")
+    ):
+        assert outcome.value == "both", outcome.after
+        assert [one.output for one in outcome.team.calls] == [1, 2]
+
+
+async def test_a_manager_and_its_members_survive_every_death() -> None:
+    lead = Agent(name="lead", description="Leads.", team=["left", "right"])
+    members = [Agent(name=name, description="Counts.", tools=["count_words"]) for name in ("left", "right")]
+
+    def counts(request: ModelRequest) -> RequestedCall:
+        results = [message for message in request.messages if message.get("role") == "tool"]
+        return answer(results[0]["content"]) if results else call("count_words", text="a b c")
+
+    def leads(request: ModelRequest) -> list[RequestedCall]:
+        results = [str(message["content"]) for message in request.messages if message.get("role") == "tool"]
+        if not results:
+            return [call("left", task="Count."), call("right", task="Count.")]
+        return [answer(sum("3" in result for result in results))]
+
+    models = {"lead": leads, "left": counts, "right": counts}
+    async for outcome in crash_points(
+        lambda: Team([lead, *members], [count_words], models),
+        lambda team: team.run("lead", "Have it counted."),
+    ):
+        assert outcome.value == 2, outcome.after
+        assert len(outcome.team.calls) == 2
+
+
+async def test_code_goes_on_after_the_death_of_its_sandbox() -> None:
+    coder = Agent(name="coder", description="Computes.", kind="code", tools=["count_words"])
+    code = (
+        "Thought: compute.\n<code>\nn = count_words(text='a b c')\nm = count_words(text='a')\n"
+        "final_answer(n * 10 + m)\n</code>"
+    )
+    async with Team([coder], [count_words], [code]) as team:
+        run = await team.start("coder", "Compute.")
+        while not team.calls:
+            await team.changed()
+        team.kill("sandbox default")
+        assert await run.result() == 31
+        assert [one.output for one in team.calls] == [3, 1]
+
+
+PLUGIN_TEST = """
+from cadre import Agent
+from cadre.testing import answer
+
+AGENT = Agent(name="a", description="Answers.")
+
+async def test_all_is_said(cadre_team):
+    async with cadre_team([AGENT], model=[answer("yes")]) as team:
+        assert await team.run("a", "Well?") == "yes"
+
+async def test_something_is_left(cadre_team):
+    async with cadre_team([AGENT], model=[answer("yes"), answer("no")]) as team:
+        assert await team.run("a", "Well?") == "yes"
+"""
+
+
+def test_the_fixture_finds_what_was_overlooked(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(PLUGIN_TEST)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert "1 replies of a script were never asked for" in done.stdout
+    assert "2 passed, 1 error" in done.stdout
