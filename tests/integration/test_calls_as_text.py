@@ -10,6 +10,7 @@ from cadre.adapters.models.openai_model import OpenAIModel
 from cadre.engine.model_request import ModelRequest
 from cadre.journal.run import Run
 from cadre.ports import ModelReply, OnText
+from cadre.prompting.prompts import prompts_for
 from cadre.spec.model import ModelSpec, NamedFunction
 from cadre.testing import ModelServer
 from integration.model_calls import NO_ENDPOINT, MemoryBlobs, spec_for
@@ -19,7 +20,7 @@ from unit.loop.memory_world import MemoryWorld
 SCRIPT = """
 rules:
   - name: plan
-    match: {last: facts survey}
+    match: {last: "facts survey|Write a plan"}
     reply: {content: "Add, then answer."}
   - name: add in a schema
     match: {first: held, last: "Now carry out|New task"}
@@ -59,8 +60,8 @@ class Observed:
 
 async def played(model: ModelSpec, text: str, **fields: Any) -> tuple[Run, list[ModelRequest]]:
     """The run of a task to its end, and what its model was asked."""
-    world, observed = MemoryWorld(), Observed(model)
-    world.worker(spec(model=model, **fields), observed, OFFER)
+    world, observed, agent = MemoryWorld(), Observed(model), spec(model=model, **fields)
+    world.worker(agent, observed, OFFER, prompts_for(agent))
     try:
         await world.drive(task(text))
     finally:
@@ -68,8 +69,10 @@ async def played(model: ModelSpec, text: str, **fields: Any) -> tuple[Run, list[
     return world.run("r1"), observed.requests
 
 
-async def test_a_schema_holds_each_answer_to_one_call(server: ModelServer) -> None:
-    run, requests = await played(spec_for(server, calls="schema"), "held to a form", planning_interval=4)
+@pytest.mark.parametrize("prompts", [None, "short"])
+async def test_a_schema_holds_each_answer_to_one_call(server: ModelServer, prompts: str | None) -> None:
+    model = spec_for(server, calls="schema")
+    run, requests = await played(model, "held to a form", planning_interval=4, prompts=prompts)
     assert run.result is not None
     assert (run.result.state, run.result.output) == ("success", 42)
     plan, first, second = requests
@@ -82,13 +85,14 @@ async def test_a_schema_holds_each_answer_to_one_call(server: ModelServer) -> No
         ("assistant", '{"function": {"name": "add", "arguments": {"a": 2, "b": 40}}}'),
         ("user", "Observation:\nadd: 42"),
     ]
-    assert '{"function": {"name": "lookup"' in second.messages[0]["content"]
+    assert '{"function": {"name": "' in second.messages[0]["content"]
 
 
-async def test_calls_that_only_the_prompt_asks_for(server: ModelServer) -> None:
+@pytest.mark.parametrize("prompts", [None, "short"])
+async def test_calls_that_only_the_prompt_asks_for(server: ModelServer, prompts: str | None) -> None:
     total = {"type": "object", "required": ["total"], "properties": {"total": {"type": "integer"}}}
     model = spec_for(server, calls="text")
-    run, requests = await played(model, "asked in words", output_schema=total)
+    run, requests = await played(model, "asked in words", output_schema=total, prompts=prompts)
     assert run.result is not None
     assert (run.result.state, run.result.output) == ("max_steps_error", {"total": 10})
     assert all(request.tools == [] and request.schema is None for request in requests)

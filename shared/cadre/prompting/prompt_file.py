@@ -69,6 +69,9 @@ DEFAULTED = frozenset(key for key in KEYS if key.startswith("memory.") or key ==
 
 _SHIPPED = files("cadre") / "prompts"
 
+SHORT = "_short"
+"""Behind the name of a shipped file: the one for small models."""
+
 
 def locate(kind_or_path: str | Path) -> Traversable:
     """The file shipped for an agent kind, or a file by its path. Raises PromptError for an unknown kind."""
@@ -86,7 +89,8 @@ def locate(kind_or_path: str | Path) -> Traversable:
 
 def kind_of(kind_or_path: str | Path) -> str:
     """A shipped file's own name; of any other, unless somebody says it, that of the default kind."""
-    return next((kind for kind in CONTRACTS if kind == kind_or_path), DEFAULT)
+    name = str(kind_or_path).removesuffix(SHORT)
+    return next((kind for kind in CONTRACTS if kind == name), DEFAULT)
 
 
 def read_templates(source: Traversable, kind: str) -> dict[str, Template]:

@@ -10,13 +10,21 @@ import msgspec
 from jinja2 import Template
 
 from cadre.prompting.code_signature import named_in_code
-from cadre.prompting.prompt_file import SHIPPED, kind_of, locate, read_templates
+from cadre.prompting.prompt_file import SHIPPED, SHORT, kind_of, locate, read_templates
 from cadre.prompting.tool_text import to_code_prompt, to_json, to_tool_calling_prompt
 from cadre.protocol.cards import AgentCard, ToolCard
-from cadre.spec.agent import AgentSpec
+from cadre.spec.agent import SHORT_PROMPTS, AgentSpec
 from cadre.spec.kinds import DEFAULT, declaration_of
 
-__all__ = ["NO_TERMS", "Prompts", "kind_for", "prompts_for", "to_code_prompt", "to_tool_calling_prompt"]
+__all__ = [
+    "NO_TERMS",
+    "Prompts",
+    "kind_for",
+    "prompts_for",
+    "shipped_for",
+    "to_code_prompt",
+    "to_tool_calling_prompt",
+]
 
 NO_TERMS: Mapping[str, Any] = {"calls": "native"}
 """The values of the variables of agent kinds where no agent says otherwise."""
@@ -27,7 +35,14 @@ _SYSTEMS_KEPT = 8
 def prompts_for(spec: AgentSpec) -> Prompts:
     """The agent's own prompt file, or the shipped one of its kind. Raises PromptError."""
     kind = kind_for(spec)
-    return Prompts.load(spec.prompts or kind, kind)
+    return Prompts.load(shipped_for(spec) or str(spec.prompts), kind)
+
+
+def shipped_for(spec: AgentSpec) -> str | None:
+    """The name of the shipped file that the agent's prompts stand in; None for a file of its own."""
+    if spec.prompts is None:
+        return kind_for(spec)
+    return f"{kind_for(spec)}{SHORT}" if spec.prompts == SHORT_PROMPTS else None
 
 
 def kind_for(spec: AgentSpec) -> str:
@@ -46,7 +61,7 @@ class Prompts:
 
     @classmethod
     def load(cls, kind_or_path: str | Path, kind: str | None = None) -> Prompts:
-        """Reads a shipped file (`tool_calling`, `code`, `structured_code`), or one of one's own by its path.
+        """Reads a shipped file (`tool_calling`, `code_short` …), or one of one's own by its path.
 
         A file of one's own is checked against what the given kind of prompts needs, without one `tool_calling`.
         Raises PromptError naming the file, the key and the variable that is wrong.

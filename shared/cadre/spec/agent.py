@@ -14,6 +14,9 @@ from cadre.spec.model import ModelSpec, NamedFunction, model_bounds
 from cadre.spec.names import check_bounds, check_name
 from cadre.spec.policy import check_policy, is_expression, names_in
 
+SHORT_PROMPTS = "short"
+"""In place of a prompt file's path: the shipped prompts for small models."""
+
 
 class Selector(msgspec.Struct, frozen=True):
     """Selects team members: every agent that has all these labels."""
@@ -98,7 +101,7 @@ class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     provide_run_summary: bool = False
     """Whether its reports to a manager contain a summary of its work as well."""
     prompts: str | None = None
-    """The path of a prompt file that replaces the shipped one."""
+    """The path of a prompt file that replaces the shipped one, or `short` for the short form of that."""
     labels: dict[str, str] = {}
     version: str = ""
 

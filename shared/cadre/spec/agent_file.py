@@ -10,7 +10,7 @@ import msgspec
 
 from cadre.errors import SpecError
 from cadre.protocol.messages import MemoryScope
-from cadre.spec.agent import AgentSpec, Selector
+from cadre.spec.agent import SHORT_PROMPTS, AgentSpec, Selector
 from cadre.spec.model import ReasoningEffort
 from cadre.spec.yaml_file import known_keys, read_yaml, refused_key
 
@@ -58,7 +58,7 @@ def read_agent(path: Path) -> AgentSpec:
         document = msgspec.convert(data, _Document)
         _check_url(document.spec.model.url)
         fields = msgspec.structs.asdict(document.spec)
-        if fields["prompts"] is not None:
+        if fields["prompts"] not in (None, SHORT_PROMPTS):
             fields["prompts"] = str((path.parent / fields["prompts"]).resolve())
         return AgentSpec(**msgspec.structs.asdict(document.metadata), **fields)
     except msgspec.ValidationError as error:

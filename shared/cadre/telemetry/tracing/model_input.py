@@ -9,7 +9,7 @@ from cadre.journal.entry import Entry
 from cadre.journal.events import AnyEvent
 from cadre.journal.run import Run
 from cadre.loop.fold import apply
-from cadre.prompting.prompts import Prompts, kind_for
+from cadre.prompting.prompts import Prompts, kind_for, shipped_for
 
 
 class ModelInput:
@@ -38,13 +38,14 @@ class ModelInput:
         They are unknown for an agent with a prompt file of its own, which lies on that agent's machine alone.
         """
         run = self._run
-        if run is None or run.spec is None or run.spec.prompts is not None:
+        shipped = shipped_for(run.spec) if run is not None and run.spec is not None else None
+        if run is None or run.spec is None or shipped is None:
             return []
         if self._transcript is None:
-            self._transcript = Transcript(_shipped(kind_for(run.spec)))
+            self._transcript = Transcript(_shipped(shipped, kind_for(run.spec)))
         return self._transcript.request(run, purpose).messages
 
 
 @functools.cache
-def _shipped(kind: str) -> Prompts:
-    return Prompts.load(kind, kind)
+def _shipped(name: str, kind: str) -> Prompts:
+    return Prompts.load(name, kind)
