@@ -1,14 +1,5 @@
 """Lets `python -m cadre_sandbox` start the service."""
 
-import sys
-
-import click
-
-from cadre.errors import CadreError
 from cadre_sandbox.main import command
 
-try:
-    command()
-except CadreError as error:
-    click.echo(f"cadre: {error}", err=True)
-    sys.exit(2)
+command()

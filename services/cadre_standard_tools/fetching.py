@@ -1,6 +1,8 @@
 """Fetches a page of the web within bounds: of time, of size, and of where it may lie."""
 
 import asyncio
+import functools
+import ssl
 import zlib
 from typing import NamedTuple
 
@@ -14,7 +16,6 @@ from cadre_standard_tools.addresses import (
     checked_addresses,
     system_resolve,
 )
-from cadre_standard_tools.tls import tls_context
 
 FETCH_SECONDS = 20.0
 """How long a page with all its redirects may take."""
@@ -37,6 +38,12 @@ _HEADERS = {
     "Accept": "text/html, text/plain, application/json;q=0.9, */*;q=0.1",
     "Accept-Encoding": "gzip",
 }
+
+
+@functools.cache
+def tls_context() -> ssl.SSLContext:
+    """Returns the context of all connections. It is made once, since that takes tens of milliseconds."""
+    return httpx2.create_ssl_context()
 
 
 class PageUnavailable(Exception):

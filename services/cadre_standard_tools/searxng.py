@@ -5,8 +5,8 @@ from typing import Any
 import httpx2
 import msgspec
 
+from cadre_standard_tools.fetching import tls_context
 from cadre_standard_tools.search_results import Hit, SearchResults, SearchUnavailable
-from cadre_standard_tools.tls import tls_context
 
 SEARCH_SECONDS = 20.0
 """How long a search may take."""

@@ -61,9 +61,11 @@ class ToolHost:
         await platform.registry.announce([platform.presence(tool=tool.card) for tool in self._tools])
 
     def unready(self) -> str | None:
+        """Returns why no calls are taken yet; None when they are."""
         return None if len(self._queues) == len(self._tools) * self._platform.topology.shards else "starting"
 
     async def samples(self) -> list[Sample]:
+        """Returns the queues' metrics."""
         return queue_samples(self._queues)
 
     async def drain(self, grace: float) -> None:

@@ -100,47 +100,37 @@ async def _fingerprint_of(endpoint: OpenAIEmbeddings, settings: MemorySettings) 
     name = settings.embeddings_model
     if settings.embeddings_dim:
         return Fingerprint(name=name, dim=settings.embeddings_dim)
-    known = _KnownDimensions(Path(settings.directory), f"{settings.embeddings_url} {name}")
+    file, key = Path(settings.directory) / "embeddings.json", f"{settings.embeddings_url} {name}"
     pause = 0.5
     while True:
         try:
             [vector] = await endpoint.embed([_PROBE_TEXT])
         except ModelError as error:
-            if (dim := known.read()) is not None:
+            if (dim := _known_dimensions(file).get(key)) is not None:
                 log.warning("%s; its model had %d dimensions", error, dim)
                 return Fingerprint(name=name, dim=dim)
             log.warning("%s; it was never reached before, so the service waits for it", error)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         else:
-            known.write(len(vector))
+            if (known := _known_dimensions(file)).get(key) != len(vector):
+                _keep_dimensions(file, known | {key: len(vector)})
             return Fingerprint(name=name, dim=len(vector))
 
 
-class _KnownDimensions:
-    """Keeps the dimensions of endpoints in a file, so that a start need not wait for one that is down."""
+def _known_dimensions(file: Path) -> dict[str, int]:
+    """The dimensions of endpoints, kept in a file so that a start need not wait for one that is down."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, int])
+    except FileNotFoundError:
+        return {}
+    except msgspec.DecodeError as error:
+        log.warning("%s is left out: %s", file, error)
+        return {}
 
-    def __init__(self, directory: Path, key: str) -> None:
-        self._file = directory / "embeddings.json"
-        self._key = key
 
-    def read(self) -> int | None:
-        return self._all().get(self._key)
-
-    def write(self, dim: int) -> None:
-        found = self._all()
-        if found.get(self._key) == dim:
-            return
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self._file.with_suffix(".new")
-        fresh.write_bytes(msgspec.json.encode({**found, self._key: dim}))
-        fresh.replace(self._file)
-
-    def _all(self) -> dict[str, int]:
-        try:
-            return msgspec.json.decode(self._file.read_bytes(), type=dict[str, int])
-        except FileNotFoundError:
-            return {}
-        except msgspec.DecodeError as error:
-            log.warning("%s is left out: %s", self._file, error)
-            return {}
+def _keep_dimensions(file: Path, known: dict[str, int]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fresh = file.with_suffix(".new")
+    fresh.write_bytes(msgspec.json.encode(known))
+    fresh.replace(file)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from cadre.errors import ModelError
@@ -28,26 +29,18 @@ class SearchOutcome(NamedTuple):
     """Why that was so; empty when it was not."""
 
 
+@dataclass(frozen=True)
 class Searcher:
-    """Searches an index.
+    """Searches an index by meaning and by words."""
 
-    A query waits `seconds` for its vector. `problem` tells why no vector would be of use now, and `on_vector` is
-    called when the embedder has made one.
-    """
-
-    def __init__(
-        self,
-        index: MemoryIndex,
-        embedder: Embedder | None,
-        seconds: float,
-        problem: Callable[[], str | None],
-        on_vector: Callable[[], None],
-    ) -> None:
-        self._index = index
-        self._embedder = embedder
-        self._seconds = seconds
-        self._problem = problem
-        self._on_vector = on_vector
+    index: MemoryIndex
+    embedder: Embedder | None
+    seconds: float
+    """How long a query waits for its vector."""
+    problem: Callable[[], str | None]
+    """Tells why no vector would be of use now."""
+    on_vector: Callable[[], None]
+    """Called when the embedder has made one."""
 
     async def search(
         self, query: str, within: Within, where: Where, k: int, min_score: float | None = None
@@ -61,7 +54,7 @@ class Searcher:
             return SearchOutcome([], bool(why), why)
         limit = 2 * k
         while True:
-            found = await self._index.search(
+            found = await self.index.search(
                 sparse=sparse, dense=dense, within=within, where=where, limit=limit
             )
             different = _different(found)
@@ -73,18 +66,18 @@ class Searcher:
 
     async def _vector(self, query: str) -> tuple[list[float] | None, str]:
         """Returns the vector, or why there is none."""
-        if self._embedder is None:
+        if self.embedder is None:
             return None, NO_EMBEDDINGS
-        if (problem := self._problem()) is not None:
+        if (problem := self.problem()) is not None:
             return None, f"only words were compared: {problem}"
         try:
-            async with asyncio.timeout(self._seconds):
-                vector = await self._embedder.query(query)
+            async with asyncio.timeout(self.seconds):
+                vector = await self.embedder.query(query)
         except ModelError as error:
             return None, f"only words were compared: {error}"
         except TimeoutError:
-            return None, f"only words were compared: no vector of the query within {self._seconds:g} s"
-        self._on_vector()
+            return None, f"only words were compared: no vector of the query within {self.seconds:g} s"
+        self.on_vector()
         return vector, ""
 
 

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cadre_sandbox.interpreters.contract import Python, SandboxError
 from cadre_sandbox.wire.jail_order import JailOrder
@@ -82,16 +82,15 @@ _START_SECONDS = 60.0
 _MAX_MESSAGE_BYTES = 65_536
 
 
-class SpawnedJail:
+class SpawnedJail(NamedTuple):
     """A jail that was just forked: the zygote's child, and the jailed process, which in tier ns is a child of that."""
 
-    def __init__(self, pid: int, outer: int, jailed: int, ended: asyncio.Future[int]) -> None:
-        self.pid = pid
-        self.outer = outer
-        """Pidfd of the zygote's own child."""
-        self.jailed = jailed
-        self.ended = ended
-        """Exit code, negative for a signal."""
+    pid: int
+    outer: int
+    """Pidfd of the zygote's own child."""
+    jailed: int
+    ended: asyncio.Future[int]
+    """Exit code, negative for a signal."""
 
 
 class ZygoteProcess:
@@ -109,7 +108,7 @@ class ZygoteProcess:
         self.python: str = hello["python"]
         """Version of the code's Python."""
         self.alive = True
-        asyncio.get_running_loop().add_reader(control, self._heard)
+        asyncio.get_running_loop().add_reader(control, self._on_message)
 
     @classmethod
     async def start(cls, python: Python) -> ZygoteProcess:
@@ -117,16 +116,8 @@ class ZygoteProcess:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         folders = ":".join(dict.fromkeys((str(Path(__file__).parents[2]), _cloudpickle())))
-        command = [
-            python.executable,
-            *_FLAGS,
-            "-c",
-            _BOOT,
-            folders,
-            str(theirs.fileno()),
-            *PRELOADED,
-            *python.modules,
-        ]
+        start = [python.executable, *_FLAGS, "-c", _BOOT, folders, str(theirs.fileno())]
+        command = [*start, *PRELOADED, *python.modules]
         try:
             process = _spawn(command, theirs.fileno(), python.uid)
         except OSError as error:
@@ -179,7 +170,7 @@ class ZygoteProcess:
         self._next += 1
         return self._next
 
-    def _heard(self) -> None:
+    def _on_message(self) -> None:
         try:
             data, handles, _, _ = socket.recv_fds(self._control, _MAX_MESSAGE_BYTES, 2)
         except BlockingIOError:

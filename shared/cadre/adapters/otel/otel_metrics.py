@@ -1,4 +1,4 @@
-"""Figures in OpenTelemetry's form, and as Prometheus' text; loaded when somebody reads them."""
+"""Metrics in OpenTelemetry's form, and as Prometheus' text; loaded when somebody reads them."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ _CUMULATIVE = otel.AggregationTemporality.CUMULATIVE
 
 
 class OtelForm:
-    """What one process has counted, and what is read off beside it."""
+    """Makes OpenTelemetry's metrics of the sums of one process, and of samples taken beside them."""
 
     def __init__(self, meters: Meters, service: str, instance: str, attributes: Mapping[str, str]) -> None:
         self._meters = meters
@@ -32,11 +32,12 @@ class OtelForm:
         self._reader = _Reader(self._registry)
 
     def text(self, samples: list[Sample]) -> bytes:
-        """In Prometheus' text format."""
+        """Returns the metrics in Prometheus' text format."""
         self._reader.source = lambda: self.data(samples)
         return generate_latest(self._registry)
 
     def data(self, samples: list[Sample]) -> otel.MetricsData:
+        """Returns all series and the samples as the SDK has metrics."""
         now = time.time_ns()
         points: dict[str, list[Any]] = {}
         for series in self._meters:

@@ -1,4 +1,4 @@
-"""The figures that one journal entry adds to the metrics. Pure: computed from the state before the entry.
+"""What one journal entry adds to the metrics. Pure: computed from the state before the entry.
 
 An entry is written once, however often its record is delivered, so nothing is counted twice.
 """
@@ -23,7 +23,8 @@ TIMED_OUT = "timeout"
 
 
 def measurements_of(run: Run, entry: Entry, what: object) -> list[Measurements]:
-    """
+    """Returns what one journal entry adds to the metrics.
+
     Args:
         run: as it was before the entry.
         what: the arrival that the entry accounts for.

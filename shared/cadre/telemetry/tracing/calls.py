@@ -25,6 +25,7 @@ class Calls:
         """The spans of the agent's kind, once that is known."""
 
     def take(self, event: ev.AnyEvent, agent: str, parent: str, now: int) -> None:
+        """Begins and ends spans by an event; `parent` is the span in work, `now` is in Unix nanoseconds."""
         if self.own is not None:
             parent = self.own.parent(parent)
         match event:

@@ -29,6 +29,7 @@ class ModelInput:
             self._run.entries = entry.n
 
     def apply(self, event: AnyEvent, entry: Entry) -> None:
+        """Takes the state past an event of the entry that was begun."""
         if self._run is not None:
             apply(self._run, event, entry.n, entry.at)
 

@@ -54,6 +54,7 @@ class ModelSpans:
         self._spans.begin(_CHAT, chat)
 
     def answered(self, event: ev.ModelAnswered, now: int) -> None:
+        """Ends the span of the attempt, and of the plan if it answered one."""
         chat = self._spans.get(_CHAT)
         if chat is not None:
             model = str(chat.attributes.get(names.REQUEST_MODEL) or event.model)
@@ -64,6 +65,7 @@ class ModelSpans:
             self._spans.end(_PLAN, now)
 
     def deferred(self, event: ev.ModelDeferred, agent: str, now: int) -> None:
+        """Ends the span of an attempt that failed, and begins that of the wait for the next."""
         reason = "rate_limited" if event.rate_limited else "unavailable"
         attributes: dict[str, Value] = {names.STATUS_CODE: event.status} if event.status is not None else {}
         fault = Fault(str(event.status or reason), event.reason)
@@ -74,6 +76,7 @@ class ModelSpans:
         self._spans.begin(_WAIT, wait)
 
     def overflowed(self, event: ev.ContextOverflowed, now: int) -> None:
+        """Ends the span of an attempt whose request was too long."""
         self._spans.end(_CHAT, now, Fault("context_overflow", event.reason))
 
     def _span(self, event: ev.ModelCalled) -> str:

@@ -50,6 +50,7 @@ class OpenSpans:
         return span
 
     def get(self, key: str) -> OpenSpan | None:
+        """Returns the open span under a key; None when there is none."""
         return self._open.get(key)
 
     def places(self) -> list[str]:
