@@ -79,10 +79,10 @@ def _untrue(call: CodeCall, block: _Block, outputs: dict[str, object]) -> str | 
         return "is about other code or other variables than its run's journal"
     if len(call.exchanges) > len(block.exchanges):
         return f"knows of {len(call.exchanges)} exchanges, the journal of {len(block.exchanges)}"
-    for number, (told, (asked, ids)) in enumerate(zip(call.exchanges, block.exchanges, strict=False)):
-        if [(one.name, one.arguments) for one in told.calls] != asked:
+    for number, (known, (asked, ids)) in enumerate(zip(call.exchanges, block.exchanges, strict=False)):
+        if [(one.name, one.arguments) for one in known.calls] != asked:
             return f"has other calls in exchange {number} than the journal"
         wanted = [outputs.get(one) for one in ids]
-        if [one.value if one.error is None else None for one in told.replies] != wanted:
+        if [one.value if one.error is None else None for one in known.replies] != wanted:
             return f"has other replies in exchange {number} than the journal"
     return None

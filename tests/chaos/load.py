@@ -41,7 +41,7 @@ class Order(msgspec.Struct):
     """From the first try of submitting it to its end."""
     refusals: list[Refusal] = []
     """Before the gateway accepted it, in the order of the tries."""
-    told: list[int] = []
+    seen: list[int] = []
     """Stream sequences of the entries that the event stream told, in its order, over all its connections."""
     state: str = ""
     """As the gateway tells it at the end; empty while the run has not ended."""
@@ -153,7 +153,7 @@ class Load:
             await asyncio.sleep(_PAUSE)
 
     async def _read_events(self, client: httpx2.AsyncClient, order: Order) -> bool:
-        headers = {"Last-Event-ID": str(order.told[-1])} if order.told else {}
+        headers = {"Last-Event-ID": str(order.seen[-1])} if order.seen else {}
         async with client.stream("GET", f"/v1/runs/{order.run}/events", headers=headers) as answer:
             if not answer.is_success:
                 await answer.aread()
@@ -165,7 +165,7 @@ class Load:
                 if key == "event":
                     name = value
                 elif key == "id":
-                    order.told.append(int(value))
+                    order.seen.append(int(value))
                 elif key == "data" and name == "end":
                     return bool(json.loads(value)["state"])
         return False

@@ -62,10 +62,10 @@ class _World:
         self._waiting.append(task)
         self._deliver_all()
         journals = self.evidence.journals
-        told = sorted(one.seq for run in journals if run.startswith(root) for one in journals[run])
+        seen = sorted(one.seq for run in journals if run.startswith(root) for one in journals[run])
         output = answer_of(root, number, self._unknown)
         self.evidence.orders.append(
-            Order(number=number, run=root, seconds=2.0, told=told, state="success", output=output)
+            Order(number=number, run=root, seconds=2.0, seen=seen, state="success", output=output)
         )
 
     def _deliver_all(self) -> None:

@@ -184,9 +184,9 @@ def other_order(evidence: Evidence) -> None:
         (idempotent_interrupted, f"call {PART.lead_post} of post failed: Interrupted"),
         (lambda e: change_order(e, 0, output="something else"), "ended as success with 'something else'"),
         (unknown_not_told, "outcome unknown"),
-        (lambda e: e.orders[0].told.pop(3), "the event stream of root0 left out"),
+        (lambda e: e.orders[0].seen.pop(3), "the event stream of root0 left out"),
         (
-            lambda e: e.orders[0].told.insert(3, e.orders[0].told[2]),
+            lambda e: e.orders[0].seen.insert(3, e.orders[0].seen[2]),
             "the event stream of root0 left out [] and repeated",
         ),
         (

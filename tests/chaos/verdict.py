@@ -60,8 +60,8 @@ def _event_streams(evidence: Evidence) -> Iterator[str]:
     for order in evidence.orders:
         if order.state:
             there = _entries_until_the_end(evidence, order)
-            if order.told != there:
-                lost, twice = sorted(set(there) - set(order.told)), _repeated(order.told)
+            if order.seen != there:
+                lost, twice = sorted(set(there) - set(order.seen)), _repeated(order.seen)
                 yield f"the event stream of {order.run} left out {lost} and repeated {twice}"
 
 

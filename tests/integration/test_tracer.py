@@ -29,7 +29,7 @@ from harness.stack import Service
 from harness.trace_verdict import differing, duplicates
 from integration.tracer_world import left_to_do, tracer, with_bus, write
 from unit.loop.build import ANSWER, Course, call, report, result
-from unit.tracing.test_trace_content import CANARY, telling
+from unit.tracing.test_trace_content import CANARY, calling
 
 Start = Callable[..., Service]
 
@@ -236,7 +236,7 @@ def test_what_was_journaled_is_told_before_it_stops(
 def test_no_content_goes_out_unless_it_is_asked_for(
     settings: Settings, receiver: OtlpReceiver, start: Start
 ) -> None:
-    entries = telling().journal()
+    entries = calling().journal()
     write(settings, entries)
     one = start()
     whole(receiver, entries)
@@ -250,7 +250,7 @@ def test_no_content_goes_out_unless_it_is_asked_for(
 def test_content_goes_out_when_it_is_asked_for(
     settings: Settings, receiver: OtlpReceiver, start: Start
 ) -> None:
-    entries = telling().journal()
+    entries = calling().journal()
     write(settings, entries)
     start(OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT="SPAN_ONLY")
     whole(receiver, entries)

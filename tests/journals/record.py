@@ -83,6 +83,11 @@ def faults(recorder: Recorder) -> None:
 # --- runs that something happens to
 
 
+def of(run: str) -> dict[str, Any]:
+    """What every message of a root run has, at this moment."""
+    return {"tree": run, "run": run, "at": time.time()}
+
+
 def cancelled_tree(recorder: Recorder) -> None:
     """Its open calls are answered after the end."""
     gateway = recorder.gateway
@@ -94,27 +99,12 @@ def cancelled_tree(recorder: Recorder) -> None:
     gateway.finished(run)
 
     async def late(platform: Platform) -> None:
-        result = ToolResult(
-            id=f"{run}_1_2:result:late",
-            tree=run,
-            run=run,
-            at=time.time(),
-            call=f"{run}_1_2",
-            tool="say",
-            output=1,
-        )
+        call = f"{run}_1_2"
+        result = ToolResult(id=f"{call}:result:late", **of(run), call=call, tool="say", output=1)
         await platform.bus.send(result, "say", to="head")
-        report = Report(
-            id=f"{child}:report:late",
-            tree=run,
-            run=run,
-            at=time.time(),
-            child=child,
-            agent="middle",
-            state="success",
-        )
-        await platform.bus.send(report, "middle", to="head")
-        again = Cancel(id=f"{run}:again", tree=run, run=run, at=time.time(), reason="again", sender="test")
+        member: dict[str, Any] = {"child": child, "agent": "middle", "state": "success"}
+        await platform.bus.send(Report(id=f"{child}:report:late", **of(run), **member), "middle", to="head")
+        again = Cancel(id=f"{run}:again", **of(run), reason="again", sender="test")
         await platform.bus.send(again, "test", to="head")
 
     recorder.with_platform(late)
@@ -137,13 +127,10 @@ def cancelled_before(recorder: Recorder) -> None:
     run = "c0ffee" + "0" * 10 + str(next(_numbers))
 
     async def overtaken(platform: Platform) -> None:
-        cancel = Cancel(
-            id=f"{run}:cancel", tree=run, run=run, at=time.time(), reason="not today", sender="test"
-        )
+        cancel = Cancel(id=f"{run}:cancel", **of(run), reason="not today", sender="test")
         await platform.bus.send(cancel, "test", to="mender")
         await asyncio.to_thread(settle, recorder, run, at_least=1, kind="cancel.requested")
-        task = Task(id=f"{run}:task", tree=run, run=run, at=time.time(), agent="mender", task="too late")
-        await platform.bus.send(task, "test")
+        await platform.bus.send(Task(id=f"{run}:task", **of(run), agent="mender", task="too late"), "test")
 
     recorder.with_platform(overtaken)
     settle(recorder, run, at_least=1, kind="run.finished")
@@ -156,18 +143,10 @@ def stray_records(recorder: Recorder) -> None:
     recorder.gateway.wait_for(run, "model.called")
 
     async def stray(platform: Platform) -> None:
-        result = ToolResult(
-            id=f"{run}_9_9:result",
-            tree=run,
-            run=run,
-            at=time.time(),
-            call=f"{run}_9_9",
-            tool="say",
-            output="?",
-        )
+        call = f"{run}_9_9"
+        result = ToolResult(id=f"{call}:result", **of(run), call=call, tool="say", output="?")
         await platform.bus.send(result, "say", to="mender")
-        task = Task(id=f"{run}:task:2", tree=run, run=run, at=time.time(), agent="mender", task="another")
-        await platform.bus.send(task, "test")
+        await platform.bus.send(Task(id=f"{run}:task:2", **of(run), agent="mender", task="another"), "test")
 
     recorder.with_platform(stray)
     recorder.gateway.finished(run)

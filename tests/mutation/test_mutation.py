@@ -177,10 +177,10 @@ def test_what_no_test_notices_is_listed(toys: Layout, capsys: pytest.CaptureFixt
     assert (toys.root / "lib/toys/toll.py").read_text() == TOLL
     assert "test_it_fails_by_itself: fails by itself" in capsys.readouterr().err
     assert report(found.values()) == 1
-    said = capsys.readouterr().out
-    assert "2 mutations" in said
-    assert "1 noticed (0 by their time), 0 explained, 1 survived" in said
-    assert f"[\"{EARLIER}\"]\nchange = 'min(deadline, latest) -> max(deadline, latest)'" in said
+    printed = capsys.readouterr().out
+    assert "2 mutations" in printed
+    assert "1 noticed (0 by their time), 0 explained, 1 survived" in printed
+    assert f"[\"{EARLIER}\"]\nchange = 'min(deadline, latest) -> max(deadline, latest)'" in printed
 
 
 def test_what_is_explained_is_not_listed(toys: Layout, tmp_path: Path) -> None:

@@ -252,11 +252,11 @@ def _what_it_used_is_counted(world: World, name: str, chronicle: Chronicle) -> N
     """Of children, also of those that nobody waited for any more, as far as they told before the run's end."""
     for event in chronicle.events:
         if isinstance(event, ev.CallTimedOut) and event.call in world.history.runs:
-            told = chronicle.records.get(report_id(event.call), [])
+            reported = chronicle.records.get(report_id(event.call), [])
             counted = any(
                 isinstance(e, ev.DelegateFinished) and e.call == event.call for e in chronicle.events
             )
-            if told and not counted and event.call not in chronicle.run.late_members:
+            if reported and not counted and event.call not in chronicle.run.late_members:
                 raise Violation("a child's report counts once", f"{name} forgot what {event.call} has used")
 
 

@@ -28,22 +28,22 @@ def test_the_same_seed_takes_the_same_steps() -> None:
 @pytest.mark.parametrize("hash_seed", ["1", "2"])
 def test_in_another_process_too(hash_seed: str) -> None:
     code = "from simulation.test_same_steps import digests; print(*digests())"
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert told.stdout.split() == digests()
+    assert output.stdout.split() == digests()
 
 
 def test_a_replay_tells_the_whole_story(capsys: pytest.CaptureFixture[str]) -> None:
     assert replay(3) == 0
-    told = capsys.readouterr().out
-    assert "seed 3: team" in told
-    assert "RunAccepted" in told
-    assert told.rstrip().endswith("every promise held")
+    output = capsys.readouterr().out
+    assert "seed 3: team" in output
+    assert "RunAccepted" in output
+    assert output.rstrip().endswith("every promise held")
 
 
 def test_the_command_counts_what_it_did(

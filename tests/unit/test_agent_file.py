@@ -13,7 +13,7 @@ HEAD = "apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: a}\nspec:\n  des
 
 
 @pytest.mark.parametrize(
-    ("section", "said"),
+    ("section", "message"),
     [
         ("mod: {}", "unknown key 'mod' in spec; known keys: description, kind, model"),
         ("model: {nam: x}", "unknown key 'nam' in spec.model; known keys: name, url"),
@@ -37,10 +37,10 @@ HEAD = "apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: a}\nspec:\n  des
         ("kind: coder", "write tool_calling or code"),
     ],
 )
-def test_what_an_agent_does_not_have_is_named(section: str, said: str, tmp_path: Path) -> None:
+def test_what_an_agent_does_not_have_is_named(section: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(f"{HEAD}  {section}\n")
     with pytest.raises(SpecError) as refused:
         read_agent(file)
     assert str(refused.value).startswith(f"{file}: ")
-    assert said in str(refused.value)
+    assert message in str(refused.value)

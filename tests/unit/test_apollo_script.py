@@ -87,19 +87,19 @@ class Stage:
         state: dict[str, Any] = {tool.name: tool for tool in tools} | {"final_answer": given.append}
         for _ in range(spec.limits.max_steps):
             content = self.ask(messages, [])["content"]
-            told = io.StringIO()
+            printed = io.StringIO()
             try:
-                with contextlib.redirect_stdout(told):
+                with contextlib.redirect_stdout(printed):
                     exec(read_code(content, code_of(spec)), state)
             except (TypeError, ValueError) as error:
-                print(f"{type(error).__name__}: {error}", file=told)
-            self.log.append((spec.name, ["code"], [told.getvalue()]))
+                print(f"{type(error).__name__}: {error}", file=printed)
+            self.log.append((spec.name, ["code"], [printed.getvalue()]))
             if given:
                 assert all(
                     why_untrue(check, {"answer": given[0], "task": task}) is None for check in spec.checks
                 )
                 return given[0]
-            observed = f"Observation:\nExecution logs:\n{told.getvalue()}"
+            observed = f"Observation:\nExecution logs:\n{printed.getvalue()}"
             messages += [{"role": "assistant", "content": content}, {"role": "user", "content": observed}]
         raise AssertionError(f"{spec.name} does not come to an end")
 

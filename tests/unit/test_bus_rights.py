@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -160,56 +161,47 @@ def test_another_prefix_is_another_deployment() -> None:
     assert not any("cadre" in subject.lower() for subject in [*theirs.publish, *theirs.subscribe])
 
 
-MESSAGE = {"id": "x", "tree": TREE, "run": RUN, "at": 0.0}
+MESSAGE: dict[str, Any] = {"id": "x", "tree": TREE, "run": RUN, "at": 0.0}
 
 
-def test_a_record_is_from_whom_its_kind_says() -> None:
-    result = ToolResult(**MESSAGE, call="c", tool="look_up")  # type: ignore[arg-type]
-    assert impersonation(result, "look_up") is None
-    assert "ToolResult of 'look_up' was sent by 'erase'" in str(impersonation(result, "erase"))
-    report = Report(**MESSAGE, child="c", agent="digger", state="success")  # type: ignore[arg-type]
-    assert impersonation(report, "digger") is None
-    assert impersonation(report, "look_up")
-    decision = Decision(**MESSAGE, call="c", verdict="approved")  # type: ignore[arg-type]
-    assert impersonation(decision, "gateway") is None
-    assert impersonation(decision, "boss"), "an agent must not approve its own calls"
-    task = Task(**MESSAGE, agent="boss", task="do it")  # type: ignore[arg-type]
-    assert impersonation(task, "gateway") is None
-    assert impersonation(task, "boss") is None
-    assert impersonation(task, "sandbox")
-    child = Task(**MESSAGE, agent="digger", task="do it", reply_to=ReplyTo("boss", "T"))  # type: ignore[arg-type]
-    assert impersonation(child, "boss") is None
-    assert impersonation(child, "look_up"), "a tool must not delegate in an agent's name"
-    done = CodeFinished(**MESSAGE, block="b", exchange=0)  # type: ignore[arg-type]
-    assert impersonation(done, "sandbox") is None
-    assert impersonation(done, "look_up")
-    timer = TimerFired(**MESSAGE, name="deadline")  # type: ignore[arg-type]
-    assert impersonation(timer, "timer") is None
-    assert impersonation(timer, "boss")
+CALL = ToolCall(**MESSAGE | {"id": f"{RUN}_1_0"}, agent="boss", tool="look_up", arguments={})
+TASK = Task(**MESSAGE, agent="boss", task="do it")
+CHILD = Task(**MESSAGE, agent="digger", task="do it", reply_to=ReplyTo("boss", "T"))
 
 
-def test_a_call_is_from_the_agent_that_it_names() -> None:
-    call = ToolCall(**MESSAGE, agent="boss", tool="look_up", arguments={})  # type: ignore[arg-type]
-    assert impersonation(call, "boss") is None
-    assert "sent by 'digger'" in str(impersonation(call, "digger"))
+@pytest.mark.parametrize(
+    ("message", "senders", "stranger"),
+    [
+        (ToolResult(**MESSAGE, call="c", tool="look_up"), ["look_up"], "erase"),
+        (Report(**MESSAGE, child="c", agent="digger", state="success"), ["digger"], "look_up"),
+        (Decision(**MESSAGE, call="c", verdict="approved"), ["gateway"], "boss"),
+        (TASK, ["gateway", "boss"], "sandbox"),
+        (CHILD, ["boss"], "look_up"),
+        (CodeFinished(**MESSAGE, block="b", exchange=0), ["sandbox"], "look_up"),
+        (TimerFired(**MESSAGE, name="deadline"), ["timer"], "boss"),
+        (CALL, ["boss"], "digger"),
+    ],
+)
+def test_a_message_is_from_whom_its_kind_says(message: Any, senders: list[str], stranger: str) -> None:
+    """An agent must not approve its own calls, and a tool not delegate in an agent's name."""
+    assert [impersonation(message, sender) for sender in senders] == [None] * len(senders)
+    assert f"sent by '{stranger}'" in str(impersonation(message, stranger))
 
 
-def test_a_message_is_about_what_its_subject_says() -> None:
-    topology = Topology(2)
-    call = ToolCall(**MESSAGE | {"id": f"{RUN}_1_0"}, agent="boss", tool="look_up", arguments={})  # type: ignore[arg-type]
-    assert wrong_subject(call, Topology.address(topology.call("look_up", "boss", TREE, f"{RUN}_1_0"))) is None
-    assert wrong_subject(call, Topology.address(topology.call("look_up", "boss", TREE, f"{RUN}_1_1")))
-    task = Task(**MESSAGE, agent="boss", task="do it")  # type: ignore[arg-type]
-    assert wrong_subject(task, Topology.address(topology.inbox("boss", "gateway", TREE, RUN))) is None
-    assert "sent to 'digger'" in str(
-        wrong_subject(task, Topology.address(topology.inbox("digger", "gateway", TREE, RUN)))
-    )
-    assert f"sent to '{RUN}_1_0'" in str(
-        wrong_subject(task, Topology.address(topology.inbox("boss", "gateway", TREE, f"{RUN}_1_0")))
-    )
-    assert "of 'other'" in str(
-        wrong_subject(task, Topology.address(topology.inbox("boss", "gateway", "other", RUN)))
-    )
+@pytest.mark.parametrize(
+    ("message", "subject", "wrong"),
+    [
+        (CALL, TOPOLOGY.call("look_up", "boss", TREE, f"{RUN}_1_0"), None),
+        (CALL, TOPOLOGY.call("look_up", "boss", TREE, f"{RUN}_1_1"), f"{RUN}_1_1"),
+        (TASK, TOPOLOGY.inbox("boss", "gateway", TREE, RUN), None),
+        (TASK, TOPOLOGY.inbox("digger", "gateway", TREE, RUN), "sent to 'digger'"),
+        (TASK, TOPOLOGY.inbox("boss", "gateway", TREE, f"{RUN}_1_0"), f"sent to '{RUN}_1_0'"),
+        (TASK, TOPOLOGY.inbox("boss", "gateway", "other", RUN), "of 'other'"),
+    ],
+)
+def test_a_message_is_about_what_its_subject_says(message: Any, subject: str, wrong: str | None) -> None:
+    found = wrong_subject(message, Topology.address(subject))
+    assert found is None if wrong is None else wrong in str(found)
 
 
 def test_the_documentation_names_every_role() -> None:

@@ -30,7 +30,7 @@ class Service:
     def __init__(self, answer: dict[str, Any] | Exception | None) -> None:
         self._answer = answer
         self.calls: list[ToolCall] = []
-        self.told: list[ToolResult] = []
+        self.answered: list[ToolResult] = []
         self.world = MemoryWorld()
         self.world.clock.time = 50.0
         self._worker = CallWorker(
@@ -41,7 +41,7 @@ class Service:
             clock=self.world.clock,
             log=logging.getLogger("test"),
         )
-        self._worker.instance, self._worker.on_answer = "memory-1", self.told.append
+        self._worker.instance, self._worker.on_answer = "memory-1", self.answered.append
 
     async def handle(self, data: bytes, subject: str = SUBJECT) -> list[object]:
         delivered = Delivered(1, data, subject)
@@ -70,7 +70,7 @@ async def test_an_answer_goes_to_the_run_that_asked() -> None:
     assert (sent.id, sent.call, sent.tool, sent.output) == ("r1_1_0:result", "r1_1_0", "recall", "42")
     assert (sent.tree, sent.run, sent.executor) == ("r1", "r1", "memory-1")
     assert (sent.started_at, sent.at) == (50.0, 52.0)
-    assert service.told == [sent]
+    assert service.answered == [sent]
 
 
 @pytest.mark.parametrize("output", [{"output": "42"}, {"error": ErrorInfo("E", "broken")}])
@@ -78,13 +78,13 @@ async def test_an_answer_that_nobody_waits_for_is_not_sent(output: dict[str, Any
     service = Service(output)
     assert await service.handle(encode(replace(CALL, reply=False))) == ["ack"]
     assert service.world.bus.sent == []
-    assert len(service.told) == 1
+    assert len(service.answered) == 1
 
 
 async def test_a_call_without_an_outcome_is_acked() -> None:
     service = Service(None)
     assert await service.handle(encode(CALL)) == ["ack"]
-    assert (service.world.bus.sent, service.told) == ([], [])
+    assert (service.world.bus.sent, service.answered) == ([], [])
 
 
 @pytest.mark.parametrize(("deadline", "served"), [(49.0, False), (50.0, False), (50.1, True), (None, True)])

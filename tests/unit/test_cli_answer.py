@@ -27,9 +27,9 @@ FILE = {"ref": "blob:" + "a" * 64, "media_type": "image/png", "name": "my plot.p
 def test_a_file_is_told_in_words_with_what_downloads_it() -> None:
     download = f"cadre files blob:{'a' * 64} -o 'my plot.png'"
     assert as_text({"$file": FILE}) == f"my plot.png (image/png, 10.2 kB)\n{download}"
-    said = as_text({"plots": [{"$file": FILE}, {"$file": FILE}], "n": 1})
-    assert said.count("my plot.png (image/png, 10.2 kB)") == 2
-    assert said.endswith(f"}}\n{download}")
+    shown = as_text({"plots": [{"$file": FILE}, {"$file": FILE}], "n": 1})
+    assert shown.count("my plot.png (image/png, 10.2 kB)") == 2
+    assert shown.endswith(f"}}\n{download}")
     of_code = {"$given": ["table", "blob:" + "b" * 64]}
     assert as_text([of_code]) == f'[\n  "table (text/csv)"\n]\ncadre files blob:{"b" * 64} -o FILE'
 

@@ -99,8 +99,8 @@ def test_the_end_of_a_run_is_its_exit_code(gateway: Gateway, state: str, code: E
     assert result.stderr.endswith(f"cadre: run r1 ended as {state}: E: why\n")
 
 
-@pytest.mark.parametrize(("model", "said"), [("scripted", True), ("m-1", False)])
-def test_answers_that_no_model_gave_are_said_to_be_such(gateway: Gateway, model: str, said: bool) -> None:
+@pytest.mark.parametrize(("model", "warns"), [("scripted", True), ("m-1", False)])
+def test_answers_that_no_model_gave_are_said_to_be_such(gateway: Gateway, model: str, warns: bool) -> None:
     play_run(gateway, finished("success", "42"))
     gateway.events(
         "GET /v1/runs/r1/events",
@@ -110,7 +110,7 @@ def test_answers_that_no_model_gave_are_said_to_be_such(gateway: Gateway, model:
     )
     result = cadre("run", "boss", "go")
     assert result.stdout == "42\n"
-    assert ("not an AI" in result.stderr) is said
+    assert ("not an AI" in result.stderr) is warns
 
 
 def test_an_answer_of_no_words_prints_no_line(gateway: Gateway) -> None:
@@ -147,7 +147,7 @@ def test_detach_prints_the_id(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["run", "boss"], "the task is empty"),
         (["run", "boss", "-"], "the task is empty"),
@@ -160,11 +160,11 @@ def test_detach_prints_the_id(gateway: Gateway) -> None:
         (["up", "--run", "--demo", "there"], "not both"),
     ],
 )
-def test_usage_errors_are_one_line(gateway: Gateway, words: list[str], told: str) -> None:
+def test_usage_errors_are_one_line(gateway: Gateway, words: list[str], message: str) -> None:
     result = cadre(*words)
     assert result.exit_code == ExitCode.USAGE
     assert result.stderr.startswith("cadre: ")
-    assert told in result.stderr
+    assert message in result.stderr
     assert result.stderr.count("\n") == 1
     assert gateway.posted == []
 
@@ -244,17 +244,17 @@ def test_a_path_that_leads_out_of_the_workspace_is_refused(gateway: Gateway, tmp
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ("n=1e999", "--arg n: 1e999 is too great a number"),
         ("n=" + "[" * 990 + "]" * 990, "--arg n is nested too deeply"),
         ("n=" + '{"a":' * 100_000, "--arg n is nested too deeply"),
     ],
 )
-def test_json_that_cannot_be_sent_is_one_line(gateway: Gateway, given: str, told: str) -> None:
+def test_json_that_cannot_be_sent_is_one_line(gateway: Gateway, given: str, message: str) -> None:
     result = cadre("run", "boss", "go", "--arg", given)
     assert (result.exit_code, gateway.posted) == (ExitCode.USAGE, [])
-    assert result.stderr.startswith(f"cadre: {told}")
+    assert result.stderr.startswith(f"cadre: {message}")
     assert result.stderr.count("\n") == 1
 
 

@@ -90,9 +90,9 @@ def line_of(process: subprocess.Popen[str]) -> str:
 def test_ctrl_c_leaves_a_run_that_one_only_looks_at(endless: Gateway) -> None:
     with started("show", "r1", "--follow") as process:
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=60)
+        _, printed = process.communicate(timeout=60)
     assert (process.returncode, endless.posted) == (ExitCode.DETACHED, [])
-    assert told == "cadre: run r1 goes on: `cadre show r1 --follow` looks again\n"
+    assert printed == "cadre: run r1 goes on: `cadre show r1 --follow` looks again\n"
 
 
 def test_ctrl_c_cancels_a_run_that_one_has_started_and_leaves_it_the_second_time(endless: Gateway) -> None:
@@ -100,6 +100,6 @@ def test_ctrl_c_cancels_a_run_that_one_has_started_and_leaves_it_the_second_time
         process.send_signal(signal.SIGINT)
         assert "press Ctrl-C again to leave it" in line_of(process)
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=60)
+        _, printed = process.communicate(timeout=60)
     assert process.returncode == ExitCode.DETACHED
-    assert told == "cadre: left run r1 to itself: `cadre show r1 --follow` looks again\n"
+    assert printed == "cadre: left run r1 to itself: `cadre show r1 --follow` looks again\n"

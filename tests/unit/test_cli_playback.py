@@ -124,9 +124,9 @@ def test_thought_and_code_are_told_apart(content: str, code: str, thought: str |
         ],
     }
     text = "\n".join(playback(run))
-    told = text.split("  code\n", maxsplit=1)[0]
-    assert ("thought" in told) == (thought != "")
-    assert (thought if thought is not None else content.splitlines()[0]) in told
+    before_code = text.split("  code\n", maxsplit=1)[0]
+    assert ("thought" in before_code) == (thought != "")
+    assert (thought if thought is not None else content.splitlines()[0]) in before_code
 
 
 def test_a_run_that_failed_tells_why_and_what_it_found() -> None:

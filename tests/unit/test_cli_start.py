@@ -42,20 +42,20 @@ def test_listing_the_commands_imports_no_verb_and_no_service() -> None:
         f"print([m for m in sys.modules if m.split('.')[0] in {HEAVY!r}"
         " or m.startswith('cadre_') or m.removeprefix('cadre.cli.') in VERBS])"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert told.splitlines()[-1] == "[]"
-    assert all(verb in told for verb in VERBS)
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.splitlines()[-1] == "[]"
+    assert all(verb in output for verb in VERBS)
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_has_a_module_and_says_what_it_does(verb: str) -> None:
     code = f"from cadre.cli.main import group; group.main([{verb!r}, '--help'])"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert told.startswith("Usage: ")
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.startswith("Usage: ")
 
 
 def test_the_group_is_what_the_executable_runs() -> None:
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-m", "cadre.cli.main", "--help"], capture_output=True, text=True, check=True
     ).stdout
-    assert str(group.help) in told
+    assert str(group.help) in output

@@ -44,7 +44,7 @@ class Watched:
         self.starts += 1
 
     async def until(self, line: str, times: int = 1) -> None:
-        while sum(told == line for told in self.lines) < times:
+        while sum(seen == line for seen in self.lines) < times:
             self.news.clear()
             await asyncio.wait_for(self.news.wait(), 20)
 

@@ -62,7 +62,7 @@ def test_a_file_is_read_as_its_folder_is(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ("{agents: []}", "spec.agents: name at least one agent file"),
         ("{tools: []}", "spec: Object missing required field `agents`"),
@@ -98,12 +98,12 @@ def test_a_file_is_read_as_its_folder_is(folder: Path) -> None:
         ("{agents: [boss.yaml], demo: {}}", "spec.demo.agent: '' is none of the team's agents: boss"),
     ],
 )
-def test_errors_name_file_and_key(folder: Path, spec: str, told: str) -> None:
+def test_errors_name_file_and_key(folder: Path, spec: str, message: str) -> None:
     file = write(folder, spec)
     with pytest.raises(SpecError) as caught:
         read_team(folder)
     assert str(caught.value).startswith(f"{file}: ")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

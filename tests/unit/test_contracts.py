@@ -104,8 +104,8 @@ def lint(tree: Path, *contracts: str) -> str:
 
 
 def test_every_contract_is_kept(tree: Path) -> None:
-    told = lint(tree)
-    assert f"Contracts: {len(VIOLATIONS)} kept, 0 broken." in told, told
+    output = lint(tree)
+    assert f"Contracts: {len(VIOLATIONS)} kept, 0 broken." in output, output
 
 
 def test_every_contract_has_a_violation_here() -> None:
@@ -128,5 +128,5 @@ def test_a_violation_breaks_its_contract(
     before = target.read_text() if target.exists() else None
     plant.append((target, before))
     target.write_text(f"{before or ''}\n{line}\n")
-    told = lint(tree, contract)
-    assert "0 kept, 1 broken." in told, told
+    output = lint(tree, contract)
+    assert "0 kept, 1 broken." in output, output

@@ -139,12 +139,12 @@ async def test_what_is_left_at_work_keeps_a_place_of_its_own_and_none_of_the_who
 async def test_room_is_told_when_there_is_some() -> None:
     limiter = FairLimiter(2, queues=2)
     assert (limiter.queue_share, limiter.room) == (2, 4)
-    told: list[int] = []
+    rooms: list[int] = []
     for _ in range(5):
         limiter.add_in_hand()
     assert limiter.room == 0
-    limiter.when_room(lambda: told.append(limiter.room))
+    limiter.when_room(lambda: rooms.append(limiter.room))
     limiter.remove_in_hand()
-    assert told == [0]
+    assert rooms == [0]
     limiter.remove_in_hand()
-    assert (told, limiter.room) == ([0], 1), "called once"
+    assert (rooms, limiter.room) == ([0], 1), "called once"

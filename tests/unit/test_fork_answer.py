@@ -8,16 +8,16 @@ from cadre.cli.terminal.launch import accepted_run
 
 
 @pytest.mark.parametrize(
-    ("later", "said"),
+    ("later", "message"),
     [
         ([], ""),
         (["a", "b"], ": a, b\n"),
         ([f"{n:02}" for n in range(23)], ", 18, 19 and 3 more\n"),
     ],
 )
-def test_files_of_later_are_named(capsys: pytest.CaptureFixture[str], later: list[str], said: str) -> None:
+def test_files_of_later_are_named(capsys: pytest.CaptureFixture[str], later: list[str], message: str) -> None:
     assert accepted_run({"id": "r1", "later_files": later} if later else {"id": "r1"}) == "r1"
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.endswith(said)
+    assert printed.err.endswith(message)
     assert printed.err.count("\n") == bool(later)

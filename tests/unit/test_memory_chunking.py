@@ -49,8 +49,8 @@ def test_pieces_fit_are_full_and_leave_nothing_out() -> None:
     found = split_text(SENTENCES)
     assert all(fits(piece, CHUNK_TOKENS) for piece in found)
     assert not any(fits(piece, CHUNK_TOKENS - 60) for piece in found[:-1])
-    told = " ".join(found)
-    assert all(f"Sentence {number} says" in told for number in range(2000))
+    joined = " ".join(found)
+    assert all(f"Sentence {number} says" in joined for number in range(2000))
     assert all(piece[-1] == "." for piece in found), "cut at the end of a sentence"
 
 

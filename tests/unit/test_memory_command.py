@@ -13,41 +13,23 @@ from cadre.cli.doctor import memory
 from cadre.deploy.k8s.values import Values
 from cadre.local.processes import Stack
 from cadre.local.team_components import components_of
-from cadre.local.team_file import read_team
 from unit.played_gateway import cadre, playing
-
-AGENT = """\
-apiVersion: cadre.dev/v1
-kind: Agent
-metadata: {name: NAME}
-spec:
-  description: Works.
-"""
-
-TEAM = """\
-apiVersion: cadre.dev/v1
-kind: Team
-metadata: {name: t}
-spec: {agents: [a.yaml, b.yaml]}
-"""
+from unit.team_files import write_team
 
 
 @pytest.mark.parametrize(
     ("more", "remembers"),
     [
         ("", False),
-        ("  tools: [look]\n", False),
-        ("  tools: [recall]\n", True),
-        ("  tools: [look, forget_memory]\n", True),
-        ("  memory: {recall: 3}\n", True),
-        ("  memory: {remember: steps, scope: user}\n", True),
+        ("tools: [look]", False),
+        ("tools: [recall]", True),
+        ("tools: [look, forget_memory]", True),
+        ("memory: {recall: 3}", True),
+        ("memory: {remember: steps, scope: user}", True),
     ],
 )
 def test_a_team_that_remembers_gets_a_memory_service(tmp_path: Path, more: str, remembers: bool) -> None:
-    (tmp_path / "a.yaml").write_text(AGENT.replace("NAME", "a"))
-    (tmp_path / "b.yaml").write_text(AGENT.replace("NAME", "b") + more)
-    (tmp_path / "team.yaml").write_text(TEAM)
-    team = read_team(tmp_path)
+    team = write_team(tmp_path, {"a": "", "b": more})
     assert team.needs_memory == remembers
     stack = Stack(tmp_path / "data", team, 1, 2, lambda name, line: None)
     started = {service.name: service for service in stack._services()}
@@ -100,10 +82,10 @@ def test_what_an_older_service_leaves_out_is_told(monkeypatch: pytest.MonkeyPatc
     chunks = [{**about, "id": str(index), "index": index, "text": f"Part {index}."} for index in (0, 2)]
     with playing(monkeypatch) as gateway:
         gateway.answer("GET /v1/memory/r_1_0", {"memories": chunks, "next": None})
-        told = cadre("memory", "show", "r_1_0", "-o", output)
-    assert told.exit_code == 1
-    assert "Part 2." in told.stdout
-    assert "2 of its 4 chunks are missing here" in told.stderr
+        printed = cadre("memory", "show", "r_1_0", "-o", output)
+    assert printed.exit_code == 1
+    assert "Part 2." in printed.stdout
+    assert "2 of its 4 chunks are missing here" in printed.stderr
 
 
 def test_wrong_settings_end_it_with_one_line() -> None:
@@ -119,5 +101,5 @@ def test_looking_needs_none_of_the_services_libraries() -> None:
         "import sys; from cadre_memory.main import command;"
         "print([m for m in ('qdrant_client', 'qdrant_edge', 'semantic_text_splitter', 'nats') if m in sys.modules])"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert told.strip() == "[]"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "[]"

@@ -31,8 +31,13 @@ def endpoint() -> Iterator[ModelServer]:
 
 
 def settings(endpoint: ModelServer, folder: Path, **more: object) -> MemorySettings:
-    said = {"embeddings_url": endpoint.url, "embeddings_model": "scripted", "directory": str(folder), **more}
-    return read_memory_settings(**said)
+    values = {
+        "embeddings_url": endpoint.url,
+        "embeddings_model": "scripted",
+        "directory": str(folder),
+        **more,
+    }
+    return read_memory_settings(**values)
 
 
 # --- the choice
@@ -41,8 +46,8 @@ def settings(endpoint: ModelServer, folder: Path, **more: object) -> MemorySetti
 async def test_without_any_there_is_none_and_it_is_said() -> None:
     nothing = MemorySettings(embeddings="none")
     assert await open_embedder(nothing) is None
-    told, meanings = describe(nothing)
-    assert (told.startswith("no embeddings are configured"), meanings) == (True, False)
+    about, meanings = describe(nothing)
+    assert (about.startswith("no embeddings are configured"), meanings) == (True, False)
 
 
 async def test_an_endpoint_is_preferred_and_its_dimension_found_out(

@@ -103,8 +103,8 @@ def test_nothing_is_open_without_an_origin() -> None:
 
 
 def a_call(**other: str) -> ToolCall:
-    said = {"id": "t_2_0_3_1", "tree": "t", "run": "t_2_0", "agent": "boss", "tool": "recall", **other}
-    return ToolCall(at=0.0, arguments={}, **said)  # type: ignore[arg-type]
+    named = {"id": "t_2_0_3_1", "tree": "t", "run": "t_2_0", "agent": "boss", "tool": "recall", **other}
+    return ToolCall(at=0.0, arguments={}, **named)  # type: ignore[arg-type]
 
 
 ADDRESS = Topology.address("cadre.call.0.recall.boss.t.t_2_0_3_1")

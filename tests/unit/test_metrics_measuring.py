@@ -35,9 +35,9 @@ async def test_what_was_counted_before_the_first_look_is_told() -> None:
     one = measuring(meters)
     await one.start()
     meters.record(STEPS, 1, {"gen_ai.agent.name": "worker"})
-    told = (await one.answer()).body.decode()
-    assert "cadre_approvals_waiting 3.0" in told
-    assert 'cadre_steps_total{gen_ai_agent_name="worker"} 1.0' in told
+    shown = (await one.answer()).body.decode()
+    assert "cadre_approvals_waiting 3.0" in shown
+    assert 'cadre_steps_total{gen_ai_agent_name="worker"} 1.0' in shown
 
 
 async def test_off_answers_nothing() -> None:
@@ -90,12 +90,12 @@ async def test_a_receiver_that_is_down_is_told_of_once_and_waited_for_no_longer_
         await one.stop(1.0)
         assert time.monotonic() - began < 5
     assert b"cadre_metrics_export_failures_total" in (await one.answer()).body
-    told = [r.getMessage() for r in caplog.records if "receiver of metrics" in r.getMessage()]
-    assert len(told) == 1
+    shown = [r.getMessage() for r in caplog.records if "receiver of metrics" in r.getMessage()]
+    assert len(shown) == 1
 
 
 @pytest.mark.parametrize(
-    ("variables", "told"),
+    ("variables", "shown"),
     [
         ({}, (True, "", 60.0)),
         ({"CADRE_METRICS": "off"}, (False, "", 60.0)),
@@ -112,12 +112,12 @@ async def test_a_receiver_that_is_down_is_told_of_once_and_waited_for_no_longer_
     ],
 )
 def test_the_variables(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], told: tuple[bool, str, float]
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], shown: tuple[bool, str, float]
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     found = read_metrics_settings()
-    assert (found.on, found.endpoint, found.interval) == told
+    assert (found.on, found.endpoint, found.interval) == shown
 
 
 @pytest.mark.parametrize(

@@ -38,15 +38,15 @@ def test_anything_else_is_refused_with_what_to_write(monkeypatch: pytest.MonkeyP
         read_nats_sync()
 
 
-@pytest.mark.parametrize(("sync", "said"), [("always", []), ("10s", ["acknowledged in the last 10s"])])
+@pytest.mark.parametrize(("sync", "warnings"), [("always", []), ("10s", ["acknowledged in the last 10s"])])
 def test_whoever_starts_a_stack_is_told_what_a_power_cut_may_take(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sync: str, said: list[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sync: str, warnings: list[str]
 ) -> None:
     monkeypatch.setenv("CADRE_NATS_SYNC", sync)
     monkeypatch.setenv("CADRE_MODEL_URL", "http://127.0.0.1:1/v1")
     monkeypatch.setenv("CADRE_MODEL_KEY", "key")
     stack = Stack(tmp_path, None, 1, 2, lambda name, line: None)
     lines = advice(stack)
-    assert len(lines) == len(said)
-    assert all(text in line for text, line in zip(said, lines, strict=True))
-    assert disk(sync).verdict == ("warn" if said else "ok")
+    assert len(lines) == len(warnings)
+    assert all(text in line for text, line in zip(warnings, lines, strict=True))
+    assert disk(sync).verdict == ("warn" if warnings else "ok")

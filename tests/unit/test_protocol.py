@@ -131,12 +131,12 @@ class TestSchemas:
         validator = jsonschema_rs.validator_for(schema, offline=True)
 
         def check(sample: msgspec.Struct) -> None:
-            said = json.loads(encode(sample))
-            validator.validate(said)
+            written = json.loads(encode(sample))
+            validator.validate(written)
             for field in schema["required"]:
-                lacking = {name: value for name, value in said.items() if name != field}
+                lacking = {name: value for name, value in written.items() if name != field}
                 assert not validator.is_valid(lacking), field
-            assert not tag_of(message) or not validator.is_valid({**said, "type": "something else"})
+            assert not tag_of(message) or not validator.is_valid({**written, "type": "something else"})
 
         if message is Entry:
             for entry in EXPLORED.entries:

@@ -12,44 +12,23 @@ import pytest
 from cadre.cli.doctor import Finding, isolation
 from cadre.errors import SettingError
 from cadre.local.processes import Stack
-from cadre.local.team_file import Team, read_team
 from cadre.protocol.cards import TIERS
 from cadre_sandbox.host import blocks_at_once
 from cadre_sandbox.interpreters import contract
 from cadre_sandbox.serving.interpreter_tool import card_of
 from cadre_sandbox.settings import SandboxSettings, read_sandbox_settings
+from unit.team_files import write_team
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "code-agents.md").read_text()
-
-AGENT = """\
-apiVersion: cadre.dev/v1
-kind: Agent
-metadata: {name: NAME}
-spec: {description: does things, KIND}
-"""
-TEAM = """\
-apiVersion: cadre.dev/v1
-kind: Team
-metadata: {name: t}
-spec: {agents: [a.yaml, b.yaml, c.yaml]}
-"""
-
-
-def write_team(folder: Path, specs: dict[str, str]) -> Team:
-    """A team of agents by name, each with what is special in its spec."""
-    for name, spec in specs.items():
-        (folder / f"{name}.yaml").write_text(AGENT.replace("NAME", name).replace("KIND", spec))
-    (folder / "team.yaml").write_text(TEAM)
-    return read_team(folder)
 
 
 @pytest.mark.parametrize("field", [field.name for field in msgspec.structs.fields(SandboxSettings)])
 def test_every_variable_is_documented_with_its_default(field: str) -> None:
     [row] = [line for line in PAGE.splitlines() if line.startswith(f"| `CADRE_SANDBOX_{field.upper()}` |")]
     default = getattr(SandboxSettings(), field)
-    said = f"{default:g}" if isinstance(default, float) else str(default) or "none"
-    assert row.split("|")[2].strip(" `") == said
+    shown = f"{default:g}" if isinstance(default, float) else str(default) or "none"
+    assert row.split("|")[2].strip(" `") == shown
 
 
 def test_the_tiers_are_those_of_the_sandbox() -> None:
@@ -65,7 +44,7 @@ def test_an_option_wins_over_its_variable(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("TIER", "vm", "CADRE_SANDBOX_TIER=vm: must be one of ns, landlock"),
         ("POOL", "a.b", "CADRE_SANDBOX_POOL='a.b': use 1 to 64 letters"),
@@ -75,11 +54,13 @@ def test_an_option_wins_over_its_variable(monkeypatch: pytest.MonkeyPatch) -> No
         ("MEMORY_MB", "1.5", "CADRE_SANDBOX_MEMORY_MB='1.5': must be a whole number"),
     ],
 )
-def test_a_wrong_value_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str, told: str) -> None:
+def test_a_wrong_value_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
+) -> None:
     monkeypatch.setenv(f"CADRE_SANDBOX_{name}", value)
     with pytest.raises(SettingError) as caught:
         read_sandbox_settings()
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_no_more_blocks_at_once_than_interpreters() -> None:

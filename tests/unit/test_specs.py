@@ -11,7 +11,7 @@ from cadre.spec.agent import AgentSpec, Limits
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"tools": "search"}, "agent a: write tools as a list"),
         ({"team": "helper"}, "agent a: write team as a list"),
@@ -23,10 +23,10 @@ from cadre.spec.agent import AgentSpec, Limits
         ({"tools": ["x"], "team": ["x"]}, "agent a: x is named as tool and as team member"),
     ],
 )
-def test_a_wrong_agent_is_refused_where_it_is_made(given: dict[str, Any], said: str) -> None:
+def test_a_wrong_agent_is_refused_where_it_is_made(given: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError) as caught:
         AgentSpec(**{"name": "a", "description": "Does things.", **given})
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
 
 
 def test_an_agent_in_its_own_team_needs_leave_to_come_again() -> None:

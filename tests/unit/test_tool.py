@@ -261,7 +261,7 @@ GOOD: dict[str, Any] = {"day": "2026-03-01", "at": {"x": 1}, "colours": {}}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({**GOOD, "note": 3}, "argument 'note': expected `str | null`, got `int`"),
         ({**GOOD, "at": {"x": "1"}}, "argument 'at.x': expected `int`, got `str`"),
@@ -271,10 +271,10 @@ GOOD: dict[str, Any] = {"day": "2026-03-01", "at": {"x": 1}, "colours": {}}
         ({**GOOD, "dya": 1}, "there is no argument 'dya': plan takes day, at, colours, note"),
     ],
 )
-def test_a_wrong_argument_is_named(arguments: dict[str, Any], said: str) -> None:
+def test_a_wrong_argument_is_named(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArguments) as raised:
         plan.validate(arguments)
-    assert str(raised.value) == said
+    assert str(raised.value) == message
 
 
 def test_the_functions_own_default_object_is_used() -> None:

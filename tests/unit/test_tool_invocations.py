@@ -53,24 +53,24 @@ async def outcome_of(made: AnyTool, invocations: Invocations | None = None) -> O
     return await asyncio.wait_for(running, PATIENCE)
 
 
-def told(outcome: Outcome) -> ErrorInfo:
+def error_of(outcome: Outcome) -> ErrorInfo:
     assert outcome.error is not None
     return outcome.error
 
 
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_an_error_without_a_text_is_told_all_the_same(is_async: bool) -> None:
-    error = told(await outcome_of(fails(Mute, is_async=is_async)))
+    error = error_of(await outcome_of(fails(Mute, is_async=is_async)))
     assert error.type == "AgentToolExecutionError"
     assert error.message.endswith(": Mute: <its text cannot be had: AttributeError>")
-    error = told(await outcome_of(fails(lambda: MuteRefusal("x"), is_async=is_async)))
+    error = error_of(await outcome_of(fails(lambda: MuteRefusal("x"), is_async=is_async)))
     assert error.type == "AgentToolCallError"
     assert error.message.endswith(": <its text cannot be had: AttributeError>")
 
 
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_a_tool_that_was_cancelled_by_nobody_but_itself_has_failed(is_async: bool) -> None:
-    error = told(await outcome_of(fails(lambda: asyncio.CancelledError("lost"), is_async=is_async)))
+    error = error_of(await outcome_of(fails(lambda: asyncio.CancelledError("lost"), is_async=is_async)))
     assert error.type == "AgentToolExecutionError"
     assert error.message.endswith(": CancelledError: lost")
 
@@ -89,7 +89,7 @@ async def test_a_tool_that_was_interrupted_says_so() -> None:
     running = asyncio.create_task(outcome_of(gives_up, invocations))
     await asyncio.wait_for(begun.wait(), PATIENCE)
     invocations.interrupt("r")
-    assert told(await running).type == "Interrupted"
+    assert error_of(await running).type == "Interrupted"
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -121,7 +121,7 @@ async def test_a_tool_at_work_beyond_its_time_keeps_its_slot(is_async: bool) -> 
 
     async with limiter.acquire("r"):
         next_one = asyncio.create_task(follow())
-        assert "TimeoutError: no result within 0.2 s" in told(await outcome_of(made, invocations)).message
+        assert "TimeoutError: no result within 0.2 s" in error_of(await outcome_of(made, invocations)).message
     assert begun.is_set()
     for _ in range(20):
         await asyncio.sleep(0)
@@ -141,5 +141,5 @@ async def test_a_result_nested_too_deeply_is_refused_in_clear_words(levels: int)
             value = [value]
         return value
 
-    error = told(await outcome_of(nest))
+    error = error_of(await outcome_of(nest))
     assert error.message.endswith(": ValueError: what it returned is nested too deeply: at most 200 levels")

@@ -54,7 +54,7 @@ async def test_tools_are_found_by_file_module_and_name(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "said"),
+    ("source", "target", "message"),
     [
         ("x = 1", "bad.py", "bad.py holds no tools: write @tool above a function"),
         ("x = 1\nimport no_such_thing", "bad.py", "bad.py:2: cannot be imported: ModuleNotFoundError"),
@@ -78,12 +78,14 @@ async def test_tools_are_found_by_file_module_and_name(folder: Path) -> None:
         ("x = 1", ":x", "name a module"),
     ],
 )
-def test_what_cannot_be_loaded_is_one_clear_line(folder: Path, source: str, target: str, said: str) -> None:
+def test_what_cannot_be_loaded_is_one_clear_line(
+    folder: Path, source: str, target: str, message: str
+) -> None:
     (folder / "bad.py").write_text(source)
     (folder / "bad_module.py").write_text(source)
     with pytest.raises(SetupError) as raised:
         load_tools(target)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert "\n" not in str(raised.value)
 
 

@@ -99,7 +99,7 @@ class Holder:
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "message"),
     [
         (no_hint, "parameter 'a' has no type hint: write one, like a: str"),
         (no_docstring, "write a docstring"),
@@ -122,11 +122,11 @@ class Holder:
         (Holder, "@tool decorates functions, not type"),
     ],
 )
-def test_what_a_model_could_not_use_is_refused(function: Callable[..., Any], said: str) -> None:
+def test_what_a_model_could_not_use_is_refused(function: Callable[..., Any], message: str) -> None:
     with pytest.raises(ToolDefinitionError) as raised:
         tool(function)
     text = str(raised.value)
-    assert said in text
+    assert message in text
     assert "\n" not in text
     if function is not Holder:
         assert text.startswith(f"{__file__}:")

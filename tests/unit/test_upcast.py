@@ -32,10 +32,10 @@ def test_there_is_a_step_from_every_version_to_the_next() -> None:
 @pytest.mark.parametrize(("version", "kind"), MESSAGES)
 def test_a_stored_message_says_what_it_said(version: str, kind: str) -> None:
     stored = next(one for one in kept.messages(version) if one.type == kind)
-    said = json.loads(stored.data)
+    earlier = json.loads(stored.data)
     message = decode(stored.data, Record | ToolCall | CodeCall | EffectClaim | EffectResult)
     now = json.loads(encode(message))
-    assert said_of(now, said) == without_versions(said)
+    assert without_new_fields(now, earlier) == without_versions(earlier)
     assert message.v == SCHEMA_VERSION
 
 
@@ -45,10 +45,10 @@ def without_versions(value: Any) -> Any:
     return [without_versions(part) for part in value] if isinstance(value, list) else value
 
 
-def said_of(now: Any, said: Any) -> Any:
+def without_new_fields(now: Any, earlier: Any) -> Any:
     """Of a message as it is written now what the old one had fields for."""
-    if isinstance(now, dict) and isinstance(said, dict):
-        return {key: said_of(now[key], part) for key, part in said.items() if key != "v"}
+    if isinstance(now, dict) and isinstance(earlier, dict):
+        return {key: without_new_fields(now[key], part) for key, part in earlier.items() if key != "v"}
     return without_versions(now)
 
 
@@ -70,7 +70,7 @@ def test_messages_within_messages_are_taken_along() -> None:
 def test_what_users_wrote_is_left_alone() -> None:
     """A task may carry whatever looks like a message of ours."""
     stored = next(one for one in kept.messages("0.1") if one.type == "task")
-    said = json.loads(stored.data)
-    said["additional_args"] = {"type": "task", "v": 1, "task": {"v": 1}}
-    message = decode(json.dumps(said).encode(), Record)
+    earlier = json.loads(stored.data)
+    earlier["additional_args"] = {"type": "task", "v": 1, "task": {"v": 1}}
+    message = decode(json.dumps(earlier).encode(), Record)
     assert message.additional_args == {"type": "task", "v": 1, "task": {"v": 1}}

@@ -247,8 +247,8 @@ def test_what_its_model_reads() -> None:
     assert "</code>" in request.stop
     assert "def add(" in request.messages[0]["content"]
     course.arrive(ended(logs="3\n", text="None", snapshot="blob:aa"))
-    said, observed = Transcript(prompts).request(course.run, "act").messages[-2:]
-    assert said == {"role": "assistant", "content": ANSWER_WITH_CODE + "</code>"}
+    answer, observed = Transcript(prompts).request(course.run, "act").messages[-2:]
+    assert answer == {"role": "assistant", "content": ANSWER_WITH_CODE + "</code>"}
     assert observed["content"].startswith("Observation:\nExecution logs:\n3\n")
     course.say(content="Hm.\n<code>\n1 / 0\n</code>")
     error = ErrorInfo("AgentExecutionError", "Code execution failed at line '1 / 0'")

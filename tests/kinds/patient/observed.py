@@ -98,8 +98,8 @@ def test_a_real_service_runs_it_and_its_events_are_streamed(tmp_path: Path) -> N
         gateway = stack.gateway(start=False)
         stack.start_all()
         run = gateway.submit("waiter", "Look.")
-        told = gateway.finished(run)
+        found = gateway.finished(run)
         names = [name for name, _ in gateway.events(run)]
-    assert (told["state"], told["output"]) == ("success", "seen")
+    assert (found["state"], found["output"]) == ("success", "seen")
     assert names.count("patient.noted") == 1
     assert names.index("wait.begun") < names.index("wait.ended")

@@ -37,7 +37,7 @@ def test_calls_are_found_in_the_models_order(text: str, calls: list[ev.Requested
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "why"),
     [
         ("", "no tool call"),
         ("The answer is 3.", "no tool call"),
@@ -53,11 +53,11 @@ def test_calls_are_found_in_the_models_order(text: str, calls: list[ev.Requested
         (A + '{"a":' * 3000 + "1" + "}" * 3000, "not valid JSON"),
     ],
 )
-def test_what_cannot_be_read_is_explained(text: str, told: str) -> None:
+def test_what_cannot_be_read_is_explained(text: str, why: str) -> None:
     with pytest.raises(ReadingError) as caught:
         read_calls(text, [])
     assert caught.value.info.type == "AgentParsingError"
-    assert told in caught.value.info.message
+    assert why in caught.value.info.message
     msgspec.json.encode(caught.value.info)
 
 

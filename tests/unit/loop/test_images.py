@@ -64,8 +64,8 @@ def test_an_image_follows_the_results_of_its_step_and_is_named_in_them() -> None
     course.say(call("look", at="1"), call("add", a=1, b=2))
     course.arrive(result("r1_1_1", 3))
     course.arrive(result("r1_1_0", {"shot": file("a")}))
-    *_, said, first, second, picture = asked(course).messages
-    assert [m["role"] for m in (said, first, second, picture)] == ["assistant", "tool", "tool", "user"]
+    *_, answer, first, second, picture = asked(course).messages
+    assert [m["role"] for m in (answer, first, second, picture)] == ["assistant", "tool", "tool", "user"]
     assert "a.png" in first["content"]
     assert ref("a") in first["content"]
     assert picture["content"][1:] == [{"type": "image_url", "image_url": {"url": ref("a")}}]

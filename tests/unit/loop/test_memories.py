@@ -50,10 +50,10 @@ def test_a_run_asks_first_and_thinks_with_what_it_gets() -> None:
     assert kinds(events) == ["MemoryRecalled", "OfferChanged", "ModelCalled"]
     (step,) = [one for one in course.run.steps if isinstance(one, RecalledStep)]
     assert step.memories[0] == Memory(text="The quay is 40 m long.", agent="surveyor", scope="team", at=1e9)
-    told = Transcript(PROMPTS).request(course.run, "act").messages[2]
-    assert told["role"] == "user"
-    assert 'by="surveyor" on="2001-09-09"' in told["content"]
-    assert "The quay is 40 m long." in told["content"]
+    note = Transcript(PROMPTS).request(course.run, "act").messages[2]
+    assert note["role"] == "user"
+    assert 'by="surveyor" on="2001-09-09"' in note["content"]
+    assert "The quay is 40 m long." in note["content"]
 
 
 def test_the_answer_ends_the_wait() -> None:

@@ -257,7 +257,7 @@ def test_code_is_told_the_output_schema_and_held_to_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "output"),
+    ("words", "output"),
     [
         ('{"answer": {"total": 4}}', {"total": 4}),
         ('{"total": 4}', {"total": 4}),
@@ -265,19 +265,19 @@ def test_code_is_told_the_output_schema_and_held_to_it() -> None:
         ("about four", "about four"),
     ],
 )
-def test_the_last_answer_is_asked_for_in_the_schema_and_read_by_it(said: str, output: Any) -> None:
+def test_the_last_answer_is_asked_for_in_the_schema_and_read_by_it(words: str, output: Any) -> None:
     course = begun(output_schema=PRICES, limits=Limits(max_steps=1))
     course.say(answer({}))
     asked = request(course)
     assert asked.schema is not None
     assert asked.schema["properties"]["answer"]["required"] == ["total"]
-    end = only(course.say(content=said), ev.RunFinished)
+    end = only(course.say(content=words), ev.RunFinished)
     assert (end.state, end.output) == ("max_steps_error", output)
     sound(course)
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "words"),
     [
         ({"output_schema": {"type": "nonsense"}}, "output_schema is no JSON Schema"),
         ({"output_schema": {"$ref": "https://example.org/schema.json"}}, "output_schema is no JSON Schema"),
@@ -289,8 +289,8 @@ def test_the_last_answer_is_asked_for_in_the_schema_and_read_by_it(said: str, ou
         ({"timeouts": {"proofread": 3}}, "timeouts names proofread"),
     ],
 )
-def test_a_spec_says_what_is_wrong_with_its_checks(fields: dict[str, Any], said: str) -> None:
-    with pytest.raises(SpecError, match=said.replace("$", r"\$")):
+def test_a_spec_says_what_is_wrong_with_its_checks(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(SpecError, match=words.replace("$", r"\$")):
         AgentSpec(name="a", description="b", **fields)
 
 

@@ -85,8 +85,8 @@ def test_native_calls_and_their_observations() -> None:
     course.arrive(report("r1_1_1", "All done."))
     course.arrive(result("r1_1_3", error=ErrorInfo("AgentToolExecutionError", "kaput")))
     course.arrive(result("r1_1_0", 3))
-    said, *observed = asked(course).messages[2:]
-    assert said == {
+    answer, *observed = asked(course).messages[2:]
+    assert answer == {
         "role": "assistant",
         "content": "Hm.",
         "tool_calls": [
@@ -116,8 +116,8 @@ def test_ids_of_calls_stay_within_what_the_api_takes_and_match() -> None:
     course.say(*[call("add", a=1, b=1)] * 11)
     for index in range(11):
         course.arrive(result(f"{run}_1_{index}", index))
-    said, *observed = asked(course).messages[2:]
-    ids = [one["id"] for one in said["tool_calls"]]
+    answer, *observed = asked(course).messages[2:]
+    ids = [one["id"] for one in answer["tool_calls"]]
     assert ids == [message["tool_call_id"] for message in observed]
     assert len(set(ids)) == 11
     assert max(map(len, ids)) <= LONGEST_CALL_ID == 40
@@ -137,8 +137,8 @@ def test_calls_read_from_text_are_answered_in_text() -> None:
     text = '{"name": "add", "arguments": {"a": 1, "b": 2}} {"name": "nope", "arguments": {}}'
     course.say(content=text)
     course.arrive(result("r1_1_0", 3))
-    said, observed = asked(course).messages[2:]
-    assert said == {"role": "assistant", "content": text}
+    answer, observed = asked(course).messages[2:]
+    assert answer == {"role": "assistant", "content": text}
     assert observed["role"] == "user"
     assert observed["content"].startswith("Observation:\nadd: 3\n\nnope: ")
 
@@ -148,8 +148,8 @@ def test_a_later_plan_reads_calls_from_text_without_the_words_around_them() -> N
     course.say(content="1. Add.")
     course.say(content='I add. {"name": "add", "arguments": {"a": 1, "b": 2}}')
     course.arrive(result("r1_1_0", 3))
-    said = asked(course).messages[2]
-    assert said == {"role": "assistant", "content": 'Calling tools:\nadd {"a":1,"b":2}'}
+    answer = asked(course).messages[2]
+    assert answer == {"role": "assistant", "content": 'Calling tools:\nadd {"a":1,"b":2}'}
 
 
 def test_a_members_call_is_shown_as_the_model_made_it() -> None:

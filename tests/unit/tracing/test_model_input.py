@@ -49,12 +49,14 @@ def chats(entries: list[Entry]) -> list[SpanRecord]:
 
 def read_of(span: SpanRecord) -> list[Any]:
     """The messages of a span, that of the prompts among them."""
-    said = span.attributes.get(names.SYSTEM_INSTRUCTIONS)
-    system = [{"role": "system", "parts": msgspec.json.decode(str(said))}] if said is not None else []
+    instructed = span.attributes.get(names.SYSTEM_INSTRUCTIONS)
+    system = (
+        [{"role": "system", "parts": msgspec.json.decode(str(instructed))}] if instructed is not None else []
+    )
     return [*system, *msgspec.json.decode(str(span.attributes[names.INPUT_MESSAGES]))]
 
 
-def told(messages: list[ChatMessage]) -> list[Any]:
+def as_in_spans(messages: list[ChatMessage]) -> list[Any]:
     """The same of a request, by a second hand."""
     return [
         {"role": m["role"], "parts": [*_said(m), *map(_called, m.get("tool_calls", []))]} for m in messages
@@ -112,7 +114,7 @@ def writing() -> Asked:
 @pytest.mark.parametrize("course", [calling(), writing()], ids=["calls", "code"])
 def test_it_is_the_request_that_its_agent_sent(course: Asked) -> None:
     spans = chats(course.journal())
-    assert [read_of(span) for span in spans] == [told(messages) for messages in course.requests]
+    assert [read_of(span) for span in spans] == [as_in_spans(messages) for messages in course.requests]
     assert len(spans) >= 2
 
 
@@ -158,7 +160,7 @@ def test_a_run_whose_first_entries_are_gone_is_told_from_its_snapshot() -> None:
     entries = course.journal()[2:]
     before = msgspec.json.encode(entries)
     (span,) = chats(entries)
-    assert read_of(span) == told(course.requests[1])
+    assert read_of(span) == as_in_spans(course.requests[1])
     assert msgspec.json.encode(entries) == before, "the entries are as they were"
 
 
@@ -193,12 +195,12 @@ def test_of_a_long_conversation_its_beginning_and_its_end_are_told() -> None:
 
 @pytest.mark.parametrize("character", ["x", "é", '"', "\n", "\x01"])
 def test_long_texts_are_cut_and_say_so(character: str) -> None:
-    said: ChatMessage = {"role": "assistant", "content": character * 30_000, "tool_calls": []}
+    instructed: ChatMessage = {"role": "assistant", "content": character * 30_000, "tool_calls": []}
     for n in range(9):
         function = {"name": "add", "arguments": msgspec.json.encode({"it": character * 9_000}).decode()}
-        said["tool_calls"].append({"id": f"c{n}", "function": function})
+        instructed["tool_calls"].append({"id": f"c{n}", "function": function})
     heard: ChatMessage = {"role": "tool", "tool_call_id": "c0", "content": character * 30_000}
-    text = history([user(character * 30_000), said, heard], MAX_CHARS)
+    text = history([user(character * 30_000), instructed, heard], MAX_CHARS)
     assert len(text) <= MAX_CHARS
     asked, answered, observed = msgspec.json.decode(text)
     for part in (

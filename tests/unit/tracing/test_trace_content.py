@@ -16,7 +16,7 @@ from unit.loop.build import Course, call, report, result, spec
 CANARY = "canary-7c1e"
 
 
-def telling() -> Course:
+def calling() -> Course:
     """Every place where somebody can write something holds the canary."""
     course = Course(spec(approvals={"look": "always"}, instructions=CANARY, description=CANARY))
     course.begin(CANARY, additional_args={"it": CANARY})
@@ -45,7 +45,7 @@ def coding() -> Course:
     return course
 
 
-@pytest.mark.parametrize("course", [telling(), coding()], ids=["calls", "code"])
+@pytest.mark.parametrize("course", [calling(), coding()], ids=["calls", "code"])
 def test_nothing_that_somebody_wrote_is_in_a_span(course: Course) -> None:
     for span in trace_of(course.journal(), now=0.0):
         text = msgspec.json.encode(span).decode()
@@ -55,7 +55,7 @@ def test_nothing_that_somebody_wrote_is_in_a_span(course: Course) -> None:
         ).replace(f'"{names.OI_TOOL}":"{CANARY}"', "")
 
 
-@pytest.mark.parametrize("course", [telling(), coding()], ids=["calls", "code"])
+@pytest.mark.parametrize("course", [calling(), coding()], ids=["calls", "code"])
 def test_it_is_there_for_those_who_ask(course: Course) -> None:
     spans = trace_of(course.journal(), now=0.0, content=True)
     held = {key for span in spans for key, value in span.attributes.items() if CANARY in str(value)}

@@ -11,7 +11,7 @@ from cadre.telemetry.tracing.tree_trace import trace_of
 from journals import kept
 from unit.tracing.test_span_moments import journal_of, remembering
 from unit.tracing.test_span_projection import simple
-from unit.tracing.test_trace_content import CANARY, coding, telling
+from unit.tracing.test_trace_content import CANARY, calling, coding
 
 SNAPSHOT = Path(__file__).parent / "names.json"
 
@@ -24,7 +24,7 @@ def emitted() -> dict[str, dict[str, list[str]]]:
         for name in kept.names(version)
         for journal in kept.journals(version, name)
     ]
-    journals += [course.journal() for course in (telling(), coding(), simple())]
+    journals += [course.journal() for course in (calling(), coding(), simple())]
     journals.append(journal_of(*remembering()))
     found: dict[str, dict[str, set[str]]] = {}
     for journal in journals:

@@ -16,7 +16,7 @@ from cadre.telemetry.tracing.tree_trace import in_order, trace_of
 from harness.otlp_receiver import decode
 from unit.loop.build import Course, call, result
 from unit.tracing.test_span_projection import simple
-from unit.tracing.test_trace_content import telling
+from unit.tracing.test_trace_content import calling
 
 EVIL = '<script>alert("x")</script><img src=x onerror=alert(1)>'
 
@@ -90,7 +90,7 @@ def test_durations_are_short(nanoseconds: int, text: str) -> None:
 
 def test_the_download_says_what_an_exporter_says() -> None:
     """Read as protobuf it has the same spans, times, attributes and parents as the records."""
-    spans = trace_of(telling().journal(), now=0.0)
+    spans = trace_of(calling().journal(), now=0.0)
     request = ParseDict(_with_base64_ids(otlp_json(spans)), ExportTraceServiceRequest())
     found = {span.span: span for span in decode(request.SerializeToString())}
     assert len(found) == len(spans)
