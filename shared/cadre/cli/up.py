@@ -64,8 +64,8 @@ def command(team: Path | None, shipped: bool, runs_demo: bool, timeout: float, *
 def _serve(team: Team | None, data: Path | None, port: int | None, nats_port: int, secure: bool) -> int:
     folder = data or local_stack.default_data()
     with local_stack.locked(folder):
-        stack = _stack(folder, team, GATEWAY_PORT if port is None else port, nats_port, LogPrinter())
-        stack.users = StackUsers(stack.data) if secure else None
+        ports = (GATEWAY_PORT if port is None else port, nats_port)
+        stack = _stack(folder, team, ports, LogPrinter(), secure=secure)
         return asyncio.run(_supervised(stack, _until_stopped(stack), ExitCode.OK))
 
 
@@ -75,8 +75,7 @@ def _demonstrate(
     """Runs the demo on a data folder of its own, which is kept when the demo fails."""
     folder = data or Path(tempfile.mkdtemp(prefix="cadre-"))
     with local_stack.locked(folder):
-        stack = _stack(folder, team, port or 0, nats_port, lambda name, line: None)
-        stack.users = StackUsers(stack.data) if secure else None
+        stack = _stack(folder, team, (port or 0, nats_port), lambda name, line: None, secure=secure)
         code = ExitCode.FAILED
         try:
             code = ExitCode(
@@ -90,14 +89,11 @@ def _demonstrate(
     return code
 
 
-def _stack(data: Path, team: Team | None, port: int, nats_port: int, on_line: Any) -> Stack:
-    return Stack(
-        data=data.resolve(),
-        team=team,
-        gateway_port=free_port(port, "the gateway", "--port"),
-        nats_port=free_port(nats_port, "NATS", "--nats-port"),
-        on_line=on_line,
-    )
+def _stack(data: Path, team: Team | None, ports: tuple[int, int], on_line: Any, *, secure: bool) -> Stack:
+    gateway_port = free_port(ports[0], "the gateway", "--port")
+    nats_port = free_port(ports[1], "NATS", "--nats-port")
+    users = StackUsers(data.resolve()) if secure else None
+    return Stack(data.resolve(), team, gateway_port, nats_port, on_line, users)
 
 
 def _team(given: Path | None, shipped: bool) -> Team | None:

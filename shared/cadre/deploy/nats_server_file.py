@@ -1,4 +1,4 @@
-"""The users of the bus as a nats-server is told them: public keys and permissions, no secret among them."""
+"""The file of users that a nats-server includes: public keys and permissions, no secrets."""
 
 from __future__ import annotations
 

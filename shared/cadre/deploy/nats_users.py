@@ -1,6 +1,6 @@
-"""Who may say and hear what on the bus: one NATS user per service, its permissions derived from the topology.
+"""Who may publish and subscribe to what: one NATS user per service, its permissions derived from the topology.
 
-Pure. A permission speaks of subjects alone: what it cannot say, and what is done about that, is in docs/security.md.
+Pure. A permission is about subjects alone: its limits, and what is done about them, are in docs/security.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OPERATOR = "operator"
 
 SANDBOX_SENDER = "sandbox"
 GATEWAY_SENDER = "gateway"
-"""What stands for them in the subject of what they send to an inbox."""
+"""The senders in the subjects of what they send to an inbox."""
 
 _ASK_THE_LEADER = ("operator", "gateway", "agent", "tracer")
 
@@ -31,12 +31,13 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Kind
     name: str = ""
-    """Of the agent, of the tools' module, of the pool."""
+    """The name of the agent, of the tools' module, or of the pool."""
     tools: tuple[str, ...] = ()
     """Names of the tools that a service of kind `tools` answers for."""
 
     @property
     def user(self) -> str:
+        """The name of its NATS user."""
         return f"{self.kind}-{self.name}" if self.name else self.kind
 
 
@@ -47,7 +48,7 @@ class DurableConsumer(NamedTuple):
     filters: list[str]
     """The subject that it is for on each shard."""
     endless: bool = False
-    """It has no delivery limit: none of its messages is ever a dead letter."""
+    """Whether it has no delivery limit: none of its messages is ever a dead letter."""
 
 
 class Permissions(NamedTuple):
@@ -56,7 +57,7 @@ class Permissions(NamedTuple):
     publish: list[str]
     subscribe: list[str]
     never: list[str] = []  # noqa: RUF012  # of a tuple, and nobody adds to it
-    """Publishes that are refused although `publish` has them."""
+    """Subjects that may not be published to although `publish` has them."""
 
 
 def team_roles(
@@ -66,7 +67,7 @@ def team_roles(
     *,
     memory: bool,
 ) -> list[Role]:
-    """Of a whole deployment: the names of its agents, its tool modules with their tools, its pools."""
+    """The roles of a whole deployment, from its agents, its tool modules with their tools, and its pools."""
     return [
         Role(kind="operator"),
         Role(kind="gateway"),
@@ -79,7 +80,7 @@ def team_roles(
 
 
 def inbox_of(user: str) -> str:
-    """What begins the subjects that the server answers this user on."""
+    """The prefix of the subjects on which the server answers this user."""
     return f"_INBOX_{user}"
 
 
@@ -132,7 +133,7 @@ def tools_of(role: Role) -> tuple[str, ...]:
 
 
 def permissions(role: Role, topology: Topology) -> Permissions:
-    """Exactly what the service needs."""
+    """The subjects that the service needs, and no others."""
     if role.kind == "operator":
         return Permissions([">"], [">"])
     bus = _Bus(topology)
@@ -187,12 +188,12 @@ class _Bus:
         ]
 
     def infos(self) -> list[str]:
-        """Whether all streams are there."""
+        """Subjects to ask whether all streams are there."""
         streams = [*self._shards, self._topology.dead_stream, *self._buckets]
         return ["$JS.API.INFO", *(f"$JS.API.STREAM.INFO.{stream}" for stream in streams)]
 
     def pulls(self, role: Role) -> list[str]:
-        """The role's own queues, on every shard: no other consumer has their names."""
+        """Subjects to pull from the role's own queues, on every shard: no other consumer has their names."""
         names = [consumer.name for consumer in consumers(role, self._topology)]
         return [
             f"{what}.{name}{rest}"
@@ -205,7 +206,7 @@ class _Bus:
         ]
 
     def presences(self, role: Role) -> list[str]:
-        """Its own signs of life."""
+        """Subjects of its own heartbeats."""
         topology = self._topology
         keys = [topology.presence_key("tool", tool, "*") for tool in tools_of(role)]
         if role.kind in ("agent", "sandbox"):
@@ -213,15 +214,17 @@ class _Bus:
         return [f"$KV.{topology.registry_bucket}.{key}" for key in keys]
 
     def journal_reads(self) -> list[str]:
-        """Whole shards: neither form can be narrowed to a subject."""
+        """Subjects to read whole shards: neither form can be narrowed to a subject."""
         return [
             f"$JS.API.{how}.{shard}" for how in ("STREAM.MSG.GET", "DIRECT.GET") for shard in self._shards
         ]
 
     def blob_reads(self) -> list[str]:
+        """Subjects to read blobs."""
         return [f"$JS.API.STREAM.MSG.GET.{self._object}", f"$JS.API.DIRECT.GET.{self._object}"]
 
     def blobs(self) -> list[str]:
+        """Subjects to read and write blobs."""
         return [*self.blob_reads(), f"$O.{self._blob_bucket}.>"]
 
     def quarantine(self) -> list[str]:
@@ -229,22 +232,27 @@ class _Bus:
         return self._kept(Subject.QUARANTINE)
 
     def effects(self) -> list[str]:
+        """Subjects of the claims of calls with effects."""
         return self._kept(Subject.EFFECT)
 
     def files(self) -> list[str]:
+        """Subjects of the files of workspaces."""
         return self._kept(Subject.FILE)
 
     def answers(self, role: Role) -> list[str]:
-        """To any run, and in the name of these tools only."""
+        """Subjects of answers to any run, in the name of these tools only."""
         return [self._topology.below(Subject.INBOX, sender=tool) for tool in tools_of(role)]
 
     @staticmethod
     def replies_among_replicas(role: Role) -> list[str]:
-        """To questions that only replicas of the service itself ask. The server's own `allow_responses` is for nobody:
-        whoever asks itself may by that say anything anywhere."""
+        """Answers to questions that only replicas of the service itself ask.
+
+        The server's own `allow_responses` is for nobody: a user that asks itself could then publish anywhere.
+        """
         return [f"{inbox_of(role.user)}.>"]
 
     def as_agent(self, name: str) -> list[str]:
+        """Subjects that only agents publish to: journals, members' inboxes, calls, timers."""
         topology = self._topology
         return [
             topology.below(Subject.JOURNAL, shard="*"),
@@ -258,7 +266,7 @@ class _Bus:
         ]
 
     def as_gateway(self) -> list[str]:
-        """It starts, imports and erases runs, and reads everything; it makes and removes no stream."""
+        """Subjects to start, import and erase runs and to read everything; it makes and removes no stream."""
         topology, sessions, dead = self._topology, self._topology.sessions_bucket, self._topology.dead_stream
         readers = [
             f"$JS.API.CONSUMER.{what}.{shard}.*"
@@ -281,6 +289,6 @@ class _Bus:
         ]
 
     def _kept(self, template: str) -> list[str]:
-        """To write to these subjects, and to read the last message of each."""
+        """Subjects to write to those of the template, and to read the last message of each."""
         subject = self._topology.subject(template)
         return [subject, *(f"$JS.API.DIRECT.GET.{shard}.{subject}" for shard in self._shards)]

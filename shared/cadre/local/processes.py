@@ -53,12 +53,13 @@ class Stack:
     gateway_port: int
     nats_port: int
     on_line: Callable[[str, str], None]
+    """Called with (name, line) for everything that a process writes."""
+    users: StackUsers | None = None
+    """The NATS users that the services are; None: anybody may do anything."""
     _groups: list[list[ManagedProcess]] = field(default_factory=list)
     """Groups in the order of their start, each of which needs those before it; they end in reverse order."""
     _running: dict[asyncio.Task[None], ManagedProcess] = field(default_factory=dict)
     _started: bool = False
-    users: StackUsers | None = None
-    """The NATS users that the services are; None: anybody may do anything."""
     notes: list[str] = field(default_factory=list)
     """Remarks for the user, once all is ready."""
 

@@ -98,14 +98,17 @@ class Prompts:
         return text
 
     def initial_plan(self, task: str, tools: Sequence[ToolCard], members: Sequence[AgentCard]) -> str:
+        """The request for the first plan."""
         return self._render("planning.initial_plan", task=task, **self._offered(tools, members))
 
     def update_plan_pre(self, task: str) -> str:
+        """The message before the history when a plan is to be updated."""
         return self._render("planning.update_plan_pre_messages", task=task)
 
     def update_plan_post(
         self, task: str, tools: Sequence[ToolCard], members: Sequence[AgentCard], remaining_steps: int
     ) -> str:
+        """The request for an updated plan, behind the history."""
         return self._render(
             "planning.update_plan_post_messages",
             task=task,
@@ -144,6 +147,7 @@ class Prompts:
     # --- the answer after the last step
 
     def final_pre(self) -> str:
+        """The message before the history when the steps are used up."""
         return self._render("final_answer.pre_messages")
 
     def final_post(self, task: str, output_schema: dict[str, Any] | None = None) -> str:
@@ -154,6 +158,7 @@ class Prompts:
     # --- memory
 
     def new_task(self, task: str) -> str:
+        """The task as it stands in the history."""
         return self._render("memory.new_task", task=task)
 
     def plan(self, plan: str, first: bool) -> str:
@@ -161,6 +166,7 @@ class Prompts:
         return self._render("memory.plan" if first else "memory.updated_plan", plan=plan)
 
     def proceed(self) -> str:
+        """The request to carry a plan out, behind it."""
         return self._render("memory.proceed")
 
     def recalled(self, memories: Sequence[object]) -> str:
@@ -172,9 +178,11 @@ class Prompts:
         return self._render("memory.summary", summary=text)
 
     def agent_summary(self, task: str, past: str, characters: int) -> str:
+        """The request to summarize the steps in `past` in so many characters."""
         return self._render("memory.agent_summary", task=task, past_messages=past, char_limit=characters)
 
     def agent_recursive_summary(self, task: str, before: str, past: str, characters: int) -> str:
+        """The request to bring the summary `before` up to date with the steps in `past`."""
         return self._render(
             "memory.agent_recursive_summary",
             task=task,
@@ -184,6 +192,7 @@ class Prompts:
         )
 
     def error(self, message: str) -> str:
+        """An error of a step or call, with advice, as the model reads it."""
         return self._render("memory.error", error=message)
 
     def _render(self, key: str, **values: object) -> str:

@@ -68,7 +68,7 @@ def serve(
 
 
 class AgentHost:
-    """service.Part of an agent."""
+    """An agent as the part of a service process (`cadre.service.frame.Part`)."""
 
     app: AsgiApp | None = None
 
@@ -108,16 +108,20 @@ class AgentHost:
         ]
 
     async def start(self) -> None:
+        """Announces the agent, waits a moment for its team, and begins to take messages."""
         await hear_interrupts(self._platform.nc, self._platform.topology, self._runner.interrupt)
         if self._asks_endpoint and (lack := self._own_model.missing()) is not None:
             log.warning("%s: every run will fail: %s", self._spec.name, lack)
         await self._registry.announce([self._platform.presence(agent=card_of(self._spec))])
-        await self._team_found()
+        await self._await_team()
         for queue in self._queues:
             await queue.start()
 
-    async def _team_found(self) -> None:
-        """After an outage everybody comes back at once: runs in waiting should not be offered half a team."""
+    async def _await_team(self) -> None:
+        """Waits until all of the team is live, but not for long.
+
+        After an outage all services come back at once: runs in waiting should not be offered half a team.
+        """
         try:
             async with asyncio.timeout(HEARTBEAT_SECONDS + 0.5):
                 while self._current_offer().missing:
@@ -127,12 +131,15 @@ class AgentHost:
             log.warning("%s begins without %s, which no live service offers", self._spec.name, missing)
 
     def unready(self) -> str | None:
+        """Nothing is ever missing: an agent without a model says so in each run."""
         return None
 
     async def samples(self) -> list[Sample]:
+        """The figures of its queues."""
         return queue_samples(self._queues)
 
     async def drain(self, grace: float) -> None:
+        """Finishes or hands back the messages in hand within `grace` seconds."""
         await asyncio.gather(*(queue.drain(grace) for queue in self._queues))
         await self._own_model.close()
 

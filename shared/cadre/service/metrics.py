@@ -25,9 +25,9 @@ READ_WITHIN = 5.0
 
 
 class Measuring:
-    """
-    Args:
-        read: the figures of the moment; what cannot be read now is left out.
+    """Reads the metrics of a process when they are asked for, and sends them at intervals.
+
+    `read` returns the figures of the moment; those that cannot be read now are left out.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Measuring:
         self._failing = False
 
     async def start(self) -> None:
-        """Begins to send them, where somebody takes them."""
+        """Begins to send them, if a receiver is configured."""
         if self._meters.on and self._settings.endpoint:
             try:
                 self._sender = await run_in_thread(self._new_sender, "metrics")
@@ -59,11 +59,11 @@ class Measuring:
                 log.warning("metrics are not sent: %s", _missing(error))
 
     async def answer(self) -> HealthAnswer:
-        """What `GET /metrics` says."""
+        """The answer to `GET /metrics`."""
         if not self._meters.on:
             return HealthAnswer(404, b"text/plain", b"CADRE_METRICS is off\n")
         try:
-            form = await self._opened()
+            form = await self._otel_form()
         except ModuleNotFoundError as error:
             return HealthAnswer(501, b"text/plain", f"{_missing(error)}\n".encode())
         from cadre.adapters.otel.otel_metrics import CONTENT_TYPE
@@ -82,8 +82,8 @@ class Measuring:
             log.warning("the last metrics were not sent: the receiver did not take them in time")
         self._sender.close()
 
-    async def _opened(self) -> OtelForm:
-        """Raises ModuleNotFoundError."""
+    async def _otel_form(self) -> OtelForm:
+        """The metrics in the form of OpenTelemetry. Raises ModuleNotFoundError."""
         async with self._opening:
             if self._form is None:
                 # Importing takes a while on a busy machine: the event loop must not stand still for it.
@@ -116,7 +116,7 @@ class Measuring:
 
     async def _send(self) -> None:
         assert self._sender is not None
-        form = await self._opened()
+        form = await self._otel_form()
         trouble = await self._sender.send(form.data(await self._samples()))
         if trouble is not None:
             self._failures += 1

@@ -40,9 +40,7 @@ def result(
     """The result of the call with this id."""
     return ToolResult(
         id=result_id(id),
-        tree=tree_of(id),
-        run=id.rpartition("_")[0].rpartition("_")[0],
-        at=2.0,
+        **_to_caller(id),
         call=id,
         tool=tool,
         output=output,
@@ -57,9 +55,7 @@ def report(
     """The report of the team member's run with this id, which is the id of its call."""
     return Report(
         id=report_id(child),
-        tree=tree_of(child),
-        run=child.rpartition("_")[0].rpartition("_")[0],
-        at=2.0,
+        **_to_caller(child),
         child=child,
         agent=agent,
         state=state,
@@ -67,6 +63,11 @@ def report(
         output=text or None,
         **fields,
     )
+
+
+def _to_caller(call: str) -> dict[str, Any]:
+    """The fields of a record that answers a call, whose id is `<run>_<step>_<index>`."""
+    return {"tree": tree_of(call), "run": call.rpartition("_")[0].rpartition("_")[0], "at": 2.0}
 
 
 def cancel(id: str = "c1", reason: str = "enough", run: str = "r1") -> Cancel:

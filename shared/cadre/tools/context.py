@@ -24,6 +24,7 @@ class CancelSignal:
         return self._threads.is_set()
 
     def is_set(self) -> bool:
+        """Whether the call is cancelled."""
         return self._threads.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -103,6 +103,7 @@ class Tool(Generic[P, R]):
 
     @property
     def name(self) -> str:
+        """The name by which models call it."""
         return self.card.name
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -223,18 +224,8 @@ def make_card(plain: ToolCard, options: ToolOptions, where: str) -> ToolCard:
     description = options.get("description", plain.description).strip()
     if not description:
         raise ToolDefinitionError(f"{where}: write a docstring: it is what the model knows about the tool")
-    return ToolCard(
-        name=options.get("name", plain.name),
-        description=description,
-        input_schema=plain.input_schema,
-        output_schema=plain.output_schema,
-        read_only=options.get("read_only", False),
-        idempotent=options.get("idempotent", False),
-        timeout=options.get("timeout"),
-        approval=options.get("approval", ""),
-        labels=dict(options.get("labels", {})),
-        version=options.get("version", ""),
-    )
+    fields = {key: value for key, value in options.items() if key != "concurrency"}
+    return msgspec.structs.replace(plain, **fields | {"description": description})
 
 
 def check_options(options: ToolOptions, name: str, where: str) -> ToolOptions:

@@ -92,10 +92,12 @@ class File:
 
     @property
     def name(self) -> str:
+        """The name without folders; may be empty."""
         return self.info.name
 
     @property
     def media_type(self) -> str:
+        """The media type, like `image/png`."""
         return self.info.media_type
 
     @property
@@ -124,6 +126,7 @@ class File:
 
     @property
     def is_loaded(self) -> bool:
+        """Whether the content is here."""
         return self._data is not None
 
     def load(self, data: bytes, about: FileInfo | None = None) -> None:

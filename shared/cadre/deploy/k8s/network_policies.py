@@ -30,32 +30,32 @@ _NAME_SERVER = {
 def network_policies(components: Sequence[Component], values: Values) -> list[Manifest]:
     """The NetworkPolicies of a team."""
     roles = {component.role for component in components}
-    found = [
-        _policy(values, "cadre-default-deny", CADRE, ["Ingress", "Egress"]),
-        _policy(values, "cadre-bus", CADRE, ["Egress"], egress=_bus(values)),
-    ]
+    found: list[Manifest] = []
+
+    def add(name: str, pods: dict[str, Any], *types: str, **rules: list[dict[str, Any]]) -> None:
+        selected = pods if "matchLabels" in pods else {"matchLabels": pods}
+        spec = {"podSelector": selected, "policyTypes": [*types, *(key.title() for key in rules)], **rules}
+        about = metadata(values.namespace, name, "network")
+        found.append(manifest("networking.k8s.io/v1", "NetworkPolicy", about, spec=spec))
+
+    add("cadre-default-deny", CADRE, "Ingress", "Egress")
+    add("cadre-bus", CADRE, egress=_bus(values))
     if "gateway" in roles:
-        door = [{"ports": _tcp(PORT)}]
-        found.append(_policy(values, "cadre-gateway", role_selector("gateway"), ["Ingress"], ingress=door))
+        add("cadre-gateway", role_selector("gateway"), ingress=[{"ports": _tcp(PORT)}])
     if "memory" in roles:
-        rule = _to(values.qdrant, values.namespace)
-        found.append(_policy(values, "cadre-memory", role_selector("memory"), ["Egress"], egress=[rule]))
+        add("cadre-memory", role_selector("memory"), egress=[_to(values.qdrant, values.namespace)])
     if values.telemetry.scraper:
         scraper = {"namespaceSelector": {"matchLabels": {_NAMESPACE: values.telemetry.scraper}}}
-        rule = {"from": [scraper], "ports": _tcp(PORT)}
-        found.append(_policy(values, "cadre-scraper", CADRE, ["Ingress"], ingress=[rule]))
+        add("cadre-scraper", CADRE, ingress=[{"from": [scraper], "ports": _tcp(PORT)}])
     if any(values.workload(component.key).internet for component in components):
         ports = sorted({443, *_model_ports(components, values)})
-        rule = {"to": _ANYWHERE, "ports": _tcp(*ports)}
-        found.append(
-            _policy(values, "cadre-internet", {INTERNET: "true", **CADRE}, ["Egress"], egress=[rule])
-        )
+        anywhere = {"to": _ANYWHERE, "ports": _tcp(*ports)}
+        add("cadre-internet", {INTERNET: "true", **CADRE}, egress=[anywhere])
     if values.telemetry.url:
-        rule = _to(values.telemetry, values.namespace)
         # Not for sandboxes: whoever broke out of one could write there.
         unboxed = {"key": COMPONENT, "operator": "NotIn", "values": ["sandbox"]}
         senders = {"matchLabels": CADRE, "matchExpressions": [unboxed]}
-        found.append(_policy(values, "cadre-telemetry", senders, ["Egress"], egress=[rule]))
+        add("cadre-telemetry", senders, egress=[_to(values.telemetry, values.namespace)])
     return found
 
 
@@ -82,15 +82,3 @@ def _to(peer: Peer, own: str) -> dict[str, Any]:
 
 def _tcp(*ports: int) -> list[dict[str, Any]]:
     return [{"protocol": "TCP", "port": port} for port in ports]
-
-
-def _policy(
-    values: Values, name: str, pods: dict[str, Any], types: list[str], **rules: list[dict[str, Any]]
-) -> Manifest:
-    selected = pods if "matchLabels" in pods else {"matchLabels": pods}
-    return manifest(
-        "networking.k8s.io/v1",
-        "NetworkPolicy",
-        metadata(values.namespace, name, "network"),
-        spec={"podSelector": selected, "policyTypes": types, **rules},
-    )

@@ -51,7 +51,7 @@ def scaled_object(component: Component, values: Values, scale: Scale) -> Manifes
 
 
 def _trigger_metadata(values: Values, stream: str, consumer: str, share: int) -> dict[str, Any]:
-    """KEDA takes strings only."""
+    """The metadata of a trigger, of which KEDA takes strings only."""
     return {
         "natsServerMonitoringEndpoint": values.monitor,
         "account": values.nats.account,

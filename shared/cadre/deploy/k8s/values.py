@@ -100,10 +100,13 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def port(self) -> int:
+        """The port in the URL, or that of its scheme."""
         return port_of(self.url)
 
 
 class Nats(Peer, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The NATS server or cluster, and what Cadre has on it."""
+
     url: str = "nats://nats:4222"
     pods: dict[str, str] = _named("nats")
     monitor: str = ""
@@ -119,6 +122,8 @@ class Nats(Peer, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Qdrant(Peer, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The Qdrant server of the memory service."""
+
     url: str = "http://qdrant:6333"
     pods: dict[str, str] = _named("qdrant")
     secret: str = ""
@@ -134,7 +139,7 @@ class Telemetry(Peer, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ModelEndpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """For agents whose spec names none."""
+    """The model endpoint of agents whose spec names none."""
 
     url: str = ""
     name: str = ""
@@ -143,6 +148,8 @@ class ModelEndpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All values of a deployment, as docs/deploy.md shows them."""
+
     image: str = "cadre"
     namespace: str = "cadre"
     keda: bool = True
@@ -162,13 +169,12 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def monitor(self) -> str:
-        return (
-            self.nats.monitor
-            or f"nats-headless.{self.nats.namespace or self.namespace}.svc.cluster.local:8222"
-        )
+        """Host and port of the monitoring of NATS."""
+        namespace = self.nats.namespace or self.namespace
+        return self.nats.monitor or f"nats-headless.{namespace}.svc.cluster.local:8222"
 
     def workload(self, key: str) -> Workload:
-        """What holds for a service, by its name. Raises SpecError."""
+        """The values of a service, by its key. Raises SpecError."""
         settings = _matching(self.workloads, key, _matching(_WORKLOADS, key, {}))
         try:
             return msgspec.convert(settings, Workload)
