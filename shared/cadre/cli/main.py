@@ -122,12 +122,9 @@ def _report(error: Exception) -> int:
 def _services() -> dict[str, Any]:
     from importlib.metadata import entry_points
 
-    return {entry.name: entry for entry in sorted(entry_points(group=SERVICE_GROUP), key=_listing_order)}
-
-
-def _listing_order(entry: Any) -> tuple[int, str]:
-    shipped = list(SERVICES)
-    return (shipped.index(entry.name) if entry.name in shipped else len(shipped), entry.name)
+    installed = {entry.name: entry for entry in entry_points(group=SERVICE_GROUP)}
+    others = sorted(installed.keys() - SERVICES.keys())
+    return {name: installed[name] for name in [*SERVICES, *others] if name in installed}
 
 
 def _load_service(name: str, entry: Any) -> Any:

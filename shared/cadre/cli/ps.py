@@ -24,7 +24,7 @@ def command(output: str) -> None:
         found = {"agents": agents, "tools": tools, "sandboxes": sandboxes}
         print_json(found)
         return
-    rows = [["agent", *_row(agent, _missing(agent))] for agent in agents]
+    rows = [["agent", *_row(agent, ", ".join(agent.get("missing") or []) or "-")] for agent in agents]
     rows += [["tool", *_row(tool, "")] for tool in tools]
     rows += [["sandbox", *_row(_as_service(sandbox), "")] for sandbox in sandboxes]
     if rows:
@@ -44,7 +44,3 @@ def _row(service: dict[str, Any], missing: str) -> list[str]:
     hosts = Counter(str(replica.get("host", "?")) for replica in replicas)
     where = ", ".join(host if count == 1 else f"{host} x{count}" for host, count in sorted(hosts.items()))
     return [service["name"], str(len(replicas)), where, missing, brief(service.get("description") or "", 200)]
-
-
-def _missing(agent: dict[str, Any]) -> str:
-    return ", ".join(agent.get("missing") or []) or "-"

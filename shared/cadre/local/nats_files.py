@@ -92,7 +92,9 @@ def update_users(
         public = server_folder(folder, apart=apart)
         _enter(public, 0o755 if apart else 0o700)
         _write(public / ROLES_FILE, msgspec.json.format(msgspec.json.encode([*wanted.values()])).decode())
-        text = server_file(SERVER_FILE, wanted.values(), _public(keys), topology)
+        text = server_file(
+            SERVER_FILE, wanted.values(), {user: key.public for user, key in keys.items()}, topology
+        )
         _write(public / SERVER_FILE, text)
         for user in removed:
             key_file(folder, user, apart=apart).unlink(missing_ok=True)
@@ -151,10 +153,6 @@ def _secret(name: str, namespace: str, key: str, text: str) -> str:
 def secret_name(role: Role) -> str:
     """Name of the Secret with the role's key, as rendered manifests refer to it (the value `nats.credentials`)."""
     return f"cadre-nats-{object_name('provision' if role.kind == 'operator' else role.kind, role.name)}"
-
-
-def _public(keys: dict[str, Key]) -> dict[str, str]:
-    return {user: key.public for user, key in keys.items()}
 
 
 def _enter(folder: Path, mode: int) -> None:

@@ -52,16 +52,16 @@ def write_config(file: Path, store: Path, port: int, sync: str, users: Path | No
                 f"  store_dir: {json.dumps(str(store))}",
                 f"  sync_interval: {json.dumps(sync)}",
                 "}",
-                *([_include(users, file.parent)] if users is not None else []),
+                # The server looks for it from its own file's folder, whatever it begins with.
+                *(
+                    [f"include {json.dumps(os.path.relpath(users, file.parent))}"]
+                    if users is not None
+                    else []
+                ),
                 "",
             ]
         )
     )
-
-
-def _include(file: Path, beside: Path) -> str:
-    # The server looks for it from its own file's folder, whatever it begins with.
-    return f"include {json.dumps(os.path.relpath(file, beside))}"
 
 
 async def server_info(host: str, port: int) -> dict[str, Any] | None:

@@ -113,12 +113,9 @@ def _output(schema: dict[str, Any] | None) -> str:
     if schema is None:
         return "any"
     kinds = dict.fromkeys(_kinds(schema, schema.get("$defs", {})))
-    structure = f", as this JSON schema says: {to_json(schema)}" if _is_structured(schema) else ""
+    is_structured = {"properties", "items", "$ref", "anyOf"} & schema.keys()
+    structure = f", as this JSON schema says: {to_json(schema)}" if is_structured else ""
     return " or ".join(kinds) + structure
-
-
-def _is_structured(schema: dict[str, Any]) -> bool:
-    return bool({"properties", "items", "$ref", "anyOf"} & schema.keys())
 
 
 def _kinds(schema: dict[str, Any], definitions: dict[str, Any]) -> list[str]:

@@ -15,7 +15,10 @@ def read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     raw = "\n" + (inspect.getdoc(function) or "")
     # griffe wants the function's own tree for annotations; those come from the hints here, so its
     # warnings about their absence are of no use.
-    sections = Docstring(raw, parent=Function(function.__name__)).parse(_style(raw), warnings=False)
+    style: Any = "numpy" if "\n---" in raw else "google"
+    if ":param" in raw or ":return" in raw:
+        style = "sphinx"
+    sections = Docstring(raw, parent=Function(function.__name__)).parse(style, warnings=False)
     parts: list[str] = []
     documented: dict[str, str] = {}
     for section in sections:
@@ -24,12 +27,6 @@ def read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
         else:
             parts.append(_prose(section))
     return "\n\n".join(part for part in parts if part), documented
-
-
-def _style(raw: str) -> Any:
-    if ":param" in raw or ":return" in raw:
-        return "sphinx"
-    return "numpy" if "\n---" in raw else "google"
 
 
 def _prose(section: DocstringSection) -> str:

@@ -154,7 +154,9 @@ class File:
 
 def media_type_of(data: bytes, name: str = "", declared: str = "") -> str:
     """The media type by content, by what is declared, or by the name; an image type only if the content is one."""
-    seen = _sniffed(data)
+    seen = next((kind for beginning, kind in _BEGINNINGS if data.startswith(beginning)), "")
+    if data[:4] == b"RIFF":
+        seen = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(data[8:12], "")
     declared = declared.partition(";")[0].strip().lower()
     if seen and (not declared or seen in _IMAGES or declared == UNKNOWN_MEDIA_TYPE):
         return seen
@@ -162,12 +164,6 @@ def media_type_of(data: bytes, name: str = "", declared: str = "") -> str:
     if declared in _IMAGES:
         return UNKNOWN_MEDIA_TYPE
     return declared
-
-
-def _sniffed(data: bytes) -> str:
-    if data[:4] == b"RIFF":
-        return {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(data[8:12], "")
-    return next((kind for beginning, kind in _BEGINNINGS if data.startswith(beginning)), "")
 
 
 def file_schema(hint: type[Any]) -> dict[str, Any]:

@@ -52,7 +52,10 @@ def from_smolagents(foreign: Any, **options: Unpack[ToolOptions]) -> Tool[..., A
     """
     where = _where(foreign, ("name", "description", "inputs", "output_type", "forward"))
     schema = _schema_of_inputs(foreign, where)
-    output = _output_of(foreign.output_type, where)
+    kind = foreign.output_type
+    output = (
+        file_output_schema(File) if kind in ("image", "audio") else _type_of(kind, f"{where}: its output")
+    )
     ready = threading.Lock()
 
     def call(**arguments: Any) -> Any:
@@ -138,13 +141,6 @@ def _schema_of_inputs(foreign: Any, where: str) -> dict[str, Any]:
         if name not in defaults and not (nullable and takes_any):
             required.append(name)
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-
-
-def _output_of(kind: str | list[str], where: str) -> dict[str, Any]:
-    """The schema of what the tool returns; images and sound are files."""
-    if kind in ("image", "audio"):
-        return file_output_schema(File)
-    return _type_of(kind, f"{where}: its output")
 
 
 def _type_of(kinds: str | list[str], what: str, *, nullable: bool = False) -> dict[str, Any]:

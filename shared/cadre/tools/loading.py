@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import sys
 import traceback
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,31 +31,23 @@ def load_tools(target: str) -> list[AnyTool]:
         found = getattr(module, function, None)
         if not isinstance(found, Tool):
             what = "has no" if found is None else "has @tool missing above"
-            raise SetupError(f"{source} {what} {function}; its tools are: {_names(_tools_of(module))}")
+            names = ", ".join(tool.name for tool in _tools_of(module)) or "none"
+            raise SetupError(f"{source} {what} {function}; its tools are: {names}")
         return [found]
     tools = _tools_of(module)
     if not tools:
         raise SetupError(
             f"{source} holds no tools: write @tool above a function (from cadre.tool import tool)"
         )
-    _check_names(tools, source)
-    return tools
-
-
-def _check_names(tools: list[AnyTool], source: str) -> None:
-    names = [tool.name for tool in tools]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
+    counts = Counter(tool.name for tool in tools)
+    if twice := sorted(name for name, count in counts.items() if count > 1):
         raise SetupError(f"{source}: two tools are named {', '.join(twice)}: rename one by @tool(name=…)")
+    return tools
 
 
 def _tools_of(module: ModuleType) -> list[AnyTool]:
     # A tool bound to two names is one tool.
     return list({id(value): value for value in vars(module).values() if isinstance(value, Tool)}.values())
-
-
-def _names(tools: list[AnyTool]) -> str:
-    return ", ".join(tool.name for tool in tools) or "none"
 
 
 def _import(source: str) -> ModuleType:

@@ -104,7 +104,15 @@ def _changed(node: RunNode, name: str, event: dict[str, Any], at: float) -> RunN
     arguments = event.get("arguments") or {}
     match name:
         case "run.accepted":
-            return _accepted(node, event.get("task") or {}, event.get("spec") or {}, at)
+            task, spec = event.get("task") or {}, event.get("spec") or {}
+            return replace(
+                node,
+                agent=task.get("agent", node.agent),
+                task=task.get("task", ""),
+                tools=(*(spec.get("tools") or ()), *(spec.get("checks") or ())),
+                max_steps=task.get("max_steps") or (spec.get("limits") or {}).get("max_steps"),
+                started_at=at,
+            )
         case "offer.changed":
             return replace(node, missing=tuple(event.get("missing") or ()))
         case "model.called":
@@ -143,7 +151,10 @@ def _changed(node: RunNode, name: str, event: dict[str, Any], at: float) -> RunN
         case "cancel.requested":
             return replace(node, doing="being cancelled")
         case "run.finished":
-            return _finished(node, event, at)
+            ended = replace(
+                node, state=event.get("state", "error"), doing="", writing="", note="", ended_at=at
+            )
+            return replace(ended, output=event.get("output"), error=error_text(event.get("error")))
         case _:
             doing_now = labels.doing(name)
             return None if doing_now is None else replace(node, doing=doing_now)
@@ -153,30 +164,6 @@ def _with_delta(node: RunNode, text: str) -> RunNode:
     if node.state not in ("running", "waiting"):
         return node
     return replace(node, writing=(node.writing + text)[-_MAX_WRITING:])
-
-
-def _accepted(node: RunNode, task: dict[str, Any], spec: dict[str, Any], at: float) -> RunNode:
-    return replace(
-        node,
-        agent=task.get("agent", node.agent),
-        task=task.get("task", ""),
-        tools=(*(spec.get("tools") or ()), *(spec.get("checks") or ())),
-        max_steps=task.get("max_steps") or (spec.get("limits") or {}).get("max_steps"),
-        started_at=at,
-    )
-
-
-def _finished(node: RunNode, event: dict[str, Any], at: float) -> RunNode:
-    return replace(
-        node,
-        state=event.get("state", "error"),
-        doing="",
-        writing="",
-        note="",
-        output=event.get("output"),
-        error=error_text(event.get("error")),
-        ended_at=at,
-    )
 
 
 def _open(node: RunNode, event: dict[str, Any], name: str, kind: CallKind, arguments: Any) -> RunNode:

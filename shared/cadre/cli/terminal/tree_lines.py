@@ -16,7 +16,13 @@ def event_line(tree: RunTree, name: str, data: dict[str, Any]) -> str | None:
     node = tree.nodes.get(data.get("run", ""))
     if node is None:
         return None
-    text = _begins(tree, node) if name == "run.accepted" else _text(node, name, data.get("event") or {})
+    if name == "run.accepted":
+        # With its task, unless its manager's line has just shown it.
+        text: str | None = "begins" + (
+            "" if node.parent in tree.nodes else f": {brief(node.task, _MAX_CHARACTERS)}"
+        )
+    else:
+        text = _text(node, name, data.get("event") or {})
     if text is None:
         return None
     if name == "run.finished":
@@ -25,11 +31,6 @@ def event_line(tree: RunTree, name: str, data: dict[str, Any]) -> str | None:
     clock = time.strftime("%H:%M:%S", time.localtime(data.get("at") or 0))
     depth = max(node.run.count("_") // 2, 0)
     return f"{clock} {'  ' * depth}{node.agent}: {text}"
-
-
-def _begins(tree: RunTree, node: RunNode) -> str:
-    """A run begins: with its task, unless its manager's line has just shown it."""
-    return "begins" if node.parent in tree.nodes else f"begins: {brief(node.task, _MAX_CHARACTERS)}"
 
 
 def _text(node: RunNode, name: str, event: dict[str, Any]) -> str | None:
@@ -72,7 +73,8 @@ def _text(node: RunNode, name: str, event: dict[str, Any]) -> str | None:
         case "cancel.requested":
             return f"is being cancelled: {brief(event.get('reason') or 'no reason given', _MAX_CHARACTERS)}"
         case "run.finished":
-            return _ending(event)
+            error = error_text(event.get("error"))
+            return f"ends: {event.get('state')}" + (f", {brief(error, _MAX_CHARACTERS)}" if error else "")
         case _:
             return None
 
@@ -92,8 +94,3 @@ def _outcome(event: dict[str, Any]) -> str:
     if event.get("error"):
         return f"failed: {brief(error_text(event['error']), _MAX_CHARACTERS)}"
     return f"-> {brief(event.get('output'), _MAX_CHARACTERS)}"
-
-
-def _ending(event: dict[str, Any]) -> str:
-    error = error_text(event.get("error"))
-    return f"ends: {event.get('state')}" + (f", {brief(error, _MAX_CHARACTERS)}" if error else "")

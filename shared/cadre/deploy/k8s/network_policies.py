@@ -39,7 +39,8 @@ def network_policies(components: Sequence[Component], values: Values) -> list[Ma
         found.append(manifest("networking.k8s.io/v1", "NetworkPolicy", about, spec=spec))
 
     add("cadre-default-deny", CADRE, "Ingress", "Egress")
-    add("cadre-bus", CADRE, egress=_bus(values))
+    bus = _to(values.nats, values.namespace)
+    add("cadre-bus", CADRE, egress=[bus] if is_address(values.nats.url) else [_NAME_SERVER, bus])
     if "gateway" in roles:
         add("cadre-gateway", role_selector("gateway"), ingress=[{"ports": _tcp(PORT)}])
     if "memory" in roles:
@@ -48,7 +49,8 @@ def network_policies(components: Sequence[Component], values: Values) -> list[Ma
         scraper = {"namespaceSelector": {"matchLabels": {_NAMESPACE: values.telemetry.scraper}}}
         add("cadre-scraper", CADRE, ingress=[{"from": [scraper], "ports": _tcp(PORT)}])
     if any(values.workload(component.key).internet for component in components):
-        ports = sorted({443, *_model_ports(components, values)})
+        urls = [values.model.url, *(url for component in components for url in component.model_urls)]
+        ports = sorted({443, *(port_of(url) for url in urls if url)})
         anywhere = {"to": _ANYWHERE, "ports": _tcp(*ports)}
         add("cadre-internet", {INTERNET: "true", **CADRE}, egress=[anywhere])
     if values.telemetry.url:
@@ -57,17 +59,6 @@ def network_policies(components: Sequence[Component], values: Values) -> list[Ma
         senders = {"matchLabels": CADRE, "matchExpressions": [unboxed]}
         add("cadre-telemetry", senders, egress=[_to(values.telemetry, values.namespace)])
     return found
-
-
-def _bus(values: Values) -> list[dict[str, Any]]:
-    """Rules for NATS, and for the name server unless the URL has NATS's address."""
-    bus = _to(values.nats, values.namespace)
-    return [bus] if is_address(values.nats.url) else [_NAME_SERVER, bus]
-
-
-def _model_ports(components: Sequence[Component], values: Values) -> set[int]:
-    urls = [values.model.url, *(url for component in components for url in component.model_urls)]
-    return {port_of(url) for url in urls if url}
 
 
 def _to(peer: Peer, own: str) -> dict[str, Any]:

@@ -19,7 +19,10 @@ def merged(base: Any, over: Any) -> Any:
     if isinstance(over, dict):
         return {key: merged(None, value) for key, value in over.items() if value is not None}
     if isinstance(base, list) and isinstance(over, list) and (key := _identity(base, over)):
-        return _by_identity(base, over, key)
+        items = {item[key]: item for item in base}
+        for item in over:
+            items[item[key]] = merged(items.get(item[key]), item)
+        return list(items.values())
     return over
 
 
@@ -29,10 +32,3 @@ def _identity(base: list[Any], over: list[Any]) -> str | None:
         if base and over and all(isinstance(item, dict) and key in item for item in (*base, *over)):
             return key
     return None
-
-
-def _by_identity(base: list[Any], over: list[Any], key: str) -> list[Any]:
-    found = {item[key]: item for item in base}
-    for item in over:
-        found[item[key]] = merged(found.get(item[key]), item)
-    return list(found.values())

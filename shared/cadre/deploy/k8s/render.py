@@ -50,10 +50,11 @@ def _shared(components: Sequence[Component], values: Values) -> list[Manifest]:
         manifest("v1", "ServiceAccount", about(f"cadre-{role}"), automountServiceAccountToken=False)
         for role in roles
     ]
+    marks = labels(values.namespace, "namespace") | {"pod-security.kubernetes.io/enforce": "restricted"}
     own = {component.id for component in components}
     shared = {p.files.name: p.files for p in components if p.files is not None and p.files.name not in own}
     return [
-        _namespace(values),
+        manifest("v1", "Namespace", {"name": values.namespace, "labels": marks}),
         *accounts,
         *network_policies(components, values),
         *(config_map(files, about(name)) for name, files in shared.items()),
@@ -63,8 +64,3 @@ def _shared(components: Sequence[Component], values: Values) -> list[Manifest]:
 
 def _provision(components: Sequence[Component], values: Values) -> list[Manifest]:
     return [provision_job(components, values)] if any(component.provides for component in components) else []
-
-
-def _namespace(values: Values) -> Manifest:
-    marks = labels(values.namespace, "namespace") | {"pod-security.kubernetes.io/enforce": "restricted"}
-    return manifest("v1", "Namespace", {"name": values.namespace, "labels": marks})

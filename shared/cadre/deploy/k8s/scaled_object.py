@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.manifest import Manifest, manifest, metadata
 from cadre.deploy.k8s.values import Scale, Values
@@ -27,7 +25,14 @@ def scaled_object(component: Component, values: Values, scale: Scale) -> Manifes
     triggers = [
         {
             "type": "nats-jetstream",
-            "metadata": _trigger_metadata(values, topology.stream(shard), consumer, share),
+            "metadata": {  # KEDA takes strings only
+                "natsServerMonitoringEndpoint": values.monitor,
+                "account": values.nats.account,
+                "stream": topology.stream(shard),
+                "consumer": consumer,
+                "lagThreshold": str(share),
+                "activationLagThreshold": "0",
+            },
         }
         for consumer in component.consumers
         for shard in range(topology.shards)
@@ -48,15 +53,3 @@ def scaled_object(component: Component, values: Values, scale: Scale) -> Manifes
             "triggers": triggers,
         },
     )
-
-
-def _trigger_metadata(values: Values, stream: str, consumer: str, share: int) -> dict[str, Any]:
-    """The metadata of a trigger, of which KEDA takes strings only."""
-    return {
-        "natsServerMonitoringEndpoint": values.monitor,
-        "account": values.nats.account,
-        "stream": stream,
-        "consumer": consumer,
-        "lagThreshold": str(share),
-        "activationLagThreshold": "0",
-    }
