@@ -1,11 +1,11 @@
 """Teams of LLM agents as durable microservices over NATS.
 
-    from cadre import Agent, ToolContext, follow, serve, tool
+    from cadre import Agent, Client, ToolContext, serve, tool
 
 `@tool` makes a typed function a tool (served by `cadre tools FILE`), `serve(Agent(…))` serves an agent
-(as `cadre agent FILE` does for a YAML file), `follow(run)` yields the events of a run.
-The other public modules are `cadre.tool`, `cadre.client`, `cadre.protocol` and `cadre.testing` (docs/python.md); all
-else is private.
+(as `cadre agent FILE` does for a YAML file), `Client()` starts runs, follows them and decides on their calls.
+The other public modules are `cadre.tool`, `cadre.client`, `cadre.events`, `cadre.protocol` and `cadre.testing`
+(docs/python.md); all else is private.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cadre.spec.model import ModelSpec
 from cadre.tool import File, ToolContext, tool
 
 if TYPE_CHECKING:
-    from cadre.client.follow_runs import follow, new_runs
+    from cadre.client import Client, SyncClient, follow, new_runs
     from cadre.service.agent import serve
 
 __version__ = "0.1.0"
@@ -27,11 +27,13 @@ __version__ = "0.1.0"
 __all__ = [
     "Agent",
     "CadreError",
+    "Client",
     "File",
     "Limits",
     "ModelSpec",
     "Selector",
     "SetupError",
+    "SyncClient",
     "ToolContext",
     "follow",
     "new_runs",
@@ -46,8 +48,8 @@ def __getattr__(name: str) -> Any:
         from cadre.service.agent import serve
 
         return serve
-    if name in ("follow", "new_runs"):
-        from cadre.client import follow_runs
+    if name in ("Client", "SyncClient", "follow", "new_runs"):
+        from cadre import client
 
-        return getattr(follow_runs, name)
+        return getattr(client, name)
     raise AttributeError(f"module 'cadre' has no attribute {name!r}")

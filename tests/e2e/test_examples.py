@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cadre.client.follow_runs import FollowingFailed, follow, new_runs
+from cadre.client import NotFound, follow, new_runs
 from cadre.local import local_stack
 from cadre.spec.agent_file import read_agent
 from harness.command import Commands, commands_of
@@ -93,7 +93,7 @@ def test_a_step_callback_tells_of_each_step(stack: Stack, cadre: Commands, tmp_p
 
 async def test_following_from_a_program(stack: Stack, cadre: Commands) -> None:
     url = stack.services["gateway"].url
-    with pytest.raises(FollowingFailed, match="f00"):
+    with pytest.raises(NotFound, match="f00"):
         [event async for event in follow("f00", gateway=url)]
     begun = new_runs("writer", gateway=url, every=0.05)
     coming = asyncio.ensure_future(anext(begun))

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from cadre.client.events import Event, read_events
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.client import Event, NotFound, Unreachable
+from cadre.client.events import read_events
 
 GATEWAY = "http://127.0.0.1:1"
 
@@ -80,18 +80,16 @@ async def test_a_stream_that_just_closes_is_taken_up_again() -> None:
 
 async def test_an_unknown_run_is_said_at_once() -> None:
     found, asked = client(httpx2.Response(404, json={"detail": "no run r"}))
-    with pytest.raises(CommandFailed) as caught:
+    with pytest.raises(NotFound, match=r"^no run r$"):
         await read(found)
-    assert (caught.value.code, caught.value.message) == (ExitCode.NOT_FOUND, "no run r")
     assert len(asked) == 1
 
 
 async def test_a_gateway_that_stays_away_is_given_up() -> None:
     busy = {"detail": "NATS is away"}
     found, asked = client(*(httpx2.Response(503, json=busy) for _ in range(3)))
-    with pytest.raises(CommandFailed, match=r"lost the gateway \(NATS is away\); the run goes on") as caught:
+    with pytest.raises(Unreachable, match=r"lost the gateway \(NATS is away\); the run goes on"):
         await read(found, patience=0.5)
-    assert caught.value.code is ExitCode.UNREACHABLE
     assert len(asked) == 3
 
 
@@ -106,6 +104,6 @@ async def test_a_gateway_that_comes_back_each_time_is_never_given_up() -> None:
 async def test_what_is_no_event_stream_is_no_gateway_that_came_back() -> None:
     page = [httpx2.Response(200, headers={"content-type": "text/html"}, text="<html>") for _ in range(3)]
     found, asked = client(*page)
-    with pytest.raises(CommandFailed, match="lost the gateway"):
+    with pytest.raises(Unreachable, match="lost the gateway"):
         await read(found, patience=0.5)
     assert len(asked) == 3

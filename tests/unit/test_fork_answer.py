@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cadre.cli.terminal.launch import accepted_run
+from cadre.cli.terminal.launch import note_later_files
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from cadre.cli.terminal.launch import accepted_run
     ],
 )
 def test_files_of_later_are_named(capsys: pytest.CaptureFixture[str], later: list[str], message: str) -> None:
-    assert accepted_run({"id": "r1", "later_files": later} if later else {"id": "r1"}) == "r1"
+    note_later_files(later)
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.endswith(message)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cadre import new_runs
-from cadre.client.follow_runs import FollowingFailed
+from cadre.client import InvalidRequest, Unreachable
 from unit.played_gateway import PROBLEM, Answer, Gateway, playing
 
 LIST = "GET /v1/runs"
@@ -85,10 +85,10 @@ async def test_a_gateway_that_is_away_for_a_while_is_waited_for(gateway: Gateway
 
 async def test_a_gateway_that_stays_away_or_refuses_ends_it(gateway: Gateway) -> None:
     gateway.answers[LIST] = PROXYS
-    with pytest.raises(FollowingFailed, match="answered 502"):
+    with pytest.raises(Unreachable, match="answered 502"):
         await first_runs(new_runs(patience=0.1), 1)
     assert len(gateway.asked) == 2
     gateway.problem(LIST, 422, "before: no")
-    with pytest.raises(FollowingFailed, match="before: no"):
+    with pytest.raises(InvalidRequest, match="before: no"):
         await first_runs(new_runs(), 1)
     assert len(gateway.asked) == 3

@@ -2,26 +2,12 @@
 
 import msgspec
 
+from cadre.api.traces import TraceSpan, TraceTree
 from cadre.ports import Stored
 from cadre.protocol.topology import is_within, tree_of
 from cadre.telemetry.tracing.ids import trace_id
 from cadre.telemetry.tracing.spans import SpanRecord
 from cadre.telemetry.tracing.tree_trace import in_order, trace_of
-
-
-class TraceSpan(SpanRecord, frozen=True, kw_only=True):
-    """A span in its place."""
-
-    depth: int
-
-
-class TraceTree(msgspec.Struct, kw_only=True):
-    """The trace of a run and of all runs below it."""
-
-    id: str
-    trace: str
-    spans: list[TraceSpan]
-    """Parents before their children, siblings by time."""
 
 
 def spans_of(stored: list[Stored], run: str, *, now: float, content: bool) -> list[SpanRecord]:

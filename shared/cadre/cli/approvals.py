@@ -9,9 +9,9 @@ import click
 
 from cadre.cli.terminal.arguments import json_object, key_values
 from cadre.cli.terminal.decision import PATH, call_id, decide, login_name, print_decision
+from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.table import brief, call_text, seconds, table
-from cadre.client.gateway import Gateway
 
 _call = click.argument("call")
 _why = click.option("--feedback", default="", help="Why; the model reads it.")

@@ -6,8 +6,8 @@ import json
 
 import click
 
+from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option
-from cadre.client.gateway import Gateway
 
 
 @click.command("cancel")

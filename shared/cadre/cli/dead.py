@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from cadre.cli.terminal.answer import print_text
+from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.table import brief, table
-from cadre.client.gateway import Gateway
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
 _PATH = "/v1/dead-letters"
@@ -84,7 +84,7 @@ def _chosen(gateway: Gateway, letters: tuple[int, ...], every: bool) -> list[int
         )
     if not every:
         return list(letters)
-    return sorted(int(one["id"]) for one in gateway.pages(_PATH, "dead_letters", "before", limit=_PAGE_SIZE))
+    return sorted(int(one["id"]) for one in gateway.items(_PATH, "dead_letters", "before", limit=_PAGE_SIZE))
 
 
 def _each(letters: list[int], treat: Any, output: str) -> int:

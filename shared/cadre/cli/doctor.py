@@ -13,7 +13,8 @@ import httpx2
 import msgspec
 
 from cadre.adapters.models.failure import shown_url
-from cadre.client.gateway import Gateway, client_options, gateway_url
+from cadre.client.errors import ClientError
+from cadre.client.transport import client_options
 from cadre.errors import CadreError, SettingError
 from cadre.local import local_stack, nats_server
 from cadre.local.exit_codes import CommandFailed, ExitCode
@@ -64,7 +65,7 @@ async def _findings(settings: Settings) -> AsyncIterator[Finding]:
     if info is not None:
         for finding in await _streams(settings):
             yield finding
-    for finding in (*_gateway(), *model()):
+    for finding in (*await _gateway(), *model()):
         yield finding
 
 
@@ -159,22 +160,23 @@ async def _streams(settings: Settings) -> list[Finding]:
     ]
 
 
-def _gateway() -> Iterator[Finding]:
-    url = gateway_url()
+async def _gateway() -> list[Finding]:
+    from cadre.client.client import Client  # the client's weight is not the help's
+
     try:
-        with Gateway(url) as gateway:
-            status = str(gateway.get("/readyz").get("status", "ready"))
-            agents = gateway.get("/v1/agents")["agents"]
-    except CommandFailed as failure:
-        yield Finding("fail", f"gateway: {failure.message}")
-        return
-    yield Finding("ok", f"gateway at {url}: {status}")
+        async with Client() as client:
+            status = str((await client.request("GET", "/readyz")).get("status", "ready"))
+            agents = await client.agents()
+    except (ClientError, SettingError) as failure:
+        return [Finding("fail", f"gateway: {failure}")]
+    found = [Finding("ok", f"gateway at {client.url}: {status}")]
     if not agents:
-        yield Finding("warn", "no agent is live: start one with `cadre agent FILE`")
+        found.append(Finding("warn", "no agent is live: start one with `cadre agent FILE`"))
     for agent in agents:
-        if agent.get("missing"):
-            lacks = ", ".join(agent["missing"])
-            yield Finding("warn", f"agent {agent['name']} lacks {lacks}: start the services that offer them")
+        if agent.missing:
+            text = f"agent {agent.name} lacks {', '.join(agent.missing)}: start the services that offer them"
+            found.append(Finding("warn", text))
+    return found
 
 
 def model() -> Iterator[Finding]:

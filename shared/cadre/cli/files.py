@@ -10,9 +10,9 @@ from urllib.parse import quote
 import click
 
 from cadre.cli.terminal.answer import size_text
+from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import print_json
 from cadre.cli.terminal.table import table
-from cadre.client.gateway import Gateway
 from cadre.client.output_file import output_file
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.tools.workspace import WrongPath, normal_path
@@ -102,7 +102,7 @@ def _upload(gateway: Gateway, run: str, source: Path, path: str) -> None:
     kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
     try:
         with source.open("rb") as stream:
-            entry = gateway.put(f"/v1/runs/{run}/files/{quote(path)}", stream, kind)
+            entry = gateway.send("PUT", f"/v1/runs/{run}/files/{quote(path)}", stream, kind)
     except OSError as error:
         raise CommandFailed(f"{source}: {error.strerror}", ExitCode.USAGE) from error
     click.echo(f"{entry['path']} (version {entry['version']}, {size_text(entry['size'])})")

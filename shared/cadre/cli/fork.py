@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from cadre.cli.terminal.arguments import key_values, utf8
-from cadre.cli.terminal.launch import RUNS, launch
+from cadre.cli.terminal.gateway import Gateway
+from cadre.cli.terminal.launch import launch
 from cadre.cli.terminal.options import bound_options, bounds, following_options
-from cadre.client.gateway import Gateway
+from cadre.client.transport import RUNS
 
 
 @click.command("fork")

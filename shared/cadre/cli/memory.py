@@ -10,9 +10,9 @@ from typing import Any, get_args
 import click
 
 from cadre.cli.terminal.answer import print_text
+from cadre.cli.terminal.gateway import WHOLE_ID, Gateway
 from cadre.cli.terminal.options import output_option, print_json, with_options
 from cadre.cli.terminal.table import brief, table
-from cadre.client.gateway import WHOLE_ID, Gateway
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.protocol.messages import MemoryScope
 
@@ -72,7 +72,7 @@ def list_memories(kinds: tuple[str, ...], limit: int, output: str, **whose: Any)
             "kind": list(kinds),
             "limit": min(limit, _PAGE_SIZE),
         }
-        rows = list(islice(gateway.pages(MEMORY, "memories", "after", **query), limit))
+        rows = list(islice(gateway.items(MEMORY, "memories", "after", **query), limit))
     if output == "json":
         print_json(rows)
     else:

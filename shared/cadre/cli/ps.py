@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.table import brief, table
-from cadre.client.gateway import Gateway
 
 
 @click.command("ps")

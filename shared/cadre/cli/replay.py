@@ -12,8 +12,8 @@ import click
 import msgspec
 
 from cadre.cli.terminal.answer import print_text
+from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import Decorated, output_option, print_json, with_options
-from cadre.client.gateway import Gateway
 from cadre.delivery.codec import decode
 from cadre.delivery.hash_chain import RunLinks, check_chain
 from cadre.errors import UnreadableMessage

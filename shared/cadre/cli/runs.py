@@ -10,10 +10,10 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.run_text import state, tokens, took
 from cadre.cli.terminal.table import brief, table
-from cadre.client.gateway import Gateway
 from cadre.client.output_file import output_file
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
@@ -100,7 +100,7 @@ def import_run(file: Path, output: str) -> None:
         raise CommandFailed(f"{file}: {error.strerror}", ExitCode.USAGE) from error
     with stream, Gateway() as gateway:
         try:
-            imported = gateway.upload("/v1/runs/import", stream)
+            imported = gateway.send("POST", "/v1/runs/import", stream, "application/gzip")
         except CommandFailed as failure:
             raise CommandFailed(f"{file}: {failure.message}", failure.code) from failure
     if output == "json":

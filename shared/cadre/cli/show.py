@@ -7,12 +7,12 @@ import asyncio
 import click
 
 from cadre.cli.terminal.answer import print_text
+from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.launch import print_outcome
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.run_text import Fetch, branches, playback, summary
 from cadre.cli.terminal.screen import screen
 from cadre.cli.terminal.watch import Detached, watch
-from cadre.client.gateway import Gateway, connect
 from cadre.local.exit_codes import ExitCode
 
 
@@ -60,7 +60,9 @@ def _fetch(gateway: Gateway) -> Fetch:
 
 
 async def _follow(url: str, run: str, output: str) -> int:
-    async with connect(url) as client:
+    from cadre.client.client import Client  # the client's weight is not the help's
+
+    async with Client(url) as client:
         try:
             return print_outcome(await watch(client, run, screen(), ctrl_c="leaves"), output)
         except Detached:

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree as Drawing
 
+from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import print_json
 from cadre.cli.terminal.table import brief, number, seconds
-from cadre.client.gateway import Gateway
 from cadre.local.exit_codes import ExitCode
 from cadre.telemetry.tracing import names
 

@@ -1,10 +1,98 @@
-"""The gateway's HTTP API from Python: requests, streams of events, following runs."""
+"""The gateway from Python: runs that are started, followed and decided on."""
 
 from __future__ import annotations
 
-from cadre.client.events import Event
-from cadre.client.follow_runs import FollowingFailed, follow, new_runs
-from cadre.client.gateway import Gateway
-from cadre.local.exit_codes import CommandFailed
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["CommandFailed", "Event", "FollowingFailed", "Gateway", "follow", "new_runs"]
+if TYPE_CHECKING:
+    from cadre.api.approvals import Approval, ApprovalDecision
+    from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool
+    from cadre.api.runs import RunDetail, RunSummary
+    from cadre.client.client import Client
+    from cadre.client.errors import (
+        ClientError,
+        Conflict,
+        InvalidRequest,
+        NotFound,
+        OutputMismatch,
+        RunCancelled,
+        RunFailed,
+        TimedOut,
+        TooManyRequests,
+        Unauthorized,
+        Unreachable,
+    )
+    from cadre.client.event import Event
+    from cadre.client.follow_runs import follow, new_runs
+    from cadre.client.run_handle import RunHandle
+    from cadre.client.sync_client import SyncClient, SyncRunHandle
+    from cadre.protocol.memory import Selection
+    from cadre.protocol.messages import Budget
+    from cadre.tools.workspace import FileEntry
+
+__all__ = [
+    "Approval",
+    "ApprovalDecision",
+    "Budget",
+    "Client",
+    "ClientError",
+    "Conflict",
+    "Event",
+    "FileEntry",
+    "InvalidRequest",
+    "LiveAgent",
+    "LiveSandbox",
+    "LiveTool",
+    "NotFound",
+    "OutputMismatch",
+    "RunCancelled",
+    "RunDetail",
+    "RunFailed",
+    "RunHandle",
+    "RunSummary",
+    "Selection",
+    "SyncClient",
+    "SyncRunHandle",
+    "TimedOut",
+    "TooManyRequests",
+    "Unauthorized",
+    "Unreachable",
+    "follow",
+    "new_runs",
+]
+
+_HOMES = {
+    "cadre.api.approvals": ("Approval", "ApprovalDecision"),
+    "cadre.api.directory": ("LiveAgent", "LiveSandbox", "LiveTool"),
+    "cadre.api.runs": ("RunDetail", "RunSummary"),
+    "cadre.client.client": ("Client",),
+    "cadre.client.errors": (
+        "ClientError",
+        "Conflict",
+        "InvalidRequest",
+        "NotFound",
+        "OutputMismatch",
+        "RunCancelled",
+        "RunFailed",
+        "TimedOut",
+        "TooManyRequests",
+        "Unauthorized",
+        "Unreachable",
+    ),
+    "cadre.client.event": ("Event",),
+    "cadre.client.follow_runs": ("follow", "new_runs"),
+    "cadre.client.run_handle": ("RunHandle",),
+    "cadre.client.sync_client": ("SyncClient", "SyncRunHandle"),
+    "cadre.protocol.memory": ("Selection",),
+    "cadre.protocol.messages": ("Budget",),
+    "cadre.tools.workspace": ("FileEntry",),
+}
+"""The modules of the names: each is loaded when one of its names is used, for the command line needs few of them."""
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'cadre.client' has no attribute {name!r}")

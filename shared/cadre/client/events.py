@@ -5,24 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any, NamedTuple
 
 import httpx2
 
-from cadre.client.gateway import body
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.client.answer_texts import AnswerTexts
+from cadre.client.errors import Unreachable
+from cadre.client.event import Event
+from cadre.client.transport import answer_of
 
 _SILENCE_SECONDS = 45.0
 """Seconds without a byte (the gateway pings every 15) after which the connection counts as lost."""
 
 _MAX_EVENT_BYTES = 64 * 1024 * 1024
-
-
-class Event(NamedTuple):
-    """One event of a run's stream: its name, and the JSON that goes with it."""
-
-    name: str
-    data: dict[str, Any]
 
 
 class Resumption:
@@ -77,9 +71,10 @@ async def read_events(
 ) -> AsyncIterator[Event]:
     """Yields all events of the run's tree, or those after the event id `after`; the last one is `end`.
 
-    A lost connection is taken up again for `patience` seconds, anew each time. Raises CommandFailed NOT_FOUND or
-    UNREACHABLE.
+    The deltas of each model's answer are its whole text. A lost connection is taken up again for `patience` seconds,
+    anew each time. Raises ClientError: NotFound, Unreachable.
     """
+    texts = AnswerTexts()
     resumption = Resumption()
     resumption.last_id = after
     backoff = Backoff(patience)
@@ -89,20 +84,18 @@ async def read_events(
                 backoff.reset()
                 if event is None:
                     continue
-                yield event
+                for one in texts.complete(event):
+                    yield one
                 if event.name == "end":
                     return
             problem = "it closed the stream"
         except httpx2.TransportError as error:
             problem = type(error).__name__
-        except CommandFailed as failure:
-            if failure.code is not ExitCode.UNREACHABLE:
-                raise
+        except Unreachable as failure:
             problem = failure.message
         if not await backoff.wait():
-            raise CommandFailed(
-                f"lost the gateway ({problem}); the run goes on: `cadre show {run} --follow` looks again",
-                ExitCode.UNREACHABLE,
+            raise Unreachable(
+                f"lost the gateway ({problem}); the run goes on: `cadre show {run} --follow` looks again"
             )
 
 
@@ -114,7 +107,7 @@ async def _read(client: httpx2.AsyncClient, run: str, resumption: Resumption) ->
     async with client.sse(path, headers=headers, timeout=timeout, max_event_size=_MAX_EVENT_BYTES) as source:
         if not source.response.is_success:
             await source.response.aread()
-            body(source.response)
+            answer_of(source.response)
         async for event in source:
             # A frame that only says `retry:` arrives as an event without data.
             new = event.data and resumption.is_new(event)

@@ -9,23 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
-import httpx2
-
-from cadre.client.events import Backoff, Event, read_events
-from cadre.client.gateway import connect, gateway_url, request_json
-from cadre.errors import CadreError
-from cadre.local.exit_codes import CommandFailed, ExitCode
-
-__all__ = ["Event", "FollowingFailed", "follow", "new_runs"]
+from cadre.client.errors import Unreachable
+from cadre.client.event import Event
+from cadre.client.events import Backoff, read_events
+from cadre.client.transport import Transport
 
 _PAGE_SIZE = 200
 
-_LATE_SECONDS = 300.0
+LATE_SECONDS = 300.0
 """How much later a run may appear in the list than others that began after it: clocks of agents differ."""
-
-
-class FollowingFailed(CadreError):
-    """The gateway does not know the run, or cannot be reached; its text says what to do."""
 
 
 async def follow(
@@ -36,14 +28,11 @@ async def follow(
     `event.name` is one of the journal's (`step.finished`, `tool.called` …), `delta` or `end`; `event.data` is the
     JSON that goes with it (docs/http-api.md). To go on where you stopped, keep `event.data["seq"]` of the last event
     and pass it as `after`. A lost connection is taken up again for `patience` seconds. Without `gateway`, the one of
-    CADRE_GATEWAY_URL or of the `cadre up` of this folder is used. Raises FollowingFailed.
+    CADRE_GATEWAY_URL or of the `cadre up` of this folder is used. Raises ClientError.
     """
-    try:
-        async with connect(gateway or gateway_url()) as client:
-            async for event in read_events(client, run, patience=patience, after=str(after or "")):
-                yield event
-    except CommandFailed as failure:
-        raise FollowingFailed(failure.message) from failure
+    async with Transport(gateway) as transport:
+        async for event in read_events(transport.http, run, patience=patience, after=str(after or "")):
+            yield event
 
 
 async def new_runs(
@@ -51,46 +40,41 @@ async def new_runs(
 ) -> AsyncGenerator[str, None]:
     """Yields the ids of root runs, of one agent or of all, that begin from now on; polls every `every` seconds.
 
-    A gateway that does not answer is query again for `patience` seconds. Raises FollowingFailed.
+    A gateway that does not answer is asked again for `patience` seconds. Raises ClientError.
     """
     known: dict[str, float] | None = None
     """Runs that were there before or have been told of, and when they began, as far back as is looked again."""
     since: float | None = None
     backoff = Backoff(patience)
-    try:
-        async with connect(gateway or gateway_url()) as client:
-            while True:
-                try:
-                    listed = await _started_runs(client, agent, since)
-                except CommandFailed as failure:
-                    if failure.code is not ExitCode.UNREACHABLE or not await backoff.wait():
-                        raise
-                    continue
-                backoff.reset()
-                before = listed if known is None else known
-                for identity in reversed([run for run in listed if run not in before]):
-                    yield identity
-                known = {**before, **listed}
-                if known:
-                    since = max(known.values()) - _LATE_SECONDS
-                    known = {run: at for run, at in known.items() if at >= since}
-                await asyncio.sleep(every)
-    except CommandFailed as failure:
-        raise FollowingFailed(failure.message) from failure
+    async with Transport(gateway) as transport:
+        while True:
+            try:
+                listed = await _started_runs(transport, agent, since)
+            except Unreachable:
+                if not await backoff.wait():
+                    raise
+                continue
+            backoff.reset()
+            before = listed if known is None else known
+            for identity in reversed([run for run in listed if run not in before]):
+                yield identity
+            known = {**before, **listed}
+            if known:
+                since = max(known.values()) - LATE_SECONDS
+                known = {run: at for run, at in known.items() if at >= since}
+            await asyncio.sleep(every)
 
 
-async def _started_runs(
-    client: httpx2.AsyncClient, agent: str | None, since: float | None
-) -> dict[str, float]:
+async def _started_runs(transport: Transport, agent: str | None, since: float | None) -> dict[str, float]:
     """Start times of the runs that began at or after `since`, newest first; without it, of those around the newest."""
     found: dict[str, float] = {}
     query = {"limit": str(_PAGE_SIZE)} if agent is None else {"limit": str(_PAGE_SIZE), "agent": agent}
     while True:
-        page = await request_json(client, "GET", "/v1/runs", params=query)
+        page = await transport.request("GET", "/v1/runs", params=query)
         began = {str(run["id"]): float(run["started_at"]) for run in page["runs"]}
         found |= began
         if since is None and began:
-            since = max(began.values()) - _LATE_SECONDS
+            since = max(began.values()) - LATE_SECONDS
         if page["next"] is None or since is None or min(began.values(), default=since) < since:
             return {run: at for run, at in found.items() if since is None or at >= since}
         query["before"] = str(page["next"])

@@ -378,3 +378,6 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     text: str
     seq: int
+    """The place of the piece in the answer, from 1."""
+    purpose: str = ""
+    """What the model is asked for, as in `model.called`; "" from agents of earlier versions."""

@@ -72,6 +72,7 @@ class ModelCalls:
                 attempt=command.attempt,
                 text=text,
                 seq=pieces,
+                purpose=command.purpose,
             )
             await self._bus.tell(run.tree, delta)
 

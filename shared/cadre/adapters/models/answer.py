@@ -144,10 +144,12 @@ class ModelAnswer:
         return min(places, default=len(self._text))
 
     def _certain(self) -> int:
-        """How many characters of the text are surely no beginning of a stop sequence."""
+        """How many characters of the text are surely no beginning of a stop sequence, and no half of a character."""
         end = self._end()
         if end < len(self._text):
             return end
+        if "\ud800" <= self._text[-1:] <= "\udbff":
+            return end - 1
         held = max(
             (
                 size

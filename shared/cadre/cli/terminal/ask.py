@@ -7,17 +7,18 @@ import contextlib
 import os
 import sys
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import httpx2
 
 from cadre.cli.terminal.arguments import json_object
 from cadre.cli.terminal.decision import PATH, login_name
 from cadre.cli.terminal.screen import Screen
 from cadre.cli.terminal.table import brief, call_text
-from cadre.client.gateway import request_json
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.client.errors import ClientError, InvalidRequest
+
+if TYPE_CHECKING:
+    from cadre.client.client import Client
 
 _SETTLE_SECONDS = 0.3
 """Pause before a question: when past events are replayed, a decision may follow its request at once."""
@@ -65,7 +66,7 @@ class InputLines:
 class Asker:
     """Asks a person about each call of a run that waits for approval. Use as an async context manager."""
 
-    def __init__(self, client: httpx2.AsyncClient, screen: Screen) -> None:
+    def __init__(self, client: Client, screen: Screen) -> None:
         self._client = client
         self._screen = screen
         self._waiting: dict[str, dict[str, Any]] = {}
@@ -145,9 +146,9 @@ class Asker:
                     click.echo(f"it waits on: cadre approve {call}", err=True)
                 else:
                     await self._send(call, content)
-            except (click.UsageError, CommandFailed) as error:
+            except (click.UsageError, ClientError) as error:
                 click.echo(f"cadre: {error.message}", err=True)
-                if isinstance(error, CommandFailed) and error.code is not ExitCode.USAGE:
+                if isinstance(error, ClientError) and not isinstance(error, InvalidRequest):
                     return
                 self._answered = False
                 continue
@@ -155,9 +156,7 @@ class Asker:
 
     async def _send(self, call: str, content: dict[str, Any]) -> None:
         self._answered = True
-        answer = await request_json(
-            self._client, "POST", f"{PATH}/{call}", json={**content, "by": login_name()}
-        )
+        answer = await self._client.request("POST", f"{PATH}/{call}", json={**content, "by": login_name()})
         click.echo(f"{answer['verdict']} by {answer['by']}", err=True)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import print_json
-from cadre.client.gateway import Gateway
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
 PATH = "/v1/approvals"

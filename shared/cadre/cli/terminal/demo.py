@@ -11,10 +11,9 @@ from typing import Any
 import click
 
 from cadre.cli.terminal.answer import as_text
-from cadre.cli.terminal.launch import post_run, print_outcome
+from cadre.cli.terminal.launch import print_outcome
 from cadre.cli.terminal.screen import screen
 from cadre.cli.terminal.watch import watch
-from cadre.client.gateway import connect
 from cadre.local.exit_codes import ExitCode
 from cadre.local.processes import Stack, advice
 from cadre.local.team_file import Demo, Team
@@ -50,9 +49,11 @@ async def start(stack: Stack) -> None:
 
 
 async def _ask(gateway: str, task: Demo, timeout: float) -> dict[str, Any]:
-    async with connect(gateway) as client:
-        run = await post_run(client, gateway, {"agent": task.agent, "task": task.task})
-        return await watch(client, run, screen(), timeout, ctrl_c="is the caller's")
+    from cadre.client.client import Client  # the client's weight is not the help's
+
+    async with Client(gateway) as client:
+        run = await client.start(task.agent, task.task)
+        return await watch(client, run.id, screen(), timeout, ctrl_c="is the caller's")
 
 
 async def _check(command: str, folder: Path, data: Path, answer: str) -> int:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import uuid
 from typing import Any
 
 import click
-import httpx2
 
 from cadre.cli.terminal.answer import as_text, print_text
 from cadre.cli.terminal.ask import Asker, should_ask
@@ -16,13 +13,8 @@ from cadre.cli.terminal.outcome import exit_code
 from cadre.cli.terminal.run_tree import error_text
 from cadre.cli.terminal.screen import screen
 from cadre.cli.terminal.watch import Detached, watch
-from cadre.client.gateway import body, connect, connection_errors, gateway_url, request_json
+from cadre.client.transport import RUNS
 from cadre.local.exit_codes import CommandFailed, ExitCode
-
-RUNS = "/v1/runs"
-
-_PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0)
-"""Pauses before a run that a gateway did not answer for is asked for again."""
 
 _MAX_NAMED_FILES = 20
 """Files that one line names."""
@@ -30,9 +22,13 @@ _MAX_NAMED_FILES = 20
 
 async def launch(request: dict[str, Any], options: dict[str, Any], path: str = RUNS) -> int:
     """Posts the request for a run to `path` and follows the run; returns the exit code."""
-    url, output = gateway_url(), options["output"]
-    async with connect(url) as client:
-        run = await post_run(client, url, request, path)
+    from cadre.client.client import Client  # the client's weight is not the help's
+
+    output = options["output"]
+    async with Client() as client:
+        started = await client.post_run(request, path)
+        run = started.id
+        note_later_files(started.later_files)
         if options["detach"]:
             print_json({"id": run}) if output == "json" else click.echo(run)
             return ExitCode.OK
@@ -45,37 +41,13 @@ async def launch(request: dict[str, Any], options: dict[str, Any], path: str = R
             return ExitCode.DETACHED
         except CommandFailed as failure:
             if failure.code is ExitCode.TIMEOUT and output == "json":
-                print_json(await request_json(client, "GET", f"{RUNS}/{run}"))
+                print_json(await client.request("GET", f"{RUNS}/{run}"))
             raise
     return print_outcome(result, output)
 
 
-async def post_run(client: httpx2.AsyncClient, url: str, request: dict[str, Any], path: str = RUNS) -> str:
-    """Posts the run and returns its id.
-
-    A request that was lost or not answered is repeated with the same idempotency key.
-    """
-    headers = {"Idempotency-Key": uuid.uuid4().hex}
-    with connection_errors(url):
-        for tries, pause in enumerate(_PAUSES_SECONDS):
-            try:
-                return accepted_run(body(await client.post(path, json=request, headers=headers)))
-            except (httpx2.ReadError, httpx2.RemoteProtocolError):
-                pass
-            except httpx2.ConnectError:
-                # There is none, unless one was there a moment ago.
-                if tries == 0:
-                    raise
-            except CommandFailed as failure:
-                if failure.code is not ExitCode.UNREACHABLE:
-                    raise
-            await asyncio.sleep(pause)
-        return accepted_run(body(await client.post(path, json=request, headers=headers)))
-
-
-def accepted_run(answer: dict[str, Any]) -> str:
-    """The id in the answer to a posted run; prints what the run's workspace lacks."""
-    later = answer.get("later_files", [])
+def note_later_files(later: list[str]) -> None:
+    """Says what a fork's workspace lacks."""
     if later:
         more = f" and {len(later) - _MAX_NAMED_FILES} more" if len(later) > _MAX_NAMED_FILES else ""
         click.echo(
@@ -83,7 +55,6 @@ def accepted_run(answer: dict[str, Any]) -> str:
             f" {', '.join(later[:_MAX_NAMED_FILES])}{more}",
             err=True,
         )
-    return str(answer["id"])
 
 
 def print_outcome(result: dict[str, Any], output: str) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from cadre.client.errors import ClientError
 from cadre.errors import BusUnavailable, CadreError, SetupError
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
@@ -32,6 +33,10 @@ def error_line(error: Exception) -> tuple[str, int]:
     match error:
         case CommandFailed():
             return error.message, error.code
+        case ClientError():
+            from cadre.cli.terminal.gateway import exit_code_of
+
+            return error.message, exit_code_of(error)
         case click.UsageError():
             hint = f" (see `{error.ctx.command_path} --help`)" if error.ctx else ""
             return error.format_message().rstrip(".") + hint, ExitCode.USAGE

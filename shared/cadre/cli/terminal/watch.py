@@ -6,16 +6,16 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Iterator
-from typing import Any, Literal
-
-import httpx2
+from typing import TYPE_CHECKING, Any, Literal
 
 from cadre.cli.terminal.ask import Asker
 from cadre.cli.terminal.run_tree import RunTree, apply
 from cadre.cli.terminal.screen import Screen
-from cadre.client.events import read_events
-from cadre.client.gateway import request_json
+from cadre.client.errors import ClientError
 from cadre.local.exit_codes import CommandFailed, ExitCode
+
+if TYPE_CHECKING:
+    from cadre.client.client import Client
 
 CtrlC = Literal["cancels", "leaves", "is the caller's"]
 """What the first Ctrl-C does; a second one leaves in any case that is not the caller's."""
@@ -26,7 +26,7 @@ class Detached(Exception):
 
 
 async def watch(
-    client: httpx2.AsyncClient,
+    client: Client,
     run: str,
     screen: Screen,
     timeout: float | None = None,
@@ -37,7 +37,7 @@ async def watch(
     """Shows the run until it ends; returns the gateway's summary of it with its output.
 
     After `timeout` seconds the run is cancelled. `asker` has a person decide on calls that wait for one.
-    Raises CommandFailed (TIMEOUT, UNREACHABLE, NOT_FOUND), Detached.
+    Raises CommandFailed (TIMEOUT), ClientError, Detached.
     """
     reading = asyncio.create_task(_read(client, run, screen, asker))
     with _interrupts(client, run, screen, reading, ctrl_c) as interrupted:
@@ -53,16 +53,16 @@ async def watch(
             if None in interrupted:
                 raise Detached from None
             raise
-    return await request_json(client, "GET", f"/v1/runs/{run}")
+    return await client.request("GET", f"/v1/runs/{run}")
 
 
-async def _read(client: httpx2.AsyncClient, run: str, screen: Screen, asker: Asker | None) -> None:
+async def _read(client: Client, run: str, screen: Screen, asker: Asker | None) -> None:
     tree = RunTree()
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(screen)
         if asker is not None:
             await stack.enter_async_context(asker)
-        async for event in read_events(client, run):
+        async for event in client.attach(run):
             tree = apply(tree, event.name, event.data)
             screen.show(tree, event.name, event.data)
             if asker is not None:
@@ -73,7 +73,7 @@ async def _read(client: httpx2.AsyncClient, run: str, screen: Screen, asker: Ask
 
 @contextlib.contextmanager
 def _interrupts(
-    client: httpx2.AsyncClient, run: str, screen: Screen, reading: asyncio.Task[None], ctrl_c: CtrlC
+    client: Client, run: str, screen: Screen, reading: asyncio.Task[None], ctrl_c: CtrlC
 ) -> Iterator[list[asyncio.Task[None] | None]]:
     """Handles SIGINT inside this context.
 
@@ -100,13 +100,13 @@ def _interrupts(
         loop.remove_signal_handler(signal.SIGINT)
 
 
-async def _cancel_or_note(client: httpx2.AsyncClient, run: str, screen: Screen) -> None:
+async def _cancel_or_note(client: Client, run: str, screen: Screen) -> None:
     try:
         await cancel(client, run, "Ctrl-C")
-    except CommandFailed as failure:
+    except ClientError as failure:
         screen.note(f"the run could not be cancelled: {failure.message}")
 
 
-async def cancel(client: httpx2.AsyncClient, run: str, reason: str) -> None:
+async def cancel(client: Client, run: str, reason: str) -> None:
     """Asks the gateway to cancel the run."""
-    await request_json(client, "POST", f"/v1/runs/{run}/cancel", json={"reason": reason})
+    await client.attach(run).cancel(reason)

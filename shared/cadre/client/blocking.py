@@ -1,0 +1,55 @@
+"""Asynchronous methods for programs without an event loop: each is waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+A = TypeVar("A", covariant=True)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Blocking(Generic[A]):
+    """Something asynchronous, and the loop that it lives in."""
+
+    def __init__(self, target: A, loop: asyncio.Runner) -> None:
+        self._target = target
+        self._loop = loop
+
+
+def blocking(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Blocking[A], P], T]:
+    """The method, waited for."""
+
+    @functools.wraps(method)
+    def call(self: Blocking[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._loop.run(method(self._target, *args, **kwargs))
+
+    return call
+
+
+def blocking_iterator(
+    method: Callable[Concatenate[A, P], AsyncGenerator[T, None]],
+) -> Callable[Concatenate[Blocking[A], P], Iterator[T]]:
+    """The iterator, each item waited for."""
+
+    @functools.wraps(method)
+    def iterate(self: Blocking[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        items = method(self._target, *args, **kwargs)
+        try:
+            while (found := self._loop.run(_next(items))) is not None:
+                yield found[0]
+        finally:
+            self._loop.run(items.aclose())
+
+    return iterate
+
+
+async def _next(items: AsyncGenerator[T, None]) -> tuple[T] | None:
+    async for item in items:
+        return (item,)
+    return None

@@ -1,0 +1,51 @@
+"""One event of a run's stream, with typed access to what it says."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cadre.journal.parts import JournalEvent
+from cadre.protocol.messages import Delta
+
+
+class Event(NamedTuple):
+    """One event of a run's stream: its name, and the JSON that goes with it (docs/http-api.md)."""
+
+    name: str
+    data: dict[str, Any]
+
+    @property
+    def run(self) -> str:
+        """Id of the run that it is about: the one that is followed, or one below it."""
+        return str(self.data.get("run", ""))
+
+    @property
+    def agent(self) -> str:
+        """Name of that run's agent; "" of `end`."""
+        return str(self.data.get("agent", ""))
+
+    @property
+    def seq(self) -> int | None:
+        """Where to go on behind it (`after`); None of `delta` and `end`, which are not stored."""
+        return self.data.get("seq") if "event" in self.data else None
+
+    @property
+    def at(self) -> float | None:
+        """When it was journaled, in Unix seconds; None of `delta` and `end`."""
+        return self.data.get("at")
+
+    @property
+    def body(self) -> JournalEvent | Delta | None:
+        """What it says, as a class of `cadre.events`; None of `end`, and of what this version does not know."""
+        # Here: whoever only reads names needs no kinds of agents.
+        from cadre.journal.entry import AnyEvent
+
+        try:
+            if self.name == "delta":
+                return msgspec.convert(self.data, Delta)
+            found: JournalEvent = msgspec.convert(self.data.get("event"), AnyEvent)
+        except msgspec.ValidationError:
+            return None
+        return found

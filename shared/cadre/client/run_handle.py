@@ -1,0 +1,183 @@
+"""One run as a program holds it: follow it, wait for its answer, decide on its calls, end it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from urllib.parse import quote
+
+from cadre.api.approvals import Approval, ApprovalDecision
+from cadre.api.runs import RunDetail
+from cadre.api.traces import TraceTree
+from cadre.client.errors import OutputMismatch, RunCancelled, RunFailed, TimedOut
+from cadre.client.event import Event
+from cadre.client.events import read_events
+from cadre.client.run_options import ForkOptions, fork_body
+from cadre.client.transport import typed
+from cadre.client.typed_output import converted
+from cadre.tools.workspace import FileEntry
+
+if TYPE_CHECKING:
+    from cadre.client.client import Client
+
+T = TypeVar("T")
+
+ALL = "all"
+"""Stands for all calls of a run that wait."""
+
+_BEHIND_ALL = str(2**53 - 1)
+"""The greatest event id: of what has happened only the end is told."""
+
+_PAUSE_SECONDS = 0.1
+"""Pause before another gateway, which may lag behind the one that told of the end, is asked again."""
+
+
+class RunHandle:
+    """A run of a gateway, by its id; it holds nothing open. Every method raises ClientError.
+
+    `async for event in run` yields its events, and those of all runs below it, from its beginning until `end`.
+    """
+
+    def __init__(self, client: Client, run_id: str, later_files: Sequence[str] = ()) -> None:
+        self.id = run_id
+        self.later_files = list(later_files)
+        """Paths of a fork's workspace that are as they are now, not as they were at its step."""
+        self._client = client
+        self._path = f"/v1/runs/{run_id}"
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self.events()
+
+    async def events(self, *, after: int = 0, patience: float = 60.0) -> AsyncGenerator[Event, None]:
+        """Yields the events behind `after`, the `seq` of an earlier one.
+
+        The deltas of each model's answer are its whole text. A lost connection is taken up again for `patience`
+        seconds, anew each time.
+        """
+        reading = read_events(self._client.http, self.id, patience=patience, after=str(after or ""))
+        async for event in reading:
+            yield event
+
+    async def detail(self, *, full: bool = False) -> RunDetail:
+        """The run as it is now, with its output and all runs below it; `full` adds the steps of each."""
+        return await self._client.get_run(self.id, full=full)
+
+    async def wait(self, timeout: float | None = None) -> RunDetail:
+        """Waits for the end, however it ends. Raises TimedOut after `timeout` seconds; the run goes on."""
+        try:
+            async with asyncio.timeout(timeout):
+                while not (run := await self.detail()).finished:
+                    async for _ in read_events(self._client.http, self.id, after=_BEHIND_ALL):
+                        pass
+                    await asyncio.sleep(_PAUSE_SECONDS)
+        except TimeoutError as error:
+            raise TimedOut(self.id, timeout or 0.0) from error
+        return run
+
+    @overload
+    async def result(self, output_type: None = None, *, timeout: float | None = None) -> Any: ...
+
+    @overload
+    async def result(self, output_type: type[T], *, timeout: float | None = None) -> T: ...
+
+    async def result(self, output_type: Any = None, *, timeout: float | None = None) -> Any:
+        """Waits for the end and returns the answer: as JSON has it, or as an `output_type`.
+
+        That is a msgspec struct, dataclass, TypedDict, pydantic model or built-in type; the answer has been checked
+        against the agent's `output_schema` before. Raises RunFailed, RunCancelled, TimedOut, OutputMismatch.
+        """
+        run = await self.wait(timeout)
+        if run.state != "success":
+            raise RunCancelled(run) if run.state == "cancelled" else RunFailed(run)
+        if output_type is None:
+            return run.output
+        try:
+            return converted(run.output, output_type)
+        except ValueError as error:
+            raise OutputMismatch(self.id, run.output, str(error)) from error
+
+    async def cancel(self, reason: str = "") -> None:
+        """Asks the run and everything below it to end; `wait` tells when it has. Ended runs stay as they are."""
+        await self._client.request("POST", f"{self._path}/cancel", json={"reason": reason})
+
+    async def approvals(self) -> list[Approval]:
+        """Its calls that wait for a person, and those of the runs below it."""
+        return await self._client.approvals(run=self.id)
+
+    async def approve(self, call: str, *, note: str = "", by: str = "") -> list[ApprovalDecision]:
+        """Lets a call be made, or with "all" every call that waits."""
+        return [
+            await self._client.decide(one, "approve", note=note, by=by) for one in await self._calls(call)
+        ]
+
+    async def reject(self, call: str, *, note: str = "", by: str = "") -> list[ApprovalDecision]:
+        """Turns a call down, or with "all" every call that waits; the model reads the note."""
+        return [await self._client.decide(one, "reject", note=note, by=by) for one in await self._calls(call)]
+
+    async def correct(
+        self,
+        call: str,
+        arguments: dict[str, Any] | None = None,
+        *,
+        tool: str | None = None,
+        replace: bool = False,
+        note: str = "",
+        by: str = "",
+    ) -> ApprovalDecision:
+        """Has a call made with these arguments in place of its own of the same names, or another tool called.
+
+        `replace`: these are all arguments.
+        """
+        changes = {"arguments": arguments, "tool": tool, "replace": replace or None}
+        correction = {key: value for key, value in changes.items() if value is not None}
+        return await self._client.decide(call, "correct", correction, note=note, by=by)
+
+    async def fork(self, at: int, **options: Unpack[ForkOptions]) -> RunHandle:
+        """Starts a new run whose memory are the steps before `at`."""
+        body, key = fork_body(at, options), options.get("key")
+        return await self._client.post_run(body, f"{self._path}/fork", key=key)
+
+    async def files(self) -> list[FileEntry]:
+        """The files of the workspace, which all runs of its tree share."""
+        found = await self._client.request("GET", f"{self._path}/files")
+        return typed(found["files"], list[FileEntry])
+
+    async def read_file(self, path: str) -> bytes:
+        """The content of a file of the workspace."""
+        content = BytesIO()
+        await self._client.fetch(self._file(path), content)
+        return content.getvalue()
+
+    async def download(self, path: str, to: str | os.PathLike[str] | None = None) -> Path:
+        """Writes a file of the workspace to the local file `to`, or to one of its name in the current folder."""
+        target = Path(to if to is not None else Path(path).name)
+        await asyncio.to_thread(target.write_bytes, await self.read_file(path))
+        return target
+
+    async def upload(self, file: str | os.PathLike[str] | bytes, path: str | None = None) -> FileEntry:
+        """Gives the run a file: a local one, under its own name or as `path`, or a content as `path`."""
+        content = file if isinstance(file, bytes) else await asyncio.to_thread(Path(file).read_bytes)
+        if path is None:
+            if isinstance(file, bytes):
+                raise ValueError("name the file: upload(content, path)")
+            path = Path(file).name
+        found = await self._client.request("PUT", self._file(path), file=content)
+        return typed(found, FileEntry)
+
+    async def trace(self) -> TraceTree:
+        """Its trace with that of all runs below it, made from the journals."""
+        return typed(await self._client.request("GET", f"{self._path}/trace"), TraceTree)
+
+    async def erase(self, *, force: bool = False) -> None:
+        """Erases the root run and all runs below it for good; `force` cancels them first."""
+        await self._client.request("DELETE", self._path, params={"force": "true"} if force else None)
+
+    def _file(self, path: str) -> str:
+        return f"{self._path}/files/{quote(path)}"
+
+    async def _calls(self, call: str) -> list[str]:
+        return [one.call for one in await self.approvals()] if call == ALL else [call]

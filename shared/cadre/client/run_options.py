@@ -1,0 +1,86 @@
+"""What may be given to a run that is started or forked, and the request's body that it becomes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict
+
+import msgspec
+
+from cadre.client.data_urls import Source, file_urls, image_urls
+from cadre.protocol.messages import Budget
+
+
+class RunBounds(TypedDict, total=False):
+    """How far a run may go, and under which key it is asked for."""
+
+    max_steps: int
+    deadline: float
+    """Seconds from now at which the run ends, with what it has found."""
+    budget: Budget
+    """What the run and all runs below it may use together."""
+    inputs: Mapping[str, Any]
+    """Named values that the agent reads beside the task."""
+    key: str
+    """The Idempotency-Key; without it each call has one of its own, which its retries share."""
+
+
+class StartOptions(RunBounds, total=False):
+    """What may be given to a new run beside the agent and the task."""
+
+    files: Mapping[str, Source] | Iterable[str | os.PathLike[str]]
+    """Files of its workspace: paths of local files, or path in the workspace -> file or content."""
+    images: Iterable[str | os.PathLike[str]]
+    """Images that the model sees: local files or URLs."""
+    session: str
+    """The conversation that it belongs to."""
+    reset: bool
+    """False: go on with the memory of the session's last run of this agent."""
+    user: str
+    """The person that it works for, whose memories its agents may share."""
+
+
+class ForkOptions(RunBounds, total=False):
+    """What may be changed in a fork; what is left out is as in the run that is forked."""
+
+    task: str
+    observations: Mapping[str, str]
+    """Other outcomes for calls of the steps before, by `<step>_<index>` or call id."""
+
+
+def start_body(agent: str, task: str, options: StartOptions) -> dict[str, Any]:
+    """The body of POST /v1/runs. Raises OSError for a file that cannot be read."""
+    body = {"agent": agent, "task": task, **_common(options)}
+    if "files" in options:
+        body["files"] = file_urls(options["files"])
+    if "images" in options:
+        body["images"] = image_urls(options["images"])
+    for name in ("session", "reset", "user"):
+        if options.get(name) is not None:
+            body[name] = options[name]
+    return body
+
+
+def fork_body(at: int, options: ForkOptions) -> dict[str, Any]:
+    """The body of POST /v1/runs/{id}/fork."""
+    body = {"at": at, **_common(options)}
+    if options.get("task") is not None:
+        body["task"] = options["task"]
+    if "observations" in options:
+        body["observations"] = dict(options["observations"])
+    return body
+
+
+def _common(options: RunBounds) -> dict[str, Any]:
+    body: dict[str, Any] = {}
+    if options.get("max_steps") is not None:
+        body["max_steps"] = options["max_steps"]
+    if options.get("deadline") is not None:
+        body["deadline"] = options["deadline"]
+    if "budget" in options:
+        bounds = msgspec.structs.asdict(options["budget"])
+        body["budget"] = {name: most for name, most in bounds.items() if most is not None}
+    if "inputs" in options:
+        body["additional_args"] = dict(options["inputs"])
+    return body

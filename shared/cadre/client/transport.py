@@ -1,0 +1,194 @@
+"""The HTTP connection to the gateway: finds it, sends requests, turns what goes wrong into errors."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Self, TypeVar
+
+import httpx2
+import msgspec
+
+from cadre.client.errors import ClientError, Unreachable, refusal
+from cadre.errors import SettingError
+from cadre.local import local_stack
+from cadre.settings import gateway_url_given, read_settings
+
+RUNS = "/v1/runs"
+
+T = TypeVar("T")
+
+_LONG_TIMEOUT = httpx2.Timeout(600, connect=5)
+"""Timeout in seconds for what may take the gateway long: ending a whole tree, moving a large file."""
+
+_PIECE_BYTES = 256 * 1024
+
+
+def gateway_url(data: Path | None = None) -> str:
+    """URL of the gateway: CADRE_GATEWAY_URL, else that of the `cadre up` of this folder, else the default address."""
+    given = gateway_url_given()
+    if given is None and (running := local_stack.read_state(data or local_stack.default_data())) is not None:
+        given = running.gateway
+    return (given or read_settings().gateway_url).rstrip("/")
+
+
+def client_options(url: str) -> dict[str, Any]:
+    """Options of an HTTP client; the environment's proxy is not used for this machine's own address.
+
+    Raises SettingError for a URL that is none.
+    """
+    with connection_errors(url):
+        local = httpx2.URL(url).host in ("127.0.0.1", "localhost", "::1")
+    return {"base_url": url, "trust_env": not local, "timeout": httpx2.Timeout(30, connect=5)}
+
+
+@contextlib.contextmanager
+def connection_errors(url: str) -> Iterator[None]:
+    """Turns the errors of a connection into one line that says what to do."""
+    try:
+        yield
+    except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
+        raise SettingError(f"CADRE_GATEWAY_URL={url}: {error}") from error
+    except httpx2.TransportError as error:
+        raise Unreachable(
+            f"no gateway answers at {url} ({type(error).__name__}): start one with `cadre up`,"
+            " or set CADRE_GATEWAY_URL"
+        ) from error
+
+
+def answer_of(response: httpx2.Response) -> dict[str, Any]:
+    """The JSON object of a good answer. Raises ClientError with the `detail` of a problem."""
+    try:
+        answer = response.json()
+    except ValueError:
+        answer = None
+    if response.status_code == 204:
+        return {}
+    if response.is_success and isinstance(answer, dict):
+        return answer
+    where = f"{response.request.method} {response.request.url}"
+    raise refusal(response.status_code, answer, where, response.headers.get("retry-after"))
+
+
+def typed(answer: Any, kind: type[T]) -> T:
+    """The answer, or a part of it, as such a struct. Raises ClientError for one of another version's form."""
+    try:
+        return msgspec.convert(answer, kind)
+    except msgspec.ValidationError as error:
+        raise ClientError(
+            f"the gateway answers in another form than this client knows ({error}): upgrade the older of the two"
+        ) from error
+
+
+class Transport:
+    """Asks the gateway by path. Close it, or use it as an async context manager."""
+
+    def __init__(self, url: str | None = None) -> None:
+        self.url = (url or gateway_url()).rstrip("/")
+        self._http: httpx2.AsyncClient | None = None
+
+    @property
+    def http(self) -> httpx2.AsyncClient:
+        """The HTTP client, opened with the first request. Raises SettingError for a URL that is none."""
+        if self._http is None:
+            options = client_options(self.url)
+            with connection_errors(self.url):
+                self._http = httpx2.AsyncClient(**options)
+        return self._http
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes the connections; the next request would open new ones."""
+        if self._http is not None:
+            await self._http.aclose()
+            self._http = None
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: dict[str, Any] | None = None,
+        json: Any = None,
+        file: BinaryIO | bytes | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """The JSON object that the gateway answers to any request of docs/http-api.md; {} for an answer without one.
+
+        Parameters that are None are left out. `file` is the body instead of `json`; it and a DELETE may take the
+        gateway ten minutes. Raises ClientError.
+        """
+        # An empty parameter was given, too: the gateway judges it.
+        options: dict[str, Any] = {"headers": headers or {}}
+        if params:
+            options["params"] = {key: value for key, value in params.items() if value is not None}
+        if json is not None:
+            options["json"] = json
+        if file is not None:
+            options["content"] = file if isinstance(file, bytes) else _pieces(file)
+            options["headers"] = {**_length(file), **options["headers"]}
+        if file is not None or method == "DELETE":
+            options["timeout"] = _LONG_TIMEOUT
+        with connection_errors(self.url):
+            return answer_of(await self.http.request(method, path, **options))
+
+    async def pages(
+        self, path: str, key: str, cursor: str, params: dict[str, Any] | None = None
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """Yields the items of all pages of a list, which stand under `key`; raises as `request`.
+
+        `cursor` is the parameter that asks for the page behind the one before.
+        """
+        last: object = None
+        while True:
+            page = await self.request("GET", path, params={**(params or {}), cursor: last})
+            for item in page[key]:
+                yield item
+            last = page.get("next")
+            if last is None:
+                return
+
+    async def fetch(self, path: str, target: BinaryIO) -> bool:
+        """Writes the body of an answer to `target`; returns whether there was any.
+
+        Raises ClientError, also when the body was cut off.
+        """
+        started = False
+        try:
+            with connection_errors(self.url):
+                async with self.http.stream("GET", path) as response:
+                    if not response.is_success:
+                        await response.aread()
+                        answer_of(response)
+                    async for piece in response.aiter_bytes():
+                        started = True
+                        target.write(piece)
+        except Unreachable as failure:
+            if started:
+                raise Unreachable("the gateway broke off in the middle: try again") from failure
+            raise
+        return started
+
+
+def _length(file: BinaryIO | bytes) -> dict[str, str]:
+    """The header that lets the gateway refuse a file that is too large before it is sent."""
+    if isinstance(file, bytes):
+        return {}
+    with contextlib.suppress(OSError, ValueError):
+        found = os.fstat(file.fileno())
+        if stat.S_ISREG(found.st_mode):
+            return {"Content-Length": str(found.st_size - file.tell())}
+    return {}
+
+
+async def _pieces(file: BinaryIO) -> AsyncIterator[bytes]:
+    while piece := file.read(_PIECE_BYTES):
+        yield piece
