@@ -1,7 +1,5 @@
 """A pool's interpreters for a test team: the real jail, without a service around it."""
 
-from __future__ import annotations
-
 from cadre.ports import Blobs, Bus, Clock, QuarantineStore
 from cadre.testing.in_memory_deployment import CodeRunning
 from cadre_sandbox.host import new_sandbox, start_sandbox

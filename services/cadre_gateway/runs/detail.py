@@ -1,7 +1,5 @@
 """One run in full: with its output, the runs below it, and its steps."""
 
-from __future__ import annotations
-
 from msgspec import UNSET
 
 from cadre.api.runs import RunDetail, RunResult, RunSummary

@@ -5,11 +5,9 @@ being embedded for another model, the one that they move to: then whatever is wr
 only where their own model's are; elsewhere the point waits for the replicas that know the other model.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import msgspec
 
@@ -59,7 +57,7 @@ class MemoryIndex:
         self.next_alias = f"{prefix}_next"
 
     @classmethod
-    async def open(cls, store: Store, own: Schema, *, prefix: str = "mem") -> MemoryIndex:
+    async def open(cls, store: Store, own: Schema, *, prefix: str = "mem") -> Self:
         """Opens the index; creates the model's collection unless another model's is live.
 
         Memories of another model are read until `migration.migrate` has moved them.

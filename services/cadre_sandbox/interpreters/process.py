@@ -1,7 +1,5 @@
 """One jailed interpreter as a process: its socket, its signals, its limits, its end."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os
@@ -10,7 +8,7 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from cadre_sandbox.interpreters.contract import BlockLimits, Tier
 from cadre_sandbox.interpreters.scratch import MEASURING_THREAD, Scratch
@@ -74,7 +72,7 @@ class InterpreterProcess:
         self.tier = plan.tier
 
     @classmethod
-    async def open(cls, zygote: ZygoteProcess, plan: ProcessPlan) -> InterpreterProcess:
+    async def open(cls, zygote: ZygoteProcess, plan: ProcessPlan) -> Self:
         """Fork an interpreter and wait until it is locked in. Raises TierRefused, SandboxError."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)

@@ -1,7 +1,5 @@
 """The process that forks: started with an empty environment, asked over a socket, started again when it dies."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import json
@@ -12,7 +10,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from cadre_sandbox.interpreters.contract import Python, SandboxError
 from cadre_sandbox.wire.jail_order import JailOrder
@@ -111,7 +109,7 @@ class ZygoteProcess:
         asyncio.get_running_loop().add_reader(control, self._on_message)
 
     @classmethod
-    async def start(cls, python: Python) -> ZygoteProcess:
+    async def start(cls, python: Python) -> Self:
         """Start a zygote. Raises SandboxError when this Python cannot be started as one."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)

@@ -1,7 +1,5 @@
 """The engine's process as its owner sees it: it is started, serves many requests at once, and ends."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools
@@ -11,7 +9,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -49,7 +47,7 @@ class EdgeProcess:
         self._listening = asyncio.create_task(self._listen(), name="engine's answers")
 
     @classmethod
-    async def start(cls, directory: Path, timing: EngineTiming) -> EdgeProcess:
+    async def start(cls, directory: Path, timing: EngineTiming) -> Self:
         """Starts the process and waits until it is ready.
 
         Raises IndexRefused when the directory is another's or cannot be read, ProcessEnded when it dies at once.

@@ -1,9 +1,7 @@
 """One collection of the embedded engine. Every search has its filter on each leg."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 import qdrant_edge as edge
@@ -48,7 +46,7 @@ class Shard:
         shard.close()
 
     @classmethod
-    def load(cls, folder: Path) -> Shard:
+    def load(cls, folder: Path) -> Self:
         """Opens a collection that is there."""
         return cls(edge.EdgeShard.load(path=str(folder)))
 

@@ -1,11 +1,9 @@
 """The embedded engine as a store. When its process dies it is started again, and the request repeated."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -41,7 +39,7 @@ class EdgeStore(Store):
     @classmethod
     async def open(
         cls, directory: Path, *, timing: EngineTiming | None = None, answer_seconds: float = 60.0
-    ) -> EdgeStore:
+    ) -> Self:
         """Starts the engine on a directory; each answer may take `answer_seconds`.
 
         Raises IndexRefused when the directory is in use or cannot be read.

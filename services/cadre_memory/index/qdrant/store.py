@@ -1,13 +1,11 @@
 """Qdrant through its client as a store: a server by its URL, or the client's own small engine."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import warnings
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
@@ -50,7 +48,7 @@ class QdrantStore(Store):
         self.backend: Backend = backend
 
     @classmethod
-    def server(cls, url: str, api_key: str = "") -> QdrantStore:
+    def server(cls, url: str, api_key: str = "") -> Self:
         """Returns a store on a server, which it asks over REST: one port, whatever is in between."""
         if api_key and url.startswith("http://"):
             log.warning(
@@ -68,7 +66,7 @@ class QdrantStore(Store):
         return cls(client, "server")
 
     @classmethod
-    def local(cls, directory: Path | None = None) -> QdrantStore:
+    def local(cls, directory: Path | None = None) -> Self:
         """Returns a store for small numbers: all is in memory, and every search reads all of it.
 
         It is kept in the directory; with None nothing is kept on the disk.

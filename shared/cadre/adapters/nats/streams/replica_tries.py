@@ -1,8 +1,7 @@
 """Waits for a replica of a stream that lags behind the leader, or behind what another replica has answered."""
 
-from __future__ import annotations
-
 import asyncio
+from typing import Self
 
 _PAUSE_SECONDS = 0.05
 
@@ -15,7 +14,7 @@ class ReplicaTries:
         self._left = max(1, round(seconds / _PAUSE_SECONDS))
         self._begun = False
 
-    def __aiter__(self) -> ReplicaTries:
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> None:
