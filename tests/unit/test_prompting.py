@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -166,51 +167,39 @@ def test_a_file_may_leave_out_the_memory_texts(tmp_path: Path, document: dict[st
 
 
 @pytest.mark.parametrize(
-    ("section", "key", "template", "complaint"),
+    ("place", "template", "complaint"),
     [
-        ("planning", "initial_plan", "{{ taks }}", "planning.initial_plan uses the unknown variable 'taks'"),
+        ("planning.initial_plan", "{{ taks }}", "uses the unknown variable 'taks'"),
+        ("planning.initial_plan", "{{ task }}", "must show the variable 'managed_agents'"),
+        ("managed_agent.task", "Do it, {{ name }}!", "must show the variable 'task'"),
+        ("managed_agent.report", "{{ final_answer", "line 1: "),
+        ("managed_agent.report", "{{ final_answer.x }}", "does not render: "),
+        ("final_answer.pre_messages", "{{ task }}", "uses the unknown variable 'task'; it may use: none"),
+        ("final_answer.post_messages", "{{ task + 1 }}", "does not render: "),
+        ("final_answer.post_messages", "{% if 0 %}{{ task }}{% endif %}", "must show the variable 'task'"),
+        ("memory.error", "{{ error | shout }}", "line 1: No filter named 'shout'"),
         (
-            "planning",
-            "initial_plan",
-            "{{ task }}",
-            "planning.initial_plan must show the variable 'managed_agents'",
-        ),
-        ("managed_agent", "task", "Do it, {{ name }}!", "managed_agent.task must show the variable 'task'"),
-        ("managed_agent", "report", "{{ final_answer", "managed_agent.report, line 1: "),
-        ("managed_agent", "report", "{{ final_answer.x }}", "managed_agent.report does not render: "),
-        (
-            "final_answer",
-            "pre_messages",
-            "{{ task }}",
-            "pre_messages uses the unknown variable 'task'; it may use: none",
-        ),
-        ("final_answer", "post_messages", "{{ task + 1 }}", "final_answer.post_messages does not render: "),
-        ("final_answer", "post_messages", "{% if 0 %}{{ task }}{% endif %}", "must show the variable 'task'"),
-        ("memory", "error", "{{ error | shout }}", "memory.error, line 1: No filter named 'shout'"),
-        (
-            "planning",
-            "update_plan_post_messages",
+            "planning.update_plan_post_messages",
             "{remaining_steps}",
             "must show the variable 'managed_agents'",
         ),
         (
-            "managed_agent",
-            "report",
+            "managed_agent.report",
             "{{ final_answer.__class__.__mro__ }}",
-            "access to attribute '__class__'",
+            "does not render: access to attribute '__class__'",
         ),
-        ("managed_agent", "task", 7, "managed_agent.task must be text, not int"),
-        ("managed_agent", "tsak", "x", "unknown key 'managed_agent.tsak'; the keys are system_prompt, "),
+        ("managed_agent.task", 7, "must be text, not int"),
+        ("managed_agent.tsak", "x", "the keys are system_prompt, "),
     ],
 )
 def test_a_wrong_template_is_refused(
-    tmp_path: Path, document: dict[str, Any], section: str, key: str, template: object, complaint: str
+    tmp_path: Path, document: dict[str, Any], place: str, template: object, complaint: str
 ) -> None:
+    section, _, key = place.partition(".")
     document[section][key] = template
     with pytest.raises(PromptError) as caught:
         load(tmp_path, document)
-    assert complaint in str(caught.value)
-    assert "mine.yaml: " in str(caught.value)
+    assert re.search(f"mine.yaml: .*{place}[' ,;]+{re.escape(complaint)}", str(caught.value))
 
 
 @pytest.mark.parametrize(
