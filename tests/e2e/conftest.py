@@ -1,10 +1,11 @@
 """A deployment of separate processes: a team's agents and tools, a gateway, a scripted model."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
+from harness.command import Commands, commands_of
 from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "team"
@@ -26,13 +27,37 @@ def stack(team: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stac
 
 
 @pytest.fixture(scope="module")
-def gateway(team: Path, stack: Stack) -> Gateway:
-    """The whole team at work."""
-    for file in sorted(team.glob("*.yaml")):
-        if file.name != SCRIPT:
-            stack.agent(file, start=False)
+def more(stack: Stack) -> None:
+    """Services beside the team: a module that needs some adds them here, without starting them."""
+
+
+@pytest.fixture(scope="module")
+def gateway(team: Path, stack: Stack, more: None) -> Gateway:
+    """The whole team at work, its agents offered all that they name; or the stack as its module began it."""
+    if "gateway" in stack.services:
+        return Gateway(stack.services["gateway"])
+    agents = [file for file in sorted(team.glob("*.yaml")) if file.name != SCRIPT]
+    for file in agents:
+        stack.agent(file, start=False)
     for file in sorted(team.glob("*.py")):
         stack.tools(file, start=False)
     gateway = stack.gateway(start=False)
     stack.start_all()
+    gateway.wait_offered(len(agents))
     return gateway
+
+
+@pytest.fixture(scope="module")
+def cadre(stack: Stack, gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Commands:
+    """Commands beside the team, in a folder of their own."""
+    return commands_of(stack, tmp_path_factory.mktemp("cli"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Function) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails shows what its services have logged."""
+    report = yield
+    stack = item.funcargs.get("stack")
+    if report.failed and isinstance(stack, Stack):
+        report.sections.append(("logs of the services", stack.logs()))
+    return report

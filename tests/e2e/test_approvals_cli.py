@@ -10,16 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.command import Commands, commands_of, only_line
+from harness.command import Commands, only_line
 from harness.people import decide, done, waiting
-from harness.stack import Gateway, Stack
+from harness.stack import Gateway
 
 TEAM = Path(__file__).parent / "held"
-
-
-@pytest.fixture(scope="module")
-def cadre(stack: Stack, gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Commands:
-    return commands_of(stack, tmp_path_factory.mktemp("cli"))
 
 
 @pytest.fixture
@@ -27,9 +22,7 @@ def books(tmp_path: Path) -> Path:
     return tmp_path / "books"
 
 
-def test_the_command_line_lists_and_decides(
-    stack: Stack, gateway: Gateway, cadre: Commands, books: Path
-) -> None:
+def test_the_command_line_lists_and_decides(gateway: Gateway, cadre: Commands, books: Path) -> None:
     run = gateway.submit("clerk", f"refund {books} 500")
     (call,) = waiting(gateway, run)
     listed = cadre("approvals", "--run", run).stdout.splitlines()
@@ -44,7 +37,7 @@ def test_the_command_line_lists_and_decides(
     corrected = cadre("correct", run, "--set", "amount=50", "--feedback", "Half.")
     assert corrected.returncode == 0, corrected.stderr
     assert corrected.stdout.startswith(f"{call['call']} corrected by ")
-    assert "refund 50 is done" in gateway.finished(run)["output"], stack.logs()
+    assert "refund 50 is done" in gateway.finished(run)["output"]
     assert done(books) == ["refund 50"]
     line = only_line(cadre("approve", call["call"]), 1)
     assert "was corrected by" in line
@@ -75,7 +68,7 @@ def test_bad_corrections_are_one_line(gateway: Gateway, cadre: Commands, books: 
     assert cadre("reject", call["call"]).returncode == 0
 
 
-def test_a_followed_run_shows_what_waits(gateway: Gateway, cadre: Commands, books: Path) -> None:
+def test_a_followed_run_shows_what_waits(cadre: Commands, books: Path) -> None:
     following = cadre.start("run", "clerk", f"refund {books} 500")
     assert following.stderr is not None
     told = ""
@@ -141,7 +134,7 @@ def read_to_the_end(terminal: int) -> None:
     ],
 )
 def test_a_person_decides_at_the_terminal(
-    stack: Stack, cadre: Commands, books: Path, typed: list[str], answer: str, effects: list[str]
+    cadre: Commands, books: Path, typed: list[str], answer: str, effects: list[str]
 ) -> None:
     """What cannot be understood or made is asked for again."""
     process, terminal = on_a_terminal(cadre, "run", "clerk", f"refund {books} 500")
@@ -151,7 +144,7 @@ def test_a_person_decides_at_the_terminal(
     rest = threading.Thread(target=read_to_the_end, args=(terminal,), daemon=True)
     rest.start()
     output, _ = process.communicate(timeout=60)
-    assert process.returncode == 0, stack.logs()
+    assert process.returncode == 0
     assert answer in output.decode()
     assert done(books) == effects
     rest.join(timeout=10)
@@ -159,7 +152,7 @@ def test_a_person_decides_at_the_terminal(
 
 
 def test_a_question_ends_when_somebody_else_has_decided(
-    stack: Stack, gateway: Gateway, cadre: Commands, books: Path
+    gateway: Gateway, cadre: Commands, books: Path
 ) -> None:
     process, terminal = on_a_terminal(cadre, "run", "clerk", f"refund {books} 200 300")
     read_until(terminal, "[l]ater? ")
@@ -174,7 +167,7 @@ def test_a_question_ends_when_somebody_else_has_decided(
     rest = threading.Thread(target=read_to_the_end, args=(terminal,), daemon=True)
     rest.start()
     output, _ = process.communicate(timeout=60)
-    assert (process.returncode, done(books)) == (0, ["refund 300"]), stack.logs()
+    assert (process.returncode, done(books)) == (0, ["refund 300"])
     assert b"refund 300 is done" in output
     rest.join(timeout=10)
     os.close(terminal)

@@ -40,7 +40,7 @@ def elsewhere(stack: Stack, gateway: Gateway, folder: Path) -> dict[str, str]:
 def run(stack: Stack, gateway: Gateway, tmp_path: Path) -> str:
     """A run that has ended, with two runs below it."""
     run = gateway.submit("boss", f"delegate: use effect {tmp_path / 'marks'} 0.01")
-    assert gateway.finished(run)["state"] == "success", stack.logs()
+    assert gateway.finished(run)["state"] == "success"
     return run
 
 
@@ -65,7 +65,7 @@ def test_the_list_is_what_it_was(cadre: Commands, run: str) -> None:
 
 
 def test_exported_erased_imported_it_is_the_same(
-    stack: Stack, gateway: Gateway, cadre: Commands, folder: Path, run: str
+    gateway: Gateway, cadre: Commands, folder: Path, run: str
 ) -> None:
     before, events = shown(cadre, run), told(gateway, run)
     done = cadre("runs", "export", run)
@@ -119,14 +119,14 @@ def test_a_run_at_work_is_erased_only_by_force(
     assert "has not ended" in only_line(cadre("runs", "export", run), 1)
     assert f"erase {run}" in only_line(cadre("runs", "rm", child), 2)
     done = cadre("runs", "rm", run, "--force")
-    assert done.returncode == 0, done.stderr + stack.logs()
+    assert done.returncode == 0, done.stderr
     only_line(cadre("show", run), 4)
     only_line(cadre("show", child), 4)
     # The team is none the worse for it.
     later = gateway.submit("boss", f"delegate: use look {tmp_path / 'more'} 0.01")
-    assert gateway.finished(later)["state"] == "success", stack.logs()
+    assert gateway.finished(later)["state"] == "success"
     assert run not in cadre("runs").stdout
-    assert asyncio.run(remains(stack, run)) == [], stack.logs()
+    assert asyncio.run(remains(stack, run)) == []
 
 
 async def remains(stack: Stack, run: str) -> list[str]:

@@ -5,21 +5,15 @@ from pathlib import Path
 import pytest
 
 from harness.patience import eventually
-from harness.people import decide, events_of, waiting
+from harness.people import decide, done, events_of, observed, waiting
 from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "coding"
 
 
 @pytest.fixture(scope="module")
-def gateway(team: Path, stack: Stack) -> Gateway:
-    for file in ("coder", "adder", "packer", "thinker"):
-        stack.agent(team / f"{file}.yaml", start=False)
-    stack.tools(team / "tools.py", start=False)
+def more(stack: Stack) -> None:
     stack.add("sandbox", "cadre_sandbox", start=False)
-    gateway = stack.gateway(start=False)
-    stack.start_all()
-    return gateway
 
 
 @pytest.fixture
@@ -32,31 +26,16 @@ def steps(task: str, *blocks: str) -> str:
     return "===".join([task, *(f"Thought: next.\n<code>\n{block}\n</code>" for block in blocks)])
 
 
-def lines(file: Path) -> list[str]:
-    return file.read_text().split() if file.exists() else []
-
-
-def observed(gateway: Gateway, run: str) -> str:
-    """What the model read of its code, all steps together."""
-    told = []
-    for step in gateway.run(run, full="true")["memory"]:
-        told += [
-            (step.get("own") or {}).get("observation") or "",
-            (step.get("error") or {}).get("message", ""),
-        ]
-    return "\n".join(told)
-
-
-def test_what_is_15_multiplied_by_7(gateway: Gateway, stack: Stack) -> None:
+def test_what_is_15_multiplied_by_7(gateway: Gateway) -> None:
     task = steps("What is 15 multiplied by 7?", "result = 15 * 7\nprint(result)", "final_answer(result)")
     run = gateway.submit("coder", task)
     result = gateway.finished(run)
-    assert (result["state"], result["output"]) == ("success", 105), stack.logs()
+    assert (result["state"], result["output"]) == ("success", 105)
     assert [step["type"] for step in result["memory"]] == ["task", "action", "action", "answer"]
-    assert "Execution logs:\n105" in observed(gateway, run)
+    assert "Execution logs:\n105" in observed(gateway.run(run, full="true"))
 
 
-def test_code_calls_tools_and_members(gateway: Gateway, stack: Stack) -> None:
+def test_code_calls_tools_and_members(gateway: Gateway) -> None:
     code = (
         "page = web_look(url='x')\n"
         "one, two = gather(add.later(a=1, b=2), adder.later(task='member adds 30 and 12'))\n"
@@ -64,72 +43,71 @@ def test_code_calls_tools_and_members(gateway: Gateway, stack: Stack) -> None:
     )
     run = gateway.submit("coder", steps("Do it.", code))
     result = gateway.finished(run)
-    assert result["state"] == "success", stack.logs()
+    assert result["state"] == "success"
     title, one, two = result["output"]
     assert (title, one) == ("the page x", 3)
     assert "42" in two
     assert [child["agent"] for child in result["children"]] == ["adder"]
 
 
-def test_what_a_member_returns_is_what_code_has_and_returns(gateway: Gateway, stack: Stack) -> None:
+def test_what_a_member_returns_is_what_code_has_and_returns(gateway: Gateway) -> None:
     """Bytes go from one run's code through the store to another's, by report, variable and final answer."""
     code = "got = packer(task='member packs')\nprint(got['about'])\nfinal_answer([got['raw'] + b'def'])"
     run = gateway.submit("coder", steps("Pack.", code))
     result = gateway.finished(run)
-    assert result["state"] == "success", stack.logs()
-    assert "['three', 'letters']" in observed(gateway, run)
+    assert result["state"] == "success"
+    assert "['three', 'letters']" in observed(gateway.run(run, full="true"))
     ((form, ref),) = [item["$given"] for item in result["output"]]
     assert form == "bytes"
     code = "final_answer([again[0].decode(), type(again[0]).__name__])"
     other = gateway.submit("coder", steps("Unpack.", code), additional_args={"again": result["output"]})
-    assert gateway.finished(other)["output"] == ["abcdef", "bytes"], stack.logs()
+    assert gateway.finished(other)["output"] == ["abcdef", "bytes"]
     assert ref in str(gateway.run(other, full="true")["memory"]), "the model reads of it by reference"
 
 
-def test_a_large_result_is_what_the_tool_returned(gateway: Gateway, stack: Stack) -> None:
+def test_a_large_result_is_what_the_tool_returned(gateway: Gateway) -> None:
     code = "got = rows(count=5000)\nfinal_answer([len(got), got[-1]['square']])"
-    run = gateway.submit("coder", steps("Count.", code))
-    assert gateway.finished(run)["output"] == [5000, 4999 * 4999], stack.logs()
+    assert gateway.answer("coder", steps("Count.", code)) == [5000, 4999 * 4999]
 
 
-def test_functions_and_variables_live_on(gateway: Gateway, stack: Stack) -> None:
+def test_functions_and_variables_live_on(gateway: Gateway) -> None:
     task = steps(
         "Go on.",
         "def double(x):\n    return 2 * x\nlimit = given + 1",
         "numbers = [double(n) for n in range(limit)]",
         "final_answer(sum(numbers))",
     )
-    run = gateway.submit("coder", task, additional_args={"given": 3})
-    assert gateway.finished(run)["output"] == 12, stack.logs()
+    assert gateway.answer("coder", task, additional_args={"given": 3}) == 12
 
 
-def test_errors_are_read_and_repaired(gateway: Gateway, stack: Stack) -> None:
+def test_errors_are_read_and_repaired(gateway: Gateway) -> None:
     task = steps("Try.", "print('before')\n1 / 0", "import os", "final_answer('done')")
     run = gateway.submit("coder", task)
-    assert gateway.finished(run)["output"] == "done", stack.logs()
-    told = observed(gateway, run)
+    assert gateway.finished(run)["output"] == "done"
+    told = observed(gateway.run(run, full="true"))
     assert "before" in told
     assert "ZeroDivisionError" in told
     assert "1 / 0" in told
     assert "os" in told
 
 
-def test_an_answer_without_code_gets_help(gateway: Gateway, stack: Stack) -> None:
+def test_an_answer_without_code_gets_help(gateway: Gateway) -> None:
     run = gateway.submit("coder", "Try.===I think the final answer is 7!===<code>final_answer(7)</code>")
-    assert gateway.finished(run)["output"] == 7, stack.logs()
-    assert "no block of code" in observed(gateway, run)
+    assert gateway.finished(run)["output"] == 7
+    assert "no block of code" in observed(gateway.run(run, full="true"))
 
 
-def test_an_endless_loop_is_stopped(gateway: Gateway, stack: Stack) -> None:
+def test_an_endless_loop_is_stopped(gateway: Gateway) -> None:
     run = gateway.submit("coder", steps("Loop.", "while True:\n    pass", "final_answer('out')"))
-    assert gateway.finished(run)["output"] == "out", stack.logs()
-    assert "2 s" in observed(gateway, run)
+    assert gateway.finished(run)["output"] == "out"
+    assert "2 s" in observed(gateway.run(run, full="true"))
 
 
-def test_structured_answers(gateway: Gateway, stack: Stack) -> None:
+def test_structured_answers(gateway: Gateway) -> None:
     first = '{"thought": "count", "code": "n = len(\\"abc\\")\\nprint(n)"}'
-    run = gateway.submit("thinker", f'Count.==={first}==={{"thought": "done", "code": "final_answer(n)"}}')
-    assert gateway.finished(run)["output"] == 3, stack.logs()
+    assert (
+        gateway.answer("thinker", f'Count.==={first}==={{"thought": "done", "code": "final_answer(n)"}}') == 3
+    )
 
 
 def test_max_steps_apply(gateway: Gateway) -> None:
@@ -149,21 +127,21 @@ def test_an_approval_in_the_middle_of_a_loop_with_every_sandbox_stopped(
     (call,) = waiting(gateway, run)
     assert call["arguments"]["amount"] == 500
     stack.services["sandbox"].kill()
-    assert lines(book) == ["50"]
+    assert done(book) == ["50"]
     assert decide(gateway, call["call"], "approve").status_code == 200
-    eventually(lambda: lines(book) == ["50", "500"], what="the approved call was made")
+    eventually(lambda: done(book) == ["50", "500"], what="the approved call was made")
     stack.services["sandbox"].start()
-    assert gateway.finished(run)["output"] == "paid", stack.logs()
-    assert lines(book) == ["50", "500", "60"], "no call was made again by the replay"
+    assert gateway.finished(run)["output"] == "paid"
+    assert done(book) == ["50", "500", "60"], "no call was made again by the replay"
 
 
-def test_a_rejected_call_raises_in_the_code(gateway: Gateway, stack: Stack, book: Path) -> None:
+def test_a_rejected_call_raises_in_the_code(gateway: Gateway, book: Path) -> None:
     code = f"try:\n    spend(file='{book}', amount=500)\nexcept CallError as e:\n    final_answer(str(e))"
     run = gateway.submit("coder", steps("Pay.", code))
     (call,) = waiting(gateway, run)
     decide(gateway, call["call"], "reject", feedback="Not today.")
-    assert "Not today." in gateway.finished(run)["output"], stack.logs()
-    assert lines(book) == []
+    assert "Not today." in gateway.finished(run)["output"]
+    assert done(book) == []
 
 
 @pytest.mark.parametrize("victim", ["sandbox", "coder", "tools"])
@@ -178,14 +156,14 @@ def test_a_service_killed_while_code_waits_for_a_tool(
     )
     run = gateway.submit("coder", steps("Work.", "base = [1, 2, 3]", code))
     if call == "slow":
-        eventually(lambda: lines(book) != [], what="the tool is at work")
+        eventually(lambda: done(book) != [], what="the tool is at work")
     stack.services[victim].kill()
     Path(f"{book}.go").touch()
     stack.services[victim].start()
     result = gateway.finished(run)
-    assert result["state"] == "success", stack.logs()
+    assert result["state"] == "success"
     assert result["output"] == ("slow is done" if call == "slow" else "2")
-    assert lines(Path(f"{book}.spent")) == ["1"]
+    assert done(Path(f"{book}.spent")) == ["1"]
 
 
 def test_a_sandbox_killed_between_steps_is_restored_elsewhere(
@@ -198,15 +176,15 @@ def test_a_sandbox_killed_between_steps_is_restored_elsewhere(
         "final_answer(counter.n)",
     )
     run = gateway.submit("coder", task)
-    eventually(lambda: lines(book) != [], what="the tool is at work")
+    eventually(lambda: done(book) != [], what="the tool is at work")
     stack.services["sandbox"].kill()
     stack.add("sandbox-2", "cadre_sandbox")
     Path(f"{book}.go").touch()
-    assert gateway.finished(run)["output"] == 42, stack.logs()
+    assert gateway.finished(run)["output"] == 42
     stack.services["sandbox"].start()
 
 
-def test_cancel_stops_code(gateway: Gateway, stack: Stack) -> None:
+def test_cancel_stops_code(gateway: Gateway) -> None:
     run = gateway.submit("coder", steps("Wait.", "import time\ntime.sleep(1.8)", "final_answer(1)"))
     gateway.wait_for(run, "code.started")
     gateway.request("POST", f"/v1/runs/{run}/cancel", json={})

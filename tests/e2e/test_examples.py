@@ -56,7 +56,7 @@ def replicas(stack: Stack) -> int:
 
 
 def test_script_and_file_are_one_agent(stack: Stack) -> None:
-    eventually(lambda: replicas(stack) == 2, what="two replicas", state=stack.logs)
+    eventually(lambda: replicas(stack) == 2, what="two replicas")
     sys.path.insert(0, str(AGENT))
     try:
         from agent import writer  # type: ignore[import-not-found]
@@ -70,7 +70,7 @@ def test_each_of_them_does_the_work_alone(stack: Stack, cadre: Commands, left: s
     other = next(name for name in ("agent-script", "agent") if name != left)
     assert stack.services[other].terminate() == 0
     done = cadre("run", "writer", "How many words has «to be or not to be»?", "--timeout", 30)
-    assert (done.returncode, done.stdout) == (0, "It has 6 words.\n"), (done.stderr, stack.logs())
+    assert (done.returncode, done.stdout) == (0, "It has 6 words.\n"), done.stderr
     stack.services[other].start()
 
 
@@ -122,7 +122,7 @@ def test_a_script_finds_the_cadre_up_of_its_folder(stack: Stack, tmp_path: Path)
             cwd=tmp_path,
         )
         try:
-            eventually(lambda: replicas(stack) == 3, what="a third replica", state=stack.logs)
+            eventually(lambda: replicas(stack) == 3, what="a third replica")
         finally:
             script.terminate()
             assert script.wait(30) == 0

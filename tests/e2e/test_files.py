@@ -4,10 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
-from harness.command import Commands, commands_of, only_line
+from harness.command import Commands, only_line
 from harness.patience import eventually
 from harness.people import events_of
 from harness.stack import Gateway, Stack
@@ -17,52 +16,31 @@ TEAM = HERE / "keeping"
 
 
 @pytest.fixture(scope="module")
-def offered(stack: Stack, gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Gateway:
-    """The gateway, once the agents may call all of their tools."""
+def more(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> None:
     stack.add("sandbox", "cadre_sandbox", start=False)
     died = tmp_path_factory.mktemp("died") / "once"
     stack.add("files", HERE / "dying_writer.py", "cadre_standard_tools.files", DIED=str(died), start=False)
-    stack.start_all()
-
-    def lack_nothing() -> bool:
-        agents = gateway.request("GET", "/v1/agents").json()["agents"]
-        return len(agents) == 4 and all(agent["missing"] == [] for agent in agents)
-
-    eventually(lack_nothing, what="the tools are offered")
-    return gateway
 
 
 @pytest.fixture(scope="module")
-def cadre(stack: Stack, offered: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Commands:
-    return commands_of(stack, tmp_path_factory.mktemp("cli"))
-
-
-def requests_of(stack: Stack) -> list[dict[str, Any]]:
-    lines: list[dict[str, Any]] = httpx2.get(f"{stack.services['model'].url}/script/journal").json()
-    return lines
-
-
-@pytest.fixture(scope="module")
-def outlived(stack: Stack, offered: Gateway) -> str:
+def outlived(stack: Stack, gateway: Gateway) -> str:
     """A run whose executor has killed itself behind a write: only the first one does."""
-    run = offered.submit("writer", "write: All is well.")
+    run = gateway.submit("writer", "write: All is well.")
     executor = stack.services["files"]
-    eventually(lambda: not executor.is_running, what="the executor has killed itself", state=stack.logs)
+    eventually(lambda: not executor.is_running, what="the executor has killed itself")
     # It was written, whoever knows of it.
-    there = offered.request("GET", f"/v1/runs/{run}/files").json()["files"]
+    there = gateway.request("GET", f"/v1/runs/{run}/files").json()["files"]
     assert [(file["path"], file["version"]) for file in there] == [("out/report.md", 1)]
     executor.start()
     return run
 
 
-def test_a_file_outlives_the_executor_that_wrote_it(
-    stack: Stack, offered: Gateway, cadre: Commands, outlived: str
-) -> None:
+def test_a_file_outlives_the_executor_that_wrote_it(gateway: Gateway, cadre: Commands, outlived: str) -> None:
     run = outlived
-    result = offered.finished(run)
-    assert result["state"] == "success", stack.logs()
+    result = gateway.finished(run)
+    assert result["state"] == "success"
     assert result["output"].endswith("All is well.")
-    [written] = [e for e in events_of(offered, run, "tool.answered") if e["tool"] == "write_file"]
+    [written] = [e for e in events_of(gateway, run, "tool.answered") if e["tool"] == "write_file"]
     assert written["output"] == {"path": "out/report.md", "size": 12, "version": 1}, "written once"
     listed = cadre("files", run)
     assert listed.returncode == 0, listed.stderr
@@ -82,15 +60,13 @@ def test_a_file_outlives_the_executor_that_wrote_it(
     assert not (cadre.folder / "x").exists()
 
 
-def test_who_goes_on_from_a_run_finds_its_files(
-    stack: Stack, offered: Gateway, cadre: Commands, outlived: str
-) -> None:
-    offered.finished(outlived)
+def test_who_goes_on_from_a_run_finds_its_files(gateway: Gateway, cadre: Commands, outlived: str) -> None:
+    gateway.finished(outlived)
 
     def talk(task: str, **fields: Any) -> tuple[str, str]:
-        run = offered.submit("writer", task, session="report", **fields)
-        result = offered.finished(run)
-        assert result["state"] == "success", (result, stack.logs())
+        run = gateway.submit("writer", task, session="report", **fields)
+        result = gateway.finished(run)
+        assert result["state"] == "success", result
         return run, result["output"]
 
     first, _ = talk("write: First of all.")
@@ -103,7 +79,7 @@ def test_who_goes_on_from_a_run_finds_its_files(
     forked = json.loads(done.stdout)
     assert forked["output"].endswith("First of all.")
     # What the fork replays has written it; the fork itself only had it read.
-    assert [event["tool"] for event in events_of(offered, forked["id"], "tool.called")] == ["read_file"]
+    assert [event["tool"] for event in events_of(gateway, forked["id"], "tool.called")] == ["read_file"]
     assert cadre("runs", "rm", first).returncode == 0
     for run in (second, forked["id"]):
         assert cadre("files", run, "out/report.md").stdout == "First of all."
@@ -111,27 +87,29 @@ def test_who_goes_on_from_a_run_finds_its_files(
     assert (begins.returncode, "First of all." in begins.stdout) == (0, True), begins.stderr
 
 
-def test_a_run_reads_the_file_that_it_was_given(offered: Gateway, cadre: Commands) -> None:
+def test_a_run_reads_the_file_that_it_was_given(cadre: Commands) -> None:
     (cadre.folder / "given.txt").write_text("given by a person")
     done = cadre("run", "reader", "read: given.txt", "--file", "given.txt")
     assert (done.returncode, done.stdout) == (0, "given by a person\n"), done.stderr
 
 
-def test_a_missing_file_is_an_observation_that_names_the_others(offered: Gateway, cadre: Commands) -> None:
+def test_a_missing_file_is_an_observation_that_names_the_others(cadre: Commands) -> None:
     (cadre.folder / "other.txt").write_text("x")
     done = cadre("run", "reader", "read: none.txt", "--file", "other.txt")
     assert done.returncode == 0, done.stderr
     assert "there is no file 'none.txt' in the workspace; there are: other.txt" in done.stdout
 
 
-def test_a_model_sees_the_latest_images_of_its_tools(stack: Stack, offered: Gateway, cadre: Commands) -> None:
-    before = len(requests_of(stack))
-    run = offered.submit("looker", "Look at the screens.")
-    result = offered.finished(run)
-    assert result["output"] == "seen", stack.logs()
-    asked = [line for line in requests_of(stack)[before:] if line["rule"].startswith(("look", "have looked"))]
+def test_a_model_sees_the_latest_images_of_its_tools(stack: Stack, gateway: Gateway, cadre: Commands) -> None:
+    before = len(stack.model_requests())
+    run = gateway.submit("looker", "Look at the screens.")
+    result = gateway.finished(run)
+    assert result["output"] == "seen"
+    asked = [
+        line for line in stack.model_requests()[before:] if line["rule"].startswith(("look", "have looked"))
+    ]
     assert [line["images"] for line in asked] == [0, 1, 2, 2]
-    shots = [event["output"]["image"]["$file"] for event in events_of(offered, run, "tool.answered")]
+    shots = [event["output"]["image"]["$file"] for event in events_of(gateway, run, "tool.answered")]
     assert [shot["name"] for shot in shots] == ["screen-10.png", "screen-20.png", "screen-30.png"]
     images = [step["images"] for step in result["memory"] if step.get("images")]
     assert images == [[shot["ref"]] for shot in shots]
@@ -140,21 +118,23 @@ def test_a_model_sees_the_latest_images_of_its_tools(stack: Stack, offered: Gate
     assert (cadre.folder / "screen.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_code_runs_as_a_tool_call(stack: Stack, offered: Gateway) -> None:
-    run = offered.submit("computer", "run: import math; print('so'); math.factorial(5)")
-    assert offered.finished(run)["output"] == "Stdout:\nso\n\nOutput: 120", stack.logs()
-    run = offered.submit("computer", "run: import os")
-    [answered] = events_of(offered, run, "tool.answered")
+def test_code_runs_as_a_tool_call(gateway: Gateway) -> None:
+    assert (
+        gateway.answer("computer", "run: import math; print('so'); math.factorial(5)")
+        == "Stdout:\nso\n\nOutput: 120"
+    )
+    run = gateway.submit("computer", "run: import os")
+    [answered] = events_of(gateway, run, "tool.answered")
     assert answered["error"]["type"] == "AgentToolExecutionError"
     assert "os" in answered["error"]["message"]
 
 
-def test_a_long_output_is_read_on(stack: Stack, offered: Gateway) -> None:
+def test_a_long_output_is_read_on(gateway: Gateway) -> None:
     text = "''.join(f'{n:04}' for n in range(2000))"
-    run = offered.submit("computer", f"run: print({text})")
-    output = offered.finished(run)["output"]
-    first = next(e for e in events_of(offered, run, "tool.answered") if e["tool"] == "python_interpreter")
+    run = gateway.submit("computer", f"run: print({text})")
+    output = gateway.finished(run)["output"]
+    first = next(e for e in events_of(gateway, run, "tool.answered") if e["tool"] == "python_interpreter")
     assert len(json.dumps(first["output"])) < 1100
     # "Stdout:\n" is eight characters long.
-    assert output.startswith("09980999100010011002"), (output, stack.logs())
+    assert output.startswith("09980999100010011002"), output
     assert "characters follow: read on at 4020.]" in output

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -16,8 +16,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import encode
 from cadre.delivery.quarantine import MAX_CRASHES_ALONE, SUSPECT_AFTER_DELIVERIES
 from cadre.protocol.messages import Spilled, Task
-from cadre.service.frame import Platform, open_platform
-from cadre.settings import Settings
+from cadre.service.frame import Platform
 from harness.patience import eventually
 from harness.stack import Gateway, Service, Stack
 
@@ -43,11 +42,15 @@ def frail(stack: Stack) -> Service:
 
 def worn_out(stack: Stack, *tasks: str) -> list[str]:
     """Tasks handed back by worker after worker, until they are suspects; their runs."""
-    return asyncio.run(_worn_out(Settings(nats_url=stack.nats.url, shards=2), tasks))
+
+    async def wear() -> list[str]:
+        async with stack.platform() as platform:
+            return await _worn_out(platform, tasks)
+
+    return asyncio.run(wear())
 
 
-async def _worn_out(settings: Settings, tasks: tuple[str, ...]) -> list[str]:
-    platform = await open_platform("test", settings)
+async def _worn_out(platform: Platform, tasks: tuple[str, ...]) -> list[str]:
     topology = platform.topology
     worn: set[str] = set()
     all_worn = asyncio.Event()
@@ -77,8 +80,6 @@ async def _worn_out(settings: Settings, tasks: tuple[str, ...]) -> list[str]:
     await asyncio.wait_for(all_worn.wait(), 60)
     for queue in queues:
         await queue.drain(0)
-    await platform.registry.stop()
-    await platform.nc.close()
     return runs
 
 
@@ -109,7 +110,7 @@ def test_the_killer_ends_and_its_neighbours_live(
 
         eventually(over, what="the agent has died, or given the record up")
         deaths += not frail.is_running
-        assert deaths <= 1 + MAX_CRASHES_ALONE, stack.logs()
+        assert deaths <= 1 + MAX_CRASHES_ALONE
     assert deaths == 1 + MAX_CRASHES_ALONE, "all were tried together once, then one by one"
     ended = gateway.finished(deadly)
     assert (ended["state"], ended["error"]["type"]) == ("error", "Poisoned")
@@ -121,13 +122,11 @@ def test_the_killer_ends_and_its_neighbours_live(
     assert (retried.status_code, retried.json()["code"]) == (409, "retry-useless")
     file.touch()
     for run in innocent:
-        assert gateway.finished(run)["output"] == "well", stack.logs()
+        assert gateway.finished(run)["output"] == "well"
         assert letters_of(gateway, run) == []
 
 
-def test_many_restarts_during_one_long_model_call(
-    stack: Stack, gateway: Gateway, frail: Service, tmp_path: Path
-) -> None:
+def test_many_restarts_during_one_long_model_call(gateway: Gateway, frail: Service, tmp_path: Path) -> None:
     """Handed back by each SIGTERM: it is no longer ended by the sixth."""
     if not frail.is_running:
         frail.start()
@@ -140,7 +139,7 @@ def test_many_restarts_during_one_long_model_call(
         frail.start()
     gateway.wait_for(run, "model.called", attempt=restarts + 1)
     file.touch()
-    assert gateway.finished(run)["output"] == "well", stack.logs()
+    assert gateway.finished(run)["output"] == "well"
     assert letters_of(gateway, run) == []
 
 
@@ -152,27 +151,22 @@ def test_a_record_whose_blob_is_back_takes_its_run_forward(
     run, task = uuid4().hex, "be well"
     data = encode(Task(id=f"{run}:task", tree=run, run=run, at=1.0, agent="frail", task=task))
     ref = f"blob:{hashlib.sha256(data).hexdigest()}"
-    settings = Settings(nats_url=stack.nats.url, shards=2)
 
-    async def with_platform(act: Callable[[Platform], Awaitable[None]]) -> None:
-        platform = await open_platform("test", settings)
-        await act(platform)
-        await platform.registry.stop()
-        await platform.nc.close()
+    async def send_reference() -> None:
+        async with stack.platform() as platform:
+            subject = platform.topology.inbox("frail", "gateway", run, run)
+            spilled = Spilled(id=f"{run}:task", tree=run, run=run, at=1.0, ref=ref, size=len(data))
+            await jetstream.append(platform.nc, subject, encode(spilled))
 
-    async def send_reference(platform: Platform) -> None:
-        subject = platform.topology.inbox("frail", "gateway", run, run)
-        spilled = Spilled(id=f"{run}:task", tree=run, run=run, at=1.0, ref=ref, size=len(data))
-        await jetstream.append(platform.nc, subject, encode(spilled))
+    async def put_back() -> None:
+        async with stack.platform() as platform:
+            assert await platform.blobs.put(data) == ref
 
-    async def put_back(platform: Platform) -> None:
-        assert await platform.blobs.put(data) == ref
-
-    asyncio.run(with_platform(send_reference))
+    asyncio.run(send_reference())
     eventually(lambda: bool(letters_of(gateway, run)), what="the record is a dead letter")
     (letter,) = letters_of(gateway, run)
     assert ref in letter["reason"]
-    asyncio.run(with_platform(put_back))
+    asyncio.run(put_back())
     assert gateway.request("POST", f"/v1/dead-letters/{letter['id']}/retry").status_code == 200
-    assert gateway.finished(run)["output"] == "well", stack.logs()
+    assert gateway.finished(run)["output"] == "well"
     assert letters_of(gateway, run) == []

@@ -1,10 +1,9 @@
 """A full server, a limit for new runs, an agent that does not get on: things slow down, and nothing is lost."""
 
 import asyncio
-import contextlib
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,8 +11,6 @@ import pytest
 
 from cadre.adapters.nats.streams import jetstream
 from cadre.protocol.messages import Task
-from cadre.service.frame import Platform, open_platform
-from cadre.settings import Settings
 from harness.command import commands_of, only_line
 from harness.full_server import FullServer, fill
 from harness.patience import eventually
@@ -32,23 +29,15 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
         yield stack
 
 
-@contextlib.asynccontextmanager
-async def platform_of(stack: Stack) -> AsyncIterator[Platform]:
-    platform = await open_platform("test", Settings(nats_url=stack.nats.url, shards=2))
-    yield platform
-    await platform.registry.stop()
-    await platform.nc.close()
-
-
 async def fill_up(stack: Stack) -> None:
-    async with platform_of(stack) as platform:
+    async with stack.platform() as platform:
         await fill(platform.nc, platform.topology)
 
 
 async def send(stack: Stack, agent: str, count: int) -> list[str]:
     """Tasks from beside the gateway, which knows after a while that an agent gives no sign of life."""
     runs = [uuid4().hex for _ in range(count)]
-    async with platform_of(stack) as platform:
+    async with stack.platform() as platform:
         for run in runs:
             task = Task(id=f"{run}:task", tree=run, run=run, at=time.time(), agent=agent, task="be well")
             await platform.bus.send(task, "gateway")
@@ -86,7 +75,7 @@ def test_a_full_server_refuses_new_runs_and_ends_the_others_when_there_is_room(s
     assert isinstance(stack.nats, FullServer)
     stack.nats.raise_limit(4 * ROOM)
     for run in runs:
-        assert gateway.finished(run)["output"] == "well", stack.logs()
+        assert gateway.finished(run)["output"] == "well"
     assert frail.is_running
     eventually(lambda: refused(gateway) is None, what="a new run is begun")
 
@@ -98,7 +87,7 @@ def test_a_limit_per_shard_leaves_room_for_the_runs_in_flight(stack: Stack) -> N
     run = gateway.submit("frail", f"wait {file}")
 
     async def store(shards: range) -> None:
-        async with platform_of(stack) as platform:
+        async with stack.platform() as platform:
             prefix = platform.topology.prefix
             for shard in shards:
                 for n in range(10):
@@ -116,7 +105,7 @@ def test_a_limit_per_shard_leaves_room_for_the_runs_in_flight(stack: Stack) -> N
     assert gateway.finished(run)["output"] == "well", "the limit is for new runs"
 
     async def make_room() -> None:
-        async with platform_of(stack) as platform:
+        async with stack.platform() as platform:
             for shard in range(2):
                 stream = platform.topology.stream(shard)
                 await jetstream.purge(platform.nc, stream, f"{platform.topology.prefix}.code.{shard}.>")
@@ -131,8 +120,8 @@ def test_an_agent_that_hangs_hinders_nobody_else(stack: Stack) -> None:
     hanging.signal(signal.SIGSTOP)
     waiting = asyncio.run(send(stack, "hanging", 300))
     for run in [gateway.submit("brisk", "be well") for _ in range(50)]:
-        assert gateway.finished(run)["output"] == "well", stack.logs()
+        assert gateway.finished(run)["output"] == "well"
     hanging.signal(signal.SIGCONT)
     for run in waiting:
-        assert gateway.finished(run)["output"] == "well", stack.logs()
+        assert gateway.finished(run)["output"] == "well"
     assert brisk.is_running

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from harness.command import Commands, commands_of
+from harness.command import Commands
 from harness.patience import eventually
-from harness.people import events_of
+from harness.people import assert_sound, events_of
 from harness.stack import Gateway, Service, Stack
 
 HERE = Path(__file__).parent
@@ -16,27 +16,15 @@ TEAM = HERE / "remembering"
 
 
 @pytest.fixture(scope="module")
-def memory(stack: Stack, gateway: Gateway) -> Service:
-    service = stack.add(
-        "memory",
-        "cadre_memory",
-        CADRE_MEMORY_DIRECTORY=str(stack.folder / "memory"),
-        CADRE_MEMORY_EMBEDDINGS="none",
-    )
-
-    def lack_nothing() -> bool:
-        agents = gateway.request("GET", "/v1/agents").json()["agents"]
-        return len(agents) == 4 and all(agent["missing"] == [] for agent in agents)
-
-    eventually(lack_nothing, what="all agents are at work", state=stack.logs)
-    return service
+def more(stack: Stack) -> None:
+    directory = str(stack.folder / "memory")
+    settings = {"CADRE_MEMORY_DIRECTORY": directory, "CADRE_MEMORY_EMBEDDINGS": "none"}
+    stack.add("memory", "cadre_memory", start=False, **settings)
 
 
 @pytest.fixture(scope="module")
-def cadre(
-    stack: Stack, gateway: Gateway, memory: Service, tmp_path_factory: pytest.TempPathFactory
-) -> Commands:
-    return commands_of(stack, tmp_path_factory.mktemp("cli"))
+def memory(stack: Stack, gateway: Gateway) -> Service:
+    return stack.services["memory"]
 
 
 def listed(gateway: Gateway, **whose: str) -> list[dict[str, Any]]:
@@ -77,15 +65,7 @@ def recalled(gateway: Gateway, run: str) -> dict[str, Any]:
     return event
 
 
-def sound(cadre: Commands, run: str) -> None:
-    """Decided anew the run is what it was."""
-    replay = cadre("replay", run)
-    assert (replay.returncode, "no divergence" in replay.stdout) == (0, True), replay.stdout + replay.stderr
-
-
-def test_what_one_session_left_the_next_one_knows_and_nobody_else(
-    stack: Stack, gateway: Gateway, memory: Service
-) -> None:
+def test_what_one_session_left_the_next_one_knows_and_nobody_else(gateway: Gateway, memory: Service) -> None:
     run = note(gateway, "The red bicycle stands behind the mill.", "anna")
     kept = left(gateway, 2, user="anna")
     assert {(one["scope"], one["user"], one["run"], one["agent"], one["kind"]) for one in kept} == {
@@ -94,7 +74,7 @@ def test_what_one_session_left_the_next_one_knows_and_nobody_else(
     }
     asked = ask(gateway, "Where is the red bicycle?", "anna")
     result = gateway.finished(asked)
-    assert "behind the mill" in result["output"], stack.logs()
+    assert "behind the mill" in result["output"]
     hits = recalled(gateway, asked)["memories"]
     assert {(hit["run"], hit["agent"], hit["scope"]) for hit in hits} == {(run, "keeper", "user")}
 
@@ -103,12 +83,12 @@ def test_what_one_session_left_the_next_one_knows_and_nobody_else(
         gateway.submit("keeper", "ask: Where is the red bicycle?", session="second-anna-too"),
         gateway.submit("keeper", "ask: Where is the red bicycle?"),
     ):
-        assert gateway.finished(other)["output"] == "nothing is known", stack.logs()
+        assert gateway.finished(other)["output"] == "nothing is known"
         assert recalled(gateway, other)["memories"] == []
 
 
 def test_a_run_waits_for_a_memory_service_that_was_killed(
-    stack: Stack, gateway: Gateway, memory: Service, cadre: Commands
+    gateway: Gateway, memory: Service, cadre: Commands
 ) -> None:
     note(gateway, "The cat is called Matilda.", "carla")
     left(gateway, 2, user="carla")
@@ -118,13 +98,13 @@ def test_a_run_waits_for_a_memory_service_that_was_killed(
     gateway.wait_for(run, "memory.asked")
     memory.kill()
     memory.start()
-    assert "Matilda" in gateway.finished(run)["output"], stack.logs()
+    assert "Matilda" in gateway.finished(run)["output"]
     assert recalled(gateway, run)["error"] is None
-    sound(cadre, run)
+    assert_sound(cadre, run)
 
 
 def test_a_run_begins_without_a_memory_service_that_does_not_answer(
-    stack: Stack, gateway: Gateway, memory: Service, cadre: Commands
+    gateway: Gateway, memory: Service, cadre: Commands
 ) -> None:
     note(gateway, "The cellar is locked.", "doris")
     left(gateway, 2, user="doris")
@@ -134,13 +114,13 @@ def test_a_run_begins_without_a_memory_service_that_does_not_answer(
         result = gateway.finished(run)
     finally:
         memory.start()
-    assert (result["state"], result["output"]) == ("success", "nothing is known"), stack.logs()
+    assert (result["state"], result["output"]) == ("success", "nothing is known")
     assert "did not answer within 2 s" in recalled(gateway, run)["error"]["message"]
     # The question is still on the bus: what comes of it now changes nothing.
     again = ask(gateway, "Is the cellar locked?", "doris", agent="hasty", session="third")
-    assert "locked" in gateway.finished(again)["output"], stack.logs()
+    assert "locked" in gateway.finished(again)["output"]
     assert gateway.finished(run)["output"] == "nothing is known"
-    sound(cadre, run)
+    assert_sound(cadre, run)
 
 
 def test_an_agent_killed_while_it_waits_for_its_memories(
@@ -157,9 +137,9 @@ def test_an_agent_killed_while_it_waits_for_its_memories(
     finally:
         memory.signal(signal.SIGCONT)
     keeper.start()
-    assert "at noon" in gateway.finished(run)["output"], stack.logs()
+    assert "at noon" in gateway.finished(run)["output"]
     assert recalled(gateway, run)["error"] is None
-    sound(cadre, run)
+    assert_sound(cadre, run)
 
 
 def test_what_a_killed_agent_owed_the_memory_service_arrives_once(
@@ -172,7 +152,7 @@ def test_what_a_killed_agent_owed_the_memory_service_arrives_once(
     try:
         run = gateway.submit("keeper", "note: The ladder is short.", user="frida")
         for death in ("x", "xx"):
-            eventually(lambda: not dying.is_running, what="the agent has died", state=stack.logs)
+            eventually(lambda: not dying.is_running, what="the agent has died")
             assert died.read_text() == death
             if death == "x":
                 assert gateway.finished(run)["state"] == "success"
@@ -193,14 +173,14 @@ def test_what_a_killed_agent_owed_the_memory_service_arrives_once(
 
 
 def test_what_a_person_has_removed_is_not_known_any_more_and_replays_all_the_same(
-    stack: Stack, gateway: Gateway, memory: Service, cadre: Commands
+    gateway: Gateway, memory: Service, cadre: Commands
 ) -> None:
     note(gateway, "Verses by Gerda are about the sea.", "gerda")
     note(gateway, "Gerda and the sea: a second word.", "gerda", session="other")
     left(gateway, 4, user="gerda")
     long = gateway.submit("historian", "verses: 14, then what Gerda said of the sea", user="gerda")
     result = gateway.finished(long)
-    assert result["state"] == "success", stack.logs()
+    assert result["state"] == "success"
     assert "Verses by Gerda" in result["output"], "a summary leaves what was recalled as it is"
     assert len(events_of(gateway, long, "history.summarized")) >= 2
     hits = recalled(gateway, long)["memories"]
@@ -212,16 +192,16 @@ def test_what_a_person_has_removed_is_not_known_any_more_and_replays_all_the_sam
     assert listed(gateway, user="gerda") == []
     later = ask(gateway, "What does Gerda write about the sea?", "gerda", session="later")
     assert gateway.finished(later)["output"] == "nothing is known"
-    sound(cadre, long)
-    sound(cadre, asked)
+    assert_sound(cadre, long)
+    assert_sound(cadre, asked)
     assert recalled(gateway, long)["memories"] == hits
 
 
 def test_an_erased_tree_takes_its_own_memories_along(
-    stack: Stack, gateway: Gateway, memory: Service, cadre: Commands
+    gateway: Gateway, memory: Service, cadre: Commands
 ) -> None:
     run = gateway.submit("scribe", "pass: The bell is cracked.", user="heidi")
-    assert gateway.finished(run)["state"] == "success", stack.logs()
+    assert gateway.finished(run)["state"] == "success"
     own = left(gateway, 4, run=run)
     assert sorted(one["scope"] for one in own) == ["run", "run", "user", "user"]
     assert {one["run"] for one in own if one["scope"] == "user"} == {f"{run}_1_1"}

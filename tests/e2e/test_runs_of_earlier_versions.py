@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.service.frame import Platform, open_platform
-from cadre.settings import Settings
+from cadre.service.frame import Platform
 from harness.stack import Gateway, Stack
 from journals import kept
 
@@ -31,11 +30,6 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         stack.gateway(start=False)
         stack.start_all()
         yield stack
-
-
-@pytest.fixture(scope="module")
-def gateway(stack: Stack) -> Gateway:
-    return Gateway(stack.services["gateway"])
 
 
 class Left:
@@ -115,14 +109,9 @@ LEFT = [waiting_for_a_tool(), asking_its_model(), with_a_snapshot(), ended()]
 
 def left_behind(stack: Stack) -> None:
     async def store() -> None:
-        settings = Settings(nats_url=stack.nats.url, shards=SHARDS)
-        platform = await open_platform("earlier", settings)
-        try:
+        async with stack.platform() as platform:
             for shard in range(SHARDS):
                 await store_shard(platform, shard)
-        finally:
-            await platform.registry.stop()
-            await platform.nc.close()
 
     asyncio.run(store())
 
@@ -146,20 +135,20 @@ async def store_shard(platform: Platform, shard: int) -> None:
         assert await jetstream.append(platform.nc, *places.get(seq, filler)) == seq
 
 
-def test_a_run_goes_on_when_its_tools_answer(stack: Stack, gateway: Gateway) -> None:
+def test_a_run_goes_on_when_its_tools_answer(gateway: Gateway) -> None:
     result = gateway.finished(LEFT[0].run)
-    assert result["state"] == "success", stack.logs()
+    assert result["state"] == "success"
     assert "at last" in result["output"]
 
 
-def test_a_model_call_that_was_lost_is_made_again(stack: Stack, gateway: Gateway) -> None:
+def test_a_model_call_that_was_lost_is_made_again(gateway: Gateway) -> None:
     result = gateway.finished(LEFT[1].run)
-    assert (result["state"], result["output"]) == ("success", "heard spoken"), stack.logs()
+    assert (result["state"], result["output"]) == ("success", "heard spoken")
 
 
-def test_a_run_with_a_snapshot_goes_on(stack: Stack, gateway: Gateway) -> None:
+def test_a_run_with_a_snapshot_goes_on(gateway: Gateway) -> None:
     result = gateway.finished(LEFT[2].run)
-    assert (result["state"], result["output"]) == ("success", "60 numbers"), stack.logs()
+    assert (result["state"], result["output"]) == ("success", "60 numbers")
 
 
 def test_what_has_ended_is_shown(gateway: Gateway) -> None:

@@ -7,15 +7,10 @@ from typing import Any
 
 import pytest
 
-from harness.command import Commands, commands_of, only_line
-from harness.stack import Gateway, Stack
+from harness.command import Commands, only_line
+from harness.stack import Gateway
 
 TEAM = Path(__file__).parent / "features"
-
-
-@pytest.fixture(scope="module")
-def cadre(stack: Stack, gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Commands:
-    return commands_of(stack, tmp_path_factory.mktemp("cli"))
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +119,7 @@ def test_a_fork_does_only_what_comes_behind_its_step(gateway: Gateway, counted: 
     assert gateway.request("GET", f"/v1/runs/{result['id']}/replay").json()["divergences"] == []
 
 
-def test_edits_change_what_the_model_reads(cadre: Commands, gateway: Gateway, counted: str) -> None:
+def test_edits_change_what_the_model_reads(cadre: Commands, counted: str) -> None:
     done = cadre("fork", counted, "--at", 3, "--observation", "2_0=60", "-o", "json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -189,14 +184,3 @@ def test_a_run_at_work_can_be_forked_as_far_as_it_has_come(gateway: Gateway) -> 
     assert "finished 0 steps, so it can be forked at step 1 to 1" in early.json()["detail"]
     assert fork(gateway, run, at=1, task="chatty")["output"] == "recovered"
     gateway.request("POST", f"/v1/runs/{run}/cancel", json={})
-
-
-def test_a_key_sent_twice_is_one_fork(gateway: Gateway, counted: str) -> None:
-    def once() -> Any:
-        return gateway.request(
-            "POST", f"/v1/runs/{counted}/fork", json={"at": 61}, headers={"Idempotency-Key": "fork-once"}
-        ).json()["id"]
-
-    first = once()
-    gateway.finished(first)
-    assert once() == first

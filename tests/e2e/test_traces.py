@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from nats.aio.client import Client
@@ -87,12 +86,6 @@ def _durable(spans: list[Span]) -> list[Span]:
     return [span for span in spans if names.RUN in span.attributes]
 
 
-def finished(gateway: Gateway, stack: Stack, run: str) -> dict[str, Any]:
-    result = gateway.finished(run)
-    assert result["state"] == "success", stack.logs()
-    return result
-
-
 def of(spans: list[Span], name: str) -> list[Span]:
     return [span for span in spans if span.name == name]
 
@@ -112,7 +105,7 @@ def test_a_team_at_work_is_one_trace(
     run = answer.json()["id"]
     assert answer.headers["x-trace-id"] == trace_id(run)
     assert answer.headers["traceparent"] == f"00-{trace_id(run)}-{root_span(run)}-01"
-    finished(gateway, stack, run)
+    gateway.succeeded(run)
     spans = sound(stack, receiver, run)
     by_id = {span.span: span for span in spans}
     (root,) = of(spans, "invoke_workflow boss")
@@ -139,7 +132,7 @@ def test_spans_of_a_tool_hang_below_its_call(
     stack: Stack, gateway: Gateway, receiver: OtlpReceiver, marks: Path
 ) -> None:
     run = gateway.submit("worker", f"use keyed {marks} 0.1")
-    finished(gateway, stack, run)
+    gateway.succeeded(run)
     spans = sound(stack, receiver, run)
     (own,), (call,) = of(spans, "my own work"), of(spans, "execute_tool keyed")
     assert (own.parent, own.service) == (call.span, "tools of mine")
@@ -170,7 +163,7 @@ def test_killed_in_the_middle(
         gateway.wait_for(run, "model.called", agent="worker")
     stack.services[victim].kill()
     stack.services[victim].start()
-    finished(gateway, stack, run)
+    gateway.succeeded(run)
     spans = sound(stack, receiver, run)
     if victim == "worker":
         lost = [span for span in spans if span.attributes.get(names.ERROR_TYPE) == names.WORKER_LOST]
@@ -191,7 +184,7 @@ def test_a_run_that_slept_and_woke_elsewhere_is_one_tree(
         stack.services[name].kill()
     stack.start_all()
     assert decide(gateway, held["call"], "approve").status_code in (200, 202)
-    finished(gateway, stack, run)
+    gateway.succeeded(run)
     receiver.start()
     spans = sound(stack, receiver, run)
     (wait,) = of(spans, "wait_approval refund")
@@ -238,14 +231,14 @@ def test_a_demo_ends_when_its_trace_is_told(tmp_path: Path) -> None:
 # --- without any backend
 
 
-def test_a_trace_without_a_backend(stack: Stack, gateway: Gateway, marks: Path) -> None:
+def test_a_trace_without_a_backend(gateway: Gateway, marks: Path) -> None:
     run = gateway.submit("boss", f"delegate: use refund {marks} 0")
     (held,) = waiting(gateway, run)
     going = gateway.request("GET", f"/v1/runs/{run}/trace").json()
     still = {span["name"] for span in going["spans"] if span.get("open")}
     assert {"invoke_workflow boss", "wait_approval refund"} <= still
     assert decide(gateway, held["call"], "approve").status_code == 200
-    finished(gateway, stack, run)
+    gateway.succeeded(run)
     found = gateway.request("GET", f"/v1/runs/{run}/trace").json()
     assert (found["trace"], found["spans"][0]["name"]) == (trace_id(run), "invoke_workflow boss")
     assert not any(span.get("open") for span in found["spans"])
@@ -265,7 +258,7 @@ def test_a_trace_without_a_backend(stack: Stack, gateway: Gateway, marks: Path) 
 
 def test_the_command_shows_it(stack: Stack, gateway: Gateway, marks: Path, tmp_path: Path) -> None:
     run = gateway.submit("boss", f"delegate: use keyed {marks} 0")
-    finished(gateway, stack, run)
+    gateway.succeeded(run)
     cadre = commands_of(stack, tmp_path)
     shown = cadre("trace", run)
     assert shown.returncode == 0, shown.stderr

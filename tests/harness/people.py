@@ -5,12 +5,14 @@ from typing import Any
 
 import httpx2
 
+from harness.command import Commands
 from harness.patience import eventually
 from harness.stack import Gateway
 
 
-def done(books: Path) -> list[str]:
-    return books.read_text().splitlines() if books.exists() else []
+def done(book: Path) -> list[str]:
+    """The lines that tools have left in a file."""
+    return book.read_text().splitlines() if book.exists() else []
 
 
 def waiting(gateway: Gateway, run: str, count: int = 1) -> list[dict[str, Any]]:
@@ -32,3 +34,19 @@ def decide(gateway: Gateway, call: str, decision: str, **fields: Any) -> httpx2.
 
 def events_of(gateway: Gateway, run: str, name: str) -> list[dict[str, Any]]:
     return [data["event"] for event, data in gateway.events(run) if event == name]
+
+
+def observed(result: dict[str, Any]) -> str:
+    """What the model of a finished run read of its calls and code, all steps together."""
+    read = []
+    for step in result["memory"]:
+        for source in (step.get("own"), step, *(step.get("calls") or [])):
+            about = source or {}
+            read += [about.get("observation") or "", (about.get("error") or {}).get("message", "")]
+    return "\n".join(read)
+
+
+def assert_sound(cadre: Commands, run: str) -> None:
+    """Decided anew the run is what it was."""
+    replay = cadre("replay", run)
+    assert (replay.returncode, "no divergence" in replay.stdout) == (0, True), replay.stdout + replay.stderr

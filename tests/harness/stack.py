@@ -8,12 +8,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
+from cadre.service.frame import Platform, open_platform
+from cadre.settings import Settings
 from harness.guard import Guard
 from harness.nats_server import NatsServer, free_port
 from harness.patience import eventually, patience
@@ -158,6 +160,22 @@ class Stack:
         for service in asleep:
             service.wait_ready()
 
+    @contextlib.asynccontextmanager
+    async def platform(self) -> AsyncIterator[Platform]:
+        """What a service has of NATS, for a test that writes or reads beside them."""
+        platform = await open_platform("test", Settings(nats_url=self.nats.url, shards=2))
+        try:
+            yield platform
+        finally:
+            await platform.registry.stop()
+            await platform.nc.close()
+
+    def model_requests(self) -> list[dict[str, Any]]:
+        """The model's own account of what it was asked."""
+        answer = httpx2.get(f"{self.services['model'].url}/script/journal", timeout=patience())
+        lines: list[dict[str, Any]] = answer.json()
+        return lines
+
     def logs(self) -> str:
         return "\n".join(f"--- {name}\n{s.log.read_text()[-4000:]}" for name, s in self.services.items())
 
@@ -180,6 +198,16 @@ class Gateway:
         body: dict[str, Any] = answer.json()
         return body
 
+    def answer(self, agent: str, task: str, **fields: Any) -> Any:
+        """The output of a new run, which must succeed."""
+        return self.succeeded(self.submit(agent, task, **fields))
+
+    def succeeded(self, run_id: str) -> Any:
+        """The output of the run, once it has succeeded."""
+        result = self.finished(run_id)
+        assert result["state"] == "success", result["error"]
+        return result["output"]
+
     def finished(self, run_id: str, within: float = 90.0) -> dict[str, Any]:
         """The run once it has ended; waits for that by the event stream's end."""
         last: dict[str, Any] = {}
@@ -193,6 +221,16 @@ class Gateway:
 
         eventually(over, within=within, what=f"run {run_id} has ended", state=lambda: last)
         return last
+
+    def wait_offered(self, count: int) -> None:
+        """Until so many agents are at work and may call all that their files name (`lacking` never may)."""
+        agents: list[dict[str, Any]] = []
+
+        def lack_nothing() -> bool:
+            agents[:] = self.request("GET", "/v1/agents").json()["agents"]
+            return len(agents) == count and all(not a["missing"] or a["name"] == "lacking" for a in agents)
+
+        eventually(lack_nothing, what="the agents are offered all they need", state=lambda: agents)
 
     def events(self, run_id: str, after: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
         """(event name, data) of the run's tree, until its end."""
