@@ -1,27 +1,26 @@
 """Blocks of code: over the bus and without it, fresh interpreters, code that will not stop, and the same snippets in
 smolagents' own interpreter where `make compat` has installed it."""
 
-import asyncio
 import json
-import os
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 from bench.code_echo import POOL, SUBJECT
-from cadre.protocol.messages import CodeFinished
+from bench.delegation import timed
+from bench.processes import running_module
 from cadre.settings import Settings
 from cadre_sandbox.interpreters.contract import BlockLimits, BlockRequest, Failed, Finished
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.interpreters.session import Session
 from harness.nats_server import NatsServer
-from integration.sandbox_bench import Bench, open_bench
+from integration.sandbox_bench import Bench
+from integration.service_bench import finished
 
 PEER = Path(__file__).parents[2] / "build" / "compat-venv" / "bin" / "python"
 NOT_INSTALLED = "not installed"
@@ -79,7 +78,7 @@ async def _over_the_bus(samples: int) -> dict[str, Any]:
     seconds: list[tuple[float, float, float]] = []
     async with _deployment() as bench:
         first = await bench.ask(bench.block(SMALL))
-        run, snapshot = first.run, _snapshot(first)
+        run, snapshot = first.run, finished(first).snapshot
         payload = b"x" * 1024
 
         async def request() -> None:
@@ -90,9 +89,9 @@ async def _over_the_bus(samples: int) -> dict[str, Any]:
             nobody = bench.block(SMALL, pool=POOL)
             seconds.append(
                 (
-                    await _timed(request),
-                    await _timed(lambda call=nobody: bench.ask(call)),  # type: ignore[misc]
-                    await _timed(lambda call=warm: bench.ask(call)),  # type: ignore[misc]
+                    await timed(request),
+                    await timed(lambda call=nobody: bench.ask(call)),  # type: ignore[misc]
+                    await timed(lambda call=warm: bench.ask(call)),  # type: ignore[misc]
                 )
             )
         request_s, echo_s, warm_s = (median(column) for column in zip(*seconds, strict=True))
@@ -105,54 +104,23 @@ async def _over_the_bus(samples: int) -> dict[str, Any]:
     }
 
 
-def _snapshot(answer: object) -> str | None:
-    assert isinstance(answer, CodeFinished), answer
-    return answer.snapshot
-
-
 @asynccontextmanager
 async def _deployment() -> AsyncIterator[Bench]:
-    with tempfile.TemporaryDirectory(prefix="cadre-bench-") as folder:
-        nats = NatsServer(Path(folder))
-        nats.start()
-        try:
-            settings = Settings(nats_url=nats.url)
-            async with open_bench(settings) as bench:
-                await bench.start()
-                async with _echo(settings):
-                    yield bench
-        finally:
-            nats.stop()
+    with tempfile.TemporaryDirectory(prefix="cadre-bench-") as folder, NatsServer(Path(folder)) as nats:
+        settings = Settings(nats_url=nats.url)
+        async with Bench.open(settings, Path(folder)) as bench:
+            await bench.start()
+            async with _echo(settings):
+                yield bench
 
 
 @asynccontextmanager
 async def _echo(settings: Settings) -> AsyncIterator[None]:
-    environment = {**os.environ, "CADRE_NATS_URL": settings.nats_url}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bench.code_echo"),
-        env=environment,
-        cwd=Path(__file__).parents[1],
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
-        assert process.stdout is not None
-        if await process.stdout.readline() != b"ready\n":
-            raise RuntimeError("the echo process did not start")
+    async with running_module("bench.code_echo", CADRE_NATS_URL=settings.nats_url):
         yield
-    finally:
-        process.kill()
-        await process.wait()
 
 
 # --- without it
-
-
-async def _timed(operation: Callable[[], Awaitable[object]]) -> float:
-    """Seconds."""
-    began = time.perf_counter()
-    await operation()
-    return time.perf_counter() - began
 
 
 async def _opened(sandbox: Sandbox) -> float:

@@ -77,12 +77,7 @@ class Pair:
 
     async def stored(self) -> int:
         """Messages that the shards have ever stored."""
-        topology, nc = self._here.platform.topology, self._here.platform.nc
-        streams = [
-            await jetstream.api(nc, f"STREAM.INFO.{topology.stream(shard)}")
-            for shard in range(topology.shards)
-        ]
-        return sum(stream["state"]["last_seq"] for stream in streams)
+        return sum(state["last_seq"] for state in await self._here.streams())
 
     def cpu(self) -> dict[str, float]:
         return {name: cpu_seconds(pid) for name, pid in self.pids.items()}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from cadre.adapters.nats.streams import jetstream
 from cadre.journal.entry import Entry
 from cadre.journal.events import AnyEvent, RunFinished
 from cadre.ports import Appended, Journal, Model, Stored
@@ -87,6 +88,19 @@ class Deployment:
             raise RuntimeError(f"run {task.run} did not succeed: {last}")
         return last
 
+    async def streams(self) -> list[dict[str, Any]]:
+        """The state of each shard's stream."""
+        topology, nc = self.platform.topology, self.platform.nc
+        names = map(topology.stream, range(topology.shards))
+        return [(await jetstream.api(nc, f"STREAM.INFO.{name}"))["state"] for name in names]
+
+    async def left(self, consumer: str) -> int:
+        """Records that wait for delivery or an ack at this consumer, on all shards."""
+        topology, nc = self.platform.topology, self.platform.nc
+        names = map(topology.stream, range(topology.shards))
+        infos = [await jetstream.api(nc, f"CONSUMER.INFO.{name}.{consumer}") for name in names]
+        return sum(info["num_pending"] + info["num_ack_pending"] for info in infos)
+
     async def close(self) -> None:
         for host in self._hosts:
             await host.drain(2.0)
@@ -96,13 +110,11 @@ class Deployment:
 
 @contextmanager
 def _running_nats(sync: str) -> Iterator[NatsServer]:
-    with tempfile.TemporaryDirectory(prefix="cadre-bench-") as folder:
-        nats = NatsServer(Path(folder), sync=sync)
-        nats.start()
-        try:
-            yield nats
-        finally:
-            nats.stop()
+    with (
+        tempfile.TemporaryDirectory(prefix="cadre-bench-") as folder,
+        NatsServer(Path(folder), sync=sync) as nats,
+    ):
+        yield nats
 
 
 @asynccontextmanager

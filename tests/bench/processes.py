@@ -6,6 +6,8 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 _TICK = 1.0 / os.sysconf("SC_CLK_TCK")
@@ -31,6 +33,26 @@ def cpu_of_command(*command: str) -> float:
     # Reaped above: without a return code the object would go looking for the process again.
     process.returncode = 0
     return usage.ru_utime + usage.ru_stime
+
+
+@asynccontextmanager
+async def running_module(module: str, *options: str, **environment: str) -> AsyncIterator[None]:
+    """`python -m module`, once it has said `ready`."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", module, *options),
+        env={**os.environ, **environment},
+        cwd=Path(__file__).parents[1],
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        if await process.stdout.readline() != b"ready\n":
+            raise RuntimeError(f"{module} did not start")
+        yield
+    finally:
+        process.kill()
+        await process.wait()
 
 
 class Member:

@@ -8,7 +8,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -167,15 +167,19 @@ async def _append_all(here: Deployment, appends: list[Append]) -> None:
             await jetstream.append(nc, aside, data, headers=headers)
 
 
+def executor(here: Deployment) -> AbstractAsyncContextManager[Service]:
+    return running_service(here, "cadre_tools", str(Path(__file__).parent / "lookup.py"))
+
+
 @asynccontextmanager
-async def executor(here: Deployment) -> AsyncIterator[None]:
+async def running_service(here: Deployment, *arguments: str, **environment: str) -> AsyncIterator[Service]:
+    """A service of the deployment as a process of its own, once it is ready."""
     with tempfile.TemporaryDirectory(prefix="cadre-bench-") as folder:
-        environment = child_environment(CADRE_NATS_URL=here.nats.url)
-        tools = Path(__file__).parent / "lookup.py"
-        service = Service("tools", ["cadre_tools", str(tools)], environment, Path(folder))
+        variables = child_environment(CADRE_NATS_URL=here.nats.url, **environment)
+        service = Service(arguments[0], list(arguments), variables, Path(folder))
         try:
             await asyncio.to_thread(service.start)
-            yield
+            yield service
         finally:
             if service.is_running:
                 await asyncio.to_thread(service.terminate)

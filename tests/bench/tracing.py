@@ -1,23 +1,17 @@
 """What a tracer costs the runs that it follows: steps per second with one at work, against without."""
 
 import asyncio
-import sys
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 from bench.deployment import Deployment, deployment
 from bench.paced import STEPS, PacedModel
-from bench.processes import cpu_seconds
-from bench.steps import executor, stretches
-from cadre.adapters.nats.streams import jetstream
-from cadre.settings import child_environment
+from bench.processes import cpu_seconds, running_module
+from bench.steps import executor, running_service, stretches
 from cadre.spec.agent import AgentSpec, Limits
 from harness.nats_server import free_port
-from harness.stack import Service
 
 SPANS_PER_STEP = 4
 """The step, its model call, its tool call, what the executor did."""
@@ -53,48 +47,22 @@ async def measure(rounds: int, group: int) -> dict[str, Any]:
 
 async def _caught_up(here: Deployment) -> None:
     """Until the tracer has acked all that the journals hold."""
-    topology = here.platform.topology
-
-    async def left() -> int:
-        found = 0
-        for shard in range(topology.shards):
-            subject = f"CONSUMER.INFO.{topology.stream(shard)}.{topology.tracer_consumer()}"
-            answer = await jetstream.api(here.platform.nc, subject)
-            found += answer["num_pending"] + answer["num_ack_pending"]
-        return found
-
-    while True:
-        if not await left():
-            return
+    consumer = here.platform.topology.tracer_consumer()
+    while await here.left(consumer):  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(_LOOK_EVERY)
 
 
 @asynccontextmanager
 async def _sink() -> AsyncIterator[str]:
     port = free_port()
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bench.sink", str(port)), stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        assert process.stdout is not None
-        await process.stdout.readline()
+    async with running_module("bench.sink", str(port)):
         yield f"http://127.0.0.1:{port}"
-    finally:
-        process.kill()
-        await process.wait()
 
 
 @asynccontextmanager
 async def _tracer(here: Deployment, endpoint: str) -> AsyncIterator[int]:
     """The process id of one that has read all there was before."""
-    with tempfile.TemporaryDirectory(prefix="cadre-bench-") as folder:
-        environment = child_environment(CADRE_NATS_URL=here.nats.url, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint)
-        service = Service("tracer", ["cadre_tracer"], environment, Path(folder))
-        try:
-            await asyncio.to_thread(service.start)
-            await _caught_up(here)
-            assert service.process is not None
-            yield service.process.pid
-        finally:
-            if service.is_running:
-                await asyncio.to_thread(service.terminate)
+    async with running_service(here, "cadre_tracer", OTEL_EXPORTER_OTLP_ENDPOINT=endpoint) as service:
+        await _caught_up(here)
+        assert service.process is not None
+        yield service.process.pid

@@ -11,7 +11,6 @@ from typing import Any
 from bench.deployment import Deployment, deployment
 from bench.processes import Member, cpu_seconds, rss_mb
 from bench.worker import REFUND
-from cadre.adapters.nats.streams import jetstream
 from cadre.journal.run import Run
 from cadre.loop.fold import fold
 from cadre.protocol.cards import Presence
@@ -34,7 +33,11 @@ async def measure(sizes: tuple[int, ...], idle_seconds: float) -> dict[str, Any]
         try:
             await here.offered(_AGENT)
             values: dict[str, Any] = {"waiting_runs": sizes[-1], "waiting_rss_mb_0": rss_mb(agent.pid)}
-            consumers, waiting, started = await _consumers(here), 0, time.perf_counter()
+            consumers, waiting, started = (
+                sum(state["consumer_count"] for state in await here.streams()),
+                0,
+                time.perf_counter(),
+            )
             for size in sizes:
                 last = await _begin(here, size - waiting)
                 waiting = size
@@ -46,7 +49,9 @@ async def measure(sizes: tuple[int, ...], idle_seconds: float) -> dict[str, Any]
             values["waiting_rss_growth_mb"] = (
                 values[f"waiting_rss_mb_{sizes[-1]}"] - values[f"waiting_rss_mb_{sizes[0]}"]
             )
-            values["waiting_consumers_added"] = await _consumers(here) - consumers
+            values["waiting_consumers_added"] = (
+                sum(state["consumer_count"] for state in await here.streams()) - consumers
+            )
             before = cpu_seconds(agent.pid)
             await asyncio.sleep(idle_seconds)
             values["waiting_idle_cpu_percent"] = (cpu_seconds(agent.pid) - before) / idle_seconds * 100
@@ -72,30 +77,16 @@ async def _begin(here: Deployment, count: int) -> str:
 
 async def _put_aside(here: Deployment) -> None:
     """Until the agent has accounted for every task. Raises RuntimeError when that takes too long."""
-    topology = here.platform.topology
-    consumer = topology.agent_consumer(_AGENT)
+    consumer = here.platform.topology.agent_consumer(_AGENT)
     deadline = time.monotonic() + _BEGUN_WITHIN
     left = 1
     while left:
         if time.monotonic() > deadline:
             raise RuntimeError(f"{left} tasks are not accounted for after {_BEGUN_WITHIN:g} s")
         await asyncio.sleep(_GLANCE)
-        infos = [
-            await jetstream.api(here.platform.nc, f"CONSUMER.INFO.{topology.stream(shard)}.{consumer}")
-            for shard in range(topology.shards)
-        ]
-        left = sum(info["num_pending"] + info["num_ack_pending"] for info in infos)
+        left = await here.left(consumer)
 
 
 async def _held(here: Deployment, run: str) -> int:
     state: Run = fold((stored.entry for stored in await here.platform.journal.read(run, run)), run, run)
     return sum(call.hold is not None for call in state.open_calls())
-
-
-async def _consumers(here: Deployment) -> int:
-    topology = here.platform.topology
-    infos = [
-        await jetstream.api(here.platform.nc, f"STREAM.INFO.{topology.stream(shard)}")
-        for shard in range(topology.shards)
-    ]
-    return sum(int(info["state"]["consumer_count"]) for info in infos)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from harness.guard import Guard
-from harness.patience import eventually
+from harness.patience import eventually, patience
 
 SLEEPS = [sys.executable, "-c", "import time; time.sleep(600)"]
 
@@ -47,4 +47,4 @@ def test_what_is_left_dies_when_the_guard_closes() -> None:
     process = subprocess.Popen(SLEEPS, process_group=guard.group)
     os.kill(process.pid, signal.SIGSTOP)
     guard.close()
-    assert process.wait(timeout=30) == -signal.SIGKILL
+    assert process.wait(timeout=patience()) == -signal.SIGKILL

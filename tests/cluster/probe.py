@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 from cadre.adapters.nats.connection.connect import NatsClient
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import CadreError
+from harness.patience import patience
 
 _ANSWER_WITHIN = 0.25
 _PAUSE = 0.02
@@ -54,7 +55,7 @@ class Probe:
 
     async def resumed(self, after: float) -> None:
         """Returns once an append has succeeded since `after`."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(patience()):
             while not self.appended or self.appended[-1].at <= after:
                 self._progress.clear()
                 await self._progress.wait()

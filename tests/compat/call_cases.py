@@ -52,13 +52,7 @@ CALLS = [
         ],
         "five",
     ),
-    Case(
-        "unknown-tool",
-        "caller",
-        "Subtract.",
-        [calls(("subtract", {"a": 2})), answer("cannot")],
-        "cannot",
-    ),
+    Case("unknown-tool", "caller", "Subtract.", [calls(("subtract", {"a": 2})), answer("cannot")], "cannot"),
     Case(
         "tool-fails",
         "caller",
@@ -105,10 +99,7 @@ CALLS = [
         "call-manager",
         "call_manager",
         "Have it added.",
-        [
-            calls(("helper", {"task": f"{member_mark('call-manager')} Add 30 and 12."})),
-            answer("forty-two"),
-        ],
+        [calls(("helper", {"task": f"{member_mark('call-manager')} Add 30 and 12."})), answer("forty-two")],
         "forty-two",
         member=[calls(("add", {"a": 30, "b": 12})), answer("It is 42.")],
     ),

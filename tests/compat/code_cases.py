@@ -48,19 +48,9 @@ CODE = [
         [code("print('before')\n1 / 0"), code("final_answer('repaired')")],
         "repaired",
     ),
+    Case("syntax-error", "coder", "Assign.", [code("x = = 3"), code("final_answer('repaired')")], "repaired"),
     Case(
-        "syntax-error",
-        "coder",
-        "Assign.",
-        [code("x = = 3"), code("final_answer('repaired')")],
-        "repaired",
-    ),
-    Case(
-        "refused-import",
-        "coder",
-        "Import.",
-        [code("import os"), code("final_answer('without')")],
-        "without",
+        "refused-import", "coder", "Import.", [code("import os"), code("final_answer('without')")], "without"
     ),
     Case(
         "no-code",

@@ -32,10 +32,7 @@ def play(folder: Path) -> Played:
     assert PYTHON.exists(), "smolagents is not installed: run `make compat`"
     with Stack(folder) as stack:
         recorder = _recorder(stack, folder)
-        results = {
-            **_by_smolagents(f"{recorder}/v1"),
-            **_by_cadre(stack),
-        }
+        results = {**_by_smolagents(f"{recorder}/v1"), **_by_cadre(stack)}
         return Played(conversations(recorder, folder / "cassettes"), results)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.command import Commands, only_line
+from harness.patience import patience
 from harness.people import decide, done, waiting
 from harness.stack import Gateway
 
@@ -78,7 +79,7 @@ def test_a_followed_run_shows_what_waits(cadre: Commands, books: Path) -> None:
     assert f'refund(file="{books}", amount=500)' in told
     call = told.rsplit("cadre approve ", 1)[1].strip()
     assert cadre("reject", call, "--feedback", "no").returncode == 0
-    output, rest = following.communicate(timeout=60)
+    output, rest = following.communicate(timeout=patience())
     assert "refund: rejected by" in rest
     assert "did not allow" in output
 
@@ -143,11 +144,11 @@ def test_a_person_decides_at_the_terminal(
         os.write(terminal, line.replace("BOOKS", str(books)).encode() + b"\n")
     rest = threading.Thread(target=read_to_the_end, args=(terminal,), daemon=True)
     rest.start()
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=patience())
     assert process.returncode == 0
     assert answer in output.decode()
     assert done(books) == effects
-    rest.join(timeout=10)
+    rest.join(timeout=patience())
     os.close(terminal)
 
 
@@ -166,8 +167,8 @@ def test_a_question_ends_when_somebody_else_has_decided(
     assert decide(gateway, second["call"], "approve").status_code == 200
     rest = threading.Thread(target=read_to_the_end, args=(terminal,), daemon=True)
     rest.start()
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=patience())
     assert (process.returncode, done(books)) == (0, ["refund 300"])
     assert b"refund 300 is done" in output
-    rest.join(timeout=10)
+    rest.join(timeout=patience())
     os.close(terminal)

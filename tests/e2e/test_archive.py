@@ -13,7 +13,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.settings import Settings
 from harness.command import Commands, commands_of, only_line
-from harness.patience import eventually
+from harness.patience import eventually, patience
 from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "team"
@@ -136,7 +136,7 @@ async def remains(stack: Stack, run: str) -> list[str]:
     stream = topology.stream_of(run)
     left: list[str] = []
     quiet = 0
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(patience()):
         while quiet < 20:  # longer than the tool is at work
             await asyncio.sleep(0.5)
             found = [await jetstream.last(nc, stream, one) for one in topology.subjects_of_tree(run)]

@@ -199,16 +199,12 @@ def test_no_gateway_and_no_nats(alone: Commands) -> None:
 
 def test_a_nats_server_without_jetstream(tmp_path: Path, alone: Commands) -> None:
     (alone.folder / "good.yaml").write_text(GOOD)
-    server = NatsServer(tmp_path, jetstream=False)
-    server.start()
-    try:
+    with NatsServer(tmp_path, jetstream=False) as server:
         done = alone("agent", "good.yaml", CADRE_NATS_URL=server.url, CADRE_LOG_LEVEL="WARNING")
         line = only_line(done, 2)
         assert "agent good cannot start: JetStream is off at " in line
         assert "start nats-server with " in line
         found = alone("doctor", CADRE_NATS_URL=server.url)
-    finally:
-        server.stop()
     assert found.returncode == 1
     assert "JetStream is off" in found.stdout
 

@@ -13,7 +13,7 @@ from cadre.client import NotFound, follow, new_runs
 from cadre.local import local_stack
 from cadre.spec.agent_file import read_agent
 from harness.command import Commands, commands_of
-from harness.patience import eventually
+from harness.patience import eventually, patience
 from harness.stack import Gateway, Stack
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -55,6 +55,21 @@ def replicas(stack: Stack) -> int:
     return len(agent["replicas"])
 
 
+def run_script(
+    stack: Stack, folder: Path, *argv: object, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """A script of a user's, to its end."""
+    return subprocess.run(
+        [sys.executable, *map(str, argv)],
+        env={**stack.environment, **variables},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=patience(),
+        check=False,
+    )
+
+
 def test_script_and_file_are_one_agent(stack: Stack) -> None:
     eventually(lambda: replicas(stack) == 2, what="two replicas")
     sys.path.insert(0, str(AGENT))
@@ -77,17 +92,12 @@ def test_each_of_them_does_the_work_alone(stack: Stack, cadre: Commands, left: s
 def test_a_step_callback_tells_of_each_step(stack: Stack, cadre: Commands, tmp_path: Path) -> None:
     run = cadre("run", "writer", "How many words has «to be or not to be»?", "--detach").stdout.strip()
     for _ in range(2):  # who comes again reads the same
-        told = subprocess.run(
-            [sys.executable, str(EXAMPLES / "step_callback" / "steps.py"), run],
-            env={**stack.environment, "CADRE_GATEWAY_URL": stack.services["gateway"].url},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
+        gateway = stack.services["gateway"].url
+        done = run_script(
+            stack, tmp_path, EXAMPLES / "step_callback" / "steps.py", run, CADRE_GATEWAY_URL=gateway
         )
-        assert (told.returncode, told.stdout) == (0, "writer step 1: done\nwriter step 2: done\n"), (
-            told.stderr
+        assert (done.returncode, done.stdout) == (0, "writer step 1: done\nwriter step 2: done\n"), (
+            done.stderr
         )
 
 
@@ -99,7 +109,7 @@ async def test_following_from_a_program(stack: Stack, cadre: Commands) -> None:
     coming = asyncio.ensure_future(anext(begun))
     done = await asyncio.to_thread(cadre, "run", "writer", "How many words has «to be»?", "-o", "json")
     run = json.loads(done.stdout)["id"]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(patience()):
         assert await coming == run
     await begun.aclose()
     events = [event async for event in follow(run, gateway=url)]
@@ -125,7 +135,7 @@ def test_a_script_finds_the_cadre_up_of_its_folder(stack: Stack, tmp_path: Path)
             eventually(lambda: replicas(stack) == 3, what="a third replica")
         finally:
             script.terminate()
-            assert script.wait(30) == 0
+            assert script.wait(patience()) == 0
 
 
 def test_a_script_that_cannot_serve_ends_as_the_command_does(stack: Stack, tmp_path: Path) -> None:
@@ -133,15 +143,7 @@ def test_a_script_that_cannot_serve_ends_as_the_command_does(stack: Stack, tmp_p
         ({"CADRE_PORT": str(stack.services["gateway"].port)}, "agent writer cannot start: cannot listen on"),
         ({"CADRE_SHARDS": "abc"}, "CADRE_SHARDS='abc': must be a whole number"),
     ):
-        done = subprocess.run(
-            [sys.executable, str(AGENT / "agent.py")],
-            env={**stack.environment, **variables},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
+        done = run_script(stack, tmp_path, AGENT / "agent.py", **variables)
         assert done.returncode == 2
         [line] = done.stderr.splitlines()
         assert line.startswith(f"cadre: {said}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from cadre.local.exit_codes import ExitCode
 from harness.command import Commands
-from harness.patience import eventually
+from harness.patience import eventually, patience
 from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "features"
@@ -196,7 +196,7 @@ def test_a_run_cancelled_from_another_terminal(gateway: Gateway, cadre: Commands
     gateway.wait_for(found[0], "tool.called")
     done = cadre("cancel", "@last", "--reason", "not needed")
     assert done.returncode == 0, done.stderr
-    _, shown = following.communicate(timeout=30)
+    _, shown = following.communicate(timeout=patience())
     assert following.returncode == 6
     assert shown.splitlines()[-1].endswith("ended as cancelled: Cancelled: not needed")
 

@@ -10,7 +10,7 @@ from cadre.adapters.nats.connection.connect import settled
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import decode
 from cadre.protocol.messages import Report
-from harness.patience import eventually
+from harness.patience import eventually, patience
 from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "team"
@@ -134,7 +134,7 @@ def test_an_unreadable_message_is_a_dead_letter(
             advisories = await nc.subscribe("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>")
             await settled(nc)
             await jetstream.append(nc, topology.inbox("worker", "test", "deadletter", "deadletter"), data)
-            await advisories.next_msg(timeout=30)
+            await advisories.next_msg(timeout=patience())
             found = ""
             for _ in range(100):
                 answer = await jetstream.api(nc, f"STREAM.INFO.{topology.dead_stream}")
@@ -159,7 +159,7 @@ def test_the_manager_of_an_unreadable_task_is_told(stack: Stack, gateway: Gatewa
             reports = await nc.subscribe(topology.inbox("boss", "helper", "lost", "lost"))
             await settled(nc)
             await jetstream.append(nc, topology.inbox("helper", "boss", "lost", "lost_1_0"), b"{")
-            heard = await reports.next_msg(timeout=30)
+            heard = await reports.next_msg(timeout=patience())
             return heard.data
 
     report: Report = decode(asyncio.run(send_and_hear()), Report)

@@ -1,11 +1,8 @@
 """One trace per tree of runs, whoever is killed while it grows: over a real team, a real receiver, kill -9."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +16,7 @@ from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.ids import root_span, trace_id
-from harness.command import commands_of
+from harness.command import commands_of, run_demo
 from harness.otlp_receiver import OtlpReceiver, Span
 from harness.patience import eventually
 from harness.people import decide, waiting
@@ -205,20 +202,8 @@ def test_a_demo_ends_when_its_trace_is_told(tmp_path: Path) -> None:
     demo = f"demo: {{agent: boss, task: 'delegate: use keyed {tmp_path / 'marks'} 0'}}"
     head = "apiVersion: cadre.dev/v1\nkind: Team\nmetadata: {name: traced}\n"
     (folder / "team.yaml").write_text(f"{head}spec: {{description: Is traced., {files}, {demo}}}\n")
-    known = {name: value for name, value in os.environ.items() if not name.startswith(("CADRE_", "OTEL_"))}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{known['PATH']}"
     with OtlpReceiver() as receiver:
-        done = subprocess.run(
-            [sys.executable, "-m", "cadre.cli.main", "up", folder, "--run", "--timeout", "180"],
-            cwd=tmp_path,
-            env={**known, "PATH": path, "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        run_demo(folder, tmp_path, OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url)
         (root,) = of(receiver.spans, "invoke_workflow boss")
         spans = _durable(receiver.of_trace(root.trace))
     known_spans = {span.span for span in spans}

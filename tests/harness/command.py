@@ -1,19 +1,21 @@
 """The command line as its users have it: a process, its exit code, its two streams."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-from harness.patience import patience
+from harness.patience import SECONDS, patience
 from harness.stack import Stack
 
 
 class Commands:
     """`cadre …` in a folder of its own, with an environment."""
 
-    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+    def __init__(self, folder: Path, environment: dict[str, str], ends_within: float = SECONDS) -> None:
         self.folder = folder
         self._environment = environment
+        self._ends_within = ends_within
 
     def __call__(self, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
         """Runs the command to its end."""
@@ -24,7 +26,7 @@ class Commands:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=patience(),
+            timeout=patience(self._ends_within),
             check=False,
         )
 
@@ -43,6 +45,15 @@ class Commands:
     @staticmethod
     def _argv(arguments: tuple[object, ...]) -> list[str]:
         return [sys.executable, "-m", "cadre.cli.main", *map(str, arguments)]
+
+
+def run_demo(team: Path, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`cadre up TEAM --run` in the folder, which must pass."""
+    known = {name: value for name, value in os.environ.items() if not name.startswith(("CADRE_", "OTEL_"))}
+    known["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{known['PATH']}"
+    done = Commands(folder, known | environment, 300)("up", team, "--run", "--timeout", 180)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
 
 
 def commands_of(stack: Stack, folder: Path) -> Commands:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Self
 
 from harness.patience import patience
 from harness.standstill import stand_still
@@ -41,6 +42,13 @@ class NatsServer:
         self._process: subprocess.Popen[bytes] | None = None
         self.group: int | None = None
         """Process group that the server joins."""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def start(self) -> None:
         with self._log.open("ab") as log:

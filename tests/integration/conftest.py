@@ -1,6 +1,8 @@
 """A real nats-server per test session, a deployment of its own per test, and a gateway process per module."""
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -8,15 +10,13 @@ import pytest
 from cadre.settings import Settings
 from cadre.testing import ModelServer, running_model
 from harness.nats_server import NatsServer
-from integration.gateway_world import GatewayProcess, World, with_boss
+from integration.gateway_world import GatewayProcess, World, entered, with_boss
 
 
 @pytest.fixture(scope="session")
 def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
-    server = NatsServer(tmp_path_factory.mktemp("nats"))
-    server.start()
-    yield server
-    server.stop()
+    with NatsServer(tmp_path_factory.mktemp("nats")) as server:
+        yield server
 
 
 @pytest.fixture
@@ -30,6 +30,13 @@ def settings(nats_url: str) -> Settings:
     return Settings(nats_url=nats_url, prefix=f"t{uuid4().hex[:10]}", shards=2, drain_seconds=5)
 
 
+@pytest.fixture
+async def bench(request: pytest.FixtureRequest, settings: Settings, tmp_path: Path) -> AsyncIterator[Any]:
+    """The bench whose class the test's module imports: of executors, sandboxes or the memory service."""
+    async with request.module.Bench.open(settings, tmp_path) as bench:
+        yield bench
+
+
 @pytest.fixture(scope="module")
 def gateway(nats_server: NatsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     one = GatewayProcess(nats_server.url, tmp_path_factory.mktemp("gateway"))
@@ -40,6 +47,28 @@ def gateway(nats_server: NatsServer, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture
 async def world(gateway: GatewayProcess) -> AsyncIterator[World]:
     async with with_boss(gateway) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the other gateway writes aside."""
+    return tmp_path_factory.mktemp("scratch")
+
+
+@pytest.fixture(scope="module")
+def elsewhere(
+    nats_server: NatsServer, tmp_path_factory: pytest.TempPathFactory, scratch: Path
+) -> Iterator[GatewayProcess]:
+    """The gateway of another deployment."""
+    one = GatewayProcess(nats_server.url, tmp_path_factory.mktemp("elsewhere"), TMPDIR=str(scratch))
+    yield one
+    one.kill()
+
+
+@pytest.fixture
+async def other(elsewhere: GatewayProcess) -> AsyncIterator[World]:
+    async with entered(elsewhere) as one:
         yield one
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import os
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -11,19 +10,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from nats.aio.client import Client
-
-from cadre.adapters.nats.bus import NatsBus
-from cadre.adapters.nats.connection.connect import connect, settled
 from cadre.adapters.nats.effects import NatsEffects
-from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.provision import provision
-from cadre.delivery.codec import decode, encode
+from cadre.delivery.codec import encode
 from cadre.protocol.messages import ToolCall, ToolResult
-from cadre.protocol.topology import Topology
-from cadre.settings import Settings
 from harness.patience import patience
+from integration.service_bench import ServiceBench
 
 HERE = Path(__file__).parent
 TOOLS = str(HERE / "executor_tools.py")
@@ -44,23 +36,29 @@ class Visit:
         await self._writer.drain()
 
 
-class Bench:
+class Bench(ServiceBench[ToolResult]):
     """Sends calls as the agent `boss` would and hears what comes to its inbox; starts and kills executors."""
 
-    def __init__(self, settings: Settings, folder: Path, nc: Client, topology: Topology) -> None:
-        self.settings = settings
-        self.folder = folder
-        self.nc = nc
-        self.topology = topology
-        self.blobs = NatsBlobs(nc, topology)
-        self.bus = NatsBus(nc, topology, self.blobs)
-        self.effects = NatsEffects(nc, topology)
+    inboxes = "*.boss.>"
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.effects = NatsEffects(self.nc, self.topology)
         self.visits: asyncio.Queue[Visit] = asyncio.Queue()
         self.port = 0
-        self._answers: dict[str, asyncio.Queue[ToolResult]] = {}
         self._processes: list[asyncio.subprocess.Process] = []
         self._logs: list[asyncio.Task[bytes]] = []
         self._writers: list[asyncio.StreamWriter] = []
+
+    @contextlib.asynccontextmanager
+    async def prepared(self) -> AsyncIterator[None]:
+        door = await asyncio.start_server(self.open_door, "127.0.0.1", 0)
+        self.port = door.sockets[0].getsockname()[1]
+        yield
+        door.close()
+
+    def sender_of(self, answer: ToolResult) -> str:
+        return answer.tool
 
     # --- calls
 
@@ -88,7 +86,7 @@ class Bench:
         await self.bus.send(call, call.agent)
 
     async def answer(self, call: ToolCall) -> ToolResult:
-        return await asyncio.wait_for(self._inbox(call.id).get(), patience())
+        return await self.next_answer(call.id)
 
     async def ask(self, tool: str, **arguments: Any) -> ToolResult:
         call = self.new_call(tool, arguments)
@@ -98,25 +96,8 @@ class Bench:
     def unread(self, call: ToolCall) -> int:
         return self._inbox(call.id).qsize()
 
-    def _inbox(self, call: str) -> asyncio.Queue[ToolResult]:
-        return self._answers.setdefault(call, asyncio.Queue())
-
-    async def hear(self) -> None:
-        async def on_message(message: Any) -> None:
-            result: ToolResult = decode(message.data, ToolResult)
-            self._inbox(result.call).put_nowait(result)
-
-        await self.nc.subscribe(f"{self.topology.prefix}.in.*.boss.>", cb=on_message)
-        await settled(self.nc)
-
     async def all_acked(self, tool: str) -> bool:
-        """Nothing of the tool's calls waits for delivery or an ack."""
-        for shard in range(self.topology.shards):
-            name = f"CONSUMER.INFO.{self.topology.stream(shard)}.{self.topology.tool_consumer(tool)}"
-            info = await jetstream.api(self.nc, name)
-            if info["num_pending"] or info["num_ack_pending"]:
-                return False
-        return True
+        return await self.none_left(self.topology.tool_consumer(tool))
 
     # --- what tools do
 
@@ -139,14 +120,7 @@ class Bench:
     ) -> asyncio.subprocess.Process:
         """An executor that is ready to work, or with `may_die` perhaps dead before it said so."""
         command = [script] if script else ["-m", "cadre_tools"]
-        environment = {
-            **os.environ,
-            "CADRE_NATS_URL": self.settings.nats_url,
-            "CADRE_PREFIX": self.settings.prefix,
-            "CADRE_SHARDS": str(self.settings.shards),
-            "CADRE_INSTANCE": f"executor-{len(self._processes)}",
-            **variables,
-        }
+        environment = self.environment(f"executor-{len(self._processes)}", **variables)
         process = await asyncio.create_subprocess_exec(
             sys.executable, *command, TOOLS, *options, env=environment, stderr=asyncio.subprocess.PIPE
         )
@@ -176,23 +150,8 @@ class Bench:
         await asyncio.gather(*self._logs)
         for writer in self._writers:
             writer.close()
-        await self.nc.close()
 
 
 async def kill(process: asyncio.subprocess.Process) -> None:
     process.kill()
     await process.wait()
-
-
-@contextlib.asynccontextmanager
-async def open_bench(settings: Settings, folder: Path) -> AsyncIterator[Bench]:
-    nc = await connect(settings, "test")
-    bench = Bench(settings, folder, nc, await provision(nc, settings))
-    door = await asyncio.start_server(bench.open_door, "127.0.0.1", 0)
-    bench.port = door.sockets[0].getsockname()[1]
-    await bench.hear()
-    try:
-        yield bench
-    finally:
-        await bench.close()
-        door.close()

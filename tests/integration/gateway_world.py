@@ -209,6 +209,13 @@ class World:
         await scribe.write(scribe.accepted(session=session), CALLED)
         await scribe.write(FINISHED)
 
+    async def ended_run(self, run: str = "", agent: str = "boss", session: str | None = None) -> str:
+        """A run that is finished and listed; its id."""
+        run = run or new_run()
+        await self.finished_run(run, agent, session)
+        await self.listed(run)
+        return run
+
     async def write(self, scribe: Scribe, event: AnyEvent) -> int:
         """As soon as this client, too, is connected again."""
 

@@ -6,30 +6,22 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import httpx2
-from nats.aio.client import Client
 
-from cadre.adapters.nats.bus import NatsBus
-from cadre.adapters.nats.connection.connect import connect, settled
-from cadre.adapters.nats.dead_letters import DeadLetter, NatsDeadLetters
 from cadre.adapters.nats.memory import NatsMemory
-from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.provision import provision
-from cadre.delivery.codec import encode, unpack_record
+from cadre.delivery.codec import encode
 from cadre.protocol.memory import MEMORY_TOOLS, ListRequest, Remembered, Selection
 from cadre.protocol.messages import MemoryScope, Origin, ToolCall, ToolResult
-from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from harness.nats_server import free_port
 from harness.patience import eventually, patience, until
-
-"""Seconds."""
+from integration.service_bench import ServiceBench
 
 EVERY: list[MemoryScope] = ["run", "session", "agent", "team", "user"]
 
@@ -71,21 +63,18 @@ class Service:
         return answer.status_code, answer.json()
 
 
-class Bench:
+class Bench(ServiceBench[ToolResult]):
     """Calls the tools as agents would and asks as people would; starts and kills services."""
 
-    def __init__(self, settings: Settings, folder: Path, nc: Client, topology: Topology) -> None:
-        self.settings = settings
-        self.folder = folder
-        self.nc = nc
-        self.topology = topology
-        self.blobs = NatsBlobs(nc, topology)
-        self.bus = NatsBus(nc, topology, self.blobs)
-        self.people = NatsMemory(nc, topology)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.people = NatsMemory(self.nc, self.topology)
         self._mark = uuid4().hex[:8]
         self.agent = self.own("boss")
         self.services: list[Service] = []
-        self._answers: dict[str, asyncio.Queue[ToolResult]] = {}
+
+    def sender_of(self, answer: ToolResult) -> str:
+        return answer.tool
 
     def own(self, name: str) -> str:
         """A name that no other test of the deployment has."""
@@ -126,7 +115,7 @@ class Bench:
         return await self.answer(call)
 
     async def answer(self, call: ToolCall) -> ToolResult:
-        return await asyncio.wait_for(self._inbox(call.id).get(), patience())
+        return await self.next_answer(call.id)
 
     def unread(self, call: ToolCall) -> int:
         return self._inbox(call.id).qsize()
@@ -146,19 +135,6 @@ class Bench:
 
     async def texts(self, query: str, **about: Any) -> list[str]:
         return [hit["text"] for hit in (await self.recall(query, **about))["hits"]]
-
-    async def hear(self) -> None:
-        async def on_message(message: Any) -> None:
-            record = await unpack_record(message.data, self.blobs)
-            assert isinstance(record, ToolResult)
-            assert self.topology.sender(message.subject) == record.tool
-            self._inbox(record.call).put_nowait(record)
-
-        await self.nc.subscribe(f"{self.topology.prefix}.in.>", cb=on_message)
-        await settled(self.nc)
-
-    def _inbox(self, call: str) -> asyncio.Queue[ToolResult]:
-        return self._answers.setdefault(call, asyncio.Queue())
 
     # --- what there is
 
@@ -181,31 +157,7 @@ class Bench:
         await until(none_pending)
 
     async def all_acked(self) -> bool:
-        """No call of the service's tools waits for delivery or an ack."""
-        for tool in MEMORY_TOOLS:
-            for shard in range(self.topology.shards):
-                name = f"CONSUMER.INFO.{self.topology.stream(shard)}.{self.topology.tool_consumer(tool)}"
-                info = await jetstream.api(self.nc, name)
-                if info["num_pending"] or info["num_ack_pending"]:
-                    return False
-        return True
-
-    async def dead_letter(self, tree: str) -> DeadLetter:
-        """The only one about a message of this tree."""
-        letters = NatsDeadLetters(self.nc, self.topology)
-        found: list[DeadLetter] = []
-
-        async def is_there() -> bool:
-            found[:] = [
-                one
-                for one in await letters.newest(100)
-                if one.message is not None and Topology.address(one.message.subject).tree == tree
-            ]
-            return bool(found)
-
-        await until(is_there)
-        [letter] = found
-        return letter
+        return await self.none_left(*map(self.topology.tool_consumer, MEMORY_TOOLS))
 
     # --- processes
 
@@ -227,18 +179,6 @@ class Bench:
     async def close(self) -> None:
         for service in self.services:
             await service.kill()
-        await self.nc.close()
-
-
-@contextlib.asynccontextmanager
-async def open_bench(settings: Settings, folder: Path) -> AsyncIterator[Bench]:
-    nc = await connect(settings, "test")
-    bench = Bench(settings, folder, nc, await provision(nc, settings))
-    await bench.hear()
-    try:
-        yield bench
-    finally:
-        await bench.close()
 
 
 COMMAND = (sys.executable, "-m", "cadre_memory")

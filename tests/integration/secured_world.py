@@ -20,14 +20,13 @@ from cadre.settings import Settings
 from harness.nats_server import NatsServer
 from harness.patience import patience
 
-TOPOLOGY = Topology(1)
+T = Topology(1)
+TREE, RUN, CALL = "t1", "t1", "t1_1_0"
+JOURNAL = T.journal(TREE, RUN)
+BOSS = "cadre.in.0.boss.{}.t1.t1"
+"""Inboxes of the agent `boss`, by who writes there."""
 
-ROLES = team_roles(
-    ["boss", "digger"],
-    [("desk", ("look_up",)), ("yard", ("dig",))],
-    ["default"],
-    memory=True,
-)
+ROLES = team_roles(["boss", "digger"], [("desk", ("look_up",)), ("yard", ("dig",))], ["default"], memory=True)
 
 
 class Secured:
@@ -35,7 +34,7 @@ class Secured:
 
     def __init__(self, folder: Path) -> None:
         self.auth = folder / "auth"
-        nats_files.update_users(self.auth, ROLES, TOPOLOGY)
+        nats_files.update_users(self.auth, ROLES, T)
         self.server = NatsServer(folder, more=f'include "auth/{nats_files.SERVER_FILE}"\n')
 
     def settings(self, user: str, **more: object) -> Settings:
@@ -44,7 +43,7 @@ class Secured:
 
     def rotate(self, user: str) -> None:
         """A new key, which the server is told of."""
-        nats_files.update_users(self.auth, ROLES, TOPOLOGY, rotate=[user])
+        nats_files.update_users(self.auth, ROLES, T, rotate=[user])
         self.server.process.send_signal(signal.SIGHUP)
 
     @asynccontextmanager
@@ -88,7 +87,7 @@ class Intruder:
         return said
 
     async def ask(self, subject: str, data: bytes = b"", **headers: str) -> bytes:
-        answer = await self.nc.request(subject, data, timeout=10, headers=headers or None)
+        answer = await self.nc.request(subject, data, timeout=patience(), headers=headers or None)
         return answer.data
 
 

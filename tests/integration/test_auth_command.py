@@ -130,9 +130,7 @@ def test_what_cannot_be_done_is_said_in_one_line(cadre: Commands, arguments: lis
 
 def test_a_command_without_the_right_key_ends_with_one_line(cadre: Commands, tmp_path: Path) -> None:
     assert cadre("auth", "init", "--agent", "boss", "-o", tmp_path / "auth").returncode == 0
-    server = NatsServer(tmp_path, more='include "auth/auth.conf"\n')
-    server.start()
-    try:
+    with NatsServer(tmp_path, more='include "auth/auth.conf"\n') as server:
         nobody = cadre("provision", "--agent", "boss", CADRE_NATS_URL=server.url)
         assert "asks for a user" in only_line(nobody, 2)
         agent = {"CADRE_NATS_URL": server.url, "CADRE_NATS_CREDENTIALS": str(tmp_path / "auth/agent-boss.nk")}
@@ -140,8 +138,6 @@ def test_a_command_without_the_right_key_ends_with_one_line(cadre: Commands, tmp
         early = cadre("tracer", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1", **agent)
         assert early.returncode == 2
         assert "run `cadre provision` with the operator's key" in early.stderr.splitlines()[-1]
-    finally:
-        server.stop()
 
 
 def test_the_whole_team_works_with_a_user_for_each_service(cadre: Commands, tmp_path: Path) -> None:

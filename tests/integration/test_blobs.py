@@ -154,7 +154,7 @@ async def test_an_entry_whose_content_is_gone_does_not_hold_up_its_shard(
     lost = Spilled(id="t:entry:1", tree="t", run="t", at=1.0, ref=ref, size=400_000)
     for run, data in (("t", encode(lost)), ("t_1_0", b"{}")):
         await jetstream.append(store.nc, store.topology.journal("t", run), data)
-    first, second = [await asyncio.wait_for(told.get(), 60) for _ in range(2)]
+    first, second = [await asyncio.wait_for(told.get(), patience()) for _ in range(2)]
     await tail.stop()
     assert (first.stored, first.refs) == (None, {ref}), "left out, and still known to be named"
     assert second.seq > first.seq
@@ -231,7 +231,7 @@ async def test_what_a_cancelled_writer_leaves_is_swept_up_when_it_is_not_young(
 
     before_the_entry(store, monkeypatch, hang)
     putting = asyncio.create_task(store.blobs.put(os.urandom(400_000)))
-    await asyncio.wait_for(about_to, 30)
+    await asyncio.wait_for(about_to, patience())
     putting.cancel()
     await asyncio.wait({putting})
     assert len(await store.chunks()) == len(whole) + 1
@@ -305,10 +305,8 @@ async def test_other_clients_read_what_is_written_here_and_the_other_way_round(
 @pytest.fixture
 def narrow_server(tmp_path: Path) -> Iterator[NatsServer]:
     """It cuts the connection when more than this is on its way to a client."""
-    server = NatsServer(tmp_path, sync="2m", more="max_pending: 8MB\n")
-    server.start()
-    yield server
-    server.stop()
+    with NatsServer(tmp_path, sync="2m", more="max_pending: 8MB\n") as server:
+        yield server
 
 
 async def test_many_large_reads_at_once_are_not_too_much_for_the_server(narrow_server: NatsServer) -> None:

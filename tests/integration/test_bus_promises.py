@@ -16,6 +16,7 @@ from cadre.protocol.messages import EffectClaim, ErrorInfo, TimerFired, ToolResu
 from cadre.protocol.topology import timer_id
 from cadre.service.frame import Platform, open_platform
 from cadre.settings import Settings
+from harness.patience import patience
 
 
 @pytest.fixture
@@ -75,10 +76,10 @@ async def test_an_append_removes_the_timer_it_names_and_no_other(platform: Platf
     for name in ("deadline", "call-1", "call-2"):
         await platform.bus.schedule(timer(tree, name), "boss", due)
     await platform.journal.append(entry(tree), 0, ends_timer="call-1")
-    heard = {await asyncio.wait_for(inbox.names.get(), 30) for _ in range(2)}
+    heard = {await asyncio.wait_for(inbox.names.get(), patience()) for _ in range(2)}
     assert heard == {"deadline", "call-2"}
     await platform.bus.schedule(timer(tree, "last"), "boss", time.time() + 0.1)
-    assert await asyncio.wait_for(inbox.names.get(), 30) == "last", "call-1 never came"
+    assert await asyncio.wait_for(inbox.names.get(), patience()) == "last", "call-1 never came"
 
 
 async def test_an_append_may_name_a_timer_that_was_never_set_or_has_gone_off(platform: Platform) -> None:
@@ -87,7 +88,7 @@ async def test_an_append_may_name_a_timer_that_was_never_set_or_has_gone_off(pla
     tree = uuid4().hex
     appended = await platform.journal.append(entry(tree), 0, ends_timer="never-set")
     await platform.bus.schedule(timer(tree, "gone"), "boss", time.time() + 0.1)
-    assert await asyncio.wait_for(inbox.names.get(), 30) == "gone"
+    assert await asyncio.wait_for(inbox.names.get(), patience()) == "gone"
     await platform.journal.append(entry(tree, 2), appended.seq, ends_timer="gone")
     assert len(await platform.journal.read(tree, tree)) >= 1
 
@@ -96,7 +97,7 @@ async def test_a_timer_whose_time_has_passed_goes_off_at_once(platform: Platform
     inbox = Inbox(platform)
     await inbox.listen()
     await platform.bus.schedule(timer(uuid4().hex, "late"), "boss", time.time() - 60)
-    assert await asyncio.wait_for(inbox.names.get(), 30) == "late"
+    assert await asyncio.wait_for(inbox.names.get(), patience()) == "late"
 
 
 async def test_a_revoked_call_has_its_result_before_anybody_claims_it(platform: Platform) -> None:
@@ -129,7 +130,7 @@ async def test_a_claimed_call_is_left_to_its_executor_who_is_told_to_stop(platfo
     await other.subscribe(platform.topology.interrupt(tree), cb=note)
     await settled(other)
     await platform.bus.revoke(cancelled(call))
-    assert await asyncio.wait_for(heard.get(), 30) == call.encode()
+    assert await asyncio.wait_for(heard.get(), patience()) == call.encode()
     found = await effects.read(tree, call)
     assert found is not None
     assert found.claim == claim

@@ -100,8 +100,7 @@ async def ended_turn(world: World, session: str, files: dict[str, str], **fields
     run: str = answer.json()["id"]
     for path, text in files.items():
         await workspace(world, run, call_id(run, 1, 0)).write(path, text)
-    await world.finished_run(run, session=session)
-    await world.listed(run)
+    await world.ended_run(run, session=session)
     return run
 
 
@@ -230,8 +229,7 @@ async def test_what_was_carried_outlives_the_run_it_came_from(world: World) -> N
     after = (await turn(world, session)).json()["id"]
     assert (await world.http.delete(f"/v1/runs/{before}")).status_code == 200
     assert await contents(world, after) == {"report.md": f"of {session}"}
-    await world.finished_run(after, session=session)
-    await world.listed(after)
+    await world.ended_run(after, session=session)
     [file] = (await world.http.get(f"/v1/runs/{after}/files")).json()["files"]
     assert (await world.http.delete(f"/v1/runs/{after}")).status_code == 200
     await gone(world, after, file["ref"])

@@ -10,6 +10,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.errors import OutcomeUnknown
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
+from harness.patience import patience
 
 
 async def test_an_open_request_does_not_outlive_its_connection(tmp_path: Path) -> None:
@@ -23,7 +24,7 @@ async def test_an_open_request_does_not_outlive_its_connection(tmp_path: Path) -
 
     await nc.subscribe("deaf", cb=say_nothing)
     asking = asyncio.create_task(jetstream.append(nc, "deaf", b""))
-    await asyncio.wait_for(asked.wait(), 10)
+    await asyncio.wait_for(asked.wait(), patience())
     server.kill()
     with pytest.raises(OutcomeUnknown, match="the connection was lost"):
         await asking

@@ -18,7 +18,7 @@ from cadre.protocol.messages import Spilled, Task, ToolResult
 from cadre.protocol.topology import call_id
 from cadre.settings import child_environment
 from harness.command import Commands
-from harness.patience import until
+from harness.patience import patience, until
 from integration.gateway_world import CALLED, FINISHED, GatewayProcess, World, new_run
 
 AGENT = "undertaker"
@@ -166,7 +166,7 @@ async def test_retried_it_is_delivered_again_though_its_id_was_used(world: World
     grave.buries = False
     answer = await world.http.post(f"/v1/dead-letters/{letter['id']}/retry")
     assert (answer.status_code, answer.json()) == (200, {"id": letter["id"], "done": "retried", "run": run})
-    again = await asyncio.wait_for(grave.arrived.get(), 15)
+    again = await asyncio.wait_for(grave.arrived.get(), patience())
     assert (again.data, again.retried, again.deliveries) == (a_task(run), True, 1)
     for method, path in (
         ("POST", f"{letter['id']}/retry"),
@@ -266,7 +266,7 @@ async def test_the_command_line(gateway: GatewayProcess, world: World, grave: Gr
     grave.buries = False
     retried = await asyncio.to_thread(cadre, "dead", "retry", ids[0])
     assert (retried.returncode, retried.stdout) == (0, f"{ids[0]} retried, run {kept}\n")
-    assert (await asyncio.wait_for(grave.arrived.get(), 15)).data == a_task(kept)
+    assert (await asyncio.wait_for(grave.arrived.get(), patience())).data == a_task(kept)
     again = await asyncio.to_thread(cadre, "dead", "retry", ids[0])
     assert again.returncode == 4
     assert "there is no dead letter" in again.stderr

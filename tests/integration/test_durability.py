@@ -13,6 +13,7 @@ from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import RetryableError
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
+from harness.patience import patience
 
 WRITERS = 16
 KILLS = 3
@@ -51,7 +52,7 @@ async def test_a_killed_server_loses_nothing_acknowledged(tmp_path: Path, sync: 
             wanted = len(acked) + BETWEEN_KILLS
             while len(acked) < wanted:
                 more.clear()
-                await asyncio.wait_for(more.wait(), 30)
+                await asyncio.wait_for(more.wait(), patience())
             server.kill()
             server.start()
         done.set()

@@ -68,9 +68,7 @@ async def test_an_erased_run_leaves_nothing_anywhere(world: World) -> None:
 
 
 async def test_what_is_left_is_a_record_for_a_week(world: World) -> None:
-    run = new_run()
-    await world.finished_run(run)
-    await world.listed(run)
+    run = await world.ended_run()
     await world.http.delete(f"/v1/runs/{run}")
     held = await jetstream.last(world.nc, world.topology.stream_of(run), world.topology.fate(run))
     assert held is not None
@@ -80,9 +78,7 @@ async def test_what_is_left_is_a_record_for_a_week(world: World) -> None:
 
 
 async def test_other_gateways_learn_of_it(world: World, other: World) -> None:
-    run = new_run()
-    await world.finished_run(run)
-    await world.listed(run)
+    run = await world.ended_run()
     await other.listed(run)
     await world.http.delete(f"/v1/runs/{run}")
 
@@ -210,9 +206,7 @@ async def test_only_whole_trees_that_have_ended_are_erased(world: World) -> None
 
 
 async def test_what_comes_late_for_an_erased_run_is_removed_too(world: World, other: World) -> None:
-    run = new_run()
-    await world.finished_run(run)
-    await world.listed(run)
+    run = await world.ended_run()
     await world.http.delete(f"/v1/runs/{run}")
     result = ToolResult(id="late", tree=run, run=run, at=1.0, call=f"{run}_1_0", tool="look", output=CANARY)
     await world.bus.send(result, "look", to="boss")
@@ -257,10 +251,7 @@ async def test_an_erased_run_is_not_started_again_by_its_key(world: World) -> No
     key = {"Idempotency-Key": new_run()}
     started = await world.http.post("/v1/runs", json={"agent": "boss", "task": "x"}, headers=key)
     run = started.json()["id"]
-    scribe = world.scribe(run)
-    await scribe.write(scribe.accepted())
-    await scribe.write(FINISHED)
-    await world.listed(run)
+    await world.ended_run(run)
     await world.http.delete(f"/v1/runs/{run}")
     again = await world.http.post("/v1/runs", json={"agent": "boss", "task": "x"}, headers=key)
     assert (again.status_code, again.json()["code"]) == (410, "run-erased")
@@ -272,10 +263,7 @@ async def test_a_session_whose_last_run_was_erased_begins_afresh(world: World) -
         answer = await world.http.post("/v1/runs", json=body)
         assert answer.status_code == 202, answer.text
         run: str = answer.json()["id"]
-        scribe = world.scribe(run)
-        await scribe.write(scribe.accepted(session="s-erased"))
-        await scribe.write(FINISHED)
-        await world.listed(run)
+        await world.ended_run(run, session="s-erased")
         return run
 
     first = await turn()

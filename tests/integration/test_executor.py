@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -14,17 +12,10 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.quarantine import MAX_CRASHES_ALONE, SUSPECT_AFTER_DELIVERIES
 from cadre.errors import Fenced, RetryableError
 from cadre.protocol.messages import EffectClaim, EffectResult, ToolCall, ToolResult
-from cadre.settings import Settings
 from harness.nats_server import NatsServer
 from harness.patience import patience, until
-from integration.executor_bench import HERE, Bench, Visit, kill, open_bench
-
-
-@pytest.fixture
-async def bench(settings: Settings, tmp_path: Path) -> AsyncIterator[Bench]:
-    async with open_bench(settings, tmp_path) as bench:
-        yield bench
-
+from integration.executor_bench import HERE, Bench, Visit, kill
+from integration.service_bench import failure
 
 # --- killed in the middle
 
@@ -98,9 +89,8 @@ async def test_a_call_that_kills_its_executors_is_given_up_and_its_neighbour_is_
         assert deaths <= 1 + MAX_CRASHES_ALONE
     result = answered.result()
     assert deaths == 1 + MAX_CRASHES_ALONE, "tried with its neighbour once, then alone"
-    assert result.error is not None
-    assert result.error.type == "Poisoned"
-    assert "2 processes died while they handled it alone" in result.error.message
+    assert failure(result).type == "Poisoned"
+    assert "2 processes died while they handled it alone" in failure(result).message
     await until(lambda: bench.all_acked("deadly"))
     while (visit := await bench.visit()).pid != executor.pid:
         pass  # those of the dead

@@ -2,27 +2,17 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 from uuid import uuid4
 
 import msgspec
-import pytest
 
 from cadre.adapters.nats.connection.connect import settled
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import encode
-from cadre.settings import Settings
 from harness.patience import patience
-from integration.executor_bench import Bench, open_bench
-
-
-@pytest.fixture
-async def bench(settings: Settings, tmp_path: Path) -> AsyncIterator[Bench]:
-    async with open_bench(settings, tmp_path) as bench:
-        yield bench
-
+from integration.executor_bench import Bench
+from integration.service_bench import failure
 
 # --- what goes wrong inside
 
@@ -40,9 +30,8 @@ async def test_a_malformed_call_becomes_a_dead_letter_and_the_worker_lives_on(be
         call = bench.new_call("divide")
         await jetstream.append(bench.nc, bench.topology.call("divide", "boss", call.tree, call.id), data)
         result = await bench.answer(call)
-        assert result.error is not None
-        assert result.error.type == "Poisoned"
-        assert reason in result.error.message
+        assert failure(result).type == "Poisoned"
+        assert reason in failure(result).message
         advisory = json.loads((await dead.next_msg(timeout=patience())).data)
         assert reason in advisory["reason"]
     held = await jetstream.last(
@@ -58,30 +47,26 @@ async def test_a_malformed_call_becomes_a_dead_letter_and_the_worker_lives_on(be
 async def test_failures_are_answers(bench: Bench) -> None:
     await bench.start()
     result = await bench.ask("divide", a=1, b=0)
-    assert result.error is not None
-    assert result.error.type == "AgentToolExecutionError"
-    assert result.error.message == (
+    assert failure(result).type == "AgentToolExecutionError"
+    assert failure(result).message == (
         """Error executing tool 'divide' with arguments {"a":1,"b":0}: ZeroDivisionError: division by zero"""
     )
     assert result.executor == "executor-0"
 
     result = await bench.ask("divide", a="1", b=0)
-    assert result.error is not None
-    assert result.error.type == "AgentToolCallError"
-    assert "argument 'a': expected `int`, got `str`" in result.error.message
+    assert failure(result).type == "AgentToolCallError"
+    assert "argument 'a': expected `int`, got `str`" in failure(result).message
 
     for name, rest in (
         ("slow", ""),
         ("slow_in_thread", "; what it does in its thread may still take effect"),
     ):
         result = await bench.ask(name)
-        assert result.error is not None
-        assert result.error.type == "AgentToolExecutionError"
-        assert result.error.message.endswith(f"TimeoutError: no result within 0.2 s{rest}")
+        assert failure(result).type == "AgentToolExecutionError"
+        assert failure(result).message.endswith(f"TimeoutError: no result within 0.2 s{rest}")
 
     result = await bench.ask("odd", kind="mute")
-    assert result.error is not None
-    assert result.error.message.endswith("ValueError: no words")
+    assert failure(result).message.endswith("ValueError: no words")
 
 
 async def test_outputs_always_fit_into_json_and_a_message(bench: Bench) -> None:
@@ -123,9 +108,8 @@ async def test_an_interrupt_reaches_the_tools_of_its_run_and_below(bench: Bench)
     await bench.bus.interrupt(tree, tree)
     assert (await bench.answer(polite)).output == "stopped in time"
     result = await bench.answer(stubborn)
-    assert result.error is not None
-    assert result.error.type == "Interrupted"
-    assert result.error.message == "outcome unknown: the run was cancelled while tool 'pay' was at work"
+    assert failure(result).type == "Interrupted"
+    assert failure(result).message == "outcome unknown: the run was cancelled while tool 'pay' was at work"
     await visits[other.id].let_go("undisturbed")
     assert (await bench.answer(other)).output == "undisturbed"
 
@@ -159,8 +143,7 @@ async def test_what_does_not_finish_in_time_goes_back(bench: Bench) -> None:
     await (await bench.visit()).let_go("read after all")
     assert (await bench.answer(reading)).output == "read after all"
     result = await bench.answer(stuck)
-    assert result.error is not None
-    assert result.error.type == "Interrupted"
+    assert failure(result).type == "Interrupted"
 
 
 async def test_a_thread_beyond_its_time_keeps_its_slot_but_not_the_process(bench: Bench) -> None:
@@ -170,8 +153,7 @@ async def test_a_thread_beyond_its_time_keeps_its_slot_but_not_the_process(bench
     stuck = await bench.visit()
     await bench.send(second)
     result = await bench.answer(first)
-    assert result.error is not None
-    assert "TimeoutError: no result within 0.2 s" in result.error.message
+    assert "TimeoutError: no result within 0.2 s" in failure(result).message
     # Others are served meanwhile; whoever had been let in beside the thread would have come before.
     for _ in range(3):
         other = bench.staged_call("look")

@@ -20,7 +20,7 @@ from cadre.runtime.in_hand import InHand
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
 from harness.patience import patience
-from integration.executor_bench import Bench, open_bench
+from integration.executor_bench import Bench
 from integration.executor_tools import mark
 
 
@@ -49,7 +49,7 @@ async def test_a_call_whose_claim_got_no_answer_is_run(
     server = NatsServer(tmp_path)
     server.start()
     try:
-        async with open_bench(Settings(nats_url=server.url, shards=1), tmp_path) as bench:
+        async with Bench.open(Settings(nats_url=server.url, shards=1), tmp_path) as bench:
             effects = Hanging(bench, server)
             in_hand = InHand("here", effects, NatsPeers(bench.nc, bench.topology))
             quarantine = NatsQuarantine(bench.nc, bench.topology)

@@ -1,8 +1,6 @@
 """What an executor does when the server's answer is lost, and when another one was faster."""
 
 import functools
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -16,9 +14,8 @@ from cadre.errors import OutcomeUnknown
 from cadre.protocol.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult
 from cadre.runtime.executor import Executor
 from cadre.runtime.in_hand import InHand
-from cadre.settings import Settings
 from harness.patience import until
-from integration.executor_bench import Bench, open_bench
+from integration.executor_bench import Bench
 from integration.executor_tools import mark
 
 
@@ -48,12 +45,6 @@ class Lossy(NatsEffects):
         if left:
             setattr(self, what, left - 1)
             raise OutcomeUnknown(what, "lost")
-
-
-@pytest.fixture
-async def bench(settings: Settings, tmp_path: Path) -> AsyncIterator[Bench]:
-    async with open_bench(settings, tmp_path) as bench:
-        yield bench
 
 
 async def answer_through(bench: Bench, effects: Lossy) -> tuple[ToolCall, ToolResult]:

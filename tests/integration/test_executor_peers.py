@@ -4,7 +4,6 @@ import asyncio
 import math
 import signal
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +19,8 @@ from cadre.settings import Settings
 from harness.nats_server import NatsServer
 from harness.patience import patience, until
 from harness.standstill import stand_still
-from integration.executor_bench import Bench, Visit, kill, open_bench
+from integration.executor_bench import Bench, Visit, kill
+from integration.service_bench import failure
 
 SILENT = "does not answer"
 """What an executor logs of one that it has asked in vain."""
@@ -87,12 +87,6 @@ class Scene(NamedTuple):
         return self.bench.topology.executor(self.call.tool, "executor-0"), self.call.id
 
 
-@pytest.fixture
-async def bench(settings: Settings, tmp_path: Path) -> AsyncIterator[Bench]:
-    async with open_bench(settings, tmp_path) as bench:
-        yield bench
-
-
 async def scene(bench: Bench, tool: str) -> Scene:
     """One executor is at work on a call, a second one has nothing to do."""
     first = await bench.start()
@@ -127,18 +121,15 @@ async def test_who_is_dead_is_known_to_be_at_once(bench: Bench) -> None:
     await kill(one.first)
     await one.deliver_again()
     result = await bench.answer(one.call)
-    assert result.error is not None
-    assert result.error.type == "Interrupted"
+    assert failure(result).type == "Interrupted"
     await until(lambda: bench.all_acked("pay"))
     assert bench.effects_of(one.call) == 1
     assert SILENT not in await bench.last_words()
 
 
 async def test_who_comes_back_later_than_the_server_is_waited_for(tmp_path: Path) -> None:
-    server = NatsServer(tmp_path, more="trace: true\n")  # its log has what is asked and gets no answer
-    server.start()
-    try:
-        async with open_bench(Settings(nats_url=server.url, shards=1), tmp_path) as bench:
+    with NatsServer(tmp_path, more="trace: true\n") as server:  # its log has what is asked and gets no answer
+        async with Bench.open(Settings(nats_url=server.url, shards=1), tmp_path) as bench:
             one = await scene(bench, "pay")
             question = f"[PUB {one.question[0]} "
             stand_still(one.first.pid)
@@ -157,8 +148,6 @@ async def test_who_comes_back_later_than_the_server_is_waited_for(tmp_path: Path
             assert (result.output, result.executor) == ("done by the first", "executor-0")
             await until(lambda: bench.all_acked("pay"))
             assert bench.effects_of(one.call) == 1
-    finally:
-        server.stop()
 
 
 async def test_who_does_not_come_back_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,8 +182,7 @@ async def test_who_is_stopped_is_asked_twice_and_taken_for_dead(bench: Bench) ->
     try:
         await one.has_asked(questions)
         result = await bench.answer(one.call)
-        assert result.error is not None
-        assert result.error.type == "Interrupted"
+        assert failure(result).type == "Interrupted"
         assert result.executor == "executor-1"
         assert questions.asked == [one.question] * 2
     finally:

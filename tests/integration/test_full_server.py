@@ -13,7 +13,7 @@ from cadre.errors import BusFull, BusUnavailable
 from cadre.settings import Settings
 from harness.full_server import FullServer, fill
 from harness.patience import until
-from integration.executor_bench import Bench, open_bench
+from integration.executor_bench import Bench
 
 MB = 1024 * 1024
 
@@ -28,7 +28,7 @@ def server(tmp_path: Path) -> Iterator[FullServer]:
 
 @pytest.fixture
 async def bench(server: FullServer, tmp_path: Path) -> AsyncIterator[Bench]:
-    async with open_bench(Settings(nats_url=server.url, shards=2), tmp_path) as bench:
+    async with Bench.open(Settings(nats_url=server.url, shards=2), tmp_path) as bench:
         yield bench
 
 

@@ -228,6 +228,13 @@ async def test_a_post_may_answer_with_the_events(world: World) -> None:
         (b"[]", 422, "invalid-request", "object"),
         (b'{"agent":"boss","task":"  "}', 422, "invalid-request", "task is empty"),
         (b'{"agent":"boss"}', 422, "invalid-request", "task"),
+        (b'{"agent":"boss","task":7}', 422, "invalid-request", "$.task"),
+        (b'{"agent":"boss","task":"x","images":["file:///etc/passwd"]}', 422, "invalid-request", "images[0]"),
+        pytest.param(
+            b'{"agent":"boss","task":"x","additional_args":{"a":' + b"[" * 5000 + b"]" * 5000 + b"}}",
+            *(400, "invalid-request", "nested too deeply"),
+            id="nesting",
+        ),
         (b'{"agent":"boss","task":"x","taks":1}', 422, "invalid-request", "'taks'"),
         (b'{"agent":"boss","task":"x","max_steps":0}', 422, "invalid-request", "max_steps"),
         (
@@ -258,6 +265,7 @@ async def test_a_bad_request_is_told_what_is_wrong(
     assert (answer.status_code, problem["status"], problem["code"]) == (status, status, code)
     assert answer.headers["content-type"] == "application/problem+json"
     assert says in problem["detail"]
+    assert "\n" not in problem["detail"]
     assert problem["type"].endswith(f"/{code}")
     assert problem["instance"] == "/v1/runs"
 
@@ -301,10 +309,7 @@ async def test_a_bad_path_is_a_problem(world: World, method: str, path: str, sta
 
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
-    [
-        ("PATCH", "/v1/runs", "GET, POST"),
-        ("POST", "/v1/runs/a/files/b/c", "DELETE, GET, PUT"),
-    ],
+    [("PATCH", "/v1/runs", "GET, POST"), ("POST", "/v1/runs/a/files/b/c", "DELETE, GET, PUT")],
 )
 async def test_a_method_that_there_is_not_is_told_the_others(
     world: World, method: str, path: str, allowed: str

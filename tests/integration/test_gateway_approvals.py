@@ -134,10 +134,7 @@ async def test_the_answer_comes_with_the_entry_that_accounts_for_the_decision(wo
     scribe, (call,) = await held(world, "boss", {"amount": 500})
     asking = asyncio.create_task(decide(world, call, "correct", arguments={"amount": 5}))
 
-    async def sent() -> Decision | None:
-        return next(iter(await decisions(world, scribe.run)), None)
-
-    record = await until(sent)
+    [record] = await until(lambda: decisions(world, scribe.run))
     scribe.cause = record.id
     await scribe.write(
         ev.ApprovalDecided(call=call, verdict="corrected", sender="gateway", arguments={"amount": 5}),
@@ -165,10 +162,8 @@ async def test_a_correction_that_the_agent_cannot_make_is_told(world: World) -> 
     scribe, (call,) = await held(world, "boss", {"amount": 500})
     asking = asyncio.create_task(decide(world, call, "correct", arguments={"amount": 5}))
 
-    async def sent() -> Decision | None:
-        return next(iter(await decisions(world, scribe.run)), None)
-
-    scribe.cause = (await until(sent)).id
+    [sent] = await until(lambda: decisions(world, scribe.run))
+    scribe.cause = sent.id
     await scribe.write(ev.RecordIgnored(kind="Decision", reason="the correction cannot be made: gone"))
     status, body = await asking
     assert (status, "goes on waiting" in body["detail"]) == (422, True)

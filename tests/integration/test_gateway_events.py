@@ -7,14 +7,7 @@ from cadre.protocol.messages import Delta, ErrorInfo
 from cadre.protocol.topology import call_id
 from cadre_gateway.runs.admission import run_id_of
 from harness.patience import patience
-from integration.gateway_world import (
-    CALLED,
-    FINISHED,
-    SseEvent,
-    World,
-    new_run,
-    sse_events,
-)
+from integration.gateway_world import CALLED, FINISHED, SseEvent, World, new_run, sse_events
 
 # --- events
 
@@ -69,7 +62,9 @@ async def test_a_client_resumes_at_the_entry_it_has_not_seen_whole(world: World)
     ]
     assert [one.name for one in await world.read(run, params={"after": second})] == ["run.finished", "end"]
     assert [one.name for one in await world.read(run, headers={"Last-Event-ID": str(last)})] == ["end"]
-    for place in ("-1", "9" * 23):
+    beyond = await world.read(run, headers={"Last-Event-ID": str(10**12)})
+    assert [one.name for one in beyond] == ["end"]
+    for place in ("-1", "9" * 23, "x"):
         wrong = await world.http.get(f"/v1/runs/{run}/events", headers={"Last-Event-ID": place})
         assert wrong.status_code == 422
         wrong = await world.http.get(f"/v1/runs/{run}/events", params={"after": place})

@@ -60,9 +60,7 @@ async def test_a_restarted_gateway_knows_the_runs_and_resumes_streams(
 
 async def test_a_damaged_copy_of_the_list_is_read_anew(nats_server: NatsServer, tmp_path: Path) -> None:
     async with deployed(nats_server, tmp_path) as (gateway, world):
-        run = new_run()
-        await world.finished_run(run)
-        await world.listed(run)
+        run = await world.ended_run()
         gateway.stop()
         name = f"index-{gateway.settings.prefix}"
         store = await world.nc.jetstream().object_store(world.topology.blob_bucket)

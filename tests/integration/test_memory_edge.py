@@ -20,16 +20,7 @@ from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable
 from cadre_memory.text.bm25 import encode_query
 from cadre_memory.text.sparse import SparseVector
 from harness.patience import patience, until
-from integration.memory_index_world import (
-    ALL,
-    NOWHERE,
-    SMALL,
-    memory,
-    names,
-    of_user,
-    point_id,
-    with_words,
-)
+from integration.memory_index_world import ALL, NOWHERE, SMALL, memory, names, of_user, point_id, with_words
 
 WRITER = Path(__file__).with_name("memory_writer.py")
 QUIET = EngineTiming(flush_seconds=3600, idle_seconds=3600)

@@ -1,8 +1,6 @@
 """The memory service killed, away, expired, and with an embeddings endpoint that comes and goes."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -11,20 +9,13 @@ from cadre.delivery.codec import encode
 from cadre.errors import MemoryUnavailable
 from cadre.protocol.memory import ListRequest, SearchRequest, Selection
 from cadre.protocol.messages import Erased, MemoryScope, Origin, ToolCall
-from cadre.settings import Settings
 from cadre.testing import running_model
 from harness.nats_server import free_port
 from harness.patience import patience, until
-from integration.memory_bench import EVERY, Bench, open_bench
+from integration.memory_bench import EVERY, Bench
 
 ROUNDS = 2
 PER_ROUND = 25
-
-
-@pytest.fixture
-async def bench(settings: Settings, tmp_path: Path) -> AsyncIterator[Bench]:
-    async with open_bench(settings, tmp_path) as one:
-        yield one
 
 
 def origin(writes: MemoryScope = "agent") -> Origin:

@@ -19,7 +19,7 @@ from cadre.protocol.memory import ShowRequest
 from cadre.protocol.messages import MemoryScope, Origin, Task
 from harness.patience import patience, until
 from integration.gateway_world import GatewayProcess, World, new_run
-from integration.memory_bench import EVERY, Bench, open_bench, running_service
+from integration.memory_bench import EVERY, Bench, running_service
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def service(gateway: GatewayProcess, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 async def bench(gateway: GatewayProcess, service: str, tmp_path: Path) -> AsyncIterator[Bench]:
-    async with open_bench(gateway.settings, tmp_path) as one:
+    async with Bench.open(gateway.settings, tmp_path) as one:
         yield one
 
 

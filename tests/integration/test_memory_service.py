@@ -17,7 +17,8 @@ from cadre.protocol.messages import MemoryScope, Origin
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
 from harness.patience import until
-from integration.memory_bench import EVERY, Bench, open_bench, running_service
+from integration.memory_bench import EVERY, Bench, running_service
+from integration.service_bench import failure
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def service(deployment: Settings, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture
 async def bench(deployment: Settings, service: str, tmp_path: Path) -> AsyncIterator[Bench]:
-    async with open_bench(deployment, tmp_path) as one:
+    async with Bench.open(deployment, tmp_path) as one:
         yield one
 
 
@@ -142,8 +143,7 @@ async def test_nobody_calls_in_the_name_of_another(bench: Bench, tool: str) -> N
     await bench.publish(forged, sender=mallory)
     assert (await bench.dead_letter(forged.tree)).reason == f"{mallory!r} calls in the name of {ann!r}"
     told = await bench.answer(forged)
-    assert told.error is not None
-    assert told.error.type == "Poisoned"
+    assert failure(told).type == "Poisoned"
     kept = await bench.everything(Selection(agent=ann)) + await bench.everything(Selection(agent=mallory))
     assert [one.text for one in kept] == ["Ann's secret is marmalade."]
 

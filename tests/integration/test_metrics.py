@@ -17,11 +17,7 @@ from cadre.protocol.code import INTERPRETER_TOOL
 from cadre.protocol.messages import Origin, ToolCall
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.telemetry.metrics.names import (
-    METRICS,
-    RUNS_FINISHED,
-    STEPS,
-)
+from cadre.telemetry.metrics.names import METRICS, RUNS_FINISHED, STEPS
 from cadre.telemetry.tracing.ids import trace_id
 from harness.exposition import Series, series_of, total
 from harness.nats_server import free_port

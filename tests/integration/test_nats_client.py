@@ -31,10 +31,8 @@ T = Topology(1)
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[NatsServer]:
-    server = NatsServer(tmp_path)
-    server.start()
-    yield server
-    server.stop()
+    with NatsServer(tmp_path) as server:
+        yield server
 
 
 async def send_raw(server: NatsServer, command: bytes) -> None:
@@ -150,9 +148,7 @@ async def test_a_message_is_too_large_with_its_headers(server: NatsServer) -> No
 
 @pytest.mark.parametrize("limit", [2, 6], ids=["while it starts", "soon after"])
 def test_a_service_whose_server_refuses_to_go_on_ends_and_says_why(tmp_path: Path, limit: int) -> None:
-    server = NatsServer(tmp_path, more=f"max_subscriptions: {limit}\n")
-    server.start()
-    try:
+    with NatsServer(tmp_path, more=f"max_subscriptions: {limit}\n") as server:
         tools = Path(__file__).parent / "executor_tools.py"
         environment = {**os.environ, "CADRE_NATS_URL": server.url, "CADRE_SHARDS": "1"}
         environment["CADRE_PORT"] = str(free_port())
@@ -163,8 +159,6 @@ def test_a_service_whose_server_refuses_to_go_on_ends_and_says_why(tmp_path: Pat
             text=True,
             timeout=2 * patience(),
         )
-    finally:
-        server.stop()
     assert done.returncode == 5, done.stderr
     assert "cadre: tools cannot go on: the connection to NATS was closed for good" in done.stderr
     assert "maximum subscriptions exceeded" in done.stderr

@@ -46,10 +46,8 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["false", "true"], ids=["server only", "both sides"])
 def server(request: pytest.FixtureRequest, papers: Path, tmp_path: Path) -> Iterator[NatsServer]:
-    one = NatsServer(tmp_path, more=TLS.format(papers, request.param))
-    one.start()
-    yield one
-    one.stop()
+    with NatsServer(tmp_path, more=TLS.format(papers, request.param)) as one:
+        yield one
 
 
 def settings(server: NatsServer, papers: Path, **more: Any) -> Settings:

@@ -25,12 +25,8 @@ from cadre.ports import QuarantineRecord
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.messages import EffectClaim, Erased
 from cadre.settings import Settings
-from integration.secured_world import TOPOLOGY, Secured, secured
-
-T = TOPOLOGY
-TREE, RUN, CALL = "t1", "t1", "t1_1_0"
-JOURNAL = T.journal(TREE, RUN)
-BOSS = "cadre.in.0.boss.{}.t1.t1"
+from harness.patience import patience
+from integration.secured_world import BOSS, CALL, JOURNAL, RUN, TREE, Secured, T, secured
 
 
 @pytest.fixture(scope="module")
@@ -290,7 +286,7 @@ async def test_services_find_what_the_operator_made(world: Secured) -> None:
 
     queue = Queue(nc, "CADRE-0", "tool-dig", T.call_filter(0, "dig"), handle, limit=FairLimiter(1))
     await queue.start()
-    assert await asyncio.wait_for(arrived, 30) == b"a call"
+    assert await asyncio.wait_for(arrived, patience()) == b"a call"
     await queue.drain(5)
     await nc.close()
 
@@ -336,7 +332,7 @@ async def test_a_new_key_ends_what_had_the_old_one(tmp_path: Path) -> None:
     try:
         old = await connect(one.settings("tools-desk"), "test")
         one.rotate("tools-desk")
-        await asyncio.wait_for(ear.heard.wait(), 30)
+        await asyncio.wait_for(ear.heard.wait(), patience())
         assert not old.is_connected
         new = await connect(one.settings("tools-desk"), "test")
         assert new.is_connected
@@ -349,14 +345,16 @@ async def test_a_new_key_ends_what_had_the_old_one(tmp_path: Path) -> None:
 
 async def test_without_a_key_it_says_what_to_do(world: Secured) -> None:
     with pytest.raises(SettingError, match="asks for a user: name the file of this service's key"):
-        await asyncio.wait_for(connect(Settings(nats_url=world.server.url), "test"), 30)
+        await asyncio.wait_for(connect(Settings(nats_url=world.server.url), "test"), patience())
 
 
 async def test_with_a_key_that_the_server_does_not_know(world: Secured, tmp_path: Path) -> None:
     other = Secured(tmp_path)
     key = other.settings("gateway").nats_credentials
     with pytest.raises(SettingError, match=r"does not know the key in .*gateway\.nk"):
-        await asyncio.wait_for(connect(Settings(nats_url=world.server.url, nats_credentials=key), "test"), 30)
+        await asyncio.wait_for(
+            connect(Settings(nats_url=world.server.url, nats_credentials=key), "test"), patience()
+        )
 
 
 @pytest.mark.parametrize(

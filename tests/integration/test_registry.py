@@ -16,16 +16,15 @@ from cadre.delivery.codec import encode
 from cadre.protocol.cards import AgentCard, Presence
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
+from harness.patience import patience
 
 GONE_AFTER = 2.0
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[NatsServer]:
-    server = NatsServer(tmp_path)
-    server.start()
-    yield server
-    server.stop()
+    with NatsServer(tmp_path) as server:
+        yield server
 
 
 def presence(name: str) -> Presence:
@@ -46,7 +45,7 @@ async def forwarded(nc: NatsClient, subject: str, count: int) -> None:
 
     subscription = await nc.subscribe(subject, cb=note)
     for _ in range(count):
-        await asyncio.wait_for(heard.acquire(), 20)
+        await asyncio.wait_for(heard.acquire(), patience())
     await subscription.unsubscribe()
 
 
@@ -91,7 +90,7 @@ async def test_many_are_known_at_once(server: NatsServer) -> None:
 
     await asyncio.gather(*map(put, everybody))
     looker = NatsRegistry(nc, topology)
-    await asyncio.wait_for(looker.start(), 60)
+    await asyncio.wait_for(looker.start(), patience())
     assert names(looker) == everybody
     await looker.stop()
     await nc.close()

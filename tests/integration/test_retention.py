@@ -73,8 +73,7 @@ async def test_what_became_due_while_no_gateway_was_there_is_removed_by_the_next
     async with forgetful(nats_server, tmp_path) as (gateway, world):
         runs = [new_run() for _ in range(5)]
         for run in runs:
-            await world.finished_run(run)
-            await world.listed(run)
+            await world.ended_run(run)
         assert gateway.stop() == 0
         await asyncio.sleep(SECONDS)
         gateway.start()
@@ -85,10 +84,8 @@ async def test_what_became_due_while_no_gateway_was_there_is_removed_by_the_next
 async def test_for_ever_is_for_ever(nats_server: NatsServer, tmp_path: Path) -> None:
     async with forgetful(nats_server, tmp_path, keep="0") as (_, world):
         run, mark = new_run(), new_run()
-        await world.finished_run(run)
-        await world.listed(run)
-        await world.finished_run(mark)
-        await world.listed(mark)
+        await world.ended_run(run)
+        await world.ended_run(mark)
         # A janitor at work, which leaves them alone.
         assert (await world.http.delete(f"/v1/runs/{mark}")).status_code == 200
         assert not await is_gone(world, run)
@@ -104,8 +101,7 @@ async def test_the_time_counts_from_the_end_on_record_here(nats_server: NatsServ
         await scribe.write(FINISHED, at=1.0)
         await world.listed(run)
         mark = new_run()
-        await world.finished_run(mark)
-        await world.listed(mark)
+        await world.ended_run(mark)
         assert (await world.http.delete(f"/v1/runs/{mark}")).status_code == 200
         assert not await is_gone(world, run)
 

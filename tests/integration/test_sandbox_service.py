@@ -4,16 +4,13 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
-
-import pytest
 
 from cadre.delivery.codec import encode
 from cadre.protocol.code import CodeLimits, CodeRequest
 from cadre.protocol.messages import CodeFinished, CodeYielded
-from cadre.settings import Settings
 from harness.patience import patience, until
-from integration.sandbox_bench import Bench, open_bench
+from integration.sandbox_bench import Bench
+from integration.service_bench import failure, finished, yielded
 
 LOOP = """
 seen = [look(what) for what in ["a", "b", "c"]]
@@ -22,22 +19,14 @@ seen = [look(what) for what in ["a", "b", "c"]]
 LONG = "import time\ntime.sleep(60)"
 
 
-@pytest.fixture
-async def bench(settings: Settings) -> AsyncIterator[Bench]:
-    async with open_bench(settings) as bench:
-        yield bench
-
-
 async def test_code_is_run_and_goes_on_block_after_block(bench: Bench) -> None:
     sandbox = await bench.start()
     first = bench.block("x = 20\nprint('so')")
-    answer = await bench.ask(first)
-    assert isinstance(answer, CodeFinished)
+    answer = finished(await bench.ask(first))
     assert (answer.logs, answer.error, answer.sandbox) == ("so\n", None, sandbox.name)
-    second = await bench.ask(
-        bench.block("final_answer(x + 1)", run=first.run, step=2, snapshot=answer.snapshot)
+    second = finished(
+        await bench.ask(bench.block("final_answer(x + 1)", run=first.run, step=2, snapshot=answer.snapshot))
     )
-    assert isinstance(second, CodeFinished)
     assert (second.output, second.is_final_answer) == (21, True)
     await until(bench.all_acked)
     status, said = await bench.readiness(sandbox)
@@ -48,23 +37,19 @@ async def test_calls_of_the_code_come_to_the_run_and_their_results_to_the_code(b
     await bench.start()
     call = bench.block(LOOP)
     for number, what in enumerate("abc"):
-        answer = await bench.ask(call)
-        assert isinstance(answer, CodeYielded)
+        answer = yielded(await bench.ask(call))
         assert (answer.exchange, answer.calls) == (number, [CodeRequest("look", {"what": what})])
         call = bench.reply(call, answer, what.upper())
-    done = await bench.ask(call)
-    assert isinstance(done, CodeFinished)
+    done = finished(await bench.ask(call))
     assert done.output == "A, B, C"
 
 
 async def test_what_is_too_large_for_a_message_travels_all_the_same(bench: Bench) -> None:
     await bench.start()
     call = bench.block("look('a' * 400_000)", limits=CodeLimits(output_chars=1000))
-    answer = await bench.ask(call)
-    assert isinstance(answer, CodeYielded)
+    answer = yielded(await bench.ask(call))
     assert len(answer.calls[0].arguments["what"]) == 400_000
-    done = await bench.ask(bench.reply(call, answer, "b" * 400_000))
-    assert isinstance(done, CodeFinished)
+    done = finished(await bench.ask(bench.reply(call, answer, "b" * 400_000)))
     assert len(done.output) == 400_000
     assert len(done.text) < 1200
 
@@ -97,8 +82,7 @@ async def test_killed_while_the_code_runs(bench: Bench) -> None:
     await bench.at_work()
     await first.kill()
     second = await bench.start()
-    answer = await bench.answer(call)
-    assert isinstance(answer, CodeFinished)
+    answer = finished(await bench.answer(call))
     assert (answer.output, answer.sandbox) == ("slept", second.name)
     await until(bench.all_acked)
 
@@ -106,11 +90,11 @@ async def test_killed_while_the_code_runs(bench: Bench) -> None:
 async def test_killed_between_two_blocks(bench: Bench) -> None:
     first, second = await bench.start(), await bench.start()
     block = bench.block("def double(n):\n    return 2 * n\nx = double(4)")
-    answer = await bench.ask(block)
-    assert isinstance(answer, CodeFinished)
+    answer = finished(await bench.ask(block))
     await (first if answer.sandbox == first.name else second).kill()
-    after = await bench.ask(bench.block("double(x)", run=block.run, step=2, snapshot=answer.snapshot))
-    assert isinstance(after, CodeFinished)
+    after = finished(
+        await bench.ask(bench.block("double(x)", run=block.run, step=2, snapshot=answer.snapshot))
+    )
     assert after.output == 16
     assert after.sandbox != answer.sandbox
 
@@ -137,11 +121,9 @@ async def test_a_call_published_twice_is_run_once(bench: Bench) -> None:
     call = bench.block("import time, random\ntime.sleep(0.2)\nlook(str(time.time()))")
     await bench.publish(call, encode(call))
     await bench.publish(call, encode(call))
-    answer = await bench.answer(call)
-    assert isinstance(answer, CodeYielded)
+    answer = yielded(await bench.answer(call))
     assert await bench.answer(call) == answer, "the stream takes it for the same message"
-    done = await bench.ask(bench.reply(call, answer, "seen"))
-    assert isinstance(done, CodeFinished)
+    done = finished(await bench.ask(bench.reply(call, answer, "seen")))
     assert done.output == "seen"
 
 
@@ -160,18 +142,15 @@ async def test_an_ended_run_has_its_code_stopped(bench: Bench) -> None:
     await until(ended)
     assert time.monotonic() - began < 10
     assert bench.unread(call) == 0
-    other = await bench.ask(bench.block("1"))
-    assert isinstance(other, CodeFinished)
+    finished(await bench.ask(bench.block("1")))
 
 
 async def test_code_is_not_begun_after_its_deadline(bench: Bench) -> None:
     call = bench.block("1", deadline=time.time() - 1)
     await bench.send(call)
     await bench.start()
-    answer = await bench.answer(call)
-    assert isinstance(answer, CodeFinished)
-    assert answer.error is not None
-    assert answer.error.type == "DeadlineExceeded"
+    answer = finished(await bench.answer(call))
+    assert failure(answer).type == "DeadlineExceeded"
 
 
 async def test_one_that_is_told_to_stop_hands_its_code_back(bench: Bench) -> None:
@@ -182,8 +161,7 @@ async def test_one_that_is_told_to_stop_hands_its_code_back(bench: Bench) -> Non
     first.process.send_signal(signal.SIGTERM)
     assert await asyncio.wait_for(first.process.wait(), patience()) == 0
     second = await bench.start()
-    answer = await bench.answer(call)
-    assert isinstance(answer, CodeFinished)
+    answer = finished(await bench.answer(call))
     assert (answer.output, answer.sandbox) == ("slept", second.name)
 
 
@@ -204,12 +182,10 @@ async def test_a_call_with_a_wrong_field_is_refused_and_its_run_is_told(bench: B
     await bench.start()
     call = bench.block("1", snapshot="blob:x")
     await bench.publish(call, encode(call).replace(b'"code":"1"', b'"code":1'))
-    answer = await bench.answer(call)
-    assert isinstance(answer, CodeFinished)
+    answer = finished(await bench.answer(call))
     assert (answer.block, answer.snapshot) == (call.block, "blob:x")
-    assert answer.error is not None
-    assert answer.error.type == "Poisoned"
-    assert answer.error.message.startswith("the code cannot be run: message of type 'code_call'")
+    assert failure(answer).type == "Poisoned"
+    assert failure(answer).message.startswith("the code cannot be run: message of type 'code_call'")
     assert "$.code" in (await bench.dead_letter()).reason
 
 

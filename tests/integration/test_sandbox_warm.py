@@ -3,27 +3,18 @@
 import platform
 import signal
 import time
-from collections.abc import AsyncIterator
-
-import pytest
 
 from cadre.adapters.nats.connection.connect import settled
 from cadre.adapters.nats.registry import NatsRegistry
-from cadre.protocol.code import CodeFunction
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded
-from cadre.settings import Settings
 from harness.patience import until
 from harness.standstill import stand_still
-from integration.sandbox_bench import Bench, Sandbox, open_bench
+from integration.sandbox_bench import Bench, Sandbox
+from integration.service_bench import finished, yielded
+from sandbox.service_bench import LOOK
 
 COUNT = 24
 LOOP = f"seen = [look(str(n)) for n in range({COUNT})]\n', '.join(seen)"
-
-
-@pytest.fixture
-async def bench(settings: Settings) -> AsyncIterator[Bench]:
-    async with open_bench(settings) as bench:
-        yield bench
 
 
 async def served(bench: Bench, sandbox: Sandbox) -> dict[str, int]:
@@ -48,8 +39,9 @@ async def test_every_call_of_a_block_is_served_where_it_is_warm(bench: Bench) ->
         answers.append(await bench.ask(call))
     assert answers[-1].error is None
     assert answers[-1].output == ", ".join(["x"] * COUNT)
-    after = await bench.ask(bench.block("len(seen)", run=call.run, step=2, snapshot=answers[-1].snapshot))
-    assert isinstance(after, CodeFinished)
+    after = finished(
+        await bench.ask(bench.block("len(seen)", run=call.run, step=2, snapshot=answers[-1].snapshot))
+    )
     assert after.output == COUNT
     assert len({answer.sandbox for answer in (*answers, after)}) == 1
     warm, other = by_name(sandboxes, after)
@@ -72,8 +64,7 @@ async def test_the_warm_one_is_killed_with_a_call_that_it_was_handed(bench: Benc
     # Enough runs that one of each two next calls is delivered to the wrong one.
     for _ in range(6):
         call = bench.block(code)
-        answer = await bench.ask(call)
-        assert isinstance(answer, CodeYielded)
+        answer = yielded(await bench.ask(call))
         calls.append(bench.reply(call, answer, "a"))
         warm[answer.sandbox].append(calls[-1])
     victim, survivor = sandboxes if warm[sandboxes[0].name] else sandboxes[::-1]
@@ -88,12 +79,10 @@ async def test_the_warm_one_is_killed_with_a_call_that_it_was_handed(bench: Benc
     assert (await served(bench, victim)).get("warm", 0) > 0, "it is at work for its runs"
     await victim.kill()
     for call in calls:
-        answer = await bench.answer(call)
-        assert isinstance(answer, CodeYielded)
+        answer = yielded(await bench.answer(call))
         if call in warm[victim.name]:
             assert answer.sandbox == survivor.name
-        done = await bench.ask(bench.reply(call, answer, "b"))
-        assert isinstance(done, CodeFinished)
+        done = finished(await bench.ask(bench.reply(call, answer, "b")))
         assert done.output == ["a", "b"]
     await until(bench.all_acked)
 
@@ -115,9 +104,8 @@ async def test_one_that_was_left_behind_does_not_go_on(bench: Bench) -> None:
         assert isinstance(answer, CodeYielded)
         call = bench.reply(call, answer, value)
         answer = await bench.ask(call)
-    assert isinstance(answer, CodeFinished)
-    assert answer.output == ["x", "y", "z"]
-    assert answer.error is None
+    done = finished(answer)
+    assert (done.output, done.error) == (["x", "y", "z"], None)
 
 
 async def test_the_past_of_a_long_block_is_not_sent_again(bench: Bench) -> None:
@@ -142,8 +130,7 @@ async def test_the_past_of_a_long_block_is_not_sent_again(bench: Bench) -> None:
             await sandbox.kill()
             sandbox = await bench.start()
         answer = await bench.ask(call)
-    assert isinstance(answer, CodeFinished)
-    assert answer.output == count * 1000
+    assert finished(answer).output == count * 1000
     assert max(sizes) < 25_000
     counts = await served(bench, sandbox)
     assert (counts.get("again"), counts.get("warm")) == (1, count - 51)
@@ -171,9 +158,8 @@ async def test_a_pool_is_asked_in_its_own_name(bench: Bench) -> None:
     await bench.start("--pool", "other")
     await bench.start()
     call = bench.block("a = look('1')\na")
-    assert CodeFunction(name="look", signature="(what: str) -> str") in call.functions
+    assert LOOK in call.functions
     asked = await bench.ask(call)
-    done = await bench.ask(bench.reply(call, asked, "x"))
-    assert isinstance(done, CodeFinished)
+    done = finished(await bench.ask(bench.reply(call, asked, "x")))
     assert done.output == "x"
     await until(bench.all_acked)

@@ -4,7 +4,7 @@ import gzip
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,34 +19,11 @@ from cadre.loop.fold import fold
 from cadre.protocol.messages import Task
 from cadre.protocol.topology import call_id, task_id
 from cadre_gateway.transfer.run_file import VERSION
-from harness.nats_server import NatsServer
 from harness.patience import until
-from integration.gateway_world import CALLED, FINISHED, GatewayProcess, Scribe, World, entered, new_run
+from integration.gateway_world import CALLED, FINISHED, Scribe, World, new_run
 from integration.remains import left_of
 
 LARGE = "a large answer " * 30_000
-
-
-@pytest.fixture(scope="module")
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the other gateway writes aside."""
-    return tmp_path_factory.mktemp("scratch")
-
-
-@pytest.fixture(scope="module")
-def elsewhere(
-    nats_server: NatsServer, tmp_path_factory: pytest.TempPathFactory, scratch: Path
-) -> Iterator[GatewayProcess]:
-    """The gateway of another deployment."""
-    one = GatewayProcess(nats_server.url, tmp_path_factory.mktemp("elsewhere"), TMPDIR=str(scratch))
-    yield one
-    one.kill()
-
-
-@pytest.fixture
-async def other(elsewhere: GatewayProcess) -> AsyncIterator[World]:
-    async with entered(elsewhere) as one:
-        yield one
 
 
 async def story(world: World, run: str) -> str:
@@ -174,8 +151,7 @@ async def test_another_run_with_the_same_id_is_left_alone(world: World, other: W
     run = new_run()
     await story(world, run)
     file = await exported(world, run)
-    await other.finished_run(run)
-    await other.listed(run)
+    await other.ended_run(run)
     before = await shown(other, run)
     answer = await imported(other, file)
     assert (answer.status_code, answer.json()["code"]) == (409, "run-exists")

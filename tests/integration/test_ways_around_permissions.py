@@ -20,12 +20,7 @@ from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.protocol.memory import Stats, StatsRequest
 from harness.patience import patience
-from integration.secured_world import TOPOLOGY, Secured, secured
-
-T = TOPOLOGY
-TREE, RUN, CALL = "t1", "t1", "t1_1_0"
-JOURNAL = T.journal(TREE, RUN)
-BOSS = "cadre.in.0.boss.{}.t1.t1"
+from integration.secured_world import BOSS, CALL, JOURNAL, RUN, TREE, Secured, T, secured
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +119,7 @@ async def test_nobody_gains_a_right_by_asking_themselves(
         await one.nc.subscribe(subject, cb=hear)
         for target in (*more, BOSS.format("dig"), "_INBOX_agent-digger.x.1", "$KV.cadre-sessions.boss.s"):
             await one.nc.publish(subject, b"?", reply=target)
-            assert await asyncio.wait_for(heard.get(), 20) == target
+            assert await asyncio.wait_for(heard.get(), patience()) == target
             refusal = await one.publish(target, b"{}")
             assert refusal == f'nats: permissions violation for publish to "{target.lower()}"'
 
@@ -150,7 +145,7 @@ async def test_headers_reach_further_than_subjects(tmp_path: Path) -> None:
         queue = Queue(nc, "CADRE-0", "witness", BOSS.format("dig"), handle, limit=FairLimiter(1))
         await queue.start()
         assert "error" not in json.loads(await executor.ask(own, b"{}", **forged))
-        await asyncio.wait_for(arrived.wait(), 20)
+        await asyncio.wait_for(arrived.wait(), patience())
         await queue.drain(1)
         await executor.ask(own, b"{}", **{"Nats-Rollup": "all"})
     assert await jetstream.last(nc, T.stream(0), JOURNAL) is None

@@ -1,8 +1,6 @@
 """The files of a run on a real server: written by executors and by HTTP, erased, exported and imported with the run."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,32 +13,12 @@ from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.workspace_store import WorkspaceStore
 from cadre.errors import BlobMissing, Fenced
 from cadre.settings import Settings
-from harness.nats_server import NatsServer
-from integration.executor_bench import Bench, open_bench
-from integration.gateway_world import GatewayProcess, World, entered, new_run
+from integration.executor_bench import Bench
+from integration.gateway_world import World, new_run
 from integration.remains import gone, left_of
+from integration.service_bench import failure
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"pixels " * 20
-
-
-@pytest.fixture(scope="module")
-def elsewhere(nats_server: NatsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """The gateway of another deployment."""
-    one = GatewayProcess(nats_server.url, tmp_path_factory.mktemp("elsewhere"))
-    yield one
-    one.kill()
-
-
-@pytest.fixture
-async def other(elsewhere: GatewayProcess) -> AsyncIterator[World]:
-    async with entered(elsewhere) as one:
-        yield one
-
-
-@pytest.fixture
-async def bench(settings: Settings, tmp_path: Path) -> AsyncIterator[Bench]:
-    async with open_bench(settings, tmp_path) as bench:
-        yield bench
 
 
 def files_of(world: World, tree: str, call: str) -> WorkspaceStore:
@@ -119,8 +97,7 @@ async def test_an_output_is_cut_to_what_the_caller_reads(bench: Bench) -> None:
 async def test_a_file_over_the_limit_is_an_error(bench: Bench) -> None:
     await bench.start(CADRE_FILE_BYTES="50")
     result = await bench.ask("draw")
-    assert result.error is not None
-    assert "over the limit of 50 (CADRE_FILE_BYTES)" in result.error.message
+    assert "over the limit of 50 (CADRE_FILE_BYTES)" in failure(result).message
 
 
 # --- over HTTP
@@ -167,9 +144,7 @@ async def test_wrong_paths_are_problems(world: World, path: str, status: int, wh
 
 
 async def test_a_run_that_has_ended_takes_no_files(world: World) -> None:
-    run = new_run()
-    await world.finished_run(run)
-    await world.listed(run)
+    run = await world.ended_run()
     answer = await world.http.put(f"/v1/runs/{run}/files/a", content=b"x")
     assert (answer.status_code, answer.json()["code"]) == (409, "run-ended")
 
@@ -213,8 +188,7 @@ async def finished_with_files(world: World, **files: bytes) -> tuple[str, list[s
     first = next(iter(files))
     refs = [(await workspace.write(first, b"an earlier version " + run.encode())).ref]
     refs += [(await workspace.write(path, data)).ref for path, data in files.items()]
-    await world.finished_run(run)
-    await world.listed(run)
+    await world.ended_run(run)
     return run, refs
 
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from harness.nats_server import free_port
-from harness.patience import eventually
+from harness.patience import eventually, patience
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / "build" / "phoenix-venv" / "bin" / "python"
@@ -62,7 +62,7 @@ def phoenix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
     finally:
         process.terminate()
-        process.wait(timeout=60)
+        process.wait(timeout=patience())
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def gateway(phoenix: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield url
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(timeout=90)
+        process.wait(timeout=patience())
 
 
 @pytest.fixture(scope="module")
@@ -98,14 +98,16 @@ def spans(phoenix: str, gateway: str) -> list[dict[str, Any]]:
     """Of the demo's run, as Phoenix has them."""
     demo = yaml.safe_load((ROOT / "teams" / "apollo" / "team.yaml").read_text())["spec"]["demo"]
     answer = httpx2.post(
-        f"{gateway}/v1/runs", json={"agent": demo["agent"], "task": demo["task"]}, timeout=30
+        f"{gateway}/v1/runs", json={"agent": demo["agent"], "task": demo["task"]}, timeout=patience()
     )
     assert answer.status_code == 202, answer.text
     trace = answer.headers["x-trace-id"]
     found: list[dict[str, Any]] = []
 
     def there() -> bool:
-        answer = httpx2.get(f"{phoenix}/v1/projects/default/spans", params={"limit": 1000}, timeout=30)
+        answer = httpx2.get(
+            f"{phoenix}/v1/projects/default/spans", params={"limit": 1000}, timeout=patience()
+        )
         everything = answer.json()["data"] if answer.status_code == 200 else []
         found[:] = [span for span in everything if span["context"]["trace_id"] == trace]
         return any(span["name"] == "invoke_workflow manager" for span in found)
@@ -142,7 +144,7 @@ def test_a_browser_shows_the_tree(
         ],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=patience(300),
         check=False,
     ).stdout
     text = re.sub(r"<[^>]+>", "\n", page)

@@ -143,10 +143,7 @@ async def test_imports_are_those_that_the_call_names(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        (
-            "x = 1\nx / 0",
-            "Code execution failed at line 'x / 0' due to: ZeroDivisionError: division by zero",
-        ),
+        ("x = 1\nx / 0", "Code execution failed at line 'x / 0' due to: ZeroDivisionError: division by zero"),
         ("x = = 1", "Code parsing failed on line 1 due to: SyntaxError: "),
         (
             "while True: pass",

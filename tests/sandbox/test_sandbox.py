@@ -41,6 +41,17 @@ def without(tmp_path: Path) -> Callable[[Mapping[int, int]], Python]:
     return make
 
 
+@pytest.fixture
+def landlocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The sandbox under Landlock, with its scratch folders in the test's own."""
+    world: World = worlds()[2]
+    if world.lacks:
+        pytest.skip(world.lacks)
+    open_to_all(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return world
+
+
 async def test_where_namespaces_are_refused_landlock_it_is(
     without: Callable[[Mapping[int, int]], Python],
 ) -> None:
@@ -172,16 +183,9 @@ async def test_a_cancelled_block_ends_its_interpreter() -> None:
         assert (await finished(other, "2")).output == 2
 
 
-async def test_what_a_landlocked_session_wrote_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world: World = worlds()[2]
-    if world.lacks:
-        pytest.skip(world.lacks)
-    open_to_all(tmp_path)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+async def test_what_a_landlocked_session_wrote_is_removed(tmp_path: Path, landlocked: World) -> None:
     free = {"authorized_imports": ["*"], "authorized_builtins": ["open"]}
-    async with world.sandbox(pool=0) as sandbox:
+    async with landlocked.sandbox(pool=0) as sandbox:
         session = await sandbox.open()
         await finished(session, "import os\nos.mkdir('d')\nopen('d/f', 'w').write('x')", **free)
         assert "f" in found(tmp_path)
@@ -204,15 +208,10 @@ DEEP = "import os\nfor _ in range({}):\n    os.mkdir('d' * {})\n    os.chdir('d'
     ids=["files below the longest path", "folders in folders", "folders", "links"],
 )
 async def test_a_landlocked_session_hides_nothing_that_it_writes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
+    tmp_path: Path, landlocked: World, code: str
 ) -> None:
-    world: World = worlds()[2]
-    if world.lacks:
-        pytest.skip(world.lacks)
-    open_to_all(tmp_path)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     free = {"authorized_imports": ["*"], "authorized_builtins": ["open"], "limits": BlockLimits(file_mb=4)}
-    async with world.sandbox(pool=0) as sandbox:
+    async with landlocked.sandbox(pool=0) as sandbox:
         session = await sandbox.open()
         assert (await failed(session, code, **free)).error == "FileLimit"
         await session.close()
@@ -230,32 +229,25 @@ sys.stdin.read()
 """
 
 
-async def test_what_a_killed_service_left_is_removed_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world: World = worlds()[2]
-    if world.lacks:
-        pytest.skip(world.lacks)
-    open_to_all(tmp_path)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+async def test_what_a_killed_service_left_is_removed_by_the_next(tmp_path: Path, landlocked: World) -> None:
     others = tmp_path / "others"
     (others / "kept").mkdir(parents=True)
     (tmp_path / "cadre-scratch-link").symlink_to(others)
     # Made by an older version, which may be at work in it.
     (tmp_path / "cadre-sandbox-older").mkdir()
-    services = [_maker(tmp_path, world.uid) for _ in range(2)]
+    services = [_maker(tmp_path, landlocked.uid) for _ in range(2)]
     living, killed = (Path(service.stdout.readline().strip()) for service in services if service.stdout)
     try:
         services[1].kill()
         services[1].communicate()
-        async with world.sandbox(pool=0):
+        async with landlocked.sandbox(pool=0):
             assert not killed.exists()
             assert (living / "d" / "f").exists()
     finally:
         for service in services:
             service.kill()
             service.communicate()
-    async with world.sandbox(pool=0):
+    async with landlocked.sandbox(pool=0):
         pass
     assert sorted(os.listdir(tmp_path)) == ["cadre-sandbox-older", "cadre-scratch-link", "others"]
     assert (others / "kept").exists()

@@ -24,6 +24,12 @@ from sandbox.worlds import failed, finished, run, yielded
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
+async def finished_anew(sandbox: Sandbox, outcome: Outcome, code: str, **more: object) -> Finished:
+    again = await restored(sandbox, outcome, code, **more)
+    assert isinstance(again, Finished), again
+    return again
+
+
 async def restored(sandbox: Sandbox, outcome: Outcome, code: str, **more: object) -> Outcome:
     """The code after the outcome, in an interpreter that knows its snapshot only."""
     assert isinstance(outcome, Finished | Failed)
@@ -88,13 +94,11 @@ shared.append(1)
  points[Point(1, 2)].x, red is Color.RED, holder["a"] is holder["b"], holder["a"] is shared, problem.a, str(problem),
  double(4), part(), math.floor(1.5), type(rex) is Dog, issubclass(Dog, Animal)]
 """
-    outcome = await restored(sandbox, saved, code)
-    assert isinstance(outcome, Finished), outcome
+    outcome = await finished_anew(sandbox, saved, code)
     assert outcome.output == [
-        *(101, 2, 2, 120, "<rex>", True, 2, True, 3, True, True, True, 1, "12", 8, 105, 1, True, True),
+        *(101, 2, 2, 120, "<rex>", True, 2, True, 3, True, True, True, 1, "12", 8, 105, 1, True, True)
     ]
-    again = await restored(sandbox, outcome, "[up(), look(), plus(0), Dog('c').count]")
-    assert isinstance(again, Finished), again
+    again = await finished_anew(sandbox, outcome, "[up(), look(), plus(0), Dog('c').count]")
     assert again.output == [3, 3, 100, 3]
 
 
@@ -129,8 +133,7 @@ xml.etree.ElementTree.fromstring('<a/>').tag, concurrent.futures.__name__
 """
     expected = [True, None, True, [5, "file"], "Late", "a", "concurrent.futures"]
     for _ in range(2):
-        again = await restored(sandbox, saved, f"({code})", authorized_imports=["*"])
-        assert isinstance(again, Finished), again
+        again = await finished_anew(sandbox, saved, f"({code})", authorized_imports=["*"])
         assert again.output == expected
         saved = again
 
@@ -147,9 +150,7 @@ async def test_a_kept_tool_calls_after_a_restart(sandbox: Sandbox, session: Sess
 async def test_classes_of_blocks_with_one_seed_stay_apart(sandbox: Sandbox, session: Session) -> None:
     await finished(session, "class A:\n    def who(self): return 'A'", seed="s")
     saved = await finished(session, "class B:\n    def who(self): return 'B'", seed="s")
-    outcome = await restored(sandbox, saved, "[A().who(), B().who()]")
-    assert isinstance(outcome, Finished)
-    assert outcome.output == ["A", "B"]
+    assert (await finished_anew(sandbox, saved, "[A().who(), B().who()]")).output == ["A", "B"]
 
 
 async def test_saving_does_not_touch_living_classes(session: Session) -> None:
@@ -254,9 +255,7 @@ async def test_killed_between_blocks_it_goes_on_elsewhere(sandbox: Sandbox, sess
     before = await finished(session, "x = [1]")
     os.kill(session.pid, signal.SIGKILL)
     assert isinstance(await run(session, "x.append(2)"), InterpreterLost)
-    outcome = await restored(sandbox, before, "x.append(2)\nx")
-    assert isinstance(outcome, Finished)
-    assert outcome.output == [1, 2]
+    assert (await finished_anew(sandbox, before, "x.append(2)\nx")).output == [1, 2]
 
 
 async def test_killed_while_it_computes_it_is_lost_at_once(sandbox: Sandbox) -> None:

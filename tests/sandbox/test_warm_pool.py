@@ -6,6 +6,7 @@ import pytest
 
 from cadre.protocol.code import CodeReply
 from cadre_sandbox.interpreters.pool import Sandbox
+from harness.patience import patience
 from sandbox.service_bench import Bench, after, block, death, exchange, reply
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -14,13 +15,13 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("ended", ["t_1_0", "t"])
 async def test_an_interrupt_stops_code_at_work(bench: Bench, ended: str) -> None:
     asked = asyncio.create_task(bench.ask(block("while True: pass", run="t_1_0")))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patience()):
         while not (pids := [s.session.pid for s in bench.warm_pool._leased.values() if s.session]):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     ended_itself = death(pids[0])
     bench.warm_pool.interrupt(ended)
-    assert await asyncio.wait_for(asked, 60) is None
-    await asyncio.wait_for(ended_itself, 60)
+    assert await asyncio.wait_for(asked, patience()) is None
+    await asyncio.wait_for(ended_itself, patience())
     assert await bench.ask(block("1", run="t_1_0", step=2)) is None
 
 
@@ -51,7 +52,7 @@ async def test_one_that_nobody_comes_back_to_is_closed(sandbox: Sandbox) -> None
     await bench.finished(block("x = 1", run="a"))
     pid = await bench.pid("a")
     assert pid is not None
-    await asyncio.wait_for(death(pid), 10)
+    await asyncio.wait_for(death(pid), patience())
     assert bench.warm_pool.warm == []
 
 
