@@ -157,7 +157,7 @@ def test_what_a_killed_agent_owed_the_memory_service_arrives_once(
             if death == "x":
                 assert gateway.finished(run)["state"] == "success"
                 assert listed(gateway, user="frida", kind="answer") == []
-            dying.start()
+            dying.start(wait=death == "xx")  # the first time it may be dead before it is ready
         assert gateway.finished(run)["state"] == "success"
         eventually(lambda: died.read_text() == "xx.", what="the answer is left once more")
         # What is left later is stored behind all of that.
