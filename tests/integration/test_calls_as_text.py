@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from cadre.adapters.models.openai_model import OpenAIModel
-from cadre.engine.model_request import ModelRequest
-from cadre.journal.run import Run
-from cadre.ports import ModelReply, OnText
-from cadre.prompting.prompts import prompts_for
-from cadre.spec.model import ModelSpec, NamedFunction
+from cadre.spec.model import NamedFunction
 from cadre.testing import ModelServer
-from integration.model_calls import NO_ENDPOINT, MemoryBlobs, spec_for
-from unit.loop.build import OFFER, spec, task
-from unit.loop.memory_world import MemoryWorld
+from integration.model_calls import spec_for
+from integration.model_runs import played
 
 SCRIPT = """
 rules:
@@ -43,36 +35,10 @@ rules:
 """
 
 
-class Observed:
-    """ports.Model that keeps what the endpoint is asked."""
-
-    def __init__(self, model: ModelSpec) -> None:
-        self._inner = OpenAIModel(model, NO_ENDPOINT, MemoryBlobs())
-        self.requests: list[ModelRequest] = []
-
-    async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
-        self.requests.append(request)
-        return await self._inner.complete(request, on_text)
-
-    async def close(self) -> None:
-        await self._inner.close()
-
-
-async def played(model: ModelSpec, text: str, **fields: Any) -> tuple[Run, list[ModelRequest]]:
-    """The run of a task to its end, and what its model was asked."""
-    world, observed, agent = MemoryWorld(), Observed(model), spec(model=model, **fields)
-    world.worker(agent, observed, OFFER, prompts_for(agent))
-    try:
-        await world.drive(task(text))
-    finally:
-        await observed.close()
-    return world.run("r1"), observed.requests
-
-
 @pytest.mark.parametrize("prompts", [None, "short"])
 async def test_a_schema_holds_each_answer_to_one_call(server: ModelServer, prompts: str | None) -> None:
     model = spec_for(server, calls="schema")
-    run, requests = await played(model, "held to a form", planning_interval=4, prompts=prompts)
+    run, requests = await played("held to a form", model=model, planning_interval=4, prompts=prompts)
     assert run.result is not None
     assert (run.result.state, run.result.output) == ("success", 42)
     plan, first, second = requests
@@ -92,7 +58,7 @@ async def test_a_schema_holds_each_answer_to_one_call(server: ModelServer, promp
 async def test_calls_that_only_the_prompt_asks_for(server: ModelServer, prompts: str | None) -> None:
     total = {"type": "object", "required": ["total"], "properties": {"total": {"type": "integer"}}}
     model = spec_for(server, calls="text")
-    run, requests = await played(model, "asked in words", output_schema=total, prompts=prompts)
+    run, requests = await played("asked in words", model=model, output_schema=total, prompts=prompts)
     assert run.result is not None
     assert (run.result.state, run.result.output) == ("max_steps_error", {"total": 10})
     assert all(request.tools == [] and request.schema is None for request in requests)
@@ -106,6 +72,6 @@ async def test_calls_that_only_the_prompt_asks_for(server: ModelServer, prompts:
 )
 async def test_one_function_may_be_chosen(server: ModelServer, function: str, names: list[str]) -> None:
     model = spec_for(server, calls="schema", tool_choice=NamedFunction(function))
-    _, requests = await played(model, "held to a form", tools=["add", "look", "gone"])
+    _, requests = await played("held to a form", model=model, tools=["add", "look", "gone"])
     assert [name for name in names if f"'{name}'" in str(requests[0].schema)] == names
     assert ("'add'" in str(requests[0].schema)) == ("add" in names)

@@ -12,8 +12,8 @@ from cadre.errors import SetupError, SpecError
 from cadre.local.roles import tool_service_names
 from cadre.local.team_file import Team
 from cadre.protocol.topology import Topology
-from cadre.spec.agent import SHORT_PROMPTS, AgentSpec
-from cadre.spec.agent_file import read_agent
+from cadre.spec.agent import AgentSpec
+from cadre.spec.agent_file import files_of_agent, read_agent
 from cadre.tools.loading import load_tools
 
 VALUES_FILE = "kubernetes.yaml"
@@ -42,8 +42,7 @@ def components_of(team: Team, values: Values) -> list[Component]:
 
 
 def _agent(spec: AgentSpec, file: Path) -> Component:
-    prompts = [] if spec.prompts in (None, SHORT_PROMPTS) else [Path(str(spec.prompts))]
-    paths = [file.resolve(), *prompts]
+    paths = files_of_agent(file)
     root = Path(os.path.commonpath([path.parent for path in paths]))
     contents = {path.relative_to(root).as_posix(): _read(path) for path in paths}
     return Component(

@@ -11,7 +11,8 @@ import msgspec
 from cadre.errors import SpecError
 from cadre.protocol.messages import MemoryScope
 from cadre.spec.agent import SHORT_PROMPTS, AgentSpec, Selector
-from cadre.spec.model import ReasoningEffort
+from cadre.spec.model import ReasoningEffort, check_url
+from cadre.spec.model_file import check_keys, with_models
 from cadre.spec.yaml_file import known_keys, read_yaml, refused_key
 
 
@@ -52,15 +53,28 @@ def read_agent(path: Path) -> AgentSpec:
 
     Raises SpecError with the file, the key and what is expected there.
     """
+    return _read(path)[0]
+
+
+def files_of_agent(path: Path) -> list[Path]:
+    """The files that an agent consists of: its own, then its prompts and its models. Raises SpecError."""
+    spec, models = _read(path)
+    prompts = [] if spec.prompts in (None, SHORT_PROMPTS) else [Path(str(spec.prompts))]
+    return [path.resolve(), *prompts, *dict.fromkeys(model.resolve() for model in models)]
+
+
+def _read(path: Path) -> tuple[AgentSpec, list[Path]]:
+    """The agent, and the files of its models."""
     data = read_yaml(path, SpecError)
     try:
+        data, models = with_models(data, path.parent)
         _check_keys(data)
         document = msgspec.convert(data, _Document)
-        _check_url(document.spec.model.url)
+        check_url("spec.model.url", document.spec.model.url)
         fields = msgspec.structs.asdict(document.spec)
         if fields["prompts"] not in (None, SHORT_PROMPTS):
             fields["prompts"] = str((path.parent / fields["prompts"]).resolve())
-        return AgentSpec(**msgspec.structs.asdict(document.metadata), **fields)
+        return AgentSpec(**msgspec.structs.asdict(document.metadata), **fields), models
     except msgspec.ValidationError as error:
         raise SpecError(f"{path}: {_explain(error)}") from error
     except SpecError as error:
@@ -92,14 +106,14 @@ def _check_keys(data: Any) -> None:
         found = data
         for key in filter(None, path.split(".")):
             found = found.get(key) if isinstance(found, dict) else None
-        _check_mapping(found, path or "the document", known)
+        check_keys(found, path or "the document", known)
     team = (
         data.get("spec", {}).get("team")
         if isinstance(data, dict) and isinstance(data.get("spec"), dict)
         else None
     )
     for member in team if isinstance(team, list) else ():
-        _check_mapping(member, "spec.team", Selector.__struct_fields__)
+        check_keys(member, "spec.team", Selector.__struct_fields__)
     spec = data.get("spec") if isinstance(data, dict) else None
     approvals = spec.get("approvals") if isinstance(spec, dict) else None
     for name, policy in approvals.items() if isinstance(approvals, dict) else ():
@@ -108,17 +122,6 @@ def _check_keys(data: Any) -> None:
                 f"spec.approvals: {name}: {policy}: write never, always or 'when: <expression>' by the name of a"
                 " tool (YAML takes yes, no, on and off for true and false)"
             )
-
-
-def _check_url(url: str | None) -> None:
-    if url and not url.startswith(("http://", "https://")):
-        raise SpecError("spec.model.url must begin with http:// or https://")
-
-
-def _check_mapping(found: Any, where: str, known: tuple[str, ...]) -> None:
-    for key in found if isinstance(found, dict) else ():
-        if key not in known:
-            raise SpecError(f"unknown key {key!r} in {where}; known keys: {', '.join(known)}")
 
 
 def _explain(error: msgspec.ValidationError) -> str:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from cadre.errors import SpecError
 from cadre.spec.names import Bound
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -65,6 +66,12 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The price of its tokens; None looks it up in the price table (`CADRE_PRICES`)."""
     extra_body: dict[str, Any] = {}
     """Further keys of each request, for what an endpoint has beyond OpenAI's API."""
+
+
+def check_url(key: str, url: str | None) -> None:
+    """Raises SpecError unless it is the URL of an endpoint, or none."""
+    if url and not url.startswith(("http://", "https://")):
+        raise SpecError(f"{key} must begin with http:// or https://")
 
 
 def model_bounds(model: ModelSpec) -> list[Bound]:

@@ -259,6 +259,30 @@ def test_a_prompt_file_travels_with_its_agent(tmp_path: Path) -> None:
     assert component.arguments == ["agent", "/etc/cadre/team/a.yaml"]
 
 
+def test_a_model_file_travels_with_its_agent_and_its_key_is_named(tmp_path: Path) -> None:
+    team = small_team(tmp_path / "team", model="{use: big, temperature: 0}")
+    (team / "models").mkdir()
+    (team / "models" / "big.yaml").write_text(
+        "apiVersion: cadre.dev/v1\nkind: Model\nmetadata: {name: big}\n"
+        "spec: {url: 'https://models.example:8443/v1', key_env: BIG_KEY}\n"
+    )
+    values = read_values()
+    manifests = [m for ms in render(components_of(read_team(team), values), values).values() for m in ms]
+    files = pick(manifests, "ConfigMap/agent-a")["data"]
+    pod = pick(manifests, "Deployment/agent-a")["spec"]["template"]["spec"]
+    paths = {
+        one["key"]: one["path"] for v in pod["volumes"] for one in v.get("configMap", {}).get("items", [])
+    }
+    for key, text in files.items():
+        place = tmp_path / "mounted" / paths[key]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+    assert read_agent(tmp_path / "mounted" / "a.yaml") == read_agent(team / "a.yaml")
+    key = {"secretKeyRef": {"name": "cadre-model", "key": "BIG_KEY"}}
+    assert env_of(manifests, "Deployment/agent-a")["BIG_KEY"] == key
+    assert "8443" in str([m for m in manifests if m["kind"] == "NetworkPolicy"])
+
+
 def test_tools_that_cannot_be_imported_here_are_named_in_the_values(tmp_path: Path) -> None:
     team = small_team(tmp_path / "team", tool="import a_library_of_the_image_only\n")
     with pytest.raises(SpecError, match=r"tools/tools: \{tools"):

@@ -1,0 +1,141 @@
+"""A model's YAML file (`kind: Model`), and how agent files name it: `model: NAME` or `model: {use: NAME, …}`.
+
+A name is looked for as `models/NAME.yaml`, then as `NAME.yaml`, in the folder of the agent's file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+import msgspec
+
+from cadre.errors import SpecError
+from cadre.spec.model import ModelSpec, check_url
+from cadre.spec.names import check_name
+from cadre.spec.yaml_file import known_keys, read_yaml, refused_key
+
+Capability = Literal["vision", "streaming", "tools", "json_schema"]
+
+_NEEDS: tuple[tuple[str, Any, Capability], ...] = (
+    ("vision", True, "vision"),
+    ("stream", True, "streaming"),
+    ("calls", "native", "tools"),
+    ("calls", "schema", "json_schema"),
+)
+"""A key of the section, its value, and what a model must be able to do for that."""
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+
+
+class _Document(msgspec.Struct):
+    api_version: Literal["cadre.dev/v1"] = msgspec.field(name="apiVersion")
+    kind: Literal["Model"]
+    metadata: _Metadata
+    spec: ModelSpec
+
+
+class ModelFile(NamedTuple):
+    """A checked file: the keys of the section `model` that it stands for."""
+
+    section: dict[str, Any]
+    capabilities: list[Capability] | None
+    """What the model can do; None: the file does not say."""
+
+
+def with_models(data: Any, folder: Path) -> tuple[Any, list[Path]]:
+    """Returns an agent's document with the models that it names in place of their names, and the files that hold them.
+
+    Raises SpecError naming the file and what is wrong in it.
+    """
+    spec = data.get("spec") if isinstance(data, dict) else None
+    if not isinstance(spec, dict) or "model" not in spec:
+        return data, []
+    files: list[Path] = []
+    section = _resolved("spec.model", spec["model"], folder, files)
+    return {**data, "spec": {**spec, "model": section}}, files
+
+
+def read_model(path: Path) -> ModelFile:
+    """Reads one model from a YAML file of the form `apiVersion: cadre.dev/v1, kind: Model, metadata, spec`.
+
+    Raises SpecError with the file, the key and what is expected there.
+    """
+    data = read_yaml(path, SpecError)
+    try:
+        spec = data.get("spec") if isinstance(data, dict) else None
+        section = dict(spec) if isinstance(spec, dict) else {}
+        capabilities = msgspec.convert(section.pop("capabilities", None), list[Capability] | None)
+    except msgspec.ValidationError as error:
+        known = ", ".join(get_args(Capability))
+        raise SpecError(f"{path}: spec.capabilities: write a list of {known}") from error
+    try:
+        for place, keys in _KEYS.items():
+            found = data
+            for key in filter(None, place.split(".")):
+                found = found.get(key) if isinstance(found, dict) else None
+            check_keys(found, place or "the document", (*keys, "capabilities") if place == "spec" else keys)
+        document = msgspec.convert(data, _Document)
+        if document.metadata.name != path.stem:
+            raise SpecError(f"metadata.name: must be the file's name, {path.stem!r}")
+        check_url("spec.url", document.spec.url)
+    except msgspec.ValidationError as error:
+        key, what = refused_key(error)
+        raise SpecError(f"{path}: {key}: {what}" if key else f"{path}: {what}") from error
+    except SpecError as error:
+        raise SpecError(f"{path}: {error}") from error
+    return ModelFile(
+        {"name": document.metadata.name, **section, **_defaults(section, capabilities)}, capabilities
+    )
+
+
+def check_keys(found: Any, where: str, known: tuple[str, ...]) -> None:
+    """Raises SpecError for a key of a mapping that is not known there."""
+    for key in found if isinstance(found, dict) else ():
+        if key not in known:
+            raise SpecError(f"unknown key {key!r} in {where}; known keys: {', '.join(known)}")
+
+
+def _resolved(where: str, section: Any, folder: Path, files: list[Path]) -> Any:
+    """The section with the keys of the file that it names; its own keys win."""
+    if isinstance(section, str):
+        section = {"use": section}
+    if not isinstance(section, dict) or "use" not in section:
+        return section
+    own = {key: value for key, value in section.items() if key != "use"}
+    path = _find(where, section["use"], folder)
+    model = read_model(path)
+    files.append(path)
+    merged = {**model.section, **own}
+    for key, value, capability in _NEEDS:
+        if key in own and own[key] == value and capability not in (model.capabilities or [capability]):
+            written = str(value).lower()
+            raise SpecError(
+                f"{where}.{key}: {written} needs a model with the capability {capability}; see {path}"
+            )
+    return merged
+
+
+def _find(where: str, name: Any, folder: Path) -> Path:
+    if not isinstance(name, str):
+        raise SpecError(f"{where}: name a model, or write its keys")
+    check_name("model", name)
+    places = [folder / "models" / f"{name}.yaml", folder / f"{name}.yaml"]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        raise SpecError(f"{where}: there is no model {name!r}: neither {places[0]} nor {places[1]}")
+    return found
+
+
+def _defaults(section: dict[str, Any], capabilities: list[Capability] | None) -> dict[str, Any]:
+    """What follows from a model's capabilities for the keys that its file leaves out."""
+    if capabilities is None:
+        return {}
+    calls = "native" if "tools" in capabilities else "schema" if "json_schema" in capabilities else "text"
+    follows = {"vision": "vision" in capabilities, "stream": "streaming" in capabilities, "calls": calls}
+    return {key: value for key, value in follows.items() if key not in section}
+
+
+_KEYS = known_keys(_Document)
