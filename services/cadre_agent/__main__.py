@@ -1,5 +1,5 @@
-"""`python -m cadre_agent FILE`"""
+"""Lets `python -m cadre_agent` do what `cadre agent` does."""
 
-from cadre_agent.main import command
+from cadre.cli.main import main
 
-command()
+main("agent")

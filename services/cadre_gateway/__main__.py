@@ -1,5 +1,5 @@
-"""`python -m cadre_gateway`."""
+"""Lets `python -m cadre_gateway` do what `cadre gateway` does."""
 
-from cadre_gateway.main import command
+from cadre.cli.main import main
 
-command()
+main("gateway")

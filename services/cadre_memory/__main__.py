@@ -1,14 +1,5 @@
-"""Lets `python -m cadre_memory` start the service."""
+"""Lets `python -m cadre_memory` do what `cadre memory` does."""
 
-import sys
+from cadre.cli.main import main
 
-import click
-
-from cadre.errors import CadreError
-from cadre_memory.main import command
-
-try:
-    command()
-except CadreError as error:
-    click.echo(f"cadre: {error}", err=True)
-    sys.exit(2)
+main("memory")

@@ -9,6 +9,7 @@ import click
 
 from cadre.cli.memory import export_all, forget, list_memories, search, show
 from cadre.errors import SetupError
+from cadre.local.extras import missing_package
 from cadre.settings import Settings, read_settings
 from cadre_memory.settings import Embeddings, MemorySettings, read_memory_settings
 
@@ -42,9 +43,10 @@ def command(ctx: click.Context, /, port: int | None, check: bool, **options: obj
     except SetupError as error:
         click.echo(f"cadre: {error}", err=True)
         sys.exit(2)
-    if check:
-        sys.exit(_check(own))
-    sys.exit(_serve(settings, own))
+    try:
+        sys.exit(_check(own) if check else _serve(settings, own))
+    except ModuleNotFoundError as error:
+        raise missing_package("memory", error) from error
 
 
 for _subcommand in (search, list_memories, show, forget, export_all):
@@ -54,16 +56,7 @@ for _subcommand in (search, list_memories, show, forget, export_all):
 def _serve(settings: Settings, own: MemorySettings) -> int:
     # Here, so that the subcommands need none of the service's libraries.
     from cadre.service import frame
-
-    try:
-        from cadre_memory.host import MemoryHost
-    except ModuleNotFoundError as error:
-        click.echo(
-            f"cadre: `cadre memory` needs the Python module {error.name!r}, which is not installed: install"
-            " 'cadre-agents[memory]'",
-            err=True,
-        )
-        return 2
+    from cadre_memory.host import MemoryHost
 
     async def start(platform: frame.Platform) -> MemoryHost:
         host = MemoryHost(platform, own)

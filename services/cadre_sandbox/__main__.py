@@ -1,5 +1,5 @@
-"""Lets `python -m cadre_sandbox` start the service."""
+"""Lets `python -m cadre_sandbox` do what `cadre sandbox` does."""
 
-from cadre_sandbox.main import command
+from cadre.cli.main import main
 
-command()
+main("sandbox")

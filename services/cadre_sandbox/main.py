@@ -6,6 +6,7 @@ import sys
 import click
 
 from cadre.errors import SetupError
+from cadre.local.extras import check_extras
 from cadre.service import frame
 from cadre.settings import read_settings
 from cadre_sandbox.host import SandboxHost, new_sandbox, start_sandbox
@@ -39,6 +40,7 @@ def command(port: int | None, check: bool, **options: object) -> None:
     """Run the Python that agents of kind `code` write.
 
     Each run's code is locked in by itself. A second process with the same pool shares the load."""
+    check_extras("sandbox", ["sandbox"])
     try:
         settings = read_settings(port=port)
         own = read_sandbox_settings(**options)

@@ -1,5 +1,5 @@
-"""Lets `python -m cadre_scripted_model` start the server."""
+"""Lets `python -m cadre_scripted_model` do what `cadre scripted-model` does."""
 
-from cadre_scripted_model.main import command
+from cadre.cli.main import main
 
-command()
+main("scripted-model")

@@ -1,5 +1,5 @@
-"""Lets `python -m cadre_tools MODULE...` start the service."""
+"""Lets `python -m cadre_tools` do what `cadre tools` does."""
 
-from cadre_tools.main import command
+from cadre.cli.main import main
 
-command()
+main("tools")

@@ -1,5 +1,5 @@
-"""Lets `python -m cadre_tracer` start the service."""
+"""Lets `python -m cadre_tracer` do what `cadre tracer` does."""
 
-from cadre_tracer.main import command
+from cadre.cli.main import main
 
-command()
+main("tracer")

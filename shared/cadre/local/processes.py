@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ import httpx2
 import msgspec
 
 from cadre.local import local_stack, nats_server
+from cadre.local.extras import check_extras
 from cadre.local.roles import tool_service_names, unused_name
 from cadre.local.service_check import isolation_tier
 from cadre.local.supervise import ManagedProcess, ProcessSpec, until_ready
@@ -70,6 +71,10 @@ class Stack:
         self.sync = read_nats_sync()
         self.model = read_model_settings().url
         self.is_scripted = not self.model and self.team is not None and self.team.script is not None
+
+    def check_packages(self) -> None:
+        """Raises CommandFailed when a package is missing that one of its services needs."""
+        check_extras("up", self._service_kinds())
 
     async def start(self) -> None:
         """Starts everything and returns when all is ready. Raises CommandFailed."""
@@ -162,6 +167,18 @@ class Stack:
         local_stack.write_state(self.data, running)
 
     # --- which processes
+
+    def _service_kinds(self) -> Iterator[str]:
+        """Kinds of the services that may need packages of an extra."""
+        yield "gateway"
+        if self.is_scripted:
+            yield "scripted-model"
+        if self.team is not None and self.team.pools:
+            yield "sandbox"
+        if self.team is not None and self.team.needs_memory:
+            yield "memory"
+        if read_tracing_settings().endpoint:
+            yield "tracer"
 
     def _nats(self) -> ProcessSpec:
         server = nats_server.server_binary()

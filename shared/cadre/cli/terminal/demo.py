@@ -41,6 +41,7 @@ async def run_demo(stack: Stack, team: Team, timeout: float) -> int:
 
 async def start(stack: Stack) -> None:
     """Starts the stack; says before and after what its user should know. Raises CommandFailed."""
+    stack.check_packages()
     for line in advice(stack):
         click.echo(f"cadre: {line}", err=True)
     await stack.start()
