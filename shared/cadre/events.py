@@ -1,4 +1,9 @@
-"""The events of a run as classes: `match event.body: case StepFinished(step=step): …` (docs/events.md)."""
+"""The events of a run as classes: `match event.body: case StepFinished(step=step): …` (docs/events.md).
+
+Those of the kinds of agents are here too, by the names of their classes, also of kinds that others have installed.
+"""
+
+from typing import Any
 
 from cadre.client.event import Event
 from cadre.journal.events import (
@@ -29,17 +34,14 @@ from cadre.journal.events import (
     WaitEnded,
 )
 from cadre.journal.parts import JournalEvent
-from cadre.kinds.code.records import BlockFinished, BlockStarted, BlockYielded
 from cadre.protocol.messages import Delta
+from cadre.spec.kinds import declared_kinds
 
 __all__ = [
     "AnswerChecked",
     "AnswerProposed",
     "ApprovalDecided",
     "ApprovalRequested",
-    "BlockFinished",
-    "BlockStarted",
-    "BlockYielded",
     "CallRefused",
     "CallTimedOut",
     "CancelRequested",
@@ -65,3 +67,12 @@ __all__ = [
     "WaitBegun",
     "WaitEnded",
 ]
+
+_OF_KINDS = {event.__name__: event for kind in declared_kinds().values() for event in kind.events}
+__all__ += list(_OF_KINDS)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OF_KINDS:
+        return _OF_KINDS[name]
+    raise AttributeError(f"module 'cadre.events' has no attribute {name!r}")

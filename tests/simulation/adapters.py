@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from cadre.testing.in_memory_ports import InMemoryJournal, Message, Reach, Stream
+from cadre.testing.in_memory_ports import InMemoryJournal, KeptMessage, Reach, Stream
 from simulation.faults import Faults
 from simulation.loop import EPOCH, Loop, Process
 
@@ -29,7 +29,7 @@ class SimJournal(InMemoryJournal):
         super().__init__(reach)
         self._faults = faults
 
-    def replica(self, stream: Stream[Message], wanted: list[int]) -> list[Message]:
+    def replica(self, stream: Stream[KeptMessage], wanted: list[int]) -> list[KeptMessage]:
         """The messages with these sequences, as far as a replica has them."""
         behind = self._faults.happens("stale-read")
         return super().replica(stream, wanted[: len(wanted) // 2] if behind else wanted)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cadre.local.team_file import Team, read_team
+from cadre.local.team_file import TeamSpec, read_team
 
 HEAD = "apiVersion: cadre.dev/v1\nkind: {kind}\nmetadata: {{name: {name}}}\nspec: {{{spec}}}\n"
 
 
-def write_team(folder: Path, specs: dict[str, str]) -> Team:
+def write_team(folder: Path, specs: dict[str, str]) -> TeamSpec:
     """A team of agents by name, each with what is special in its spec."""
     for name, spec in specs.items():
         agent = HEAD.format(kind="Agent", name=name, spec=f"description: Works., {spec}")

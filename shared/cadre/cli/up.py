@@ -20,7 +20,7 @@ from cadre.local import local_stack
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.local.nats_server import free_port
 from cadre.local.processes import Stack
-from cadre.local.team_file import TEAM_FILE, Team, read_team
+from cadre.local.team_file import TEAM_FILE, TeamSpec, read_team
 from cadre.local.users import StackUsers
 
 SHIPPED_DEMO = "apollo"
@@ -61,7 +61,7 @@ def command(team: Path | None, shipped: bool, runs_demo: bool, timeout: float, *
     return _demonstrate(found, timeout, **places)
 
 
-def _serve(team: Team | None, data: Path | None, port: int | None, nats_port: int, secure: bool) -> int:
+def _serve(team: TeamSpec | None, data: Path | None, port: int | None, nats_port: int, secure: bool) -> int:
     folder = data or local_stack.default_data()
     with local_stack.locked(folder):
         ports = (GATEWAY_PORT if port is None else port, nats_port)
@@ -70,7 +70,7 @@ def _serve(team: Team | None, data: Path | None, port: int | None, nats_port: in
 
 
 def _demonstrate(
-    team: Team, timeout: float, *, data: Path | None, port: int | None, nats_port: int, secure: bool
+    team: TeamSpec, timeout: float, *, data: Path | None, port: int | None, nats_port: int, secure: bool
 ) -> int:
     """Runs the demo on a data folder of its own, which is kept when the demo fails."""
     folder = data or Path(tempfile.mkdtemp(prefix="cadre-"))
@@ -89,14 +89,14 @@ def _demonstrate(
     return code
 
 
-def _stack(data: Path, team: Team | None, ports: tuple[int, int], on_line: Any, *, secure: bool) -> Stack:
+def _stack(data: Path, team: TeamSpec | None, ports: tuple[int, int], on_line: Any, *, secure: bool) -> Stack:
     gateway_port = free_port(ports[0], "the gateway", "--port")
     nats_port = free_port(ports[1], "NATS", "--nats-port")
     users = StackUsers(data.resolve()) if secure else None
     return Stack(data.resolve(), team, gateway_port, nats_port, on_line, users)
 
 
-def _team(given: Path | None, shipped: bool) -> Team | None:
+def _team(given: Path | None, shipped: bool) -> TeamSpec | None:
     if given is not None and shipped:
         raise click.UsageError("give a team or --demo, not both")
     if shipped:

@@ -19,7 +19,7 @@ from cadre.local.extras import check_extras
 from cadre.local.roles import tool_service_names, unused_name
 from cadre.local.service_check import isolation_tier
 from cadre.local.supervise import ManagedProcess, ProcessSpec, until_ready
-from cadre.local.team_file import Team
+from cadre.local.team_file import TeamSpec
 from cadre.local.users import StackUsers
 from cadre.settings import (
     SYNC_ALWAYS,
@@ -50,7 +50,7 @@ class Stack:
     """NATS, the gateway and a team's services on one machine. Nothing runs before `start`."""
 
     data: Path
-    team: Team | None
+    team: TeamSpec | None
     gateway_port: int
     nats_port: int
     on_line: Callable[[str, str], None]

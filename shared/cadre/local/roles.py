@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from cadre.deploy.nats_users import Role, team_roles
-from cadre.local.team_file import Team
+from cadre.local.team_file import TeamSpec
 from cadre.tools.loading import load_tools
 
 
-def roles_of(team: Team, *, memory: bool | None = None) -> list[Role]:
+def roles_of(team: TeamSpec, *, memory: bool | None = None) -> list[Role]:
     """The roles of all services of the team; `memory` overrides whether the memory service is one.
 
     Raises SetupError when a module of tools cannot be loaded."""

@@ -10,7 +10,7 @@ from cadre.deploy.k8s.components import Component, Files, object_name
 from cadre.deploy.k8s.values import Values
 from cadre.errors import SetupError, SpecError
 from cadre.local.roles import tool_service_names
-from cadre.local.team_file import Team
+from cadre.local.team_file import TeamSpec
 from cadre.protocol.topology import Topology
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import files_of_agent, read_agent
@@ -23,7 +23,7 @@ _TEAM_FOLDER = "/etc/cadre/team"
 _SKIPPED_SUFFIXES = (".pyc", ".pyo")
 
 
-def components_of(team: Team, values: Values) -> list[Component]:
+def components_of(team: TeamSpec, values: Values) -> list[Component]:
     """The components of the team: the gateway, sandboxes and memory first, then tools and agents. Raises SetupError."""
     agents = {name: read_agent(file) for name, file in team.agents.items()}
     components = [Component("gateway", "", ["gateway"])]
@@ -57,7 +57,7 @@ def _agent(spec: AgentSpec, file: Path) -> Component:
     )
 
 
-def _tools(team: Team, values: Values) -> Iterator[Component]:
+def _tools(team: TeamSpec, values: Values) -> Iterator[Component]:
     files = None if values.files else Files(object_name("team", team.name), _TEAM_FOLDER, _files_of(team))
     for entry, name in zip(team.tools, tool_service_names(team.tools), strict=True):
         is_file = "/" in entry.partition(":")[0]
@@ -83,7 +83,7 @@ def _offered(entry: str, name: str) -> list[str]:
         ) from error
 
 
-def _inside(team: Team, entry: str, folder: str) -> str:
+def _inside(team: TeamSpec, entry: str, folder: str) -> str:
     source, mark, function = entry.partition(":")
     try:
         relative = Path(source).relative_to(team.folder).as_posix()
@@ -95,7 +95,7 @@ def _inside(team: Team, entry: str, folder: str) -> str:
     return f"{folder}/{relative}{mark}{function}"
 
 
-def _files_of(team: Team) -> dict[str, bytes]:
+def _files_of(team: TeamSpec) -> dict[str, bytes]:
     """The files that tools may read: the team's folder without those of other services."""
     others = {team.file, team.folder / VALUES_FILE, team.script, *(f.resolve() for f in team.agents.values())}
     return {

@@ -54,7 +54,7 @@ class _TeamDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 _KEYS = known_keys(_TeamDocument)
 
 
-class Team(msgspec.Struct, frozen=True, kw_only=True):
+class TeamSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A checked team: all files exist, agent names are unique, and the demo's agent is one of them."""
 
     name: str
@@ -79,7 +79,7 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
         return self.file.parent
 
 
-def read_team(path: Path) -> Team:
+def read_team(path: Path) -> TeamSpec:
     """Reads a team file, or the `team.yaml` of a folder; paths in it are relative to it.
 
     Its form is `apiVersion: cadre.dev/v1, kind: Team, metadata: {name}, spec: {agents, tools, script, demo}`.
@@ -95,7 +95,7 @@ def read_team(path: Path) -> Team:
         raise SpecError(f"{file}: spec.agents: name at least one agent file")
     if demo is not None:
         _check_demo(file, demo, agents)
-    return Team(
+    return TeamSpec(
         name=document.metadata.name,
         file=file,
         agents=agents,

@@ -11,7 +11,7 @@ from cadre.deploy.nats_users import OPERATOR, team_roles
 from cadre.local import nats_files
 from cadre.local.exit_codes import CommandFailed
 from cadre.local.roles import roles_of
-from cadre.local.team_file import Team
+from cadre.local.team_file import TeamSpec
 from cadre.protocol.topology import Topology
 from cadre.settings import read_settings
 
@@ -24,7 +24,7 @@ class StackUsers:
         self._folder = data / "auth"
         self.server_file = self._folder / nats_files.SERVER_FILE
 
-    def create_keys(self, team: Team | None) -> None:
+    def create_keys(self, team: TeamSpec | None) -> None:
         """Creates a key for each service of the team that has none yet. Raises SetupError, CommandFailed."""
         roles = team_roles([], [], [], memory=False) if team is None else roles_of(team)
         settings = read_settings()

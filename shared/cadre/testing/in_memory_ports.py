@@ -35,7 +35,7 @@ from cadre.protocol.topology import Topology
 _REPLICA_PAUSE_SECONDS = 0.05
 
 
-class Message(Protocol):
+class KeptMessage(Protocol):
     """A message as a stream keeps it."""
 
     @property
@@ -45,7 +45,7 @@ class Message(Protocol):
     def data(self) -> bytes: ...
 
 
-M = TypeVar("M", bound=Message, covariant=True)
+M = TypeVar("M", bound=KeptMessage, covariant=True)
 
 
 class Stream(Protocol[M]):
@@ -91,10 +91,10 @@ class Reach(NamedTuple):
     """What the ports of one process share."""
 
     wire: Wire
-    streams: Sequence[Stream[Message]]
+    streams: Sequence[Stream[KeptMessage]]
     topology: Topology
 
-    def stream(self, tree: str) -> Stream[Message]:
+    def stream(self, tree: str) -> Stream[KeptMessage]:
         """The stream that holds the tree."""
         return self.streams[self.topology.shard(tree)]
 
@@ -112,7 +112,7 @@ class InMemoryJournal:
         if head is None:
             return []
         entry = decode(head.data, Entry)
-        wanted, found = list(entry.prev), dict[int, Message]()
+        wanted, found = list(entry.prev), dict[int, KeptMessage]()
         while wanted:
             missing = list(wanted)
             got = await wire.ask("reading entries", lambda: self.replica(stream, missing), BusUnavailable)  # noqa: B023
@@ -123,7 +123,7 @@ class InMemoryJournal:
         before = [Stored(seq, decode(found[seq].data, Entry), len(found[seq].data)) for seq in entry.prev]
         return [*before, Stored(head.seq, entry, len(head.data))]
 
-    def replica(self, stream: Stream[Message], wanted: list[int]) -> list[Message]:
+    def replica(self, stream: Stream[KeptMessage], wanted: list[int]) -> list[KeptMessage]:
         """The messages with these sequences, as far as a replica has them."""
         return [stream.messages[seq] for seq in wanted]
 

@@ -12,7 +12,7 @@ from cadre.errors import OutcomeUnknown, RetryableError
 from cadre.ports import Delivery
 from cadre.protocol.topology import Address, Topology
 from cadre.testing.in_memory_ports import Silence
-from cadre.testing.in_memory_streams import DeadLetter, InMemoryConsumer, InMemoryStream, StoredMessage
+from cadre.testing.in_memory_streams import GivenUp, InMemoryConsumer, InMemoryStream, StreamMessage
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class InMemoryDelivery:
 
     retried = False
 
-    def __init__(self, queue: InMemoryQueue, message: StoredMessage, deliveries: int) -> None:
+    def __init__(self, queue: InMemoryQueue, message: StreamMessage, deliveries: int) -> None:
         self._queue, self._message = queue, message
         self.subject, self.data, self.seq = message.subject, message.data, message.seq
         self.deliveries = deliveries
@@ -94,7 +94,7 @@ class InMemoryDelivery:
     async def term(self, reason: str) -> None:
         def give_up() -> None:
             self._queue.consumer.settle(self.seq)
-            self._queue.stream.dead.append(DeadLetter(self._message, reason))
+            self._queue.stream.dead.append(GivenUp(self._message, reason))
 
         self._settle(give_up)
 
@@ -119,7 +119,7 @@ class InMemoryQueue:
         self.on_end: Callable[[BaseException | None], None] = lambda error: None
         """Called when a message's handling has ended, with what no handler should raise."""
 
-    def arrive(self, message: StoredMessage, deliveries: int) -> None:
+    def arrive(self, message: StreamMessage, deliveries: int) -> None:
         delivery = InMemoryDelivery(self, message, deliveries)
         task = asyncio.create_task(self._work(delivery), name=f"{self.process.name}: {message.subject}")
         self.process.at_work.add(task)

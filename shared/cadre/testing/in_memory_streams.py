@@ -10,7 +10,7 @@ from cadre.errors import Fenced
 from cadre.testing.skipping_clock import SkippingClock
 
 
-class StoredMessage(NamedTuple):
+class StreamMessage(NamedTuple):
     """A message of a stream."""
 
     seq: int
@@ -21,7 +21,7 @@ class StoredMessage(NamedTuple):
 class Subscriber(Protocol):
     """A process's end of a consumer."""
 
-    def arrive(self, message: StoredMessage, deliveries: int) -> None: ...
+    def arrive(self, message: StreamMessage, deliveries: int) -> None: ...
 
 
 class InMemoryConsumer:
@@ -29,12 +29,12 @@ class InMemoryConsumer:
 
     def __init__(self, clock: SkippingClock) -> None:
         self._clock = clock
-        self._waiting: deque[StoredMessage] = deque()
+        self._waiting: deque[StreamMessage] = deque()
         self._subscribers: deque[Subscriber] = deque()
-        self._held: dict[int, tuple[StoredMessage, Subscriber]] = {}
+        self._held: dict[int, tuple[StreamMessage, Subscriber]] = {}
         self._deliveries: dict[int, int] = {}
 
-    def offer(self, message: StoredMessage) -> None:
+    def offer(self, message: StreamMessage) -> None:
         self._waiting.append(message)
         self._dispatch()
 
@@ -76,10 +76,10 @@ class InMemoryConsumer:
             subscriber.arrive(message, count)
 
 
-class DeadLetter(NamedTuple):
+class GivenUp(NamedTuple):
     """A message that was given up, and why."""
 
-    message: StoredMessage
+    message: StreamMessage
     reason: str
 
 
@@ -88,8 +88,8 @@ class InMemoryStream:
 
     def __init__(self, clock: SkippingClock) -> None:
         self._clock = clock
-        self.messages: dict[int, StoredMessage] = {}
-        self.dead: list[DeadLetter] = []
+        self.messages: dict[int, StreamMessage] = {}
+        self.dead: list[GivenUp] = []
         self._subjects: dict[str, list[int]] = {}
         self._known: dict[str, int] = {}
         self._schedules: dict[str, int] = {}
@@ -104,7 +104,7 @@ class InMemoryStream:
         if expect is not None and expect != (seqs[-1] if seqs else 0):
             raise Fenced(subject)
         seq = len(self.messages) + 1
-        message = self.messages[seq] = StoredMessage(seq, subject, data)
+        message = self.messages[seq] = StreamMessage(seq, subject, data)
         seqs.append(seq)
         if message_id is not None:
             self._known[message_id] = seq
@@ -113,11 +113,11 @@ class InMemoryStream:
             self.consumer(kind, name).offer(message)
         return seq
 
-    def last(self, subject: str) -> StoredMessage | None:
+    def last(self, subject: str) -> StreamMessage | None:
         seqs = self._subjects.get(subject)
         return self.messages[seqs[-1]] if seqs else None
 
-    def of_subject(self, subject: str) -> list[StoredMessage]:
+    def of_subject(self, subject: str) -> list[StreamMessage]:
         """All messages of the subject, in their order."""
         return [self.messages[seq] for seq in self._subjects.get(subject, [])]
 

@@ -22,7 +22,7 @@ from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
 from cadre.testing.in_memory_deployment import MAX_FILE_BYTES, InMemoryDeployment, ModelAsked
 from cadre.testing.in_memory_process import InMemoryProcess
-from cadre.testing.in_memory_streams import DeadLetter
+from cadre.testing.in_memory_streams import GivenUp
 from cadre.testing.models import AnyModel, ScriptModel, TestModel, model_of
 from cadre.testing.team_run import TeamRun
 from cadre.tools.loading import AnyTool, load_tools
@@ -147,7 +147,7 @@ class Team:
         return self._deployment.requests
 
     @property
-    def dead_letters(self) -> list[DeadLetter]:
+    def dead_letters(self) -> list[GivenUp]:
         """Messages that were given up."""
         return self._deployment.stream.dead
 

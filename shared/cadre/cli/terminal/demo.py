@@ -16,13 +16,13 @@ from cadre.cli.terminal.screen import screen
 from cadre.cli.terminal.watch import watch
 from cadre.local.exit_codes import ExitCode
 from cadre.local.processes import Stack, advice
-from cadre.local.team_file import Demo, Team
+from cadre.local.team_file import Demo, TeamSpec
 from cadre.settings import child_environment
 
 _CHECK_SECONDS = 60.0
 
 
-async def run_demo(stack: Stack, team: Team, timeout: float) -> int:
+async def run_demo(stack: Stack, team: TeamSpec, timeout: float) -> int:
     """Starts the stack, runs the demo task, prints the answer; returns the exit code that says whether it passed.
 
     Raises CommandFailed: TIMEOUT, or what kept the stack from starting.
