@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cadre.journal import events as ev
+from cadre.journal.run import Run
+from cadre.journal.steps import ActionStep
 from cadre.kinds.code.records import BlockFinished
 from cadre.protocol.messages import Cancel
 from simulation.history import Chronicle, Violation
@@ -50,9 +52,17 @@ def _has_reason(world: World, chronicle: Chronicle) -> bool:
         case "BudgetExceeded":
             return run.budget is not None
         case "LoopDetected":
-            return bool(run.repeated)
+            return bool(run.repeated) or _is_in_circles(run)
         case _:
             return False
+
+
+def _is_in_circles(run: Run) -> bool:
+    """Whether the last steps, as many as the agent's limit says, had the same answer and the same error."""
+    assert run.spec is not None
+    last = [step for step in run.steps if isinstance(step, ActionStep)][-run.spec.limits.repeats :]
+    alike = {(step.content, step.error) for step in last}
+    return len(alike) == 1 and last[0].error is not None
 
 
 def poison_takes_nobody_along(world: World) -> None:

@@ -7,13 +7,14 @@ from typing import Any, assert_never
 
 from cadre.engine.answer_checks import NOT_PASSED, check_calls, given, problem_with
 from cadre.engine.calls.open_calls import open_calls
+from cadre.engine.calls.repeats import is_failing_alike
 from cadre.engine.kind import kind_of
 from cadre.engine.moves import Answer, Ask, Call, EndStep, Hold, Moves, Note, Stop, Wait
 from cadre.engine.partial_result import partial_result_of
 from cadre.engine.steps import begin_model_call, finished, step_in_work
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival
+from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.run import Run
 from cadre.protocol.messages import ErrorInfo, Usage
 from cadre.protocol.topology import call_id
@@ -43,6 +44,9 @@ def carry_out(run: Run, arrival: Arrival, moves: Moves, spent: Usage = NO_USAGE)
                 events += _propose(run, arrival, value, arguments)
             case EndStep(error):
                 events.append(ev.StepFinished(step=step_in_work(run), error=error))
+                circles = is_failing_alike(run, _answer_in_work(run, arrival), error) if error else None
+                if circles is not None:
+                    return [*events, finished(run, "error", output=partial_result_of(run), error=circles)]
             case Stop(state, output, error):
                 events.append(finished(run, state, output=output, error=error))
             case Wait(name, until):
@@ -58,6 +62,13 @@ def answer_turned_down(run: Run, arrival: Arrival, text: str) -> list[ev.AnyEven
     """What follows from a proposed answer that did not pass: the model is told why, and the loop goes on."""
     arguments = run.proposal.arguments if run.proposal is not None else None
     return _turned_down(run, arrival, arguments, text)
+
+
+def _answer_in_work(run: Run, arrival: Arrival) -> str:
+    """What the model wrote in the step that ends, as it would read it again."""
+    if isinstance(arrival.what, ModelReplied) and run.spec is not None:
+        return kind_of(run).as_read(run.spec, arrival.what.content)
+    return run.current.content if run.current is not None else ""
 
 
 def _last_word(run: Run, arrival: Arrival, step: int) -> list[ev.AnyEvent]:

@@ -74,6 +74,8 @@ class Kind(Protocol):
     version: int
     earlier: Mapping[int, Kind]
     """By version, for runs that began with one of them."""
+    stops_circles: bool
+    """Whether a run ends when the same answer meets the same error again and again (`limits.repeats`)."""
     reads_whole: bool
     """Its agents take outputs of tools whole, however long: they are not cut on their way."""
 

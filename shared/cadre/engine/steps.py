@@ -23,7 +23,7 @@ def accepted(task: Task, arrival: Arrival) -> ev.RunAccepted:
         deadline=deadline_of(task, arrival.spec, arrival.at),
         budget=budget_of(task, arrival.spec),
         base=arrival.base,
-        kind_version=declaration_of(arrival.spec.kind).version,
+        kind_version=arrival.kind_version or declaration_of(arrival.spec.kind).version,
     )
 
 

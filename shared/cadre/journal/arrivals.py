@@ -93,6 +93,8 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """Steps of the run that the task forks."""
     problem: str = ""
     """Why the task cannot begin."""
+    kind_version: int = 0
+    """The version that its kind decides in, for a run that is decided anew; 0: that of today."""
     base: int = 0
     """Tokens of a request besides the steps, when nothing is offered."""
     base_with_offer: int = 0

@@ -26,6 +26,7 @@ class PlainKind(ABC):
     name: str
     version: int = 1
     earlier: Mapping[int, Kind] = {}
+    stops_circles: bool = True
     reads_whole: bool = False
 
     @abstractmethod

@@ -106,6 +106,7 @@ def arrival_of(run: Run, entry: Entry) -> Arrival:
         history=accepted.history if accepted is not None else [],
         prefix=accepted.prefix if accepted is not None else [],
         problem=_problem(entry),
+        kind_version=accepted.kind_version if accepted is not None else 0,
         base=accepted.base if accepted is not None else 0,
         base_with_offer=offered.base if offered is not None else run.fixed_tokens,
     )

@@ -58,6 +58,7 @@ def arrivals_of(run: Run, entry: Entry) -> list[Arrival]:
             prefix=accepted.prefix if accepted else [],
             problem=_problem(entry),
             base=accepted.base if accepted else 0,
+            kind_version=accepted.kind_version if accepted else 0,
             base_with_offer=_base(run, entry),
         )
         for what in _whats(run, entry, accepted)

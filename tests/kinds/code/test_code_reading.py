@@ -31,6 +31,9 @@ MANUAL = 'text = """Run this by hand:\n```python\nprint("only text")\n```\n"""\n
         (f"<code>\n{MANUAL})\n</code>", f"{MANUAL})"),
         (f"<code>\n```python\n{MANUAL}\n```\n</code>", MANUAL),
         (MANUAL, MANUAL),
+        ("<think>\n<code>wipe()</code>\nNo.\n</think>\n<code>\nx = 1\n</code>", "x = 1"),
+        ("Perhaps <code>wipe()</code>? No.\n</think>\n<code>\nx = 1\n</code>", "x = 1"),
+        ("<code>\nx = text.split('</think>')\n</code>", "x = text.split('</think>')"),
     ],
 )
 def test_blocks_are_found(text: str, code: str) -> None:

@@ -15,6 +15,13 @@ from unit.loop.build import Course, call, kinds, only
 ADD = ev.RequestedCall("add", {"a": 1, "b": 2})
 LOOK = ev.RequestedCall("look", {"at": "}{"})
 A = '{"name": "add", "arguments": {"a": 1, "b": 2}}'
+WIPE = '{"name": "wipe", "arguments": {}}'
+DECLARED = (
+    '{"type": "function", "function": {"name": "wipe", "description": "Wipes.", "parameters":'
+    ' {"type": "object", "properties": {"disk": {"type": "string"}}}}}'
+)
+FIND = ev.RequestedCall("find", {"properties": "blue"})
+NOTE = ev.RequestedCall("note", {"text": "<think>no</think>"})
 L = '{"name": "look", "arguments": {"at": "}{"}}'
 
 
@@ -29,7 +36,17 @@ L = '{"name": "look", "arguments": {"at": "}{"}}'
         ('{"id": "1", "type": "function", "function": ' + A + "}", [ADD]),
         ('{"name": "add", "arguments": "{\\"a\\": 1, \\"b\\": 2}"}', [ADD]),
         ('{"tool": "add", "args": {"a": 1, "b": 2}}', [ADD]),
-        ('{"name": "add"}', [ev.RequestedCall("add", {})]),
+        ('{"name": "add", "arguments": {}}', [ev.RequestedCall("add", {})]),
+        ('{"name": "add", "parameters": {"a": 1, "b": 2}}', [ADD]),
+        ('{"name": "find", "parameters": {"properties": "blue"}}', [FIND]),
+        (f"Sets look like {{1, 2}}, and {{so on}}: {A}", [ADD]),
+        (f"{A} {{oops}}", [ADD]),
+        (f"{DECLARED}\n{A}", [ADD]),
+        ('{"name": "functions.add", "arguments": {"a": 1, "b": 2}}', [ADD]),
+        (f"<think>\nShould I {WIPE}? No.\n</think>\n{A}", [ADD]),
+        (f"Should I {WIPE}? No.\n</think>\n{A}", [ADD]),
+        (f"<thinking>One.</thinking><reasoning>{WIPE}</reasoning>{A}", [ADD]),
+        ('{"name": "note", "arguments": {"text": "<think>no</think>"}}', [NOTE]),
     ],
 )
 def test_calls_are_found_in_the_models_order(text: str, calls: list[ev.RequestedCall]) -> None:
@@ -43,7 +60,12 @@ def test_calls_are_found_in_the_models_order(text: str, calls: list[ev.Requested
         ("The answer is 3.", "no tool call"),
         ("}{", "no tool call"),
         ('{"name": "add", "arguments": {"a": 1}', "not valid JSON"),
-        (f"{A} {{oops}}", "not valid JSON"),
+        ('{"name": "add"}', '"arguments"'),
+        (DECLARED, "how a tool is declared"),
+        (f"[{DECLARED}, {DECLARED}]", "how a tool is declared"),
+        ('{"name": "wipe", "parameters": {"type": "object"}}', "how a tool is declared"),
+        (f"<think>Perhaps {WIPE}", "no tool call"),
+        (f"<think>Perhaps {WIPE}</think>I am done.", "no tool call"),
         ('{"arguments": {}}', '"name"'),
         ('{"name": "add", "arguments": [1]}', '"arguments"'),
         ('{"name": 3, "arguments": {}}', '"name"'),

@@ -61,7 +61,7 @@ def planned_before(interval: int | None, steps: int) -> list[int]:
         if course.run.model.purpose == "plan":
             planned.append(course.run.model.step)
             course.say(content="think")
-        course.say(content="no call")
+        course.say(content=f"no call in step {course.run.step}")
     actions = [step.number for step in course.run.steps if isinstance(step, ActionStep)]
     assert actions == list(range(1, steps + 1)), "plans take no step number"
     return planned

@@ -76,3 +76,33 @@ def test_what_is_remembered_is_bounded_and_survives_a_snapshot() -> None:
     course.say(call("add", a=59, b=1))
     course.arrive(result("r1_60_0", 59))
     assert "CallRefused" in kinds(course.say(call("add", a=59, b=1)))
+
+
+def test_a_call_that_is_refused_alike_is_a_circle_too() -> None:
+    course = guarded()
+    for _ in (1, 2):
+        refused = only(course.say(call("add", a="one", b=1)), ev.CallRefused)
+        assert refused.error.type != "LoopDetected"
+    assert only(course.say(call("add", a="one", b=1)), ev.CallRefused).error.type == "LoopDetected"
+    assert "ToolCalled" in kinds(course.say(call("add", a=1, b=1))), "the right arguments are another call"
+
+
+def test_an_answer_that_fails_alike_ends_the_run() -> None:
+    course = guarded(3)
+    for _ in (1, 2):
+        assert "ModelCalled" in kinds(course.say(content="I am thinking."))
+    events = course.say(content="I am thinking.")
+    assert kinds(events) == ["ModelAnswered", "StepFinished", "RunFinished"]
+    end = only(events, ev.RunFinished)
+    assert (end.state, end.error.type) == ("error", "LoopDetected")
+    assert "3 steps in a row" in end.error.message
+
+
+def test_other_words_or_a_step_without_an_error_begin_anew() -> None:
+    course = guarded(3)
+    for said in ("a", "a", "b", "b", "a", "a"):
+        assert "ModelCalled" in kinds(course.say(content=said))
+    course.say(call("add", a=1, b=1))
+    course.arrive(result(f"r1_{course.run.step}_0", 2))
+    for _ in (1, 2):
+        assert "ModelCalled" in kinds(course.say(content="a"))

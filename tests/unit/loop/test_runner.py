@@ -120,7 +120,7 @@ async def test_the_end_of_a_run_takes_its_timer_along() -> None:
 
 async def test_a_long_journal_is_read_from_its_last_snapshot() -> None:
     world = MemoryWorld()
-    long = spec(limits=Limits(max_steps=200))
+    long = spec(limits=Limits(max_steps=200, repeats=0))
     runner = worker(world, ScriptedModel(says(content="no call")), long)
     await runner.handle(task())
     entries = world.journal.entries("r1")
@@ -137,7 +137,9 @@ async def test_a_long_journal_is_read_from_its_last_snapshot() -> None:
 
 async def test_a_heavy_journal_gets_a_snapshot_before_its_64th_entry() -> None:
     world = MemoryWorld()
-    runner = worker(world, ScriptedModel(says(content="x" * 100_000)), spec(limits=Limits(max_steps=8)))
+    runner = worker(
+        world, ScriptedModel(says(content="x" * 100_000)), spec(limits=Limits(max_steps=8, repeats=0))
+    )
     await runner.handle(task())
     assert [entry.n for entry in world.journal.entries("r1") if entry.snapshot] == [5, 9]
 

@@ -8,7 +8,7 @@ from typing import Any
 from cadre.engine.calls.approval import hold
 from cadre.engine.calls.call_check import CallNotAllowed, check_call
 from cadre.engine.calls.call_events import made, shared_out
-from cadre.engine.calls.repeats import LOOP, is_stuck, refusal_of
+from cadre.engine.calls.repeats import LOOP, is_stuck, refusal_of, refused_alike
 from cadre.engine.json_text import ReadingError, read_arguments
 from cadre.engine.kind import kind_of
 from cadre.engine.steps import step_in_work
@@ -45,7 +45,8 @@ def _open(run: Run, arrival: Arrival, call: ev.RequestedCall, call_id: str) -> e
         arguments = read_arguments(call)
         check_call(run, call.name, kind_of(run).arguments(run, arguments))
     except (ReadingError, CallNotAllowed) as error:
-        return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=error.info)
+        refusal = refused_alike(run, call.name, arguments, error.info) or error.info
+        return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=refusal)
     if call.name not in run.tools and call.name not in run.members:
         alone = ErrorInfo("AgentToolCallError", ALONE)
         return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=alone)

@@ -1,6 +1,7 @@
-"""Calls that lead nowhere: the same call with the same outcome, again and again, asked of a tool or a member.
+"""What leads nowhere: the same call with the same outcome, or the same answer with the same error, again and again.
 
-The first further one is refused with a word to the model; when that does not help either, the run ends.
+The first further call is refused with a word to the model; when that does not help either, the run ends. A model that
+reads an error and gives the very answer that it was about has had that word.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from typing import Any
 
 import msgspec
 
+from cadre.engine.kind import kind_of
 from cadre.journal.run import Repeated, Run
-from cadre.journal.steps import CallState
+from cadre.journal.steps import ActionStep, CallState
 from cadre.protocol.messages import ErrorInfo
 
 LOOP = "LoopDetected"
@@ -52,6 +54,39 @@ def is_stuck(run: Run, refused: int) -> ErrorInfo | None:
         return None
     text = f"The run goes in circles: {run.refused_repeats + refused} repeated calls were refused."
     return ErrorInfo(LOOP, text)
+
+
+def refused_alike(run: Run, name: str, arguments: dict[str, Any], error: ErrorInfo) -> ErrorInfo | None:
+    """Why a call that cannot be made is not judged once more; None when it may be."""
+    limit = _most_mistakes(run)
+    if not limit:
+        return None
+    calls = [call for step in run.steps if isinstance(step, ActionStep) for call in step.calls]
+    alike = [call for call in calls if (call.name, call.arguments, call.error) == (name, arguments, error)]
+    if len(alike) < limit:
+        return None
+    text = f"{name!r} was refused {len(alike)} times with these very arguments: {error.message}"
+    return ErrorInfo(LOOP, text)
+
+
+def is_failing_alike(run: Run, content: str, error: ErrorInfo) -> ErrorInfo | None:
+    """Why the run ends with a step of this answer and this error; None when it may go on."""
+    limit = _most_mistakes(run)
+    before = run.steps[-(limit - 1) :] if limit > 1 else []
+    alike = [
+        step
+        for step in before
+        if isinstance(step, ActionStep) and (step.content, step.error) == (content, error)
+    ]
+    if not limit or len(alike) < limit - 1:
+        return None
+    text = f"The run goes in circles: {limit} steps in a row had the same answer and the same error: {error.message}"
+    return ErrorInfo(LOOP, text)
+
+
+def _most_mistakes(run: Run) -> int:
+    """How often the same mistake may be made; 0 is no bound."""
+    return run.spec.limits.repeats if run.spec is not None and kind_of(run).stops_circles else 0
 
 
 def _key(name: str, arguments: dict[str, Any]) -> str:

@@ -55,7 +55,7 @@ THOUGHT_AND_CODE: dict[str, Any] = {
 class CodeKind(StepwiseKind):
     """`cadre.engine.kind.Kind` for agents that write code."""
 
-    name = DECLARATION.name
+    name, version = DECLARATION.name, DECLARATION.version
     reads_whole = True
 
     def act(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
@@ -194,4 +194,11 @@ def _calls(run: Run, yielded: CodeYielded) -> Moves:
     return [Note(event), Call(calls)]
 
 
+class CodeKind1(CodeKind):
+    """Version 1: a mistake that is made again and again uses up the steps."""
+
+    version, stops_circles = 1, False
+
+
+CodeKind.earlier = {1: CodeKind1()}
 CODE = CodeKind()

@@ -9,6 +9,7 @@ import re
 import msgspec
 
 from cadre.engine.json_text import UNREADABLE, ReadingError
+from cadre.engine.reasoning import without_reasoning
 from cadre.kinds.code.section import CodeSpec
 
 _FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)\n?```", re.DOTALL)
@@ -40,6 +41,7 @@ def closed(text: str, code: CodeSpec) -> str:
 
 def read_code(content: str, code: CodeSpec) -> str:
     """All blocks of the answer, joined by empty lines. Raises ReadingError, for the model, when there is none."""
+    content = without_reasoning(content)
     if code.structured:
         return _structured(content)
     opening, closing = code.tags

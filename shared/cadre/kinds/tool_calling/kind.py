@@ -31,7 +31,7 @@ from cadre.spec.agent import AgentSpec
 class ToolCallingKind(StepwiseKind):
     """`cadre.engine.kind.Kind` for agents that call tools."""
 
-    name = DECLARATION.name
+    name, version = DECLARATION.name, DECLARATION.version
 
     def act(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
         try:
@@ -69,4 +69,11 @@ def _final_answer(run: Run, call: RequestedCall) -> dict[str, Any] | None:
     return arguments
 
 
+class ToolCallingKind1(ToolCallingKind):
+    """Version 1: a mistake that is made again and again uses up the steps."""
+
+    version, stops_circles = 1, False
+
+
+ToolCallingKind.earlier = {1: ToolCallingKind1()}
 TOOL_CALLING = ToolCallingKind()
