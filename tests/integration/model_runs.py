@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from cadre.adapters.models.openai_model import OpenAIModel
+from cadre.adapters.models.model_chain import ModelChain
 from cadre.engine.model_request import ModelRequest
 from cadre.journal.run import Run
 from cadre.ports import ModelReply, OnText
@@ -22,7 +23,7 @@ class Observed:
     """ports.Model that keeps what the endpoint is asked."""
 
     def __init__(self, model: ModelSpec) -> None:
-        self._inner = OpenAIModel(model, NO_ENDPOINT, MemoryBlobs())
+        self._inner = ModelChain(model, NO_ENDPOINT, MemoryBlobs())
         self.requests: list[ModelRequest] = []
 
     async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
@@ -33,13 +34,15 @@ class Observed:
         await self._inner.close()
 
 
-async def played(text: str, agent: AgentSpec = SPEC, **fields: Any) -> tuple[Run, list[ModelRequest]]:
+async def played(
+    text: str, agent: AgentSpec = SPEC, images: Sequence[str] = (), **fields: Any
+) -> tuple[Run, list[ModelRequest]]:
     """The run of a task to its end, and what its model was asked."""
     agent = msgspec.structs.replace(agent, **fields)
     world, observed = MemoryWorld(), Observed(agent.model)
     world.worker(agent, observed, OFFER, prompts_for(agent))
     try:
-        await world.drive(task(text))
+        await world.drive(task(text, images=[*images]))
     finally:
         await observed.close()
     return world.run("r1"), observed.requests

@@ -60,6 +60,19 @@ def test_what_the_agent_says_itself_wins(tmp_path: Path) -> None:
     assert read_agent(file).model == ModelSpec(**expected)
 
 
+def test_fallbacks_are_named_in_the_same_way(tmp_path: Path) -> None:
+    file = written(
+        tmp_path, "{name: gpt-x, fallbacks: [small, {use: small, name: tiny}, {url: 'http://b/v1'}]}"
+    )
+    model = read_agent(file).model
+    assert [(one.name, one.url) for one in model.fallbacks] == [
+        ("small", "http://gpu-box:8000/v1"),
+        ("tiny", "http://gpu-box:8000/v1"),
+        ("", "http://b/v1"),
+    ]
+    assert files_of_agent(file) == [file, tmp_path / "models" / "small.yaml"]
+
+
 @pytest.mark.parametrize(
     ("capabilities", "calls", "vision", "stream"),
     [
@@ -89,6 +102,11 @@ def test_what_a_model_can_do_decides_how_it_is_asked(
             "spec.model.vision: true needs a model with the capability vision; see ",
         ),
         ("{use: small, calls: native}", "spec.model.calls: native needs a model with the capability tools"),
+        ("{fallbacks: [big]}", r"spec.model.fallbacks\[0\]: there is no model 'big'"),
+        ("{fallbacks: [{nam: x}]}", r"unknown key 'nam' in spec.model.fallbacks\[0\]; known keys: name, url"),
+        ("{fallbacks: [{url: x}]}", r"spec.model.fallbacks\[0\].url must begin with http"),
+        ("{fallbacks: [{}]}", r"model.fallbacks\[0\]: name another model"),
+        ("{fallbacks: small}", "spec.model.fallbacks: Expected `array`"),
         ("{use: small, context: 1}", "model.context must be at least 1000"),
     ],
 )

@@ -25,6 +25,7 @@ from cadre.engine.context.images import latest, with_images_of
 from cadre.engine.context.observation import observation_of
 from cadre.engine.context.tokens import fit, tokens_of
 from cadre.engine.kind import Deed, deed_of, kind_of
+from cadre.engine.model_choice import asked_model, spec_as_asked
 from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.run import SUMMARY, Run
@@ -57,15 +58,15 @@ class Transcript:
         self._summary: list[ChatMessage] = []
         self._rendered = 0
         self._begun = (0, 0)
-        self._offer: tuple[object, object] | None = None
+        self._offer: tuple[object, object, object] | None = None
         self._system: ChatMessage = {}
         self._tools: list[dict[str, Any]] = []
 
     def request(self, run: Run, purpose: str) -> ModelRequest:
         self.catch_up(run)
-        if purpose == SUMMARY:
-            return self._condensing(run)
-        return kind_of(run).request(run, purpose, self)
+        request = self._condensing(run) if purpose == SUMMARY else kind_of(run).request(run, purpose, self)
+        request.fallback = run.choice.fallback if run.choice is not None else 0
+        return request
 
     def messages(self, run: Run) -> list[ChatMessage]:
         """The system prompt, and every step as the model reads it."""
@@ -77,8 +78,10 @@ class Transcript:
 
     def catch_up(self, run: Run) -> None:
         """Renders what is new, so that the next request need not."""
-        if self._offer is None or self._offer[0] is not run.tools or self._offer[1] is not run.members:
-            self._offer = (run.tools, run.members)
+        calls = asked_model(run).calls if run.spec is not None else None
+        known = self._offer
+        if known is None or known[0] is not run.tools or known[1] is not run.members or known[2] != calls:
+            self._offer = (run.tools, run.members, calls)
             self._system = system_message(run, self._prompts)
             self._tools = functions(run)
         begun = (run.summary.covers if run.summary is not None else 0, run.overflows)
@@ -152,7 +155,7 @@ class Transcript:
     def _final_question(self, run: Run) -> str:
         """With the form of the answer, where the request itself does not carry it."""
         spec = run.spec
-        in_text = spec is not None and spec.model.calls == "text"
+        in_text = spec is not None and asked_model(run).calls == "text"
         schema = spec.output_schema if in_text and spec is not None else None
         return self._prompts.final_post(repeated_task(run), schema)
 
@@ -186,7 +189,8 @@ def base_tokens(run: Run, prompts: Prompts) -> int:
 
 def system_message(run: Run, prompts: Prompts) -> ChatMessage:
     instructions = run.spec.instructions if run.spec else ""
-    terms = declaration_of(run.spec.kind).prompt_terms(run.spec) if run.spec is not None else NO_TERMS
+    kind = declaration_of(run.spec.kind) if run.spec is not None else None
+    terms = kind.prompt_terms(spec_as_asked(run)) if kind is not None else NO_TERMS
     tools, members = list(run.tools.values()), list(run.members.values())
     schema = run.spec.output_schema if run.spec else None
     text = prompts.system(tools, members, instructions, terms, schema)

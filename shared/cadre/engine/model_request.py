@@ -20,3 +20,5 @@ class ModelRequest(msgspec.Struct, kw_only=True):
     """JSON Schema that the answer must fit."""
     max_tokens: int | None = None
     """Of the answer, where it is to be shorter than the agent allows."""
+    fallback: int = 0
+    """Which of the agent's models is asked: 0 is the first, n the nth of its fallbacks."""

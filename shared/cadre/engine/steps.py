@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cadre.engine.budget import budget_of, deadline_of
+from cadre.engine.model_choice import fallback_of_call, made_to
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Postponed, Run
@@ -57,6 +58,7 @@ def begin_model_call(
 ) -> list[ev.AnyEvent]:
     """The call, after what is new in the offer."""
     called = ev.ModelCalled(purpose=purpose, step=step, attempt=attempt, cause=arrival.cause, then=then)
+    called = made_to(run, called, fallback_of_call(run, arrival.at, attempt))
     return [*_news_of_the_offer(run, arrival), called]
 
 

@@ -75,6 +75,12 @@ class ModelCalled(JournalEvent, frozen=True, tag="model.called"):
     cause: str
     then: Postponed | None = None
     """Of a summary: what it makes room for."""
+    fallback: int = 0
+    """Which of the agent's models is asked: 0 is the first, n the nth of its fallbacks."""
+    model: str = ""
+    """Name of the model that is asked, where another was asked before."""
+    reason: str = ""
+    """Why the model that was asked before is not asked again."""
 
 
 class RequestedCall(msgspec.Struct, frozen=True):

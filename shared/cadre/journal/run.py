@@ -117,6 +117,18 @@ class Deferral(msgspec.Struct, kw_only=True):
     then: Postponed | None = None
 
 
+class ModelChoice(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Which of its agent's models a run asks, once the first one has failed it; 0 is the first, n its nth fallback."""
+
+    fallback: int = 0
+    at: float = 0.0
+    """When the run came to it (Unix seconds)."""
+    first: int = 0
+    """The model that the call in work was made to at first: the order goes round to it."""
+    tries_before: int = 0
+    """Attempts of the call in work that went to other models."""
+
+
 class Repeated(msgspec.Struct, kw_only=True):
     """How often in a row one call had one outcome; both as digests."""
 
@@ -185,6 +197,8 @@ class Run(msgspec.Struct, kw_only=True):
     """Failed tries of the model call in work that were no rate limit."""
     failing_since: float | None = None
     """When the model call in work first failed."""
+    choice: ModelChoice | None = None
+    """None for as long as the first model has answered."""
     usage: Usage = Usage()
     deadline: float | None = None
     budget: Budget | None = None

@@ -7,6 +7,7 @@ from abc import abstractmethod
 
 from cadre.engine.answer_form import last_answer_form, last_answer_of
 from cadre.engine.kind import Chat
+from cadre.engine.model_choice import asked_model
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.moves import Ask, EndStep, Move, Moves, Stop
 from cadre.engine.steps import step_in_work
@@ -64,7 +65,7 @@ class StepwiseKind(PlainKind):
         if purpose == "plan":
             return ModelRequest(messages=chat.planning(run), stop=[END_PLAN])
         if purpose == "final":
-            in_text = run.spec is not None and run.spec.model.calls == "text"
+            in_text = asked_model(run).calls == "text"
             return ModelRequest(
                 messages=chat.last_word(run), schema=None if in_text else last_answer_form(run)
             )

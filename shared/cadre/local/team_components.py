@@ -42,6 +42,7 @@ def components_of(team: TeamSpec, values: Values) -> list[Component]:
 
 
 def _agent(spec: AgentSpec, file: Path) -> Component:
+    models = [spec.model, *spec.model.fallbacks]
     paths = files_of_agent(file)
     root = Path(os.path.commonpath([path.parent for path in paths]))
     contents = {path.relative_to(root).as_posix(): _read(path) for path in paths}
@@ -51,8 +52,8 @@ def _agent(spec: AgentSpec, file: Path) -> Component:
         ["agent", f"{_AGENT_FOLDER}/{next(iter(contents))}"],
         [Topology.agent_consumer(spec.name)],
         ["--agent", spec.name],
-        key_variables=[spec.model.key_env],
-        model_urls=[spec.model.url] if spec.model.url else [],
+        key_variables=list(dict.fromkeys(model.key_env for model in models)),
+        model_urls=[model.url for model in models if model.url],
         files=Files(object_name("agent", spec.name), _AGENT_FOLDER, contents),
     )
 

@@ -23,6 +23,7 @@ from cadre.engine.context.context_budget import UNREAD, refused_tokens, scale_of
 from cadre.engine.context.images import note_images
 from cadre.engine.context.observation import observation_of
 from cadre.engine.kind import kind_of
+from cadre.engine.model_choice import choose
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.journal.run import (
@@ -143,6 +144,7 @@ def _call_model(run: Run, event: ev.ModelCalled, n: int, at: float) -> None:
         run.step = event.step
     if event.attempt == 1:
         run.failures, run.failing_since = 0, None
+    choose(run, event, at)
     run.deferral = None
     run.phase = Phase.THINKING
     run.model = ModelInFlight(

@@ -68,7 +68,7 @@ def within_context(run: Run, events: list[ev.AnyEvent], arrival: Arrival) -> lis
     after = _after(run, events[:-1], arrival.at)
     if to_cover(after) is not None:
         postponed = Postponed(call.purpose, call.attempt)
-        return [*events[:-1], _begin(after, call.step, call.cause, postponed)]
+        return [*events[:-1], _begin(after, call, postponed)]
     if after.fixed_tokens > limit(after):
         return [*events[:-1], ev.RunFinished(state="error", error=_no_room(after), steps=after.step)]
     return events
@@ -100,10 +100,11 @@ def _begins_full(begun: ev.RunAccepted, events: list[ev.AnyEvent]) -> bool:
     return max(begun.base, offered) + weight > most
 
 
-def _begin(run: Run, step: int, cause: str, then: Postponed) -> ev.ModelCalled:
+def _begin(run: Run, call: ev.ModelCalled, then: Postponed) -> ev.ModelCalled:
+    """A summary, asked of the same model in place of the call."""
     before = run.summary
-    attempt = before.attempt + 1 if before is not None and before.step == step else 1
-    return ev.ModelCalled(purpose=SUMMARY, step=step, attempt=attempt, cause=cause, then=then)
+    attempt = before.attempt + 1 if before is not None and before.step == call.step else 1
+    return msgspec.structs.replace(call, purpose=SUMMARY, attempt=attempt, then=then)
 
 
 def _no_room(run: Run) -> ErrorInfo:

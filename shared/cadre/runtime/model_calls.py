@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from cadre.engine.commands import CallModel
+from cadre.engine.model_choice import asked_model
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.journal.arrivals import ModelFailed, ModelReplied
@@ -59,6 +60,7 @@ class ModelCalls:
                 del self._open[run.id]
 
     async def _complete(self, run: Run, command: CallModel, request: ModelRequest) -> Outcome:
+        asked = asked_model(run) if run.spec is not None else None
         started = self._clock.now()
         pieces = 0
 
@@ -94,7 +96,6 @@ class ModelCalls:
                 final=True,
                 too_long=error.too_long,
             )
-        asked = run.spec.model if run.spec is not None else None
         name = asked.name if asked else ""
         # An endpoint may answer under a longer name (with a date) than it was asked by.
         price = (asked and asked.price) or self._prices.of(reply.model) or self._prices.of(name)

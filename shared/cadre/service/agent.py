@@ -7,7 +7,7 @@ import logging
 import sys
 from pathlib import Path
 
-from cadre.adapters.models.openai_model import OpenAIModel
+from cadre.adapters.models.model_chain import ModelChain
 from cadre.adapters.nats.bus import hear_interrupts
 from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.quarantine import NatsQuarantine
@@ -86,7 +86,7 @@ class AgentHost:
         self._offer = Offer()
         self._offer_version = -1
         self._asks_endpoint = model is None
-        self._own_model = OpenAIModel(spec.model, endpoint, platform.blobs)
+        self._own_model = ModelChain(spec.model, endpoint, platform.blobs)
         world = World(platform.journal, platform.bus, model or self._own_model, SystemClock())
         prices = Prices.read(platform.settings.prices)
         self._runner = Runner(spec, prompts, world, self._current_offer, prices)

@@ -10,7 +10,7 @@ from cadre.errors import SpecError
 from cadre.protocol.messages import Budget, MemoryScope
 from cadre.spec.answer_schema import check_schema
 from cadre.spec.kinds import DEFAULT, declared_kinds
-from cadre.spec.model import ModelSpec, NamedFunction, model_bounds
+from cadre.spec.model import ModelSpec, NamedFunction, check_fallbacks, model_bounds
 from cadre.spec.names import check_bounds, check_name
 from cadre.spec.policy import check_policy, is_expression, names_in
 
@@ -135,6 +135,7 @@ class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             *model_bounds(self.model),
         )
         check_bounds(self.name, bounds)
+        check_fallbacks(self.name, self.model)
         self._check_policies()
         for kind in declared_kinds().values():
             kind.check(self)

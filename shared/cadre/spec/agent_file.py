@@ -71,6 +71,8 @@ def _read(path: Path) -> tuple[AgentSpec, list[Path]]:
         _check_keys(data)
         document = msgspec.convert(data, _Document)
         check_url("spec.model.url", document.spec.model.url)
+        for index, fallback in enumerate(document.spec.model.fallbacks):
+            check_url(f"spec.model.fallbacks[{index}].url", fallback.url)
         fields = msgspec.structs.asdict(document.spec)
         if fields["prompts"] not in (None, SHORT_PROMPTS):
             fields["prompts"] = str((path.parent / fields["prompts"]).resolve())

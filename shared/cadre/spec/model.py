@@ -64,6 +64,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds that a run goes on waiting through rate limits before it gives up."""
     price: Price | None = None
     """The price of its tokens; None looks it up in the price table (`CADRE_PRICES`)."""
+    fallbacks: list[ModelSpec] = []
+    """Models that are asked in this order when this one refuses a request or gives no answer at all."""
     extra_body: dict[str, Any] = {}
     """Further keys of each request, for what an endpoint has beyond OpenAI's API."""
 
@@ -74,15 +76,30 @@ def check_url(key: str, url: str | None) -> None:
         raise SpecError(f"{key} must begin with http:// or https://")
 
 
-def model_bounds(model: ModelSpec) -> list[Bound]:
+def check_fallbacks(agent: str, model: ModelSpec) -> None:
+    """Raises SpecError for a fallback that is no other model, or has fallbacks of its own."""
+    for index, fallback in enumerate(model.fallbacks):
+        where = f"agent {agent}: model.fallbacks[{index}]"
+        if not fallback.name and not fallback.url:
+            raise SpecError(f"{where}: name another model, or the url of another endpoint")
+        if fallback.fallbacks:
+            raise SpecError(f"{where}: a fallback has none of its own: list them one after the other")
+
+
+def model_bounds(model: ModelSpec, key: str = "model") -> list[Bound]:
     """Returns the bounds of the section's numbers."""
     price = model.price
     return [
-        ("model.timeout", model.timeout, 0.001),
-        ("model.context", model.context, 1_000),
-        ("model.max_tokens", model.max_tokens, 1),
-        ("model.retries", model.retries, 0),
-        ("model.patience", model.patience, 0),
-        ("model.price.input", price.input if price else None, 0),
-        ("model.price.output", price.output if price else None, 0),
+        *(
+            bound
+            for index, fallback in enumerate(model.fallbacks)
+            for bound in model_bounds(fallback, f"{key}.fallbacks[{index}]")
+        ),
+        (f"{key}.timeout", model.timeout, 0.001),
+        (f"{key}.context", model.context, 1_000),
+        (f"{key}.max_tokens", model.max_tokens, 1),
+        (f"{key}.retries", model.retries, 0),
+        (f"{key}.patience", model.patience, 0),
+        (f"{key}.price.input", price.input if price else None, 0),
+        (f"{key}.price.output", price.output if price else None, 0),
     ]

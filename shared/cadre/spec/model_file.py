@@ -55,6 +55,14 @@ def with_models(data: Any, folder: Path) -> tuple[Any, list[Path]]:
         return data, []
     files: list[Path] = []
     section = _resolved("spec.model", spec["model"], folder, files)
+    if isinstance(section, dict) and isinstance(section.get("fallbacks"), list):
+        found = [
+            _resolved(f"spec.model.fallbacks[{index}]", one, folder, files)
+            for index, one in enumerate(section["fallbacks"])
+        ]
+        section = {**section, "fallbacks": found}
+        for index, one in enumerate(found):
+            check_keys(one, f"spec.model.fallbacks[{index}]", ModelSpec.__struct_fields__)
     return {**data, "spec": {**spec, "model": section}}, files
 
 

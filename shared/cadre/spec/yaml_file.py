@@ -50,7 +50,7 @@ def known_keys(kind: type[msgspec.Struct], place: str = "") -> dict[str, tuple[s
     keys = {place: tuple(field.encode_name for field in fields)}
     for field in fields:
         for one in (field.type, *get_args(field.type)):
-            if isinstance(one, type) and issubclass(one, msgspec.Struct):
+            if isinstance(one, type) and issubclass(one, msgspec.Struct) and one is not kind:
                 keys |= known_keys(one, f"{place}.{field.encode_name}".lstrip("."))
     return keys
 

@@ -260,7 +260,7 @@ def test_a_prompt_file_travels_with_its_agent(tmp_path: Path) -> None:
 
 
 def test_a_model_file_travels_with_its_agent_and_its_key_is_named(tmp_path: Path) -> None:
-    team = small_team(tmp_path / "team", model="{use: big, temperature: 0}")
+    team = small_team(tmp_path / "team", model="{fallbacks: [{use: big, temperature: 0}]}")
     (team / "models").mkdir()
     (team / "models" / "big.yaml").write_text(
         "apiVersion: cadre.dev/v1\nkind: Model\nmetadata: {name: big}\n"

@@ -134,6 +134,23 @@ def test_an_attempt_whose_worker_died_is_an_error_and_the_next_one_names_it() ->
     assert lost.parent == taken.parent
 
 
+def test_a_call_to_a_fallback_names_its_model_and_why_the_one_before_was_given_up() -> None:
+    models = ModelSpec(name="first", temperature=0.5, fallbacks=[ModelSpec(name="second", max_tokens=9)])
+    course = Clocked(spec(model=models)).begin()
+    course.fail("no such key", status=401, final=True)
+    course.say(ANSWER)
+    lost, taken = [span for span in trace_of(course.journal(), now=0.0) if span.name.startswith("chat")]
+    assert (lost.name, lost.status, lost.attributes[names.ERROR_TYPE]) == (
+        "chat first",
+        "ERROR",
+        "model_given_up",
+    )
+    assert (taken.name, taken.attributes[names.REQUEST_MODEL]) == ("chat second", "second")
+    assert taken.attributes[names.REQUEST_MAX_TOKENS] == 9
+    assert names.REQUEST_TEMPERATURE not in taken.attributes
+    assert [link.span for link in taken.links] == [lost.span]
+
+
 def test_a_wait_for_the_endpoint_lies_between_two_attempts() -> None:
     course = Clocked().begin()
     course.fail("slow down, said the secret", status=429, rate_limited=True, retry_after=30.0)

@@ -37,6 +37,9 @@ def _text(node: RunNode, name: str, event: dict[str, Any]) -> str | None:
     match name:
         case "offer.changed" if event.get("missing"):
             return "; ".join(missing_lines(node))
+        case "model.called" if event.get("reason"):
+            why = brief(event["reason"], 2 * _MAX_CHARACTERS)
+            return f"step {event.get('step')}: asks {event.get('model') or 'another model'} instead: {why}"
         case "model.called" if event.get("attempt", 1) > 1:
             return f"step {event.get('step')}: asks the model, try {event['attempt']}"
         case "model.called":

@@ -9,6 +9,7 @@ from __future__ import annotations
 from cadre.engine.chat import as_text
 from cadre.engine.json_text import ReadingError
 from cadre.engine.kind import Chat
+from cadre.engine.model_choice import asked_model
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.stop_sequences import STOP_SEQUENCES
 from cadre.journal.run import Run
@@ -24,8 +25,7 @@ _FORMS = {
 
 def ask_for_calls(run: Run, chat: Chat) -> ModelRequest:
     """The question for the next calls, in the form that the agent's model takes."""
-    assert run.spec is not None
-    model, messages, functions = run.spec.model, chat.messages(run), chat.functions()
+    model, messages, functions = asked_model(run), chat.messages(run), chat.functions()
     if model.calls == "native":
         return ModelRequest(messages=messages, tools=functions, stop=STOP_SEQUENCES)
     messages = as_text(messages)
@@ -39,8 +39,7 @@ def ask_for_calls(run: Run, chat: Chat) -> ModelRequest:
 
 def unreadable(run: Run, error: ReadingError) -> ErrorInfo:
     """What a model reads of an answer that holds no call; one that must write calls as text is shown how."""
-    assert run.spec is not None
-    form = _FORMS.get(run.spec.model.calls)
+    form = _FORMS.get(asked_model(run).calls)
     if form is None:
         return error.info
     return ErrorInfo(error.info.type, f"{error} Answer with JSON of this form and nothing else: {form}")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cadre.engine.kind import kind_of
+from cadre.engine.model_choice import asked_model
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelFailed, ModelLost
 from cadre.journal.entry import Entry
@@ -107,7 +108,7 @@ def _calls(run: Run, events: list[ev.AnyEvent]) -> tuple[int, int]:
 
 def _model_of(run: Run) -> str:
     """As the spec has it; "" where it leaves that to the environment."""
-    return run.spec.model.name if run.spec is not None else ""
+    return asked_model(run).name if run.spec is not None else ""
 
 
 # --- the series of it

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from cadre.engine.model_choice import model_at
 from cadre.engine.model_request import ChatMessage
 from cadre.journal import events as ev
 from cadre.protocol.topology import tree_of
@@ -37,15 +38,17 @@ class ModelSpans:
     ) -> None:
         """Begins the span of an attempt; `read` are the messages that the model reads, if content is on."""
         self._spans.end(_WAIT, now)
-        # An attempt that is still open has lost its worker: this one has taken over.
-        self._spans.end(_CHAT, now, Fault(names.WORKER_LOST))
+        # An attempt that is still open has lost its worker, or its model: this one has taken over.
+        lost = Fault(names.MODEL_GIVEN_UP, event.reason) if event.reason else Fault(names.WORKER_LOST)
+        self._spans.end(_CHAT, now, lost)
         span = self._span(event)
         if event.purpose == "plan":
             parent = self._plan(event, agent, now)
         self._parent = parent
-        model = self.spec.name if self.spec is not None else ""
+        asked = model_at(self.spec, event.fallback) if self.spec is not None else None
+        model = asked.name if asked is not None else ""
         chat = OpenSpan(span, parent, _name(model), now, agent, "CLIENT")
-        chat.attributes = {**self._request_attributes(model), names.AGENT: agent}
+        chat.attributes = {**self._request_attributes(asked), names.AGENT: agent}
         chat.attributes |= {names.PURPOSE: event.purpose, names.ATTEMPT: event.attempt, names.KIND: "LLM"}
         chat.attributes |= self._content.input_messages(read)
         if event.attempt > 1 and self._before is not None:
@@ -98,14 +101,15 @@ class ModelSpans:
         self._spans.begin(_PLAN, plan)
         return span
 
-    def _request_attributes(self, model: str) -> dict[str, Value]:
+    @staticmethod
+    def _request_attributes(asked: ModelSpec | None) -> dict[str, Value]:
         found: dict[str, Value] = {names.OPERATION: names.CHAT, names.PROVIDER: PROVIDER}
-        if model:
-            found[names.REQUEST_MODEL] = found[names.LLM_MODEL] = model
-        if self.spec is not None and self.spec.temperature is not None:
-            found[names.REQUEST_TEMPERATURE] = self.spec.temperature
-        if self.spec is not None and self.spec.max_tokens is not None:
-            found[names.REQUEST_MAX_TOKENS] = self.spec.max_tokens
+        if asked is not None and asked.name:
+            found[names.REQUEST_MODEL] = found[names.LLM_MODEL] = asked.name
+        if asked is not None and asked.temperature is not None:
+            found[names.REQUEST_TEMPERATURE] = asked.temperature
+        if asked is not None and asked.max_tokens is not None:
+            found[names.REQUEST_MAX_TOKENS] = asked.max_tokens
         return found
 
     def _answer_attributes(self, event: ev.ModelAnswered, model: str) -> dict[str, Value]:

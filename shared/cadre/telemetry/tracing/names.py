@@ -105,5 +105,8 @@ SANDBOX_EXCHANGE = "app.sandbox.exchange"
 CANCEL_EVENT = "app.cancel_requested"
 FINAL_ANSWER_EVENT = "app.final_answer"
 
+MODEL_GIVEN_UP = "model_given_up"
+"""The ERROR_TYPE of a model call that was made to another model next."""
+
 WORKER_LOST = "worker_lost"
 """The ERROR_TYPE of a model call whose worker died; the next attempt has taken its place."""

@@ -1,0 +1,49 @@
+"""An agent's models as one: each request says which of them it is for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cadre.adapters.models.openai_model import OpenAIModel
+from cadre.engine.model_request import ModelRequest
+from cadre.ports import Blobs, ModelReply, OnText
+from cadre.settings import ModelSettings
+from cadre.spec.model import ModelSpec
+
+
+class ModelChain:
+    """ports.Model over the endpoint of a spec and those of its fallbacks."""
+
+    def __init__(self, spec: ModelSpec, settings: ModelSettings, blobs: Blobs) -> None:
+        self._specs = [spec, *spec.fallbacks]
+        self._models = [OpenAIModel(one, settings, blobs) for one in self._specs]
+
+    async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
+        """Makes one call, without retries, to the model that the request is for; the last one where there are fewer.
+
+        Raises ModelUnavailable, ModelRefused.
+        """
+        chosen = min(request.fallback, len(self._models) - 1)
+        if chosen and not self._specs[chosen].vision:
+            # The run's messages are made for its first model, which may see.
+            messages = [_without_images(message) for message in request.messages]
+            request = msgspec.structs.replace(request, messages=messages)
+        return await self._models[chosen].complete(request, on_text)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        for model in self._models:
+            await model.close()
+
+    def missing(self) -> str | None:
+        """Says what the settings lack for calls of any of the models; None when nothing."""
+        return next((lack for model in self._models if (lack := model.missing()) is not None), None)
+
+
+def _without_images(message: dict[str, Any]) -> dict[str, Any]:
+    parts = message.get("content")
+    if not isinstance(parts, list):
+        return message
+    return {**message, "content": [part for part in parts if part.get("type") != "image_url"]}
