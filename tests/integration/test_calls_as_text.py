@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cadre.spec.agent import Limits
 from cadre.spec.model import NamedFunction
 from cadre.testing import ModelServer
 from integration.model_calls import spec_for
@@ -57,8 +58,10 @@ async def test_a_schema_holds_each_answer_to_one_call(server: ModelServer, promp
 @pytest.mark.parametrize("prompts", [None, "short"])
 async def test_calls_that_only_the_prompt_asks_for(server: ModelServer, prompts: str | None) -> None:
     total = {"type": "object", "required": ["total"], "properties": {"total": {"type": "integer"}}}
-    model = spec_for(server, calls="text")
-    run, requests = await played("asked in words", model=model, output_schema=total, prompts=prompts)
+    model, limits = spec_for(server, calls="text"), Limits(max_steps=4)
+    run, requests = await played(
+        "asked in words", model=model, output_schema=total, prompts=prompts, limits=limits
+    )
     assert run.result is not None
     assert (run.result.state, run.result.output) == ("max_steps_error", {"total": 10})
     assert all(request.tools == [] and request.schema is None for request in requests)
