@@ -128,7 +128,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     run_end = RunEnd(lookup, feeds, bus)
     workspaces = Workspaces(file_index, blobs, platform.settings.file_bytes)
     carrier = FileCarrier(file_index, history, erasure)
-    admission = Admission(index, trees, registry, capacity)
+    admission = Admission(index, trees, registry, capacity, history)
     sessions = Sessions(NatsSessions(nc, topology), trees, journal, history)
     held_calls = HeldCalls(journal, history)
     streams = EventStreams(lookup, feeds, partial(watch_deltas, nc, topology))

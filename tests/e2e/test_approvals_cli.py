@@ -128,7 +128,7 @@ def read_to_the_end(terminal: int) -> None:
         (["a"], "refund 500 is done", ["refund 500"]),
         (["what?", "r he was paid"], "he was paid", []),
         (
-            ["c {amount", 'c {"amount": 1}', 'c {"file": "BOOKS", "amount": 50}'],
+            ["c {amount", 'c {"amount": "much"}', 'c {"amount": 50}'],
             "refund 50 is done",
             ["refund 50"],
         ),

@@ -200,7 +200,7 @@ async def test_calls_are_decided_on(cadre: Client) -> None:
     with pytest.raises(Conflict, match="was rejected by ann") as caught:
         await run.approve(calls[0])
     assert (caught.value.status, caught.value.problem) == (409, "already-decided")
-    await run.correct(calls[1], {"order": "A-2", "amount": 21}, by="ann")
+    await run.correct(calls[1], {"amount": 21}, by="ann")
     assert "paid 21 for A-2" in await run.result(timeout=60)
     assert await run.approvals() == []
 

@@ -195,7 +195,7 @@ def test_a_run_cancelled_from_another_terminal(gateway: Gateway, cadre: Commands
     eventually(begun, what="the run has begun")
     gateway.wait_for(found[0], "tool.called")
     done = cadre("cancel", "@last", "--reason", "not needed")
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stdout) == (0, f"{found[0]} cancelled\n"), done.stderr
     _, shown = following.communicate(timeout=patience())
     assert following.returncode == 6
     assert shown.splitlines()[-1].endswith("ended as cancelled: Cancelled: not needed")

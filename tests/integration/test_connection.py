@@ -7,7 +7,7 @@ import pytest
 
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.streams import jetstream
-from cadre.errors import OutcomeUnknown
+from cadre.errors import BusUnavailable, OutcomeUnknown
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
 from harness.patience import patience
@@ -39,3 +39,17 @@ async def test_a_list_of_servers_may_have_dead_ones_and_blanks(tmp_path: Path) -
     assert nc.is_connected
     await nc.close()
     alive.stop()
+
+
+async def test_a_server_of_another_kind_is_told_apart_from_none() -> None:
+    """An HTTP server waits to be asked, and so does a client of NATS."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    with pytest.raises(BusUnavailable, match=r"\(TimeoutError: what answers there does not speak NATS\)"):
+        await connect(Settings(nats_url=url), "test", wait=False)
+    server.close()

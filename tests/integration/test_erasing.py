@@ -16,7 +16,7 @@ from cadre.errors import BlobMissing, Fenced
 from cadre.journal.events import RecordIgnored, RunAccepted
 from cadre.protocol.messages import Erased, Task, ToolResult
 from cadre.protocol.topology import call_id, task_id
-from cadre_gateway.runs.admission import run_id_of
+from cadre_gateway.requests.idempotency import run_id_of
 from harness.nats_server import NatsServer
 from harness.patience import patience, until
 from integration.gateway_world import (

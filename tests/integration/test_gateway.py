@@ -13,7 +13,7 @@ from cadre.cli.runs import command as runs_command
 from cadre.journal import events as ev
 from cadre.protocol.cards import Presence, SandboxCard, ToolCard
 from cadre.protocol.topology import call_id
-from cadre_gateway.runs.admission import run_id_of
+from cadre_gateway.requests.idempotency import run_id_of
 from harness.patience import until
 from integration.gateway_world import CALLED, FINISHED, World, new_run, sse_events
 
@@ -178,6 +178,26 @@ async def test_one_idempotency_key_is_one_run(world: World) -> None:
         "/v1/runs", json={"agent": "boss", "task": "Once."}, headers={"Idempotency-Key": key}
     )
     assert (again.json()["id"], again.json()["state"]) == (first, "success")
+
+
+async def test_a_key_of_another_request_is_refused(world: World) -> None:
+    """Also while no agent has taken the first run up."""
+
+    async def post(path: str, **body: Any) -> tuple[int, dict[str, Any]]:
+        answer = await world.http.post(path, json=body, headers={"Idempotency-Key": key})
+        return answer.status_code, answer.json()
+
+    key = new_run()
+    status, first = await post("/v1/runs", agent="boss", task="Once.")
+    assert status == 202
+    assert (await post("/v1/runs", agent="boss", task="Once.", return_full_result=True))[1]["id"] == first[
+        "id"
+    ]
+    assert (await post("/v1/runs", agent="boss", task="Twice."))[1]["code"] == "idempotency-key-reused"
+    await world.finished_run(first["id"])
+    await world.listed(first["id"], state="success")
+    assert (await post("/v1/runs", agent="boss", task="Twice."))[0] == 422
+    assert (await post(f"/v1/runs/{first['id']}/fork", at=1))[0] == 422
 
 
 async def test_a_client_may_wait_for_the_result(world: World) -> None:
@@ -371,3 +391,9 @@ async def test_the_api_describes_itself(world: World) -> None:
     schemas = document["components"]["schemas"]
     assert references <= set(schemas)
     assert {"RunAccepted", "BlockStarted", "RunFinished"} <= set(schemas), "what an event of a stream may be"
+    for path, kind in (
+        ("", "application/json"),
+        ("/{run}/events", "text/event-stream"),
+        ("/{run}/files/{path}", "application/octet-stream"),
+    ):
+        assert list(document["paths"][f"/v1/runs{path}"]["get"]["responses"]["200"]["content"]) == [kind]

@@ -119,6 +119,11 @@ async def test_a_person_gives_a_run_files_and_downloads_them(world: World) -> No
     assert found.headers["x-content-type-options"] == "nosniff"
     child = await world.http.get(f"/v1/runs/{run}_1_0/files")
     assert child.status_code == 404, "a run that is not there has no files"
+    table = await world.http.put(
+        f"{where}/in/t.csv", content=b"a,b\n", headers={"Content-Type": "application/x-www-form-urlencoded"}
+    )
+    assert table.json()["media_type"] == "text/csv", "what curl says of every file unasked"
+    assert (await world.http.delete(f"{where}/in/t.csv")).status_code == 204
     stale = await world.http.put(f"{where}/in/shot.png?expected=0", content=b"x")
     assert (stale.status_code, stale.json()["code"]) == (409, "file-changed")
     assert (await world.http.delete(f"{where}/in/shot.png")).status_code == 204

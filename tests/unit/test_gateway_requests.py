@@ -19,9 +19,10 @@ from cadre.spec.agent import AgentSpec
 from cadre.spec.names import NAME
 from cadre_gateway.requests.body import CancelBody, Submission, parse, ruling, submission
 from cadre_gateway.requests.headers import MAX_WAIT_SECONDS, resume_position, wait_seconds
+from cadre_gateway.requests.idempotency import idempotency_key, run_id_of
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.requests.trace_link import trace_of
-from cadre_gateway.runs.admission import new_run_id, run_id_of
+from cadre_gateway.runs.admission import new_run_id
 from cadre_gateway.runs.fork import ForkBody, _task
 
 
@@ -47,7 +48,34 @@ def test_a_key_always_names_the_same_run(key: str, other: str) -> None:
 @pytest.mark.parametrize("key", ["", "k" * 256])
 def test_a_key_of_no_use_is_refused(key: str) -> None:
     with pytest.raises(Problem, match="Idempotency-Key"):
-        run_id_of("boss", key)
+        idempotency_key(key, "start", b"{}")
+
+
+def test_a_key_belongs_to_one_request() -> None:
+    first = idempotency_key("k", "start", b'{"agent": "boss", "task": "Look.", "max_steps": 3}')
+    assert first is not None
+    same = idempotency_key("k", "start", b'{"max_steps":3,"task":"Look.","agent":"boss","stream":true}')
+    assert same == first
+    for what, body in (("start", b'{"agent": "boss", "task": "Look."}'), ("fork r1", b'{"at": 1}')):
+        other = idempotency_key("k", what, body)
+        assert other is not None
+        with pytest.raises(Problem, match="a key of its own") as caught:
+            other.check(first.digest)
+        assert (caught.value.status, caught.value.code) == (422, "idempotency-key-reused")
+        other.check("")  # of a run that an earlier version started
+
+
+def test_a_correction_keeps_the_arguments_that_it_does_not_name() -> None:
+    own = {"order": "A-1", "amount": 10}
+
+    def corrected(**fields: Any) -> dict[str, Any] | None:
+        return ruling(msgspec.json.encode({"decision": "correct", **fields}), None).arguments_of("pay", own)
+
+    assert corrected(arguments={"amount": 5}) == {"order": "A-1", "amount": 5}
+    assert corrected(arguments={"amount": 5}, tool="pay") == {"order": "A-1", "amount": 5}
+    assert corrected(arguments={"amount": 5}, replace=True) == {"amount": 5}
+    assert corrected(arguments={"text": "x"}, tool="note") == {"text": "x"}
+    assert corrected(tool="note") is None
 
 
 @pytest.mark.parametrize(
@@ -143,6 +171,7 @@ def test_the_header_says_who_decides() -> None:
         ({"decision": "correct"}, "a correction changes something"),
         ({"decision": "approve", "arguments": {}}, "leave them out"),
         ({"decision": "reject", "tool": "x"}, "leave them out"),
+        ({"decision": "approve", "replace": True}, "leave them out"),
         ({"decision": "correct", "arguments": [1]}, "arguments"),
         ({"decision": "approve", "by": "a\nb"}, "printable"),
         ({"decision": "approve", "by": "a" * 201}, "200"),

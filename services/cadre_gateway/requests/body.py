@@ -93,7 +93,9 @@ class RulingBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     tool: str | None = None
     """The tool or team member to call instead, with `correct`."""
     arguments: dict[str, Any] | None = None
-    """The arguments to call it with, with `correct`."""
+    """With `correct`: these take the place of the call's own of the same names; of another `tool` they are all."""
+    replace: bool = False
+    """With `correct`: `arguments` are all arguments, none of the call's own stays."""
     by: str = ""
     """Who decides; the header `Cadre-User` counts before it."""
 
@@ -105,7 +107,14 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     feedback: str
     tool: str | None
     arguments: dict[str, Any] | None
+    replace: bool
     by: str
+
+    def arguments_of(self, name: str, own: dict[str, Any]) -> dict[str, Any] | None:
+        """All arguments of the corrected call of the tool `name`, whose own are given; None leaves them as they are."""
+        if self.arguments is None or self.replace or self.tool not in (None, name):
+            return self.arguments
+        return {**own, **self.arguments}
 
 
 async def read(request: Request, file_bytes: int | None = None) -> bytes:
@@ -170,8 +179,8 @@ def ruling(data: bytes, user: str | None) -> Ruling:
     if verdict is None:
         raise invalid(f"decision: {found.decision!r} is none: write approve, reject or correct")
     changes = found.tool is not None or found.arguments is not None
-    if changes and verdict != "corrected":
-        raise invalid('tool and arguments are what `"decision": "correct"` changes; leave them out')
+    if (changes or found.replace) and verdict != "corrected":
+        raise invalid('tool, arguments and replace are what `"decision": "correct"` changes; leave them out')
     if verdict == "corrected" and not changes:
         raise invalid("a correction changes something: give arguments, tool, or both")
     by = (user or found.by).strip()
@@ -179,7 +188,14 @@ def ruling(data: bytes, user: str | None) -> Ruling:
         raise invalid(
             f"who decides (Cadre-User, by) is told in at most {_MAX_NAME_CHARS} printable characters"
         )
-    return Ruling(verdict=verdict, feedback=found.feedback, tool=found.tool, arguments=found.arguments, by=by)
+    return Ruling(
+        verdict=verdict,
+        feedback=found.feedback,
+        tool=found.tool,
+        arguments=found.arguments,
+        replace=found.replace,
+        by=by,
+    )
 
 
 def _within(kind: type[msgspec.Struct], field: str | None) -> type[msgspec.Struct]:

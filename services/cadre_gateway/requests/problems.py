@@ -24,6 +24,7 @@ _TITLES = {
     "unknown-file": "There is no such file",
     "file-changed": "Somebody else has written the file",
     "invalid-request": "The request cannot be used as it is",
+    "idempotency-key-reused": "The key belongs to another request",
     "cross-origin": "A page of another site asked",
     "session-busy": "The session's last run has not ended",
     "cannot-fork": "The run cannot be forked at that step",

@@ -25,6 +25,9 @@ _UPLOAD = openapi.operation("application/octet-stream", {"200": ("Written", File
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}/[a-z0-9][a-z0-9.+-]{0,127}")
+_UNSAID = "application/x-www-form-urlencoded"
+"""What curl sends unasked: it says nothing of the file, whose name does."""
+
 _PIECE_BYTES = 256 * 1024
 _MAX_NAME_CHARS = 200
 
@@ -81,6 +84,8 @@ def router(lookup: RunLookup, workspaces: Workspaces) -> APIRouter:
     ) -> Response:
         """The body is the file. `expected` is the version that is to be replaced, 0: none; else 409."""
         media_type = content_type.partition(";")[0].strip().lower()
+        if media_type == _UNSAID:
+            media_type = ""
         data = await body.read(request, workspaces.max_file_bytes)
         with workspace_problems():
             async with answer_deadline():
@@ -93,7 +98,9 @@ def router(lookup: RunLookup, workspaces: Workspaces) -> APIRouter:
                 )
         return json_answer(entry)
 
-    @routes.delete("/runs/{run}/files/{path:path}", summary="Take a file from a run's workspace")
+    @routes.delete(
+        "/runs/{run}/files/{path:path}", summary="Take a file from a run's workspace", status_code=204
+    )
     async def delete_file(run: str, path: str) -> Response:
         with workspace_problems():
             async with answer_deadline():

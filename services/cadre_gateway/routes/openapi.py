@@ -115,11 +115,20 @@ def describe(app: FastAPI) -> None:
         if app.openapi_schema is None:
             schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
             _, components = msgspec.json.schema_components(_schemas, ref_template=_REF)
+            for path in schema["paths"].values():
+                for operation in path.values():
+                    _drop_default(operation["responses"].get("200", {}).get("content", {}))
             schema.setdefault("components", {}).setdefault("schemas", {}).update(components)
             app.openapi_schema = schema
         return app.openapi_schema
 
     app.openapi = document  # type: ignore[method-assign]
+
+
+def _drop_default(content: dict[str, Any]) -> None:
+    """Removes the JSON that FastAPI adds to every answer from one that is declared to be something else."""
+    if len(content) > 1 and not content.get("application/json", {}).get("schema"):
+        content.pop("application/json", None)
 
 
 def _answer(description: str, kind: type[msgspec.Struct]) -> dict[str, Any]:

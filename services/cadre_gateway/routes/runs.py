@@ -8,6 +8,7 @@ from fastapi.responses import Response
 from cadre.api.runs import Accepted, RunDetail, RunResult, State
 from cadre_gateway.requests import body, problems
 from cadre_gateway.requests.headers import MAX_SEQ, resume_position, wait_seconds
+from cadre_gateway.requests.idempotency import IdempotencyHeader, idempotency_key
 from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.requests.trace_link import trace_headers
 from cadre_gateway.routes import openapi
@@ -44,15 +45,17 @@ def router(submitter: Submitter, lookup: RunLookup, run_end: RunEnd, streams: Ev
     @routes.post("", summary="Start a run", status_code=202, openapi_extra=_SUBMIT)
     async def post_run(
         request: Request,
-        idempotency_key: Annotated[str | None, Header()] = None,
+        key_header: IdempotencyHeader = None,
         prefer: Annotated[str | None, Header()] = None,
         traceparent: Annotated[str | None, Header()] = None,
     ) -> Response:
         """202 with the run's id, or with `Prefer: wait=SECONDS` 200 with its result when it ends in time, or
         with `stream: true` its events."""
-        wanted = body.submission(await body.read(request))
+        data = await body.read(request)
+        wanted = body.submission(data)
+        key = idempotency_key(key_header, "start", data)
         async with answer_deadline():
-            run = await submitter.submit(wanted, idempotency_key, traceparent)
+            run = await submitter.submit(wanted, key, traceparent)
         seconds = wait_seconds(prefer)
         answer: Response
         if wanted.stream:

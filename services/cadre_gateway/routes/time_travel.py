@@ -8,6 +8,7 @@ from fastapi.responses import Response
 from cadre.adapters.nats.archive import NatsArchive
 from cadre.api.runs import Accepted
 from cadre_gateway.requests import body
+from cadre_gateway.requests.idempotency import IdempotencyHeader, idempotency_key
 from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import accepted, json_answer
@@ -41,13 +42,15 @@ def router(lookup: RunLookup, archive: NatsArchive, forker: Forker) -> APIRouter
     async def post_fork(
         run: str,
         request: Request,
-        idempotency_key: Annotated[str | None, Header()] = None,
+        key_header: IdempotencyHeader = None,
         traceparent: Annotated[str | None, Header()] = None,
     ) -> Response:
         """202 with the id of the new root run; 409 while the steps before are not finished."""
-        wanted = body.parse(await body.read(request), ForkBody)
+        data = await body.read(request)
+        wanted = body.parse(data, ForkBody)
+        key = idempotency_key(key_header, f"fork {run}", data)
         async with answer_deadline():
-            forked = await forker.fork(run, wanted, idempotency_key, traceparent)
+            forked = await forker.fork(run, wanted, key, traceparent)
         return accepted(forked.run, forked.later_files)
 
     return routes

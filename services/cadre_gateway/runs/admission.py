@@ -1,23 +1,23 @@
 """Whether a run may begin: the agent is alive, the run is new, and there is room; and the id that it gets."""
 
-import hashlib
 import secrets
 import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from cadre.adapters.nats.history import History
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.storage import NatsStorage
 from cadre.api.runs import RunSummary
 from cadre_gateway.index.run_index import RunIndex
-from cadre_gateway.requests.problems import Problem, full, invalid
+from cadre_gateway.index.run_summary import summary_of_task
+from cadre_gateway.requests.idempotency import IdempotencyKey, run_id_of
+from cadre_gateway.requests.problems import Problem, full
 from cadre_gateway.retention.tree_records import TreeRecords
 from cadre_gateway.runs.directory import live_agents
 
 MAX_FILL_SHARE = 0.9
 """No run begins beyond this share of the storage; the rest is for the active runs."""
-
-_MAX_KEY_CHARS = 255
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,16 @@ class Admission:
     trees: TreeRecords
     registry: NatsRegistry
     capacity: Capacity
+    history: History
 
-    async def admit(self, agent: str, key: str | None) -> Admitted:
-        """Admits a new run of the agent; a repeated Idempotency-Key `key` finds the run that it started before.
+    async def admit(self, agent: str, key: IdempotencyKey | None) -> Admitted:
+        """Admits a new run of the agent; a repeated `key` finds the run that it started before.
 
         Raises a 404, 410, 422 or 429 problem, BusUnavailable.
         """
         self._check_agent(agent)
-        run = new_run_id() if key is None else run_id_of(agent, key)
-        known = self.index.get(run, run)
+        run = new_run_id() if key is None else run_id_of(agent, key.key)
+        known = await self._started_by(key, run) if key is not None else None
         if known is None:
             if self.trees.is_erased(run):
                 raise Problem(
@@ -70,6 +71,13 @@ class Admission:
                 )
             await self.capacity.admit(run)
         return Admitted(run, known)
+
+    async def _started_by(self, key: IdempotencyKey, run: str) -> RunSummary | None:
+        """The run that the key started before, if any. Raises a 422 problem when another request did."""
+        task = await self.history.task(run, run)
+        if task is not None:
+            key.check(task.request)
+        return self.index.get(run, run) or (summary_of_task(task) if task is not None else None)
 
     def _check_agent(self, agent: str) -> None:
         """Raises a 404 problem that names the live agents when it is none of them."""
@@ -86,10 +94,3 @@ class Admission:
 def new_run_id() -> str:
     """Lowercase hex, later runs sort behind earlier ones."""
     return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
-
-
-def run_id_of(agent: str, key: str) -> str:
-    """The id that every request with this agent and Idempotency-Key gets. Raises a 422 problem."""
-    if not 0 < len(key) <= _MAX_KEY_CHARS:
-        raise invalid(f"Idempotency-Key: send 1 to {_MAX_KEY_CHARS} characters, or leave the header out")
-    return hashlib.sha256(f"{agent}\n{key}".encode()).hexdigest()[:32]

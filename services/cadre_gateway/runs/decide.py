@@ -3,6 +3,7 @@
 import secrets
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.registry import NatsRegistry
@@ -46,8 +47,9 @@ class ApprovalDecisions:
             held = await self.held_calls.read(call)
             if held.pending is None:
                 return await self._earlier(held, wanted)
+            arguments = wanted.arguments_of(held.pending.name, held.pending.arguments)
             if wanted.verdict == "corrected":
-                _check_correction(held.run, held.pending, wanted)
+                _check_correction(held.run, held.pending, wanted.tool, arguments)
         decision = Decision(
             id=f"{call}:decision:{secrets.token_hex(8)}",
             tree=held.run.tree,
@@ -57,7 +59,7 @@ class ApprovalDecisions:
             verdict=wanted.verdict,
             feedback=wanted.feedback,
             tool=wanted.tool,
-            arguments=wanted.arguments,
+            arguments=arguments,
             sender=wanted.by or SENDER,
             trace=trace_of(traceparent),
         )
@@ -115,15 +117,21 @@ class ApprovalDecisions:
 def _says_the_same(ruled: ApprovalDecision, request: ApprovalRequested, wanted: Ruling) -> bool:
     if ruled.verdict != wanted.verdict:
         return False
-    tool, arguments = request.name, request.arguments
-    return (ruled.tool or tool, arguments if ruled.arguments is None else ruled.arguments) == (
+    tool, own, arguments = (
+        request.name,
+        request.arguments,
+        wanted.arguments_of(request.name, request.arguments),
+    )
+    return (ruled.tool or tool, own if ruled.arguments is None else ruled.arguments) == (
         wanted.tool or tool,
-        arguments if wanted.arguments is None else wanted.arguments,
+        own if arguments is None else arguments,
     )
 
 
-def _check_correction(run: Run, pending: CallState, wanted: Ruling) -> None:
+def _check_correction(
+    run: Run, pending: CallState, tool: str | None, arguments: dict[str, Any] | None
+) -> None:
     try:
-        check_correction(run, pending, wanted.tool, wanted.arguments)
+        check_correction(run, pending, tool, arguments)
     except CallNotAllowed as error:
         raise invalid(str(error)) from error

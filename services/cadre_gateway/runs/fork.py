@@ -17,6 +17,7 @@ from cadre.protocol.messages import Fork, Origin, Task
 from cadre.protocol.topology import task_id, tree_of
 from cadre_gateway.index.run_summary import summary_of_task
 from cadre_gateway.requests.body import BudgetBody, Count, Deadline
+from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import Problem, invalid
 from cadre_gateway.requests.trace_link import trace_of
 from cadre_gateway.runs import SENDER
@@ -66,14 +67,16 @@ class Forker:
     carrier: FileCarrier
     bus: NatsBus
 
-    async def fork(self, run: str, wanted: ForkBody, key: str | None, traceparent: str | None) -> Forked:
+    async def fork(
+        self, run: str, wanted: ForkBody, key: IdempotencyKey | None, traceparent: str | None
+    ) -> Forked:
         """Gives the new run its files and publishes its Task, for the same agent. Raises Problem, RetryableError."""
         agent = (await self.lookup.find(run)).agent
         new, known = await self.admission.admit(agent, key)
         if known is not None:
             return Forked(known, [])
         past = await self._past(run)
-        task = _task(past.run, new, wanted, trace_of(traceparent))
+        task = _task(past.run, new, wanted, trace_of(traceparent), key.digest if key is not None else "")
         later = await self.carrier.carry(await self._files_at(past, wanted.at), new)
         await self.bus.send(task, SENDER)
         return Forked(summary_of_task(task), later)
@@ -102,7 +105,7 @@ def _step_of(event: AnyEvent) -> int:
     return step
 
 
-def _task(source: Run, run: str, wanted: ForkBody, trace: str | None) -> Task:
+def _task(source: Run, run: str, wanted: ForkBody, trace: str | None, request: str = "") -> Task:
     began = source.task
     if wanted.task is not None and not wanted.task.strip():
         raise invalid("task is empty: say what the agent shall do, or leave it out")
@@ -138,6 +141,7 @@ def _task(source: Run, run: str, wanted: ForkBody, trace: str | None) -> Task:
         # Still for the same person, in no session.
         origin=Origin(user=began.origin.user) if began.origin and began.origin.user else None,
         trace=trace,
+        request=request,
     )
 
 

@@ -11,6 +11,7 @@ from cadre.protocol.messages import Origin, Task
 from cadre.protocol.topology import task_id
 from cadre_gateway.index.run_summary import summary_of_task
 from cadre_gateway.requests.body import Submission
+from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import invalid
 from cadre_gateway.requests.trace_link import trace_of
 from cadre_gateway.runs import SENDER
@@ -30,7 +31,9 @@ class Submitter:
     blobs: Blobs
     bus: NatsBus
 
-    async def submit(self, wanted: Submission, key: str | None, traceparent: str | None) -> RunSummary:
+    async def submit(
+        self, wanted: Submission, key: IdempotencyKey | None, traceparent: str | None
+    ) -> RunSummary:
         """Publishes the Task of a new root run; a repeated `key` finds the run that it started before.
 
         Raises Problem, RetryableError.
@@ -61,6 +64,7 @@ class Submitter:
             budget=wanted.budget.as_budget() if wanted.budget is not None else None,
             origin=_origin(wanted),
             trace=trace_of(traceparent),
+            request=key.digest if key is not None else "",
         )
         await self.bus.send(task, SENDER)
         return summary_of_task(task)

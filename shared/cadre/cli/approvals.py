@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cadre.cli.terminal.arguments import json_object, key_values
-from cadre.cli.terminal.decision import PATH, call_id, decide, login_name, print_decision
+from cadre.cli.terminal.decision import PATH, decide
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.table import brief, call_text, seconds, table
@@ -79,16 +79,12 @@ def correct(
         raise click.UsageError("say what is to change: --set KEY=VALUE, --arguments JSON or --tool NAME")
     given = json_object("--arguments", arguments) if arguments is not None else None
     changed = key_values("--set", changes)
-    with Gateway() as gateway:
-        identity = call_id(gateway, call)
-        if changed:
-            given = {
-                **(gateway.get(f"{PATH}/{identity}")["arguments"] if given is None else given),
-                **changed,
-            }
-        content: dict[str, Any] = {"decision": "correct", "feedback": feedback, "by": login_name()}
-        content |= {key: value for key, value in (("tool", tool), ("arguments", given)) if value is not None}
-        return print_decision(gateway.post(f"{PATH}/{identity}", content), output)
+    content: dict[str, Any] = {"decision": "correct", "feedback": feedback}
+    if given is not None or changed:
+        content |= {"arguments": {**(given or {}), **changed}, "replace": given is not None}
+    if tool is not None:
+        content["tool"] = tool
+    return decide(call, content, output)
 
 
 def _row(call: dict[str, Any], now: float) -> list[str]:

@@ -6,8 +6,12 @@ import json
 
 import click
 
-from cadre.cli.terminal.gateway import Gateway
+from cadre.cli.terminal.gateway import Gateway, command_errors
 from cadre.cli.terminal.options import output_option
+from cadre.client.errors import TimedOut
+
+_END_SECONDS = 10.0
+"""How long the command waits for the run to end."""
 
 
 @click.command("cancel")
@@ -19,4 +23,18 @@ def command(run: str, reason: str, output: str) -> None:
     with Gateway() as gateway:
         identity = gateway.run_id(run)
         answer = gateway.post(f"/v1/runs/{identity}/cancel", {"reason": reason} if reason else {})
+    if answer["state"] in ("running", "waiting"):
+        answer["state"] = _end_state(gateway.url, identity)
     click.echo(json.dumps(answer) if output == "json" else f"{answer['id']} {answer['state']}")
+
+
+def _end_state(url: str, run: str) -> str:
+    from cadre.client.sync_client import SyncClient  # the client's weight is not the help's
+
+    with command_errors(), SyncClient(url) as client:
+        handle = client.attach(run)
+        try:
+            return handle.wait(_END_SECONDS).state
+        except TimedOut:
+            click.echo("cadre: it ends as soon as its agent takes the request up", err=True)
+            return handle.detail().state

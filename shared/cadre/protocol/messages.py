@@ -153,6 +153,8 @@ class Task(Message, frozen=True, tag="task"):
     """The `user` and `session` of the tree, handed down to every run in it."""
     trace: str | None = None
     """W3C traceparent."""
+    request: str = ""
+    """Digest of the request that started the run, if that had an Idempotency-Key, which is for this request alone."""
 
 
 class FileInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -140,8 +140,11 @@ class _Connecting:
                 self._given_up(reason)
 
     def _reason(self) -> str:
+        trouble = str(self._trouble or "no answer")
+        if not trouble:
+            trouble = f"{type(self._trouble).__name__}: what answers there does not speak NATS"
         return (
-            f"no NATS server at {redacted(self._settings.nats_url)} ({self._trouble or 'no answer'});"
+            f"no NATS server at {redacted(self._settings.nats_url)} ({trouble});"
             " start one with `cadre up`, or set CADRE_NATS_URL"
         )
 
