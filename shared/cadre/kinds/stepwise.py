@@ -14,6 +14,7 @@ from cadre.engine.steps import step_in_work
 from cadre.engine.truncation import cut_off
 from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.run import Run
+from cadre.kinds.idle_steps import why_idle
 from cadre.kinds.kind import PlainKind
 from cadre.protocol.messages import ErrorInfo
 
@@ -46,7 +47,7 @@ class StepwiseKind(PlainKind):
         if model.purpose == "plan":
             return [Ask("act", model.step)]
         if model.purpose == "final":
-            return [Stop("max_steps_error", last_answer_of(run, reply.content), _out_of_steps(run))]
+            return [Stop("max_steps_error", last_answer_of(run, reply.content), self._out_of_steps(run))]
         cut = cut_off(run.spec, self, reply)
         return self.went(run, arrival, cut) if cut is not None else self.act(run, reply, arrival)
 
@@ -59,7 +60,7 @@ class StepwiseKind(PlainKind):
     def gave_up(self, run: Run, purpose: str, reason: str, arrival: Arrival) -> Moves | None:
         if purpose != "final":
             return None
-        return [Stop("max_steps_error", f"{LAST_WORD_FAILED}{reason}", _out_of_steps(run))]
+        return [Stop("max_steps_error", f"{LAST_WORD_FAILED}{reason}", self._out_of_steps(run))]
 
     def request(self, run: Run, purpose: str, chat: Chat) -> ModelRequest:
         if purpose == "plan":
@@ -76,6 +77,8 @@ class StepwiseKind(PlainKind):
         interval = run.spec.planning_interval if run.spec is not None else None
         return Ask("plan" if interval and (number - 1) % interval == 0 else "act", number)
 
-
-def _out_of_steps(run: Run) -> ErrorInfo:
-    return ErrorInfo("AgentMaxStepsError", f"Reached the limit of {run.max_steps} steps.")
+    def _out_of_steps(self, run: Run) -> ErrorInfo:
+        text = f"Reached the limit of {run.max_steps} steps."
+        # Version 1 of the kinds said no more.
+        why = why_idle(run) if self.stops_circles else ""
+        return ErrorInfo("AgentMaxStepsError", f"{text} {why}" if why else text)

@@ -15,9 +15,12 @@ from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.registry import HEARTBEAT_SECONDS
 from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.fair_limiter import FairLimiter
+from cadre.engine.chat import base_tokens
+from cadre.engine.context.context_budget import room
 from cadre.engine.offer import card_of, offer_of
 from cadre.errors import SetupError
 from cadre.journal.arrivals import Offer
+from cadre.journal.run import Run
 from cadre.local.exit_codes import CommandFailed
 from cadre.local.local_stack import find_nats
 from cadre.ports import Model
@@ -67,6 +70,16 @@ def serve(
         raise SystemExit(status)
 
 
+def tight_context(spec: AgentSpec, prompts: Prompts) -> str | None:
+    """What to do about prompts that leave the agent's work less than half of its model's context; None when they do."""
+    run = Run(id="", tree="", spec=spec)
+    fixed, most = base_tokens(run, prompts), room(spec)
+    if 2 * fixed <= most:
+        return None
+    hint = "" if spec.prompts is not None else "; set prompts: short"
+    return f"its prompts alone take some {fixed} of the {most} tokens that model.context leaves for a request{hint}"
+
+
 class AgentHost:
     """An agent as the part of a service process (`cadre.service.frame.Part`)."""
 
@@ -81,6 +94,7 @@ class AgentHost:
         endpoint: ModelSettings = NO_ENDPOINT,
     ) -> None:
         self._spec = spec
+        self._prompts = prompts
         self._platform = platform
         self._registry = platform.registry
         self._offer = Offer()
@@ -112,6 +126,8 @@ class AgentHost:
         await hear_interrupts(self._platform.nc, self._platform.topology, self._runner.interrupt)
         if self._asks_endpoint and (lack := self._own_model.missing()) is not None:
             log.warning("%s: every run will fail: %s", self._spec.name, lack)
+        if (tight := tight_context(self._spec, self._prompts)) is not None:
+            log.warning("%s: %s", self._spec.name, tight)
         await self._registry.announce([self._platform.presence(agent=card_of(self._spec))])
         await self._await_team()
         for queue in self._queues:
