@@ -273,9 +273,20 @@ def gateway_url_given() -> str | None:
     return os.environ.get("CADRE_GATEWAY_URL") or None
 
 
+_preferred: list[str] = []
+
+
 def prefer_nats(url: str) -> None:
     """Sets the NATS server of this process, unless the environment names one."""
-    os.environ.setdefault("CADRE_NATS_URL", url)
+    if "CADRE_NATS_URL" not in os.environ:
+        os.environ["CADRE_NATS_URL"] = url
+        _preferred.append(url)
+
+
+def preferred_nats() -> str | None:
+    """The NATS server that this process takes because nobody named one; None when the environment names another."""
+    url = os.environ.get("CADRE_NATS_URL")
+    return Settings().nats_url if url is None else url if url in _preferred else None
 
 
 def child_environment(**variables: str) -> dict[str, str]:

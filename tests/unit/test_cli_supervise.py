@@ -8,13 +8,15 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from cadre.local import local_stack
 from cadre.local.exit_codes import CommandFailed
-from cadre.local.nats_server import free_port
+from cadre.local.nats_server import choose_port, free_port
+from cadre.local.processes import lack_of
 from cadre.local.supervise import MAX_QUICK_DEATHS, ManagedProcess, ProcessSpec, until_ready
 
 FOREVER = "import time; print('up', flush=True); time.sleep(3600)"
@@ -106,6 +108,47 @@ async def test_what_is_not_ready_is_named(tmp_path: Path) -> None:
     watched = Watched(tmp_path, FOREVER, lack="not connected to NATS")
     with pytest.raises(CommandFailed, match=r"not ready after 0\.2 s: thing: not connected to NATS"):
         await until_ready([watched.child], 0.2)
+
+
+async def test_who_was_ready_once_is_not_asked_again(tmp_path: Path) -> None:
+    """On a loaded machine each question costs what the services need to become ready."""
+    asked = {"quick": 0, "slow": 0}
+    lines: list[str] = []
+
+    async def quick() -> str | None:
+        asked["quick"] += 1
+        return None
+
+    async def slow() -> str | None:
+        asked["slow"] += 1
+        return None if asked["slow"] > 3 else "starting"
+
+    children = [
+        ManagedProcess(
+            ProcessSpec(name, [], {}, ready, tmp_path / name), lambda name, line: None, lambda: None
+        )
+        for name, ready in (("quick", quick), ("slow", slow))
+    ]
+    await until_ready(children, 20, lambda name, line: lines.append(line))
+    assert asked == {"quick": 1, "slow": 4}
+
+
+async def test_a_probe_reads_no_certificates() -> None:
+    """That takes a twentieth of a second of the processor, for each request to this machine's own services."""
+    before = time.process_time()
+    for _ in range(20):
+        assert await lack_of(free_port(0, "nobody", "")) == "does not answer"
+    assert time.process_time() - before < 0.5
+
+
+def test_a_folder_keeps_its_ports(tmp_path: Path) -> None:
+    assert local_stack.read_ports(tmp_path) == local_stack.Ports()
+    ports = local_stack.Ports(gateway=1, nats=free_port(0, "NATS", ""), model=3)
+    local_stack.write_ports(tmp_path, ports)
+    assert local_stack.read_ports(tmp_path) == ports
+    assert choose_port(0, ports.nats, "NATS", "--nats-port") == ports.nats
+    with socket.create_server(("127.0.0.1", ports.nats)):
+        assert choose_port(0, ports.nats, "NATS", "--nats-port") != ports.nats
 
 
 def test_no_child_outlives_a_killed_supervisor(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from cadre.cli.doctor import memory
 from cadre.deploy.k8s.values import Values
+from cadre.local.local_stack import Ports
 from cadre.local.processes import Stack
 from cadre.local.team_components import components_of
 from unit.played_gateway import cadre, playing
@@ -31,7 +32,7 @@ from unit.team_files import write_team
 def test_a_team_that_remembers_gets_a_memory_service(tmp_path: Path, more: str, remembers: bool) -> None:
     team = write_team(tmp_path, {"a": "", "b": more})
     assert team.needs_memory == remembers
-    stack = Stack(tmp_path / "data", team, 1, 2, lambda name, line: None)
+    stack = Stack(tmp_path / "data", team, Ports(gateway=1, nats=2, model=3), lambda name, line: None)
     started = {service.name: service for service in stack._services()}
     assert ("memory" in started) == remembers
     assert ("memory" in [component.role for component in components_of(team, Values())]) == remembers

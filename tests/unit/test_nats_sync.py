@@ -10,6 +10,7 @@ import pytest
 from cadre.cli.doctor import disk
 from cadre.errors import SettingError
 from cadre.local import nats_server
+from cadre.local.local_stack import Ports
 from cadre.local.processes import Stack, advice
 from cadre.settings import read_nats_sync
 from harness.nats_server import nats_binary
@@ -45,7 +46,7 @@ def test_whoever_starts_a_stack_is_told_what_a_power_cut_may_take(
     monkeypatch.setenv("CADRE_NATS_SYNC", sync)
     monkeypatch.setenv("CADRE_MODEL_URL", "http://127.0.0.1:1/v1")
     monkeypatch.setenv("CADRE_MODEL_KEY", "key")
-    stack = Stack(tmp_path, None, 1, 2, lambda name, line: None)
+    stack = Stack(tmp_path, None, Ports(gateway=1, nats=2, model=3), lambda name, line: None)
     lines = advice(stack)
     assert len(lines) == len(warnings)
     assert all(text in line for text, line in zip(warnings, lines, strict=True))

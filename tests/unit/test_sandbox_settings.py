@@ -11,6 +11,7 @@ import pytest
 
 from cadre.cli.doctor import Finding, isolation
 from cadre.errors import SettingError
+from cadre.local.local_stack import Ports
 from cadre.local.processes import Stack
 from cadre.protocol.cards import TIERS
 from cadre_sandbox.host import blocks_at_once
@@ -73,7 +74,7 @@ def test_a_team_with_code_agents_gets_a_sandbox_per_pool(tmp_path: Path) -> None
     kinds = {"a": "kind: code", "b": "kind: tool_calling", "c": "kind: code, code: {pool: heavy}"}
     team = write_team(tmp_path, kinds)
     assert team.pools == ["default", "heavy"]
-    stack = Stack(tmp_path / "data", team, 1, 2, lambda name, line: None)
+    stack = Stack(tmp_path / "data", team, Ports(gateway=1, nats=2, model=3), lambda name, line: None)
     started = {service.name: list(service.argv) for service in stack._services()}
     for name, pool in (("sandbox", "default"), ("sandbox-heavy", "heavy")):
         assert started[name][1:] == ["-m", "cadre_sandbox", "--pool", pool]
@@ -85,7 +86,7 @@ async def test_where_code_cannot_be_run_its_agents_are_left_out(
     kinds = {"a": "kind: code", "b": "kind: tool_calling", "c": "kind: code"}
     team = write_team(tmp_path, kinds)
     monkeypatch.setenv("CADRE_SANDBOX_TIER", "none")
-    stack = Stack(tmp_path / "data", team, 1, 2, lambda name, line: None)
+    stack = Stack(tmp_path / "data", team, Ports(gateway=1, nats=2, model=3), lambda name, line: None)
     await stack._leave_out_isolated()
     assert stack.team is not None
     assert (list(stack.team.agents), stack.team.pools) == (["b"], [])

@@ -11,6 +11,7 @@ from zlib import crc32
 
 import click
 
+from cadre.cli.terminal.status_line import print_status
 from cadre.local import local_stack
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
@@ -81,7 +82,7 @@ class LogPrinter:
             return
         self._width = max(self._width, len(name))
         prefix = click.style(f"{name:<{self._width}} |", fg=_colour(name))
-        click.echo(f"{prefix} {line}", err=True)
+        print_status(f"{prefix} {line}")
 
 
 def _colour(name: str) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import signal
-import sys
 import tempfile
+import threading
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,19 @@ import click
 import cadre.cli
 from cadre.cli.logs import LogPrinter
 from cadre.cli.terminal import demo
+from cadre.cli.terminal.status_line import discard_output, print_status
 from cadre.local import local_stack
 from cadre.local.exit_codes import CommandFailed, ExitCode
-from cadre.local.nats_server import free_port
-from cadre.local.processes import Stack
+from cadre.local.nats_server import choose_port
+from cadre.local.processes import START_SECONDS, Stack
 from cadre.local.team_file import TEAM_FILE, TeamSpec, read_team
 from cadre.local.users import StackUsers
 
 SHIPPED_DEMO = "apollo"
 GATEWAY_PORT = 8080
+
+_LAST_SECONDS = 5.0
+"""Seconds after the second interrupt when this process ends, whatever it is doing."""
 
 
 @click.command("up")
@@ -40,10 +45,21 @@ GATEWAY_PORT = 8080
     "--port", type=click.IntRange(0, 65535), help="Port of the gateway, 0 for a free one.  [default: 8080]"
 )
 @click.option(
-    "--nats-port", type=click.IntRange(0, 65535), default=0, help="Port of NATS.  [default: a free one]"
+    "--nats-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Port of NATS.  [default: the folder's last one, else a free one]",
 )
 @click.option(
     "--secure", is_flag=True, help="Give every service a NATS user of its own, with the rights that it needs."
+)
+@click.option(
+    "--wait",
+    "start_seconds",
+    type=click.FloatRange(min=1),
+    default=START_SECONDS,
+    show_default=True,
+    help="Seconds that its services may take to be ready.",
 )
 @click.option(
     "--timeout", type=click.FloatRange(min=1), default=300.0, show_default=True, help="Seconds for --run."
@@ -61,21 +77,21 @@ def command(team: Path | None, shipped: bool, runs_demo: bool, timeout: float, *
     return _demonstrate(found, timeout, **places)
 
 
-def _serve(team: TeamSpec | None, data: Path | None, port: int | None, nats_port: int, secure: bool) -> int:
+def _serve(team: TeamSpec | None, data: Path | None, port: int | None, nats_port: int, **choices: Any) -> int:
     folder = data or local_stack.default_data()
     with local_stack.locked(folder):
         ports = (GATEWAY_PORT if port is None else port, nats_port)
-        stack = _stack(folder, team, ports, LogPrinter(), secure=secure)
+        stack = _stack(folder, team, ports, LogPrinter(), **choices)
         return asyncio.run(_supervised(stack, _until_stopped(stack), ExitCode.OK))
 
 
 def _demonstrate(
-    team: TeamSpec, timeout: float, *, data: Path | None, port: int | None, nats_port: int, secure: bool
+    team: TeamSpec, timeout: float, *, data: Path | None, port: int | None, nats_port: int, **choices: Any
 ) -> int:
     """Runs the demo on a data folder of its own, which is kept when the demo fails."""
     folder = data or Path(tempfile.mkdtemp(prefix="cadre-"))
     with local_stack.locked(folder):
-        stack = _stack(folder, team, (port or 0, nats_port), lambda name, line: None, secure=secure)
+        stack = _stack(folder, team, (port or 0, nats_port), lambda name, line: None, **choices)
         code = ExitCode.FAILED
         try:
             code = ExitCode(
@@ -89,11 +105,23 @@ def _demonstrate(
     return code
 
 
-def _stack(data: Path, team: TeamSpec | None, ports: tuple[int, int], on_line: Any, *, secure: bool) -> Stack:
-    gateway_port = free_port(ports[0], "the gateway", "--port")
-    nats_port = free_port(ports[1], "NATS", "--nats-port")
+def _stack(
+    data: Path,
+    team: TeamSpec | None,
+    ports: tuple[int, int],
+    on_line: Any,
+    *,
+    secure: bool,
+    start_seconds: float,
+) -> Stack:
+    known = local_stack.read_ports(data)
+    gateway_port = choose_port(ports[0], known.gateway, "the gateway", "--port")
+    nats_port = choose_port(ports[1], known.nats, "NATS", "--nats-port")
+    model_port = choose_port(0, known.model, "the scripted model", "CADRE_MODEL_URL")
+    found = local_stack.Ports(gateway=gateway_port, nats=nats_port, model=model_port)
+    local_stack.write_ports(data, found)
     users = StackUsers(data.resolve()) if secure else None
-    return Stack(data.resolve(), team, gateway_port, nats_port, on_line, users)
+    return Stack(data.resolve(), team, found, on_line, users, start_seconds)
 
 
 def _team(given: Path | None, shipped: bool) -> TeamSpec | None:
@@ -121,20 +149,25 @@ async def _supervised(stack: Stack, work: Coroutine[Any, Any, int], interrupted:
     Returns what the work returned, or `interrupted`.
     """
     task = asyncio.create_task(work)
+    loop = asyncio.get_running_loop()
     interrupts = 0
 
-    def interrupt() -> None:
+    def interrupt(*_: object) -> None:
         nonlocal interrupts
         interrupts += 1
         if interrupts == 1:
-            click.echo("cadre: stopping; press Ctrl-C again to kill", err=True)
-            task.cancel()
+            loop.call_soon_threadsafe(task.cancel)
+            loop.call_soon_threadsafe(print_status, "cadre: stopping; press Ctrl-C again to kill")
         else:
             stack.kill()
+            # Whatever this process hangs in; on Linux its children die with it.
+            last = threading.Timer(_LAST_SECONDS, os._exit, [ExitCode.DETACHED])
+            last.daemon = True
+            last.start()
 
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, interrupt)
+        # Not the loop's own handlers: they would wait while a write to a full pipe stands still.
+        signal.signal(number, interrupt)
     code: int = interrupted
     try:
         code = await task
@@ -148,15 +181,15 @@ async def _supervised(stack: Stack, work: Coroutine[Any, Any, int], interrupted:
 
 async def _until_stopped(stack: Stack) -> int:
     await demo.start(stack)
-    click.echo(f"gateway  {stack.gateway}")
-    click.echo(f"nats     {stack.nats}")
+    try:
+        click.echo(f"gateway  {stack.gateway}\nnats     {stack.nats}")
+    except OSError:
+        discard_output()
     if stack.team is None:
-        click.echo(
-            f"cadre: no team; start agents beside it: `cadre agent FILE` (elsewhere: CADRE_NATS_URL={stack.nats})",
-            err=True,
+        print_status(
+            f"cadre: no team; start agents beside it: `cadre agent FILE` (elsewhere: CADRE_NATS_URL={stack.nats})"
         )
     else:
-        click.echo(f'cadre: ready; ask with: cadre run {next(iter(stack.team.agents))} "TASK"', err=True)
-    sys.stdout.flush()
+        print_status(f'cadre: ready; ask with: cadre run {next(iter(stack.team.agents))} "TASK"')
     await stack.alive_during(asyncio.Event().wait())
     return ExitCode.OK

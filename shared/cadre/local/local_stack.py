@@ -10,7 +10,10 @@ from pathlib import Path
 import msgspec
 
 from cadre.local.exit_codes import CommandFailed
-from cadre.settings import prefer_nats
+from cadre.settings import ModelSettings, Settings, prefer_nats, preferred_nats, read_model_settings
+
+SCRIPTED_NAME = "scripted"
+"""Name of the model that the scripted model plays."""
 
 
 class StackState(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +24,19 @@ class StackState(msgspec.Struct, frozen=True, kw_only=True):
     pids: dict[str, int]
     sync: str = ""
     """CADRE_NATS_SYNC of its NATS server; empty when an earlier version wrote this file."""
+    model: str = ""
+    """URL of its scripted model; empty when it has none."""
+
+
+class Ports(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of `ports.json`: the ports of a folder's last stack, which the next one takes again; 0: none yet.
+
+    So whoever was started beside it, and outlives it, finds the next one where the last one was.
+    """
+
+    gateway: int = 0
+    nats: int = 0
+    model: int = 0
 
 
 def default_data() -> Path:
@@ -51,11 +67,58 @@ def find_nats() -> None:
         prefer_nats(running.nats)
 
 
+def nats_now(settings: Settings) -> str:
+    """Where to connect to now: the settings' server, or that of the `cadre up` that runs in this folder by now.
+
+    The latter where nobody chose a server: neither the environment nor an option of the command.
+    """
+    if settings.nats_url != preferred_nats():
+        return settings.nats_url
+    running = _running_stack()
+    return running.nats if running is not None else settings.nats_url
+
+
+def model_settings() -> ModelSettings:
+    """The model endpoint of the environment, or else the scripted model of the `cadre up` of this folder.
+
+    Raises SettingError.
+    """
+    given = read_model_settings()
+    if given.url or (running := _running_stack()) is None or not running.model:
+        return given
+    return ModelSettings(url=running.model, name=given.name or SCRIPTED_NAME)
+
+
+def _running_stack() -> StackState | None:
+    """As `read_state` of this folder; a file that cannot be read is none."""
+    try:
+        return read_state(default_data())
+    except CommandFailed:
+        return None
+
+
 def write_state(data: Path, running: StackState) -> None:
     """Replaces `up.json` in one move, so that no reader sees half of it."""
-    fresh = data / "up.json.new"
-    fresh.write_bytes(msgspec.json.format(msgspec.json.encode(running)) + b"\n")
-    fresh.replace(data / "up.json")
+    _write(data / "up.json", running)
+
+
+def read_ports(data: Path) -> Ports:
+    """The ports of this folder's last stack, as far as they are known."""
+    try:
+        return msgspec.json.decode((data / "ports.json").read_bytes(), type=Ports)
+    except (OSError, msgspec.DecodeError):
+        return Ports()
+
+
+def write_ports(data: Path, ports: Ports) -> None:
+    """Keeps the ports for this folder's next stack."""
+    _write(data / "ports.json", ports)
+
+
+def _write(file: Path, content: msgspec.Struct) -> None:
+    fresh = file.with_suffix(".json.new")
+    fresh.write_bytes(msgspec.json.format(msgspec.json.encode(content)) + b"\n")
+    fresh.replace(file)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -88,6 +89,17 @@ def version(info: dict[str, Any]) -> tuple[int, int]:
     major, _, rest = str(info.get("version", "")).partition(".")
     minor = rest.partition(".")[0]
     return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
+
+
+def choose_port(wanted: int, last: int, what: str, option: str) -> int:
+    """`wanted`, or where that is 0 the port that it had last, if it is free, else any free one.
+
+    Raises CommandFailed naming the option to change.
+    """
+    if not wanted and last:
+        with contextlib.suppress(CommandFailed):
+            return free_port(last, what, option)
+    return free_port(wanted, what, option)
 
 
 def free_port(wanted: int, what: str, option: str) -> int:

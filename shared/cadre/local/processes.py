@@ -37,9 +37,11 @@ SCRIPTED_BANNER = (
     "Scripted model: canned replies, not an AI."
     " For a real one set CADRE_MODEL_URL, CADRE_MODEL_KEY and CADRE_MODEL."
 )
-_START_SECONDS = 60.0
+START_SECONDS = 300.0
 _KILL_SECONDS = 5.0
 """Seconds after its drain time when a process is killed."""
+
+_PROBE_SECONDS = 10.0
 
 MAX_LOG_BYTES = 20 * 1024 * 1024
 """Bytes of a log file above which the next start begins a new one."""
@@ -51,12 +53,13 @@ class Stack:
 
     data: Path
     team: TeamSpec | None
-    gateway_port: int
-    nats_port: int
+    ports: local_stack.Ports
     on_line: Callable[[str, str], None]
     """Called with (name, line) for everything that a process writes."""
     users: StackUsers | None = None
     """The NATS users that the services are; None: anybody may do anything."""
+    start_seconds: float = START_SECONDS
+    """Seconds that a group of services may take to be ready."""
     _groups: list[list[ManagedProcess]] = field(default_factory=list)
     """Groups in the order of their start, each of which needs those before it; they end in reverse order."""
     _running: dict[asyncio.Task[None], ManagedProcess] = field(default_factory=dict)
@@ -65,8 +68,8 @@ class Stack:
     """Remarks for the user, once all is ready."""
 
     def __post_init__(self) -> None:
-        self.gateway = f"http://127.0.0.1:{self.gateway_port}"
-        self.nats = f"nats://127.0.0.1:{self.nats_port}"
+        self.gateway = f"http://127.0.0.1:{self.ports.gateway}"
+        self.nats = f"nats://127.0.0.1:{self.ports.nats}"
         self.drain = read_settings().drain_seconds
         self.sync = read_nats_sync()
         self.model = read_model_settings().url
@@ -143,7 +146,7 @@ class Stack:
         children = [child for group in started for child in group]
         for child in children:
             self._running[asyncio.create_task(child.keep_alive())] = child
-        await self.alive_during(until_ready(children, _START_SECONDS))
+        await self.alive_during(until_ready(children, self.start_seconds, self.on_line))
 
     async def _end(self, children: Sequence[ManagedProcess], within: float) -> None:
         lives = [life for life, child in self._running.items() if child in children]
@@ -163,7 +166,13 @@ class Stack:
 
     def _write_state(self) -> None:
         pids = {child.service.name: child.pid for child in self._running.values() if child.pid is not None}
-        running = local_stack.StackState(gateway=self.gateway, nats=self.nats, pids=pids, sync=self.sync)
+        running = local_stack.StackState(
+            gateway=self.gateway,
+            nats=self.nats,
+            pids=pids,
+            sync=self.sync,
+            model=self.model if self.is_scripted else "",
+        )
         local_stack.write_state(self.data, running)
 
     # --- which processes
@@ -184,17 +193,17 @@ class Stack:
         server = nats_server.server_binary()
         config = self.data / "nats.conf"
         users = self.users.server_file if self.users is not None else None
-        nats_server.write_config(config, self.data / "nats", self.nats_port, self.sync, users)
+        nats_server.write_config(config, self.data / "nats", self.ports.nats, self.sync, users)
 
         async def ready() -> str | None:
-            info = await nats_server.server_info("127.0.0.1", self.nats_port)
+            info = await nats_server.server_info("127.0.0.1", self.ports.nats)
             return None if info is not None and info.get("jetstream") else "does not answer"
 
         return self._service("nats", [str(server), "-c", str(config)], {}, ready)
 
     def _scripted_model(self) -> ProcessSpec:
         assert self.team is not None
-        port = nats_server.free_port(0, "the scripted model", "CADRE_MODEL_URL")
+        port = self.ports.model
         self.model = f"http://127.0.0.1:{port}/v1"
         argv = ["--script", str(self.team.script), "--port", str(port)]
         return self._python("model", "cadre_scripted_model", argv, "", port)
@@ -205,7 +214,7 @@ class Stack:
         return [self._python("tracer", "cadre_tracer", [], "tracer")] if wanted else []
 
     def _services(self) -> list[ProcessSpec]:
-        services = [self._python("gateway", "cadre_gateway", [], "gateway", self.gateway_port)]
+        services = [self._python("gateway", "cadre_gateway", [], "gateway", self.ports.gateway)]
         if self.team is None:
             return services
         for entry, role in zip(self.team.tools, tool_service_names(self.team.tools), strict=True):
@@ -245,7 +254,7 @@ class Stack:
         environment = {"CADRE_PORT": str(port), "PYTHONUNBUFFERED": "1", **more}
         if self.users is not None and user:
             environment |= self.users.environment(user)
-        return self._service(name, [sys.executable, "-m", module, *argv], environment, partial(_lack, port))
+        return self._service(name, [sys.executable, "-m", module, *argv], environment, partial(lack_of, port))
 
     def _service(
         self,
@@ -266,16 +275,17 @@ class Stack:
             # The key is not a secret: an OpenAI client refuses to do without one.
             shared |= {
                 "CADRE_MODEL_URL": self.model,
-                "CADRE_MODEL": "scripted",
+                "CADRE_MODEL": local_stack.SCRIPTED_NAME,
                 "CADRE_MODEL_KEY": "scripted",
             }
         return ProcessSpec(name, argv, child_environment(**shared, **environment), ready, log)
 
 
-async def _lack(port: int) -> str | None:
+async def lack_of(port: int) -> str | None:
     """What the service on this port lacks, by its readiness endpoint; None when it is ready."""
     try:
-        async with httpx2.AsyncClient(trust_env=False, timeout=2) as client:
+        # Plain HTTP: a TLS context would be made for each request, which reads all certificates of the system.
+        async with httpx2.AsyncClient(trust_env=False, verify=False, timeout=_PROBE_SECONDS) as client:
             answer = await client.get(f"http://127.0.0.1:{port}/readyz")
     except httpx2.TransportError:
         return "does not answer"

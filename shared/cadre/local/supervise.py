@@ -24,6 +24,9 @@ MAX_QUICK_DEATHS = 5
 
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.2, 10.0
 _LAST_OUTPUT_SECONDS = 1.0
+_PROBE_PAUSE_SECONDS = 0.2
+_PROGRESS_SECONDS = 10.0
+"""Seconds between two reports of what is not ready yet."""
 
 
 @dataclass(frozen=True)
@@ -145,21 +148,36 @@ class ManagedProcess:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
 
-async def until_ready(children: Sequence[ManagedProcess], within: float) -> None:
-    """Waits until all are ready. Raises CommandFailed naming those that are not after `within` seconds."""
-    lacks: dict[str, str | None] = {}
+async def until_ready(
+    children: Sequence[ManagedProcess],
+    within: float,
+    on_line: Callable[[str, str], None] = lambda name, line: None,
+) -> None:
+    """Waits until each has been ready once. Raises CommandFailed naming those that are not after `within` seconds.
+
+    `on_line` is called now and then with (name, what it lacks) for those that are waited for.
+    """
+    lacks = {child.service.name: "" for child in children}
+
+    async def probe(child: ManagedProcess) -> None:
+        while lack := await child.service.ready():
+            lacks[child.service.name] = lack
+            await asyncio.sleep(_PROBE_PAUSE_SECONDS)
+        del lacks[child.service.name]
+
+    async def report() -> None:
+        while True:
+            await asyncio.sleep(_PROGRESS_SECONDS)
+            for name, lack in lacks.items():
+                on_line(name, f"not ready yet: {lack or 'does not answer'}")
+
+    reporting = asyncio.create_task(report())
     try:
-        async with asyncio.timeout(within):
-            while True:
-                answers = await asyncio.gather(*(child.service.ready() for child in children))
-                lacks = {
-                    child.service.name: answer
-                    for child, answer in zip(children, answers, strict=True)
-                    if answer
-                }
-                if not lacks:
-                    return
-                await asyncio.sleep(0.1)
+        async with asyncio.timeout(within), asyncio.TaskGroup() as group:
+            for child in children:
+                group.create_task(probe(child))
     except TimeoutError as error:
-        what = "; ".join(f"{name}: {lack}" for name, lack in lacks.items()) or "no service answers"
-        raise CommandFailed(f"not ready after {within:g} s: {what}") from error
+        what = "; ".join(f"{name}: {lack or 'does not answer'}" for name, lack in lacks.items())
+        raise CommandFailed(f"not ready after {within:g} s: {what}; --wait gives more time") from error
+    finally:
+        reporting.cancel()

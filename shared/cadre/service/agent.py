@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from cadre.adapters.models.model_chain import ModelChain
@@ -22,22 +23,20 @@ from cadre.errors import SetupError
 from cadre.journal.arrivals import Offer
 from cadre.journal.run import Run
 from cadre.local.exit_codes import CommandFailed
-from cadre.local.local_stack import find_nats
+from cadre.local.local_stack import find_nats, model_settings
 from cadre.ports import Model
 from cadre.prompting.prompts import Prompts, prompts_for
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.runner import Runner, World
 from cadre.service.frame import Platform, run
 from cadre.service.health import AsgiApp
-from cadre.settings import ModelSettings, Settings, read_model_settings, read_settings
+from cadre.settings import ModelSettings, Settings, read_settings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
 from cadre.spec.prices import Prices
 from cadre.telemetry.metrics.meters import Sample
 
 log = logging.getLogger("cadre.agent")
-
-NO_ENDPOINT = ModelSettings()
 
 
 def serve(
@@ -53,7 +52,7 @@ def serve(
         if settings is None:
             find_nats()
             settings = read_settings()
-        endpoint = read_model_settings()
+        model_settings()  # says now what is wrong with it
         agent = spec if isinstance(spec, AgentSpec) else read_agent(Path(spec))
         prompts = prompts_for(agent)
     except (SetupError, CommandFailed) as error:
@@ -61,7 +60,7 @@ def serve(
         raise SystemExit(2) from error
 
     async def start(platform: Platform) -> AgentHost:
-        host = AgentHost(agent, prompts, platform, model, endpoint)
+        host = AgentHost(agent, prompts, platform, model, model_settings)
         await host.start()
         return host
 
@@ -91,7 +90,7 @@ class AgentHost:
         prompts: Prompts,
         platform: Platform,
         model: Model | None,
-        endpoint: ModelSettings = NO_ENDPOINT,
+        endpoint: Callable[[], ModelSettings] = ModelSettings,
     ) -> None:
         self._spec = spec
         self._prompts = prompts

@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable, Generator
+from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import uvicorn
@@ -28,6 +29,7 @@ from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import BusUnavailable, CadreError, OutcomeUnknown, SetupError
+from cadre.local.local_stack import nats_now
 from cadre.ports import Journal
 from cadre.protocol.cards import AgentCard, Presence, SandboxCard, ToolCard
 from cadre.protocol.topology import Topology
@@ -251,7 +253,8 @@ async def open_platform(
     given_up: Callable[[str], None] | None = None,
 ) -> Platform:
     """Connects (waiting for the server), provisions, and begins to listen to the registry."""
-    nc = await connect(settings, f"cadre {name}", given_up=given_up)
+    address = partial(nats_now, settings)
+    nc = await connect(settings, f"cadre {name}", given_up=given_up, address=address)
     # Streams may be without a leader for a moment after a server's start.
     topology = await retry(lambda: provision(nc, settings), pauses=EVERY_SECOND, log=log)
     blobs = NatsBlobs(nc, topology)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cadre.local.local_stack import Ports
 from cadre.local.processes import Stack
-from harness.nats_server import free_port
 
 
 @pytest.mark.parametrize(("endpoint", "started"), [("http://127.0.0.1:4318", True), ("", False)])
@@ -16,5 +16,5 @@ def test_a_tracer_is_started_where_there_is_a_receiver(
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", raising=False)
-    stack = Stack(tmp_path, None, free_port(), free_port(), lambda name, line: None)
+    stack = Stack(tmp_path, None, Ports(gateway=1, nats=2, model=3), lambda name, line: None)
     assert [service.name for service in stack._tracer()] == ["tracer"] * started

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,11 +15,18 @@ from cadre.spec.model import ModelSpec
 
 
 class ModelChain:
-    """ports.Model over the endpoint of a spec and those of its fallbacks."""
+    """ports.Model over the endpoint of a spec and those of its fallbacks.
 
-    def __init__(self, spec: ModelSpec, settings: ModelSettings, blobs: Blobs) -> None:
+    Args:
+        settings: the endpoint for a spec that names none, or a function that says before each call which it is by now.
+    """
+
+    def __init__(
+        self, spec: ModelSpec, settings: ModelSettings | Callable[[], ModelSettings], blobs: Blobs
+    ) -> None:
+        now, begin = (None, settings) if isinstance(settings, ModelSettings) else (settings, settings())
         self._specs = [spec, *spec.fallbacks]
-        self._models = [OpenAIModel(one, settings, blobs) for one in self._specs]
+        self._models = [OpenAIModel(one, begin, blobs, now) for one in self._specs]
 
     async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         """Makes one call, without retries, to the model that the request is for; the last one where there are fewer.

@@ -3,6 +3,7 @@
 import json
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -31,14 +32,31 @@ CONNECT_SECONDS = 10.0
 
 
 class OpenAIModel:
-    """One agent's model. The client library is loaded with the first call: an idle agent stays small."""
+    """One agent's model. The client library is loaded with the first call: an idle agent stays small.
 
-    def __init__(self, spec: ModelSpec, settings: ModelSettings, blobs: Blobs) -> None:
+    Args:
+        settings_now: asked before each call where the model is by now; None: where `settings` says.
+    """
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        settings: ModelSettings,
+        blobs: Blobs,
+        settings_now: Callable[[], ModelSettings] | None = None,
+    ) -> None:
         self._spec = spec
+        self._blobs = blobs
+        self._settings = settings
+        self._settings_now = settings_now
+        self._estimates = False
+        self._use(settings)
+
+    def _use(self, settings: ModelSettings) -> None:
+        spec = self._spec
+        self._settings = settings
         self._url = spec.url or settings.url
         self._name = spec.name or settings.name
-        self._blobs = blobs
-        self._estimates = False
         self._endpoint = OpenAIClient(
             self._url,
             spec.key_env,
@@ -47,11 +65,20 @@ class OpenAIModel:
             lambda client: client.chat.completions,
         )
 
+    async def _follow(self) -> None:
+        """Turns to the endpoint of the moment; while there is none it may come back where it was."""
+        settings = self._settings_now() if self._settings_now is not None else self._settings
+        if settings.url and settings != self._settings:
+            left = self._endpoint
+            self._use(settings)
+            await left.close()
+
     async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         """Makes one call, without retries; cancelling it closes the connection.
 
         Raises ModelUnavailable, ModelRefused.
         """
+        await self._follow()
         if (missing := self.missing()) is not None:
             raise ModelRefused(missing)
         body = await self._body(request)

@@ -13,6 +13,7 @@ import click
 from cadre.cli.terminal.answer import as_text
 from cadre.cli.terminal.launch import print_outcome
 from cadre.cli.terminal.screen import screen
+from cadre.cli.terminal.status_line import print_status
 from cadre.cli.terminal.watch import watch
 from cadre.local.exit_codes import ExitCode
 from cadre.local.processes import Stack, advice
@@ -43,10 +44,10 @@ async def start(stack: Stack) -> None:
     """Starts the stack; says before and after what its user should know. Raises CommandFailed."""
     stack.check_packages()
     for line in advice(stack):
-        click.echo(f"cadre: {line}", err=True)
+        print_status(f"cadre: {line}")
     await stack.start()
     for line in stack.notes:
-        click.echo(f"cadre: {line}", err=True)
+        print_status(f"cadre: {line}")
 
 
 async def _ask(gateway: str, task: Demo, timeout: float) -> dict[str, Any]:

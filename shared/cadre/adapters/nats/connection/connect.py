@@ -48,15 +48,20 @@ async def settled(nc: Client) -> None:
 
 
 async def connect(
-    settings: Settings, name: str, *, wait: bool = True, given_up: Callable[[str], None] | None = None
+    settings: Settings,
+    name: str,
+    *,
+    wait: bool = True,
+    given_up: Callable[[str], None] | None = None,
+    address: Callable[[], str] | None = None,
 ) -> NatsClient:
     """Connects, and takes a lost connection up again for ever. After an error that ends it for good `given_up` is
-    called with the reason.
+    called with the reason. `address` says before each further try where the server is by now.
 
     While the server is not there: with `wait`, a warning every two seconds; without, raises BusUnavailable. Raises
     SettingError when the server is there and refuses this user, or its certificate is not trusted.
     """
-    return await _Connecting(settings, name, given_up).run(wait=wait)
+    return await _Connecting(settings, name, given_up, address).run(wait=wait)
 
 
 class _Connecting:
@@ -66,10 +71,18 @@ class _Connecting:
     time a refusal that waiting does not cure makes it hopeless.
     """
 
-    def __init__(self, settings: Settings, name: str, given_up: Callable[[str], None] | None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        name: str,
+        given_up: Callable[[str], None] | None,
+        address: Callable[[], str] | None,
+    ) -> None:
         self._settings = settings
         self._name = name
         self._given_up = given_up
+        self._address = address
+        self._url = settings.nats_url
         self._nc = NatsClient(self._on_given_up)
         self._options = keys.options(self._nc, settings)
         self._is_open = False
@@ -99,7 +112,7 @@ class _Connecting:
 
     async def _connect(self, wait: bool) -> None:
         await self._nc.connect(
-            addresses(self._settings.nats_url),
+            addresses(self._url),
             name=self._name,
             connect_timeout=5,
             max_reconnect_attempts=-1 if wait else 1,
@@ -122,11 +135,20 @@ class _Connecting:
             requests.refuse(self._nc, refused[1])
         if self._nc.is_connected:
             log.warning("NATS: %s", error or type(error).__name__)
+        else:
+            self._follow()
+
+    def _follow(self) -> None:
+        """Has the client try the server's new address, if it has one."""
+        if self._address is not None and not self._nc.is_closed and (url := self._address()) != self._url:
+            self._url = url
+            self._nc.set_server_pool(addresses(url))
 
     async def _on_disconnect(self) -> None:
         requests.give_up_all(self._nc)
         if not self._nc.is_closed:
             log.warning("connection to NATS lost; reconnecting")
+            self._follow()
 
     async def _on_reconnect(self) -> None:
         self._hopeless = asyncio.get_running_loop().create_future()
@@ -144,7 +166,7 @@ class _Connecting:
         if not trouble:
             trouble = f"{type(self._trouble).__name__}: what answers there does not speak NATS"
         return (
-            f"no NATS server at {redacted(self._settings.nats_url)} ({trouble});"
+            f"no NATS server at {redacted(self._url)} ({trouble});"
             " start one with `cadre up`, or set CADRE_NATS_URL"
         )
 

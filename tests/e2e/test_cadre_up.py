@@ -1,0 +1,188 @@
+"""`cadre up` as people use it: piped, interrupted, restarted, and with services of their own beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.guard import Guard
+from harness.patience import eventually, patience
+
+CADRE = [sys.executable, "-m", "cadre.cli.main"]
+AGENT = """
+apiVersion: cadre.dev/v1
+kind: Agent
+metadata: {name: helper}
+spec: {description: Helps.}
+"""
+SCRIPTED = """
+apiVersion: cadre.dev/v1
+kind: Team
+metadata: {name: small}
+spec: {agents: [other.yaml], script: script.yaml}
+"""
+SCRIPT = """
+rules:
+  - name: all
+    match: {}
+    reply:
+      tool_calls: [{name: final_answer, arguments: {answer: As the script says.}}]
+"""
+
+
+@pytest.fixture
+def guard() -> Iterator[Guard]:
+    guard = Guard()
+    yield guard
+    guard.close()
+
+
+class Commands:
+    """`cadre …` in one folder, with nothing of the environment that says where anything is."""
+
+    def __init__(self, folder: Path, guard: Guard) -> None:
+        self.folder = folder
+        self._guard = guard
+        self.environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("CADRE_")
+        }
+        self.environment |= {"CADRE_SHARDS": "1", "CADRE_DRAIN_SECONDS": "2", "PYTHONUNBUFFERED": "1"}
+
+    def start(self, *words: str, piped: bool = False) -> subprocess.Popen[bytes]:
+        """Starts it; its output is a pipe, or a file named after the verb."""
+        with (self.folder / f"{words[0]}.log").open("ab") as log:
+            return subprocess.Popen(
+                [*CADRE, *words],
+                cwd=self.folder,
+                env=self.environment,
+                stdout=subprocess.PIPE if piped else log,
+                stderr=subprocess.STDOUT,
+                process_group=self._guard.group,
+            )
+
+    def up(self, *words: str) -> subprocess.Popen[bytes]:
+        """Starts `cadre up` and waits until all of it is ready."""
+        process = self.start("up", "--port", "0", *words)
+        eventually(lambda: self.state() is not None, what="cadre up is ready", state=lambda: self.log("up"))
+        return process
+
+    def state(self) -> dict[str, object] | None:
+        """The content of up.json; None while there is none."""
+        try:
+            return dict(json.loads((self.folder / ".cadre/up.json").read_bytes()))
+        except FileNotFoundError:
+            return None
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Runs it to its end."""
+        return subprocess.run(
+            [*CADRE, *words],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=patience(),
+            check=False,
+        )
+
+    def log(self, verb: str) -> str:
+        """What the command has written to its file."""
+        return (self.folder / f"{verb}.log").read_text()
+
+
+@pytest.fixture
+def commands(tmp_path: Path, guard: Guard) -> Commands:
+    return Commands(tmp_path, guard)
+
+
+def stop(process: subprocess.Popen[bytes]) -> int:
+    process.send_signal(signal.SIGINT)
+    return process.wait(patience())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_stops_though_nobody_reads_its_output_any_more(commands: Commands, number: int) -> None:
+    """As after Ctrl-C on `cadre up 2>&1 | tee log`, which ends tee first."""
+    process = commands.start("up", "--port", "0", piped=True)
+    assert process.stdout is not None
+    while b"nats  " not in (line := process.stdout.readline()):
+        assert line, "it ended"
+    state = commands.state()
+    assert state is not None
+    pids = state["pids"]
+    assert isinstance(pids, dict)
+    process.stdout.close()
+    process.send_signal(number)
+    assert process.wait(patience()) == 0
+    assert commands.state() is None
+    assert [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()] == []
+
+
+def test_a_second_signal_ends_all_at_once(commands: Commands) -> None:
+    commands.environment["CADRE_DRAIN_SECONDS"] = "600"
+    process = commands.up()
+    state = commands.state()
+    assert state is not None
+    pids = state["pids"]
+    assert isinstance(pids, dict)
+    os.kill(pids["gateway"], signal.SIGSTOP)
+    process.send_signal(signal.SIGINT)
+    eventually(lambda: "stopping" in commands.log("up"), what="it is stopping")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(patience()) == 130
+    assert [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()] == []
+
+
+def test_services_find_it_whenever_it_is_started(commands: Commands, tmp_path: Path) -> None:
+    """An agent that is there before `cadre up`, and lives through its restart, is found by the next one; so is the
+    scripted model by the agent."""
+    for name, text in {
+        "other.yaml": AGENT.replace("helper", "other"),
+        "helper.yaml": AGENT,
+        "team.yaml": SCRIPTED,
+    }.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "script.yaml").write_text(SCRIPT)
+    agent = commands.start("agent", "helper.yaml")
+    eventually(
+        lambda: "still trying" in commands.log("agent"),
+        what="the agent waits",
+        state=lambda: commands.log("agent"),
+    )
+    first = commands.up()
+    assert answer(commands) == "As the script says.\n"
+    before = commands.state()
+    assert stop(first) == 0
+    second = commands.up()
+    after = commands.state()
+    assert before is not None
+    assert after is not None
+    assert (after["nats"], after["model"]) == (before["nats"], before["model"])
+    assert answer(commands) == "As the script says.\n"
+    assert stop(second) == 0
+    # The next one is elsewhere.
+    (tmp_path / ".cadre/ports.json").unlink()
+    third = commands.up()
+    assert answer(commands) == "As the script says.\n"
+    agent.terminate()
+    assert agent.wait(patience()) == 0
+    assert stop(third) == 0
+
+
+def answer(commands: Commands) -> str:
+    """The helper's answer, once it is live."""
+
+    def is_live() -> bool:
+        return '"helper"' in commands.run("ps", "-o", "json").stdout
+
+    eventually(is_live, what="helper is live", state=lambda: commands.log("agent"))
+    done = commands.run("run", "helper", "hello")
+    assert done.returncode == 0, done.stderr + commands.log("agent")
+    return done.stdout
