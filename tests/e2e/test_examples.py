@@ -1,12 +1,16 @@
 """The examples as their README has them: a tool service, one agent as script and as YAML file, a step callback."""
 
+import ast
 import asyncio
+import contextlib
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 
 from cadre.client import NotFound, follow, new_runs
@@ -120,6 +124,51 @@ async def test_following_from_a_program(stack: Stack, cadre: Commands) -> None:
     assert rest == [
         event for event in events if event.data.get("seq", first.data["seq"] + 1) > first.data["seq"]
     ]
+
+
+def test_a_web_endpoint_streams_a_run(stack: Stack) -> None:
+    environment = {"CADRE_GATEWAY_URL": stack.services["gateway"].url}
+    command = ("uvicorn", "--app-dir", EXAMPLES / "web_endpoint", "app:app")
+    service = stack.add("endpoint", *command, start=False, **environment)
+    service._arguments += ["--port", str(service.port)]
+    service.start(wait=False)
+
+    def asked() -> bool:
+        with contextlib.suppress(httpx2.TransportError):
+            return httpx2.get(f"{service.url}/ask/f00").status_code == 404
+        return False
+
+    eventually(asked, what="the endpoint answers", state=stack.logs)
+    question = {"text": "How many words has «to be or not to be»?"}
+    run = httpx2.post(f"{service.url}/ask", json=question).json()["run"]
+    for _ in range(2):
+        stream = httpx2.get(f"{service.url}/ask/{run}", timeout=60)
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        said = [json.loads(line.removeprefix("data: ")) for line in stream.text.split("\n\n") if line]
+        assert said == [{"tool": "count_words"}, {"answer": "It has 6 words."}]
+    service.terminate()
+
+
+async def test_a_notebook_runs(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CADRE_GATEWAY_URL", stack.services["gateway"].url)
+    notebook = json.loads((EXAMPLES / "notebook" / "ask.ipynb").read_text())
+    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
+    names: dict[str, Any] = {}
+    for cell in notebook["cells"]:
+        assert {"id", "cell_type", "metadata", "source"} <= cell.keys()
+        if cell["cell_type"] == "code":
+            assert (cell["outputs"], cell["execution_count"]) == ([], None)
+            flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # as a notebook's kernel does
+            code = compile("".join(cell["source"]), cell["id"], "exec", flags)
+            running = eval(code, names)
+            if running is not None:
+                await running
+    assert names["answer"] == "It has 6 words."
+    assert capsys.readouterr().out == (
+        "writer has finished step 1\nwriter has finished step 2\nIt has 2 words. 2 steps\n"
+    )
 
 
 def test_a_script_finds_the_cadre_up_of_its_folder(stack: Stack, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 from pathlib import Path
 
@@ -17,6 +18,7 @@ SECTIONS = dict(re.findall(r"^## `([\w.]+)`\n(.*?)(?=^## |\Z)", PAGE, re.M | re.
 SHOWN = [
     *sorted((ROOT / "examples").rglob("*.py")),
     *sorted((ROOT / "examples").rglob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.ipynb")),
     *sorted((ROOT / "teams").rglob("*.py")),
     *sorted((ROOT / "docs").glob("*.md")),
     ROOT / "README.md",
@@ -32,6 +34,9 @@ def code_of(file: Path) -> str:
     text = file.read_text()
     if file.suffix == ".py":
         return text
+    if file.suffix == ".ipynb":
+        cells = [cell["source"] for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+        return "\n".join("".join(source) for source in cells)
     blocks = re.findall(r"^( *)```python\n(.*?)^ *```", text, re.M | re.S)
     return "\n".join(line[len(indent) :] for indent, block in blocks for line in block.splitlines())
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import mimetypes
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,9 +12,7 @@ import click
 from cadre.cli.terminal.arguments import key_values, utf8
 from cadre.cli.terminal.launch import launch
 from cadre.cli.terminal.options import bound_options, bounds, following_options
-
-_URL_PREFIXES = ("https://", "http://", "data:", "blob:")
-"""What begins an image that is handed on as it stands, for it is no file."""
+from cadre.client.data_urls import URL_PREFIXES, data_url
 
 
 @click.command("run")
@@ -87,7 +83,7 @@ def _files(paths: tuple[Path, ...]) -> dict[str, str]:
 
 
 def _image(text: str) -> str:
-    if text.startswith(_URL_PREFIXES):
+    if text.startswith(URL_PREFIXES):
         return text
     url = _data_url("--image", text)
     if not url.startswith("data:image/"):
@@ -98,8 +94,6 @@ def _image(text: str) -> str:
 def _data_url(option: str, file: str) -> str:
     """The file as a `data:` URL, its media type by its name. Raises UsageError, naming the option."""
     try:
-        data = Path(file).read_bytes()
+        return data_url(file, Path(file).read_bytes())
     except OSError as error:
         raise click.UsageError(f"{option} {file}: {error.strerror}") from error
-    kind = mimetypes.guess_type(file)[0] or "application/octet-stream"
-    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
