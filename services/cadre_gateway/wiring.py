@@ -134,7 +134,11 @@ def _routers(  # noqa: PLR0913 - what all routes share
     streams = EventStreams(lookup, feeds, partial(watch_deltas, nc, topology))
     return [
         runs.router(
-            Submitter(admission, sessions, workspaces, carrier, blobs, bus), lookup, run_end, streams
+            Submitter(admission, sessions, workspaces, carrier, blobs, bus),
+            lookup,
+            run_end,
+            streams,
+            registry,
         ),
         directory.router(registry),
         approvals.router(

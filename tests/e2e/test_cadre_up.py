@@ -37,6 +37,15 @@ rules:
 """
 
 
+CALLING = """
+rules:
+  - name: calls
+    match: {}
+    reply:
+      tool_calls: [{name: nap, arguments: {}}]
+"""
+
+
 @pytest.fixture
 def guard() -> Iterator[Guard]:
     guard = Guard()
@@ -174,6 +183,61 @@ def test_services_find_it_whenever_it_is_started(commands: Commands, tmp_path: P
     agent.terminate()
     assert agent.wait(patience()) == 0
     assert stop(third) == 0
+
+
+TOOL = """
+import time
+
+from cadre import tool
+
+
+@tool(read_only=True)
+def nap() -> str:
+    \"\"\"Sleeps.\"\"\"
+    time.sleep(600)
+    return "slept"
+"""
+
+
+def test_a_run_says_what_it_waits_for_and_nobody_offers(commands: Commands, tmp_path: Path) -> None:
+    """The only executor of its tool has died in the middle of the call, then the agent itself."""
+    (tmp_path / "helper.yaml").write_text(AGENT.replace("Helps.", "Helps., tools: [nap]"))
+    (tmp_path / "nap.py").write_text(TOOL)
+    (tmp_path / "script.yaml").write_text(CALLING)
+    (tmp_path / "other.yaml").write_text(AGENT.replace("helper", "other"))
+    (tmp_path / "team.yaml").write_text(SCRIPTED)
+    up = commands.up()
+    tools, agent = commands.start("tools", "nap.py"), commands.start("agent", "helper.yaml")
+    eventually(lambda: "helper" in live(commands) and "nap" in live(commands), what="both are live")
+    run = commands.run("run", "helper", "rest", "--detach").stdout.strip()
+
+    def waiting_for() -> str:
+        found = json.loads(commands.run("show", run, "-o", "json").stdout)
+        return f"{found['state']}: {found['waiting_for']}"
+
+    eventually(lambda: waiting_for() == "running: None", what="the run is there", state=waiting_for)
+    tools.kill()
+    tools.wait()
+    following = commands.start("show", run, "--follow")
+    eventually(lambda: waiting_for() == "running: tool nap", what="the tool is missed", state=waiting_for)
+    note = f"cadre: run {run} waits for tool nap, which nobody offers at the moment"
+    eventually(
+        lambda: note in commands.log("show"), what="the follower is told", state=lambda: commands.log("show")
+    )
+    agent.kill()
+    agent.wait()
+    eventually(
+        lambda: waiting_for() == "running: agent helper", what="the agent is missed", state=waiting_for
+    )
+    following.kill()
+    following.wait()
+    assert commands.log("show").count("waits for tool nap") == 1
+    assert stop(up) == 0
+
+
+def live(commands: Commands) -> str:
+    """What `cadre ps` lists, as JSON."""
+    return commands.run("ps", "-o", "json").stdout
 
 
 def answer(commands: Commands) -> str:

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
 
+from cadre.adapters.nats.registry import NatsRegistry
 from cadre.api.runs import Accepted, RunDetail, RunResult, State
 from cadre_gateway.requests import body, problems
 from cadre_gateway.requests.headers import MAX_SEQ, resume_position, wait_seconds
@@ -38,7 +39,9 @@ _EVENTS = openapi.streams(
 LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
 
 
-def router(submitter: Submitter, lookup: RunLookup, run_end: RunEnd, streams: EventStreams) -> APIRouter:
+def router(
+    submitter: Submitter, lookup: RunLookup, run_end: RunEnd, streams: EventStreams, registry: NatsRegistry
+) -> APIRouter:
     """The routes of runs."""
     routes = APIRouter(prefix="/v1/runs", tags=["runs"])
 
@@ -89,7 +92,7 @@ def router(submitter: Submitter, lookup: RunLookup, run_end: RunEnd, streams: Ev
     async def get_run(run: str, full: bool = False) -> Response:
         """`full=true` adds each run's memory."""
         async with answer_deadline():
-            return json_answer(await run_detail(lookup, run, full))
+            return json_answer(await run_detail(lookup, run, full, registry.presences()))
 
     @routes.get("/{run}/events", summary="A run's events as Server-Sent Events", responses=_EVENTS)
     async def get_events(

@@ -1,5 +1,7 @@
 """One run in full: with its output, the runs below it, and its steps."""
 
+from collections.abc import Sequence
+
 from msgspec import UNSET
 
 from cadre.api.runs import RunDetail, RunResult, RunSummary
@@ -8,22 +10,28 @@ from cadre.journal.entry import Entry
 from cadre.journal.events import DelegateFinished
 from cadre.journal.run import Run
 from cadre.loop.fold import fold
+from cadre.protocol.cards import Presence
 from cadre.protocol.messages import Usage
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.runs.lookup import RunLookup, checked_tree_of, index_of
+from cadre_gateway.runs.waiting import LiveNames, missing_service
 
 
-async def run_detail(lookup: RunLookup, run: str, full: bool) -> RunDetail:
-    """The run as its tree's journals describe it at this moment; `full` adds the steps of each run.
+async def run_detail(
+    lookup: RunLookup, run: str, full: bool, presences: Sequence[Presence] | None = None
+) -> RunDetail:
+    """The run as its tree's journals describe it at this moment; `full` adds the steps of each run, `presences` what
+    it waits for that nobody offers.
 
     Raises a 404 problem, BusUnavailable.
     """
     tree = checked_tree_of(run)
     stored = await lookup.entries_of_tree(tree)
     index = index_of(stored)
+    live = LiveNames(presences) if presences is not None else None
     summary = index.get(tree, run)
     if summary is None:
-        detail = _detail_of(await lookup.find(run), index, {}, full)
+        detail = _detail_of(await lookup.find(run), index, {}, full, live)
         task = await lookup.history.task(tree, run)
         if task is not None:
             detail.deadline, detail.budget, detail.forked_from = task.deadline, task.budget, task.forks
@@ -32,7 +40,7 @@ async def run_detail(lookup: RunLookup, run: str, full: bool) -> RunDetail:
     for one in stored:
         journals.setdefault(one.entry.run, []).append(one.entry)
     states = {name: (fold(journal, name, tree), _own_usage(journal)) for name, journal in journals.items()}
-    return _detail_of(summary, index, states, full)
+    return _detail_of(summary, index, states, full, live)
 
 
 async def run_result(lookup: RunLookup, run: str, full: bool) -> RunResult:
@@ -46,10 +54,16 @@ async def run_result(lookup: RunLookup, run: str, full: bool) -> RunResult:
 
 
 def _detail_of(
-    summary: RunSummary, index: RunIndex, states: dict[str, tuple[Run, Usage]], full: bool
+    summary: RunSummary,
+    index: RunIndex,
+    states: dict[str, tuple[Run, Usage]],
+    full: bool,
+    live: LiveNames | None,
 ) -> RunDetail:
     state, own = states.get(summary.id, (None, Usage()))
     fields = {name: getattr(summary, name) for name in RunSummary.__struct_fields__}
+    if live is not None and not summary.finished and fields["waiting_for"] is None:
+        fields["waiting_for"] = missing_service(summary.agent, state, live)
     return RunDetail(
         **fields,
         output=state.result.output if state and state.result else None,
@@ -57,7 +71,7 @@ def _detail_of(
         budget=state.budget if state else None,
         forked_from=state.task.forks if state and state.task else None,
         own_usage=own,
-        children=[_detail_of(child, index, states, full) for child in index.children(summary)],
+        children=[_detail_of(child, index, states, full, live) for child in index.children(summary)],
         memory=(state.steps if state else []) if full else UNSET,
     )
 

@@ -13,8 +13,6 @@ from cadre.protocol.messages import Budget, ErrorInfo, Fork, Usage
 State = Literal["running", "waiting", "success", "max_steps_error", "error", "cancelled"]
 """`waiting`: for a person, or for the time that the model endpoint asked for."""
 
-WaitingFor = Literal["approval", "model"]
-
 
 class RunSummary(msgspec.Struct, kw_only=True):
     """One run as the list shows it. Times are Unix seconds."""
@@ -25,8 +23,9 @@ class RunSummary(msgspec.Struct, kw_only=True):
     agent: str = ""
     task: str = ""
     state: State = "running"
-    waiting_for: WaitingFor | None = None
-    """What the run itself waits for, when it waits."""
+    waiting_for: str | None = None
+    """What the run itself waits for, when it waits: `approval` or `model`; in the account of a single run also `agent
+    NAME`, `tool NAME`, `sandbox POOL` or `memory`, when nobody offers it at the moment."""
     approvals: int = 0
     """Calls of the run and of all runs below it that wait for a person."""
     step: int = 0

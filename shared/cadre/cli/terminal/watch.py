@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cadre.cli.terminal.ask import Asker
 from cadre.cli.terminal.run_tree import RunTree, apply
 from cadre.cli.terminal.screen import Screen
+from cadre.cli.terminal.stalled import StalledRuns
 from cadre.client.errors import ClientError
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
@@ -58,11 +59,15 @@ async def watch(
 
 async def _read(client: Client, run: str, screen: Screen, asker: Asker | None) -> None:
     tree = RunTree()
+    stalled = StalledRuns(client, run, screen)
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(screen)
+        looking = asyncio.create_task(stalled.look())
+        stack.callback(looking.cancel)
         if asker is not None:
             await stack.enter_async_context(asker)
         async for event in client.attach(run):
+            stalled.hear()
             tree = apply(tree, event.name, event.data)
             screen.show(tree, event.name, event.data)
             if asker is not None:

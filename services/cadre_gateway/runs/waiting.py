@@ -1,0 +1,51 @@
+"""What a run waits for that nobody offers at the moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cadre.journal.run import Phase, Run
+from cadre.protocol.cards import Presence
+from cadre.protocol.memory import MEMORY_TOOLS, RECALL
+from cadre.spec.kinds import declaration_of
+
+
+class LiveNames:
+    """Names of the agents, tools and sandbox pools that some live service offers."""
+
+    def __init__(self, presences: Iterable[Presence]) -> None:
+        self.agents: set[str] = set()
+        self.tools: set[str] = set()
+        self.pools: set[str] = set()
+        for presence in presences:
+            if presence.agent is not None:
+                self.agents.add(presence.agent.name)
+            if presence.tool is not None:
+                self.tools.add(presence.tool.name)
+            if presence.sandbox is not None:
+                self.pools.add(presence.sandbox.pool)
+
+
+def missing_service(agent: str, run: Run | None, live: LiveNames) -> str | None:
+    """`agent NAME`, `tool NAME`, `sandbox POOL` or `memory`, when the run waits for it and nobody offers it; else None.
+
+    `run` is None for one that its agent has not taken up yet; a run that has ended waits for nothing.
+    """
+    if run is not None and run.phase is Phase.DONE:
+        return None
+    if agent not in live.agents:
+        return f"agent {agent}"
+    if run is None:
+        return None
+    if run.recalling is not None and RECALL not in live.tools:
+        return "memory"
+    sent = [call for call in run.open_calls() if call.opened and call.hold is None]
+    for call in sent:
+        if call.kind == "member" and call.name not in live.agents:
+            return f"agent {call.name}"
+        if call.kind == "tool" and call.name not in live.tools:
+            return "memory" if call.name in MEMORY_TOOLS else f"tool {call.name}"
+    if run.phase is Phase.ACTING and run.spec is not None and not run.open_calls():
+        pools = declaration_of(run.spec.kind).needs(run.spec).pools
+        return next((f"sandbox {pool}" for pool in pools if pool not in live.pools), None)
+    return None

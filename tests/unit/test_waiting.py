@@ -1,0 +1,69 @@
+"""What a run waits for that nobody offers."""
+
+from __future__ import annotations
+
+import pytest
+
+from cadre.journal.run import Phase, Recalling, Run
+from cadre.journal.steps import ActionStep, ApprovalHold, CallKind, CallState
+from cadre.protocol.cards import AgentCard, Presence, SandboxCard, ToolCard
+from cadre.spec.agent import AgentSpec
+from cadre_gateway.runs.waiting import LiveNames, missing_service
+
+
+def presence(**card: AgentCard | ToolCard | SandboxCard) -> Presence:
+    return Presence(instance="i", host="h", pid=1, health="", started_at=0.0, **card)  # type: ignore[arg-type]
+
+
+def acting(*calls: CallState, kind: str = "tool_calling") -> Run:
+    spec = AgentSpec(name="boss", description="Leads.", kind=kind)
+    return Run(
+        id="r",
+        tree="r",
+        agent="boss",
+        spec=spec,
+        phase=Phase.ACTING,
+        current=ActionStep(number=1, calls=list(calls)),
+    )
+
+
+def call(kind: CallKind, name: str, *, sent: bool = True, held: bool = False) -> CallState:
+    hold = ApprovalHold(reason="", since=1, at=0.0) if held else None
+    return CallState(id="c", name=name, kind=kind, opened=1 if sent else 0, hold=hold)
+
+
+RECALLING = Run(
+    id="r",
+    tree="r",
+    agent="boss",
+    phase=Phase.ACTING,
+    recalling=Recalling(call="c", query="q", count=1, since=1, at=0.0, due=9.0),
+)
+BOSS = presence(agent=AgentCard(name="boss", description=""))
+
+
+@pytest.mark.parametrize(
+    ("run", "live", "expected"),
+    [
+        (None, [], "agent boss"),
+        (None, [BOSS], None),
+        (acting(call("tool", "look")), [], "agent boss"),
+        (acting(call("tool", "look")), [BOSS], "tool look"),
+        (
+            acting(call("tool", "look")),
+            [BOSS, presence(tool=ToolCard(name="look", description="", input_schema={}))],
+            None,
+        ),
+        (acting(call("tool", "look", sent=False)), [BOSS], None),
+        (acting(call("tool", "look", sent=False, held=True)), [BOSS], None),
+        (acting(call("tool", "remember")), [BOSS], "memory"),
+        (acting(call("member", "helper")), [BOSS], "agent helper"),
+        (RECALLING, [BOSS], "memory"),
+        (acting(kind="code"), [BOSS], "sandbox default"),
+        (acting(kind="code"), [BOSS, presence(sandbox=SandboxCard(pool="default", tier="ns"))], None),
+        (Run(id="r", tree="r", agent="boss", phase=Phase.THINKING), [BOSS], None),
+        (Run(id="r", tree="r", agent="boss", phase=Phase.DONE), [], None),
+    ],
+)
+def test_what_is_missed(run: Run | None, live: list[Presence], expected: str | None) -> None:
+    assert missing_service("boss", run, LiveNames(live)) == expected
