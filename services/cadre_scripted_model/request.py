@@ -4,6 +4,8 @@ from typing import Any
 
 import msgspec
 
+from cadre_scripted_model.calls_as_text import as_native, callable_by
+
 
 class BadRequest(Exception):
     """The body is no chat completion request. `param` is the offending key, None for the whole body."""
@@ -42,6 +44,8 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the tools on offer."""
     offered: dict[str, dict[str, Any]]
     """JSON schema of each tool's arguments."""
+    in_text: bool
+    """The answer must be one call written as JSON: what holds it to that is a schema, and `offered` is read from it."""
     tool_choice: str | None
     """`none`, `auto`, `required`, or the name of the one tool that must be called."""
     parallel: bool
@@ -83,8 +87,11 @@ def read_request(body: object) -> RequestView:
     for index, message in enumerate(messages):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise BadRequest(f"messages[{index}] must be an object with a role", "messages")
-    users = _texts(messages, "user")
-    calls, results = _tool_traffic(messages)
+    offered, schema = _offered(body.get("tools") or []), _schema(body.get("response_format"))
+    held = {} if offered else callable_by(schema)
+    seen = as_native(messages) if held else messages
+    users = _texts(seen, "user")
+    calls, results = _tool_traffic(seen)
     stop = body.get("stop") or []
     return RequestView(
         model=str(body.get("model") or ""),
@@ -94,16 +101,17 @@ def read_request(body: object) -> RequestView:
         first=users[0] if users else "",
         system="\n".join(_texts(messages, "system", "developer")),
         last=text_of(messages[-1].get("content")),
-        tool="\n".join(_ending_results(messages)),
-        tool_results=_texts(messages, "tool"),
+        tool="\n".join(_ending_results(seen)),
+        tool_results=_texts(seen, "tool"),
         results=results,
         called=calls,
         turn=sum(message["role"] == "assistant" for message in messages),
-        tools=list(offered := _offered(body.get("tools") or [])),
-        offered=offered,
+        tools=list(offered or held),
+        offered=offered or held,
+        in_text=bool(held),
         tool_choice=_tool_choice(body.get("tool_choice")),
-        parallel=body.get("parallel_tool_calls") is not False,
-        schema=_schema(body.get("response_format")),
+        parallel=not held and body.get("parallel_tool_calls") is not False,
+        schema=schema,
         images=sum(_image_parts(message.get("content")) for message in messages),
         tokens=rough_tokens("".join(map(_written, messages)) + _json(body.get("tools"))),
         stop=[stop] if isinstance(stop, str) else [str(text) for text in stop],

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from cadre_scripted_model.auto import auto_reply
+from cadre_scripted_model.calls_as_text import as_text
 from cadre_scripted_model.paced_response import ConnectionCut, PacedResponse
 from cadre_scripted_model.replies import (
     DONE,
@@ -45,6 +46,8 @@ class ScriptPlayer:
             # 400, for asking again would fail again.
             message = f"rule {line.rule!r}: {error}"
             reply = Reply(error=ErrorReply(status=400, message=message, code="script_error"))
+        if view.in_text and reply.tool_calls:
+            reply = as_text(reply)
         return respond_with(reply, view, line)
 
     def reset(self) -> None:

@@ -82,6 +82,20 @@ def test_calls_are_read_from_text_when_the_model_returns_none(gateway: Gateway) 
     assert gateway.answer("solo", "call in text") == "heard spoken"
 
 
+def test_a_model_that_is_away_is_replaced_by_one_that_a_schema_holds(gateway: Gateway) -> None:
+    run = gateway.submit("held", "mismatch")
+    result = gateway.finished(run)
+    assert result["state"] == "success", result["error"]
+    assert result["output"].endswith(" / 5")
+    called = [data["event"] for data in events_of(gateway, run, "model.called")]
+    assert [(event["fallback"], event["model"]) for event in called] == [(0, ""), *[(1, "scripted")] * 3]
+    assert "cannot reach the model endpoint http://127.0.0.1:9/v1" in called[1]["reason"]
+    accepted = events_of(gateway, run, "run.accepted")[0]["event"]
+    assert accepted["spec"]["model"]["fallbacks"] == [
+        {"name": "scripted", "calls": "schema", "vision": False}
+    ]
+
+
 def test_an_answer_without_any_call_is_an_error_that_the_model_mends(gateway: Gateway) -> None:
     run = gateway.submit("solo", "chatty")
     assert gateway.succeeded(run) == "recovered"

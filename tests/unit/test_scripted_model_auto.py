@@ -10,8 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cadre.engine.calls.call_check import FINAL_ANSWER_SCHEMA
+from cadre.kinds.tool_calling.call_schema import call_schema
+from cadre.kinds.tool_calling.parse import read_calls
 from cadre.tools.example_values import example
 from cadre_scripted_model.auto import auto_reply
+from cadre_scripted_model.calls_as_text import as_text
 from cadre_scripted_model.request import read_request
 from cadre_scripted_model.script import Reply
 
@@ -146,3 +150,41 @@ def test_without_tools_it_answers_in_text_or_by_the_schema() -> None:
     assert json.loads(_ask(response_format={"type": "json_object"}).content or "")["answer"].startswith(
         "[scripted"
     )
+
+
+def test_calls_under_a_schema_are_made_one_by_one_and_then_answered() -> None:
+    """As an agent with `calls: schema` asks."""
+    functions = [
+        {"type": "function", "function": {"name": name, "description": "", "parameters": parameters}}
+        for name, parameters in (
+            ("add", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}),
+            (
+                "look",
+                {
+                    "type": "object",
+                    "properties": {"at": {"$ref": "#/$defs/P"}},
+                    "$defs": {"P": {"enum": ["x"]}},
+                },
+            ),
+            ("final_answer", FINAL_ANSWER_SCHEMA),
+        )
+    ]
+    schema = call_schema(functions)
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Do it."}]
+    made = []
+    for _ in functions:
+        wanted = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+        view = read_request({"messages": messages, "response_format": wanted})
+        assert (view.in_text, view.user, view.first) == (True, "Do it.", "Do it.")
+        reply = as_text(auto_reply(view))
+        assert reply.content is not None
+        [call] = read_calls(reply.content, [])
+        assert jsonschema_rs.validator_for(schema).is_valid(json.loads(reply.content))
+        made.append(call.name)
+        messages += [
+            {"role": "assistant", "content": reply.content},
+            {"role": "user", "content": f"Observation:\n{call.name}: done {len(made)}"},
+        ]
+    assert made == ["add", "look", "final_answer"]
+    assert view.results == {"add": ["done 1"], "look": ["done 2"]}
+    assert view.tool == "done 2"
