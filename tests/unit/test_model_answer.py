@@ -125,3 +125,9 @@ async def test_each_call_of_a_whole_completion_is_one(ids: tuple[str | None, str
 async def test_what_is_no_answer(pieces: list[object], complaint: str) -> None:
     with pytest.raises(MalformedAnswer, match=complaint):
         await put_together(*pieces)
+
+
+async def test_a_character_in_two_pieces_is_passed_on_whole() -> None:
+    halves = (piece(content="a\ud83d"), piece(content="\ude42b"))
+    reply, heard = await put_together(*halves, piece("stop"))
+    assert (reply.content, heard) == ("a🙂b", ["a", "🙂b"])

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from cadre.api.approvals import Approval, ApprovalDecision
     from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool
     from cadre.api.runs import RunDetail, RunSummary
+    from cadre.api.traces import TraceTree
     from cadre.client.client import Client
     from cadre.client.errors import (
         ClientError,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from cadre.client.follow_runs import follow, new_runs
     from cadre.client.run_handle import RunHandle
     from cadre.client.sync_client import SyncClient, SyncRunHandle
-    from cadre.protocol.memory import Selection
+    from cadre.protocol.memory import Remembered, Selection
     from cadre.protocol.messages import Budget
     from cadre.tools.workspace import FileEntry
 
@@ -46,6 +47,7 @@ __all__ = [
     "LiveTool",
     "NotFound",
     "OutputMismatch",
+    "Remembered",
     "RunCancelled",
     "RunDetail",
     "RunFailed",
@@ -56,6 +58,7 @@ __all__ = [
     "SyncRunHandle",
     "TimedOut",
     "TooManyRequests",
+    "TraceTree",
     "Unauthorized",
     "Unreachable",
     "follow",
@@ -66,6 +69,7 @@ _HOMES = {
     "cadre.api.approvals": ("Approval", "ApprovalDecision"),
     "cadre.api.directory": ("LiveAgent", "LiveSandbox", "LiveTool"),
     "cadre.api.runs": ("RunDetail", "RunSummary"),
+    "cadre.api.traces": ("TraceTree",),
     "cadre.client.client": ("Client",),
     "cadre.client.errors": (
         "ClientError",
@@ -84,7 +88,7 @@ _HOMES = {
     "cadre.client.follow_runs": ("follow", "new_runs"),
     "cadre.client.run_handle": ("RunHandle",),
     "cadre.client.sync_client": ("SyncClient", "SyncRunHandle"),
-    "cadre.protocol.memory": ("Selection",),
+    "cadre.protocol.memory": ("Remembered", "Selection"),
     "cadre.protocol.messages": ("Budget",),
     "cadre.tools.workspace": ("FileEntry",),
 }

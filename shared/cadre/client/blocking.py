@@ -19,6 +19,15 @@ class Blocking(Generic[A]):
         self._target = target
         self._loop = loop
 
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The coroutine's result. Raises RuntimeError where a loop runs already, which this would stop."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return self._loop.run(coroutine)
+        coroutine.close()
+        raise RuntimeError("an event loop is running here: use Client and await its methods")
+
 
 def blocking(
     method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]],
@@ -27,7 +36,7 @@ def blocking(
 
     @functools.wraps(method)
     def call(self: Blocking[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._loop.run(method(self._target, *args, **kwargs))
+        return self._wait(method(self._target, *args, **kwargs))
 
     return call
 
@@ -41,12 +50,16 @@ def blocking_iterator(
     def iterate(self: Blocking[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         items = method(self._target, *args, **kwargs)
         try:
-            while (found := self._loop.run(_next(items))) is not None:
+            while (found := self._wait(_next(items))) is not None:
                 yield found[0]
         finally:
-            self._loop.run(items.aclose())
+            self._wait(_closed(items))
 
     return iterate
+
+
+async def _closed(items: AsyncGenerator[T, None]) -> None:
+    await items.aclose()
 
 
 async def _next(items: AsyncGenerator[T, None]) -> tuple[T] | None:

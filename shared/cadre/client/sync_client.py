@@ -49,11 +49,11 @@ class SyncRunHandle(Blocking[RunHandle]):
 
     def result(self, output_type: Any = None, *, timeout: float | None = None) -> Any:
         """As RunHandle.result."""
-        return self._loop.run(self._target.result(output_type, timeout=timeout))
+        return self._wait(self._target.result(output_type, timeout=timeout))
 
     def fork(self, at: int, **options: Unpack[ForkOptions]) -> SyncRunHandle:
         """As RunHandle.fork."""
-        return SyncRunHandle(self._loop.run(self._target.fork(at, **options)), self._loop)
+        return SyncRunHandle(self._wait(self._target.fork(at, **options)), self._loop)
 
 
 class SyncClient(Blocking[Client]):
@@ -75,7 +75,7 @@ class SyncClient(Blocking[Client]):
 
     def close(self) -> None:
         """Closes the connections for good."""
-        self._loop.run(self._target.close())
+        self._wait(self._target.close())
         self._loop.close()
 
     request = blocking(Client.request)
@@ -95,7 +95,7 @@ class SyncClient(Blocking[Client]):
 
     def start(self, agent: str, task: str, **options: Unpack[StartOptions]) -> SyncRunHandle:
         """As Client.start."""
-        return SyncRunHandle(self._loop.run(self._target.start(agent, task, **options)), self._loop)
+        return SyncRunHandle(self._wait(self._target.start(agent, task, **options)), self._loop)
 
     def attach(self, run_id: str) -> SyncRunHandle:
         """As Client.attach."""

@@ -1,0 +1,74 @@
+"""Errors of `cadre.Client` on a played gateway."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from cadre import Client, SyncClient
+from cadre.client import ClientError, Conflict, NotFound, TooManyRequests, Unauthorized, Unreachable
+from cadre.client.errors import refusal
+from cadre.errors import SettingError
+from unit.played_gateway import Gateway, playing
+
+
+@pytest.fixture
+def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
+    with playing(monkeypatch) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (401, Unauthorized),
+        (403, Unauthorized),
+        (404, NotFound),
+        (409, Conflict),
+        (410, Conflict),
+        (500, ClientError),
+    ],
+)
+async def test_each_refusal_has_its_class(gateway: Gateway, status: int, kind: type[ClientError]) -> None:
+    gateway.problem("GET /v1/agents", status, "do this")
+    async with Client() as cadre:
+        with pytest.raises(kind, match=r"^do this$") as caught:
+            await cadre.agents()
+    assert (type(caught.value), caught.value.status) == (kind, status)
+
+
+def test_a_full_deployment_says_when_to_come_again() -> None:
+    error = refusal(429, {"detail": "no room", "code": "capacity"}, "POST /v1/runs", "12")
+    assert isinstance(error, TooManyRequests)
+    assert (error.retry_after, error.problem) == (12.0, "capacity")
+
+
+async def test_an_answer_of_another_version_is_named_as_such(gateway: Gateway) -> None:
+    gateway.answer("GET /v1/agents", {"agents": [{"name": 3}]})
+    async with Client() as cadre:
+        with pytest.raises(ClientError, match="upgrade the older of the two"):
+            await cadre.agents()
+
+
+async def test_a_file_that_is_not_there_and_a_url_that_is_none(gateway: Gateway) -> None:
+    async with Client() as cadre:
+        with pytest.raises(NotFound):
+            await cadre.attach("r1").read_file("a.txt")
+    async with Client("ftp://nowhere") as cadre:
+        with pytest.raises(SettingError, match="ftp://nowhere"):
+            await cadre.agents()
+
+
+async def test_a_waiting_client_does_not_stop_a_loop(gateway: Gateway) -> None:
+    cadre = SyncClient()
+    with pytest.raises(RuntimeError, match="use Client and await"):
+        cadre.agents()
+    await asyncio.to_thread(cadre.close)
+
+
+def test_a_gateway_that_is_away_is_unreachable() -> None:
+    with SyncClient("http://127.0.0.1:1") as cadre:
+        with pytest.raises(Unreachable, match="no gateway answers at"):
+            cadre.agents()
+        with pytest.raises(Unreachable):
+            list(cadre.runs())
