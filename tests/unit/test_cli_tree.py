@@ -66,6 +66,14 @@ def test_a_second_try_of_a_model_call_is_told() -> None:
     assert tree.nodes[ROOT].doing == "planning, try 2"
 
 
+def test_a_model_that_is_asked_in_anothers_place_is_told_with_the_reason() -> None:
+    instead = data(ROOT, 991, purpose="act", step=1, attempt=2, fallback=1, model="small", reason="bad key")
+    tree = fold(DELEGATED[0], ("model.called", instead))
+    line = tree_lines.event_line(tree, "model.called", instead)
+    assert line is not None
+    assert line.endswith("manager: step 1: asks small instead: bad key")
+
+
 def test_a_child_run_hangs_below_its_manager_in_place_of_the_call() -> None:
     tree = fold(*DELEGATED)
     assert tree.root is not None
