@@ -22,7 +22,7 @@ from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import SetupError
 from cadre.service.frame import Platform
-from cadre.settings import TracingSettings, read_tracing_settings
+from cadre.settings import TracingSettings, is_loopback, read_tracing_settings
 from cadre_gateway.gateway import GatewayService
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.projector import Projector
@@ -104,6 +104,12 @@ async def start(platform: Platform) -> GatewayService:
     )
     tail.start(positions)
     gateway.start()
+    if not is_loopback(platform.settings.host):
+        log.warning(
+            "the gateway listens on %s and asks nobody who they are: whoever reaches it may start, read and erase runs;"
+            " let only trusted machines reach it, or put a proxy that asks in front (docs/security.md)",
+            platform.settings.host,
+        )
     return gateway
 
 

@@ -234,6 +234,11 @@ def _pairs(text: str) -> dict[str, str]:
     return {unquote(key.strip()): unquote(value.strip()) for key, _, value in pairs if key.strip()}
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens on that address."""
+    return host == "localhost" or host == "::1" or host.startswith("127.")
+
+
 def read_model_settings() -> ModelSettings:
     """The model endpoint of agents whose spec names none. Raises SettingError."""
     return read(ModelSettings, "CADRE_MODEL_")

@@ -171,3 +171,15 @@ def test_an_idle_model_does_not_load_the_client() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_model_that_is_loaded_need_not_import_anything_for_its_first_request() -> None:
+    code = (
+        "import asyncio, sys; from cadre.adapters.models.openai_model import OpenAIModel\n"
+        "from cadre.settings import ModelSettings; from cadre.spec.model import ModelSpec\n"
+        "model = OpenAIModel(ModelSpec(), ModelSettings(url='http://127.0.0.1:1/v1', name='m'), None)\n"
+        "asyncio.run(model.load())\n"
+        "print([name for name in ('openai', 'openai.resources.chat.completions') if name not in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -44,3 +44,13 @@ def test_what_an_agent_does_not_have_is_named(section: str, message: str, tmp_pa
         read_agent(file)
     assert str(refused.value).startswith(f"{file}: ")
     assert message in str(refused.value)
+
+
+def test_a_file_of_another_kind_names_the_command_for_it(tmp_path: Path) -> None:
+    program, team = tmp_path / "agent.py", tmp_path / "team.yaml"
+    program.write_text("from cadre import serve\n")
+    team.write_text("apiVersion: cadre.dev/v1\nkind: Team\nmetadata: {name: t}\nspec: {agents: []}\n")
+    for file, command in ((program, f"`python {program}`"), (team, f"`cadre up {team}`")):
+        with pytest.raises(SpecError) as caught:
+            read_agent(file)
+        assert command in str(caught.value)

@@ -143,3 +143,40 @@ async def test_a_result_nested_too_deeply_is_refused_in_clear_words(levels: int)
 
     error = error_of(await outcome_of(nest))
     assert error.message.endswith(": ValueError: what it returned is nested too deeply: at most 200 levels")
+
+
+def returning(value: Any, hint: Any) -> AnyTool:
+    """A tool that returns the value and promises the hint."""
+
+    def give() -> Any:
+        """Gives."""
+        return value
+
+    give.__annotations__["return"] = hint
+    return tool(give)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "expected"),
+    [
+        (5, int, 5),
+        ("5", int, 5),
+        (5.0, int, 5.0),
+        (5, str, "5"),
+        ("[1, 2]", list[int], [1, 2]),
+        ("five", Any, "five"),
+        (None, str | None, None),
+    ],
+)
+async def test_a_result_is_what_the_hint_says(value: Any, hint: Any, expected: Any) -> None:
+    outcome = await outcome_of(returning(value, hint))
+    assert (outcome.output, outcome.error) == (expected, None)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"), [("five", int), (None, str), ({"a": "b"}, dict[str, int]), (2.5, int)]
+)
+async def test_a_result_that_is_not_what_the_hint_says_is_an_error(value: Any, hint: Any) -> None:
+    error = error_of(await outcome_of(returning(value, hint)))
+    assert error.type == "AgentToolExecutionError"
+    assert "which is not what its return hint says: " in error.message

@@ -13,7 +13,7 @@ from cadre.delivery.workspace_store import WorkspaceStore
 from cadre.ports import Blobs, FileIndex
 from cadre.protocol.messages import ErrorInfo, ToolCall
 from cadre.protocol.topology import is_within
-from cadre.runtime.tool_output import cut_error, to_json, too_large
+from cadre.runtime.tool_output import as_promised, cut_error, to_json, too_large
 from cadre.telemetry.tracing.current_context import context_below
 from cadre.telemetry.tracing.ids import traceparent_of
 from cadre.tool import InvalidArguments, ToolContext
@@ -160,6 +160,9 @@ class _Invocation:
             try:
                 value, found = to_json(self._task.result())
                 problem = too_large(found, self._most_bytes) if self._most_bytes is not None else None
+                if self._tool.promises_output and self._tool.card.output_schema is not None:
+                    value, misfit = as_promised(self._tool.card.output_schema, value)
+                    problem = problem or misfit
                 return Outcome(error=self._failure(problem)) if problem else Outcome(value, files=found)
             except Exception as raised:
                 # Even the text of a result is somebody else's code.

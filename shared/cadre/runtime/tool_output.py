@@ -1,5 +1,6 @@
 """Turns a tool's return value into JSON and the files in it, and shortens the texts of errors."""
 
+import json
 import math
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,10 +9,13 @@ import msgspec
 
 from cadre.delivery.output_limit import cut
 from cadre.protocol.json_depth import MAX_LEVELS, nesting
+from cadre.spec.answer_schema import fitted, misfits
 from cadre.tools.files import File
 from cadre.tools.foreign_files import file_of
 
 MAX_ERROR_BYTES = 8 * 1024
+_MAX_OUTPUT_CHARS = 200
+"""Of an output that is shown in an error."""
 
 _TOO_DEEP = f"what it returned is nested too deeply: at most {MAX_LEVELS} levels"
 
@@ -62,6 +66,22 @@ def to_json(output: Any) -> JsonOutput:
     if nesting(converted.value) > MAX_LEVELS:
         raise ValueError(_TOO_DEEP)
     return converted
+
+
+def as_promised(schema: dict[str, Any], value: Any) -> tuple[Any, str | None]:
+    """The value as the tool's return hint says, converted where that loses nothing; else with why it does not fit."""
+    problems = misfits(schema, value)
+    if not problems:
+        return value, None
+    if isinstance(value, int | float) and not misfits(schema, text := json.dumps(value)):
+        return text, None
+    if not misfits(schema, fit := fitted(schema, value)):
+        return fit, None
+    shown = json.dumps(value, ensure_ascii=False)
+    return (
+        value,
+        f"it returned {shown[:_MAX_OUTPUT_CHARS]}, which is not what its return hint says: {problems[0]}",
+    )
 
 
 def _as_text(output: Any) -> Any:

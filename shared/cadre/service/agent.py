@@ -127,6 +127,9 @@ class AgentHost:
             log.warning("%s: every run will fail: %s", self._spec.name, lack)
         if (tight := tight_context(self._spec, self._prompts)) is not None:
             log.warning("%s: %s", self._spec.name, tight)
+        if self._asks_endpoint:
+            # Its import takes the better part of a second of the processor: not the first run's.
+            await self._own_model.load()
         await self._registry.announce([self._platform.presence(agent=card_of(self._spec))])
         await self._await_team()
         for queue in self._queues:

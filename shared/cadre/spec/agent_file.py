@@ -65,7 +65,16 @@ def files_of_agent(path: Path) -> list[Path]:
 
 def _read(path: Path) -> tuple[AgentSpec, list[Path]]:
     """The agent, and the files of its models."""
+    if path.suffix == ".py":
+        raise SpecError(
+            f"{path}: is Python, and an agent is a YAML file: run a program that serves one with `python {path}`,"
+            f" and serve tools with `cadre tools {path}`"
+        )
     data = read_yaml(path, SpecError)
+    if isinstance(data, dict) and data.get("kind") == "Team":
+        raise SpecError(
+            f"{path}: is a team: start all of it with `cadre up {path}`, or name the file of one agent"
+        )
     try:
         data, models = with_models(data, path.parent)
         _check_keys(data)

@@ -84,6 +84,9 @@ class Tool(Generic[P, R]):
 
     __name__: str
 
+    promises_output = True
+    """Whether its output schema is its own return hint, to which results are held."""
+
     def __init__(
         self, function: Callable[P, R], card: ToolCard, signature: Signature, concurrency: int | None = None
     ) -> None:

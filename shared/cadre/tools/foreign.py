@@ -27,6 +27,8 @@ _JSON_TYPES = frozenset({"string", "boolean", "integer", "number", "array", "obj
 class ForeignTool(Tool[..., Any]):
     """A tool whose arguments are checked by its JSON Schema."""
 
+    promises_output = False
+
     def __init__(self, function: Callable[..., Any], card: ToolCard, concurrency: int | None) -> None:
         nothing = msgspec.defstruct("Arguments", [])
         signature = Signature(card.description, nothing, card.input_schema, card.output_schema, None)

@@ -40,6 +40,10 @@ class ModelChain:
             request = msgspec.structs.replace(request, messages=messages)
         return await self._models[chosen].complete(request, on_text)
 
+    async def load(self) -> None:
+        """Loads the client library, so that the first call need not wait for it."""
+        await self._models[0].load()
+
     async def close(self) -> None:
         """Closes the connections."""
         for model in self._models:

@@ -39,7 +39,7 @@ class EndpointLost(Exception):
 
 
 class OpenAIClient:
-    """A client that is opened with its first request.
+    """A client that is opened with its first request, or before it by `load`.
 
     Args:
         key_env: the variable that holds the key.
@@ -84,6 +84,10 @@ class OpenAIClient:
         """Returns the text without the key, which some servers repeat."""
         key = read_secret(self._key_env).strip()
         return text.replace(key, "***") if key else text
+
+    async def load(self) -> None:
+        """Opens the client now, so that the first request need not wait for it. Raises ModelRefused."""
+        await self._opened()
 
     async def close(self) -> None:
         """Closes the connections; the next request opens them anew."""

@@ -1,5 +1,6 @@
 """Any OpenAI-compatible endpoint as a Model, through the `openai` client."""
 
+import contextlib
 import json
 import logging
 import time
@@ -32,7 +33,7 @@ CONNECT_SECONDS = 10.0
 
 
 class OpenAIModel:
-    """One agent's model. The client library is loaded with the first call: an idle agent stays small.
+    """One agent's model. The client library is loaded by `load`, or with the first call.
 
     Args:
         settings_now: asked before each call where the model is by now; None: where `settings` says.
@@ -90,6 +91,12 @@ class OpenAIModel:
             hint = "; does the URL end as it should (most end in /v1)?" if "no choice" in str(error) else ""
             raise failed_answer(self._url, f"cannot be used: {error}{hint}") from None
         return reply if reply.usage.tokens else self._with_usage(request, reply)
+
+    async def load(self) -> None:
+        """Loads the client library, in a thread; the first call says what is wrong with the endpoint or its key."""
+        if self.missing() is None:
+            with contextlib.suppress(ModelRefused):
+                await self._endpoint.load()
 
     async def close(self) -> None:
         """Closes the connections."""
