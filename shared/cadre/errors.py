@@ -12,6 +12,7 @@ CadreError
 │   │   └── NewerSchema     written by a newer Cadre
 │   ├── BlobMissing         a blob reference that the object store does not know
 │   └── TooLarge            a payload over the limit of the bus
+├── ClientError             what a client of the gateway raises (`cadre.client.errors`)
 ├── Fenced                  somebody else wrote to the journal first: fold again, decide again
 ├── SetupError              the process cannot start as configured; its text says what to do
 │   ├── SpecError           a wrong agent spec

@@ -280,7 +280,7 @@ def test_without_an_event_loop(gateway: Gateway) -> None:
         assert run.id in [one.id for one in cadre.runs(agent="writer")]
         for event in cadre.attach(run.id):
             assert event.run == run.id
-            break
+            break  # the connection behind it is closed
         again = run.fork(at=1)
         again.cancel("enough")
         assert again.wait(60).finished

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import httpx2
 
@@ -68,7 +69,7 @@ class Backoff:
 
 async def read_events(
     client: httpx2.AsyncClient, run: str, *, patience: float = 60.0, after: str = ""
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event, None]:
     """Yields all events of the run's tree, or those after the event id `after`; the last one is `end`.
 
     The deltas of each model's answer are its whole text. A lost connection is taken up again for `patience` seconds,
@@ -80,14 +81,16 @@ async def read_events(
     backoff = Backoff(patience)
     while True:
         try:
-            async for event in _read(client, run, resumption):
-                backoff.reset()
-                if event is None:
-                    continue
-                for one in texts.complete(event):
-                    yield one
-                if event.name == "end":
-                    return
+            # Closed at once when the reader leaves: a connection is behind it.
+            async with contextlib.aclosing(_read(client, run, resumption)) as reading:
+                async for event in reading:
+                    backoff.reset()
+                    if event is None:
+                        continue
+                    for one in texts.complete(event):
+                        yield one
+                    if event.name == "end":
+                        return
             problem = "it closed the stream"
         except httpx2.TransportError as error:
             problem = type(error).__name__
@@ -99,7 +102,9 @@ async def read_events(
             )
 
 
-async def _read(client: httpx2.AsyncClient, run: str, resumption: Resumption) -> AsyncIterator[Event | None]:
+async def _read(
+    client: httpx2.AsyncClient, run: str, resumption: Resumption
+) -> AsyncGenerator[Event | None, None]:
     """Yields the events of one connection, and None for each frame without news: the gateway is alive."""
     headers = {"Last-Event-ID": resumption.last_id} if resumption.last_id else {}
     timeout = httpx2.Timeout(_SILENCE_SECONDS, connect=5)

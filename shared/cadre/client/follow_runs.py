@@ -7,6 +7,7 @@ run up, use a check of answers, an approval or a tool instead.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator
 
 from cadre.client.errors import Unreachable
@@ -31,8 +32,10 @@ async def follow(
     CADRE_GATEWAY_URL or of the `cadre up` of this folder is used. Raises ClientError.
     """
     async with Transport(gateway) as transport:
-        async for event in read_events(transport.http, run, patience=patience, after=str(after or "")):
-            yield event
+        reading = read_events(transport.http, run, patience=patience, after=str(after or ""))
+        async with contextlib.aclosing(reading):
+            async for event in reading:
+                yield event
 
 
 async def new_runs(

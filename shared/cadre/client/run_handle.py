@@ -52,15 +52,13 @@ class RunHandle:
     def __aiter__(self) -> AsyncIterator[Event]:
         return self.events()
 
-    async def events(self, *, after: int = 0, patience: float = 60.0) -> AsyncGenerator[Event, None]:
+    def events(self, *, after: int = 0, patience: float = 60.0) -> AsyncGenerator[Event, None]:
         """Yields the events behind `after`, the `seq` of an earlier one.
 
         The deltas of each model's answer are its whole text. A lost connection is taken up again for `patience`
         seconds, anew each time.
         """
-        reading = read_events(self._client.http, self.id, patience=patience, after=str(after or ""))
-        async for event in reading:
-            yield event
+        return read_events(self._client.http, self.id, patience=patience, after=str(after or ""))
 
     async def detail(self, *, full: bool = False) -> RunDetail:
         """The run as it is now, with its output and all runs below it; `full` adds the steps of each."""
