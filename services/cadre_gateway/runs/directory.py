@@ -23,7 +23,14 @@ def agents(presences: list[Presence]) -> list[LiveAgent]:
             # A selector (`key=value`) names nobody in particular.
             named = [*card.tools, *(member for member in card.team if "=" not in member)]
             missing = [one for one in named if one not in offered]
-            found.append(LiveAgent(**_fields(card), missing=missing, replicas=_replicas(replicas)))
+            found.append(
+                LiveAgent(
+                    **_fields(card),
+                    missing=missing,
+                    differing=_differing(replicas),
+                    replicas=_replicas(replicas),
+                )
+            )
     return found
 
 
@@ -76,4 +83,13 @@ def _fields(card: AgentCard | ToolCard) -> dict[str, Any]:
 
 
 def _replicas(presences: list[Presence]) -> list[Replica]:
-    return [Replica(p.instance, p.host, p.pid, p.health, p.started_at) for p in presences]
+    return [Replica(p.instance, p.host, p.pid, p.health, p.started_at, p.revision) for p in presences]
+
+
+def _differing(replicas: list[Presence]) -> list[str]:
+    """The revisions of replicas that say they are one version and are not; those of older services are not known."""
+    revisions: dict[str, set[str]] = {}
+    for presence in replicas:
+        if presence.agent is not None and presence.revision:
+            revisions.setdefault(presence.agent.version, set()).add(presence.revision)
+    return sorted({one for same in revisions.values() if len(same) > 1 for one in same})

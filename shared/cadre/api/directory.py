@@ -13,6 +13,8 @@ class Replica(msgspec.Struct, frozen=True):
     pid: int
     health: str
     started_at: float
+    revision: str = ""
+    """Digest of an agent's spec and prompts; empty for others, and for services of earlier versions."""
 
 
 class LiveAgent(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +29,18 @@ class LiveAgent(msgspec.Struct, frozen=True, kw_only=True):
     team: list[str]
     missing: list[str]
     """Tools and team members that the agent names and no live service offers."""
+    differing: list[str] = []
+    """Revisions of its replicas where those of one version differ; [] when they agree."""
     replicas: list[Replica]
+
+    def differing_line(self) -> str | None:
+        """What to say when replicas of one version differ in spec or prompts; None when they agree."""
+        if not self.differing:
+            return None
+        return (
+            f"replicas of agent {self.name} differ in spec or prompts ({', '.join(self.differing)}): start them all"
+            " from the same files, or give the new ones another metadata.version"
+        )
 
 
 class LiveTool(msgspec.Struct, frozen=True, kw_only=True):

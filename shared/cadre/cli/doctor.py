@@ -185,6 +185,8 @@ async def _gateway() -> list[Finding]:
         if agent.missing:
             text = f"agent {agent.name} lacks {', '.join(agent.missing)}: start the services that offer them"
             found.append(Finding("warn", text))
+        if (line := agent.differing_line()) is not None:
+            found.append(Finding("warn", line))
     return found
 
 

@@ -6,7 +6,9 @@ from collections import Counter
 from typing import Any
 
 import click
+import msgspec
 
+from cadre.api.directory import LiveAgent
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.table import brief, table
@@ -24,11 +26,17 @@ def command(output: str) -> None:
         found = {"agents": agents, "tools": tools, "sandboxes": sandboxes}
         print_json(found)
         return
-    rows = [["agent", *_row(agent, ", ".join(agent.get("missing") or []) or "-")] for agent in agents]
+    rows = [
+        ["agent", *_row(agent, ", ".join(agent.get("missing") or []) or "-", _revisions(agent))]
+        for agent in agents
+    ]
     rows += [["tool", *_row(tool, "")] for tool in tools]
     rows += [["sandbox", *_row(_as_service(sandbox), "")] for sandbox in sandboxes]
     if rows:
-        click.echo(table(["KIND", "NAME", "REPLICAS", "WHERE", "LACKS", "DESCRIPTION"], rows))
+        click.echo(table(["KIND", "NAME", "REPLICAS", "WHERE", "LACKS", "REVISION", "DESCRIPTION"], rows))
+        for agent in agents:
+            if (line := msgspec.convert(agent, LiveAgent).differing_line()) is not None:
+                click.echo(f"cadre: {line}", err=True)
     else:
         click.echo("no live agents, tools or sandboxes: start one with `cadre agent FILE`", err=True)
 
@@ -39,8 +47,13 @@ def _as_service(sandbox: dict[str, Any]) -> dict[str, Any]:
     return {**sandbox, "name": sandbox["pool"], "description": description}
 
 
-def _row(service: dict[str, Any], missing: str) -> list[str]:
+def _row(service: dict[str, Any], missing: str, revisions: str = "") -> list[str]:
     replicas: list[dict[str, Any]] = service.get("replicas") or []
     hosts = Counter(str(replica.get("host", "?")) for replica in replicas)
     where = ", ".join(host if count == 1 else f"{host} x{count}" for host, count in sorted(hosts.items()))
-    return [service["name"], str(len(replicas)), where, missing, brief(service.get("description") or "", 200)]
+    about = brief(service.get("description") or "", 200)
+    return [service["name"], str(len(replicas)), where, missing, revisions, about]
+
+
+def _revisions(agent: dict[str, Any]) -> str:
+    return ", ".join(dict.fromkeys(replica.get("revision") or "-" for replica in agent.get("replicas") or []))

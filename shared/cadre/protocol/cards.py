@@ -62,6 +62,8 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     """One live replica, the value of a registry key; it expires unless the replica renews it."""
 
     v: Literal[1] = 1
+    revision: str = ""
+    """Of an agent: 12 hex digits over its spec and its prompts. Replicas of one version should have one revision."""
     instance: str
     host: str
     pid: int

@@ -30,6 +30,7 @@ from cadre.runtime.inbox import Inbox
 from cadre.runtime.runner import Runner, World
 from cadre.service.frame import Platform, run
 from cadre.service.health import AsgiApp
+from cadre.service.revision import differing_replicas, revision_of
 from cadre.settings import ModelSettings, Settings, read_settings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
@@ -130,8 +131,15 @@ class AgentHost:
         if self._asks_endpoint:
             # Its import takes the better part of a second of the processor: not the first run's.
             await self._own_model.load()
-        await self._registry.announce([self._platform.presence(agent=card_of(self._spec))])
+        card, revision = card_of(self._spec), revision_of(self._spec)
+        await self._registry.announce([self._platform.presence(agent=card, revision=revision)])
         await self._await_team()
+        for other in differing_replicas(card, revision, self._registry.presences()):
+            log.warning(
+                "replica %s of %s has revision %s, and this one %s: they differ in spec or prompts, and either takes"
+                " runs; start both from the same files, or give one another metadata.version",
+                *(other.instance, self._spec.name, other.revision, revision),
+            )
         for queue in self._queues:
             await queue.start()
 

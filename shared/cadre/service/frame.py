@@ -109,6 +109,7 @@ class Platform(NamedTuple):
         agent: AgentCard | None = None,
         tool: ToolCard | None = None,
         sandbox: SandboxCard | None = None,
+        revision: str = "",
     ) -> Presence:
         """This replica's registry entry for a card."""
         return Presence(
@@ -120,6 +121,7 @@ class Platform(NamedTuple):
             agent=agent,
             tool=tool,
             sandbox=sandbox,
+            revision=revision,
         )
 
 
