@@ -13,6 +13,7 @@ from cadre.local.exit_codes import ExitCode
 
 VERBS = {
     "up": "Start NATS and all services of a team on this machine.",
+    "new": "Write an agent, a tool or a team that runs, with a test.",
     "run": "Give an agent a task and follow the run.",
     "runs": "List runs, newest first.",
     "show": "Show one run: its state, tree, answer.",

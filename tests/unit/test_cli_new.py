@@ -1,0 +1,83 @@
+"""What `cadre new` writes runs as it stands, and nothing is overwritten."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cadre.local.team_file import read_team
+from cadre.spec.agent_file import read_agent
+from unit.played_gateway import cadre
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "files"),
+    [
+        ("agent", "my-helper", {"my-helper.yaml", "test_my_helper.py"}),
+        ("tool", "count_words", {"count_words.py", "test_count_words.py"}),
+        (
+            "team",
+            "crew",
+            {
+                f"crew/{file}"
+                for file in (
+                    "team.yaml",
+                    "lead.yaml",
+                    "helper.yaml",
+                    "tools.py",
+                    "script.yaml",
+                    "test_crew.py",
+                )
+            },
+        ),
+    ],
+)
+def test_a_skeleton_passes_its_own_test(
+    kind: str, name: str, files: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = cadre("new", kind, name)
+    assert done.exit_code == 0, done.stderr
+    written = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()}
+    assert written == files
+    assert all(f"wrote {file}\n" in done.stdout for file in files)
+    own = next(file for file in files if "test_" in file)
+    assert f"pytest {own}\n" in done.stdout
+    tested = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", own],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+    if kind == "agent":
+        assert read_agent(tmp_path / f"{name}.yaml").name == name
+    if kind == "team":
+        assert set(read_team(tmp_path / name).agents) == {"lead", "helper"}
+
+
+def test_nothing_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "test_helper.py").write_text("mine")
+    done = cadre("new", "agent", "helper")
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "cadre: test_helper.py: there already; choose another name or folder\n",
+    )
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("test_helper.py", "mine")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("agent", "a b"), ("team", "../x"), ("tool", "count-words"), ("tool", "class")]
+)
+def test_a_name_that_is_none_is_refused(
+    kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = cadre("new", kind, name)
+    assert done.exit_code == 2
+    assert list(tmp_path.iterdir()) == []
