@@ -57,6 +57,18 @@ def test_a_session_goes_on_with_the_memory_of_its_last_run(gateway: Gateway) -> 
     assert "hoopoe" not in fresh
 
 
+def test_a_conversation_on_the_terminal(cadre: Commands) -> None:
+    said = "remember the hoopoe\n\nwhat did I say?\n/new\nwhat did I say?\n"
+    done = cadre("chat", "solo", "--session", "chatted", said=said)
+    assert done.returncode == 0, done.stderr
+    _, again, fresh = done.stdout.split("first: ")
+    assert "remember the hoopoe" in again
+    assert "hoopoe" not in fresh
+    assert "cadre chat solo --session chatted --continue" in done.stderr
+    more = cadre("chat", "solo", "--session", "chatted", "--continue", said="remember the owl\n")
+    assert more.stdout.strip() == "remembered"
+
+
 def test_a_session_is_busy_until_its_run_has_ended(gateway: Gateway) -> None:
     run = gateway.submit("solo", "take long", session="busy")
     gateway.wait_for(run, "tool.called")

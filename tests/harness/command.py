@@ -17,13 +17,15 @@ class Commands:
         self._environment = environment
         self._ends_within = ends_within
 
-    def __call__(self, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Runs the command to its end."""
+    def __call__(
+        self, *arguments: object, said: str = "", **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs the command to its end; `said` is its standard input."""
         return subprocess.run(
             self._argv(arguments),
             cwd=self.folder,
             env={**self._environment, **environment},
-            stdin=subprocess.DEVNULL,
+            input=said,
             capture_output=True,
             text=True,
             timeout=patience(self._ends_within),

@@ -15,6 +15,7 @@ VERBS = {
     "up": "Start NATS and all services of a team on this machine.",
     "new": "Write an agent, a tool or a team that runs, with a test.",
     "run": "Give an agent a task and follow the run.",
+    "chat": "Talk with an agent: a session, turn by turn.",
     "runs": "List runs, newest first.",
     "show": "Show one run: its state, tree, answer.",
     "trace": "Show where the time and the tokens of a run went.",
