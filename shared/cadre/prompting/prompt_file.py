@@ -13,7 +13,7 @@ from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from cadre.errors import PromptError
-from cadre.prompting.tool_text import to_code_prompt, to_tool_calling_prompt
+from cadre.prompting.tool_text import to_call_example, to_code_prompt, to_short_prompt, to_tool_calling_prompt
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.spec.kinds import DEFAULT, PromptFile, declared_kinds
 from cadre.spec.names import NAME
@@ -136,6 +136,8 @@ _environment = ImmutableSandboxedEnvironment(
     undefined=StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True
 )
 _environment.filters["to_tool_calling_prompt"] = to_tool_calling_prompt
+_environment.filters["to_short_prompt"] = to_short_prompt
+_environment.filters["to_call_example"] = to_call_example
 _environment.filters["to_code_prompt"] = to_code_prompt
 _environment.filters["as_date"] = lambda at: datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
 

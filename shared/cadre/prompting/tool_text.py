@@ -10,7 +10,15 @@ from cadre.prompting.code_signature import Parameter, code_name, parameters_of, 
 from cadre.prompting.python_types import definitions_of, says_all, type_name
 from cadre.protocol.cards import AgentCard, ToolCard
 
-__all__ = ["docstring_of", "signature_of", "to_code_prompt", "to_json", "to_tool_calling_prompt"]
+__all__ = [
+    "docstring_of",
+    "signature_of",
+    "to_call_example",
+    "to_code_prompt",
+    "to_json",
+    "to_short_prompt",
+    "to_tool_calling_prompt",
+]
 
 MEMBER_INPUTS: dict[str, dict[str, Any]] = {
     "task": {"type": "string", "description": "The whole request, in words."},
@@ -28,6 +36,36 @@ def to_tool_calling_prompt(card: ToolCard | AgentCard) -> str:
         inputs, output = to_json(_inputs(card.input_schema)), _output(card.output_schema)
     description = indent(card.description.strip(), "  ").lstrip()
     return f"{card.name}: {description}\n  Takes inputs: {inputs}\n  Returns an output of type: {output}"
+
+
+def to_short_prompt(card: ToolCard | AgentCard) -> str:
+    """Name and description of a card, and what each argument is in a few words. Small models copy a JSON schema where
+    they should fill it in. Prompt files have it as a filter of the same name."""
+    inputs = MEMBER_INPUTS if isinstance(card, AgentCard) else _inputs(card.input_schema)
+    needed = ["task"] if isinstance(card, AgentCard) else card.input_schema.get("required", [])
+    words = {name: _in_words(about, name in needed) for name, about in inputs.items()}
+    return f"{card.name}: {' '.join(card.description.split())} Arguments: {to_json(words)}"
+
+
+def to_call_example(card: ToolCard | AgentCard, calls: str) -> str:
+    """A call of the card as the model is to write it (`calls` is `schema` or `text`), with its arguments left open.
+    Prompt files have it as a filter of the same name."""
+    needed = ["task"] if isinstance(card, AgentCard) else card.input_schema.get("required", [])
+    return _written_call(card.name, dict.fromkeys(needed, "…"), calls)
+
+
+def _written_call(name: str, arguments: dict[str, Any], calls: str) -> str:
+    """A call as text, in the form that `calls` says."""
+    call = {"name": name, "arguments": arguments}
+    return to_json({"function": call} if calls == "schema" else call)
+
+
+def _in_words(about: dict[str, Any], is_needed: bool) -> str:
+    kind = about.get("type", "")
+    kinds = "" if kind in ("string", "") else f"{' or '.join(kind) if isinstance(kind, list) else kind}; "
+    choice = f" one of {', '.join(map(str, about['enum']))};" if about.get("enum") else ""
+    text = f"{kinds}{' '.join(str(about.get('description', '')).split())}{choice}".strip(" ;") or "text"
+    return text if is_needed else f"{text} (optional)"
 
 
 def to_code_prompt(card: ToolCard | AgentCard) -> str:
