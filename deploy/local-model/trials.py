@@ -1,7 +1,7 @@
 """Gives the clerk twenty tasks and counts the right answers: what a small language model makes of Cadre's prompts.
 
-The model is that of CADRE_MODEL_URL, else one that serve.py serves here. `--calls native,schema,text` compares the forms
-of calls. Nothing is scripted: the answers are a language model's.
+The model is that of CADRE_MODEL_URL, else one that serve.py serves here. `--calls native,schema,text` compares the
+forms of calls. Nothing is scripted: the answers are a language model's.
 """
 
 import argparse
