@@ -58,7 +58,7 @@ class Service:
             assert self.process is not None
             assert self.process.poll() is None, f"{self.name} died:\n{self.log.read_text()}"
             with contextlib.suppress(httpx2.HTTPError):
-                return httpx2.get(f"{self.url}/readyz", timeout=2).status_code == 200
+                return httpx2.get(f"{self.url}/readyz", timeout=2, verify=False).status_code == 200
             return False
 
         eventually(ready, what=f"{self.name} is ready")

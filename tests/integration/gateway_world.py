@@ -85,7 +85,7 @@ class GatewayProcess:
         deadline = time.monotonic() + patience()
         while True:
             try:
-                answer = httpx2.get(f"{self.url}/readyz", timeout=5)
+                answer = httpx2.get(f"{self.url}/readyz", timeout=5, verify=False)
                 if answer.status_code == status:
                     body: dict[str, Any] = answer.json()
                     return body

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from cadre.cli.main import VERBS, group
+from cadre.client.transport import client_options
 
 HEAVY = ("httpx2", "rich", "nats", "openai", "fastapi", "uvicorn")
 
@@ -52,6 +53,12 @@ def test_every_verb_has_a_module_and_says_what_it_does(verb: str) -> None:
     code = f"from cadre.cli.main import group; group.main([{verb!r}, '--help'])"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert output.startswith("Usage: ")
+
+
+def test_a_client_of_this_machines_gateway_reads_no_certificates() -> None:
+    assert client_options("http://127.0.0.1:8080")["verify"] is False
+    for url in ("https://127.0.0.1:8080", "https://gateway.example.org", "http://gateway.example.org"):
+        assert client_options(url)["verify"] is True
 
 
 def test_the_group_is_what_the_executable_runs() -> None:
