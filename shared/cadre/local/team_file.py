@@ -133,6 +133,10 @@ def _is_command(text: str) -> bool:
 
 def _document(file: Path) -> _TeamDocument:
     data = read_yaml(file, SpecError)
+    if isinstance(data, dict) and data.get("kind") == "Agent":
+        raise SpecError(
+            f"{file}: is an agent: start it with `cadre agent {file}` beside a `cadre up`, or name it in a team.yaml"
+        )
     try:
         return msgspec.convert(data, _TeamDocument)
     except msgspec.ValidationError as error:
