@@ -1,7 +1,5 @@
 """Texts of many kinds, as they come back from tools."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

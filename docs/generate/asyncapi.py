@@ -1,7 +1,5 @@
 """The protocol as an AsyncAPI 3.0 document."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

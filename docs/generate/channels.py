@@ -1,7 +1,5 @@
 """The subjects that a service may publish to or read, with what lies there and who does what."""
 
-from __future__ import annotations
-
 from typing import NamedTuple, get_args
 
 import msgspec

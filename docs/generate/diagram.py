@@ -1,7 +1,5 @@
 """The explored machine as a mermaid diagram and as a table."""
 
-from __future__ import annotations
-
 from generate.machine import Edge, explore
 
 

@@ -1,7 +1,5 @@
 """Explores the loop: from a new run, every canonical arrival in every state that can be reached."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Every generated file, as it should be now: whole files, and blocks between markers in written pages."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The rooms of the code: every package by its path, with the first line of its docstring."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

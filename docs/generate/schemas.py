@@ -1,7 +1,5 @@
 """JSON Schemas of all messages, made from their definitions in the library."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import textwrap

@@ -1,7 +1,5 @@
 """The tables of the protocol page: subjects, messages, events."""
 
-from __future__ import annotations
-
 import msgspec
 
 from cadre.journal.entry import EVENTS

@@ -29,8 +29,6 @@ What a *model* does wrong (bad arguments, unknown tool, no tool call) is no exce
 observation that the model reads at its next step (`cadre.protocol.messages.ErrorInfo`).
 """
 
-from __future__ import annotations
-
 
 class CadreError(Exception):
     """Base of all errors raised by Cadre."""

@@ -1,7 +1,5 @@
 """What the shell needs of the world, named by what it guarantees. `cadre.adapters` has the real ones."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from typing import Literal, NamedTuple, Protocol
 

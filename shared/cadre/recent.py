@@ -1,7 +1,5 @@
 """A dictionary with a bound: what was stored longest ago makes room."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from typing import TypeVar
 

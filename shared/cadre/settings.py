@@ -1,7 +1,5 @@
 """Settings from the environment, which nothing else reads; a service reads its own ones with `read`."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

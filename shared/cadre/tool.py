@@ -1,7 +1,5 @@
 """The public facade for authors of tools: `tool`, the types that a tool takes and returns, and foreign tools."""
 
-from __future__ import annotations
-
 from cadre.tools.context import CancelSignal, ToolContext
 from cadre.tools.decorator import InvalidArguments, Tool, tool
 from cadre.tools.files import File

@@ -1,7 +1,5 @@
 """What must be true of code: each block has one outcome, and whoever ran it again was told what the journal tells."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from cadre.journal import events as ev

@@ -1,7 +1,5 @@
 """One chaos from start to verdict: crew, load, faults, quiet, evidence."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

@@ -1,7 +1,5 @@
 """No effect twice: what the tools wrote down themselves against claims, results and journals."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

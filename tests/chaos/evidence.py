@@ -1,7 +1,5 @@
 """What is left when the chaos is over, as data: all that the verdict may look at."""
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 import msgspec

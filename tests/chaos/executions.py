@@ -1,7 +1,5 @@
 """What the tools wrote down themselves: one line per execution."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What a run of the team comes to: its calls, and its answer given the calls that were interrupted."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import NamedTuple
 

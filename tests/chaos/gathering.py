@@ -1,7 +1,5 @@
 """Reads what the streams hold: journals, inboxes, effects, consumers, timers, dead letters."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -1,7 +1,5 @@
 """What every journal must be: one gapless history, each cause once, ended, with every call answered once."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """A steady load of runs through the gateway, each followed to its end, however often the gateway goes away."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

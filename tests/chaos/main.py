@@ -1,7 +1,5 @@
 """`python -m chaos.main`: chaos of some seconds from a seed; exit status 0 only if every invariant held."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import signal

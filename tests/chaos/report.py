@@ -1,7 +1,5 @@
 """The summary of a chaos, and on failure all that is needed to run it again."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

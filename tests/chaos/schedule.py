@@ -1,7 +1,5 @@
 """Which process is hurt when and how: a function of the seed alone."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from typing import Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Evidence of a chaos in which all went well, made by the pure loop itself: what the verdict's tests doctor."""
 
-from __future__ import annotations
-
 from collections import deque
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Carries a schedule out on a crew, and notes what was done to which process and when."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal

@@ -1,7 +1,5 @@
 """A short chaos, as `make chaos` does it: every fault that must be, and every invariant holds."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

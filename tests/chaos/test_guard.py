@@ -1,7 +1,5 @@
 """Nothing that a test starts outlives it: not when it is killed, not what it had paused."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The summary has the figures, and on failure what it takes to do it again."""
 
-from __future__ import annotations
-
 from chaos.campaign import KEPT, Outcome
 from chaos.evidence import Evidence
 from chaos.report import summary

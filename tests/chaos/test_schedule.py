@@ -1,7 +1,5 @@
 """A seed says which process is hurt when and how, within the bounds that make a verdict possible."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

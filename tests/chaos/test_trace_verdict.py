@@ -1,7 +1,5 @@
 """The verdict over traces can fail: what a sound chaos sends passes, and each way in which it is doctored is found."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

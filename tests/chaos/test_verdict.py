@@ -1,7 +1,5 @@
 """The verdict can fail: sound evidence passes, and each way in which it is doctored is found."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The tracers among a chaos's victims, and what their receiver does to them."""
 
-from __future__ import annotations
-
 from harness.otlp_receiver import OtlpReceiver
 from harness.stack import Stack
 

@@ -1,7 +1,5 @@
 """The traces of a chaos: whether what the receiver was sent is what the journals tell."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from chaos.evidence import Evidence

@@ -1,7 +1,5 @@
 """Whether nothing was lost, nothing happened twice and nothing is stuck: the invariants, over evidence alone."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import TypeVar

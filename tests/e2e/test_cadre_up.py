@@ -1,7 +1,5 @@
 """`cadre up` as people use it: piped, interrupted, restarted, and with services of their own beside it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Whole runs through the real client: an endpoint over HTTP, everything else in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whole runs of agents whose models write calls as text, through the real client against the scripted model."""
 
-from __future__ import annotations
-
 import pytest
 
 from cadre.spec.agent import Limits

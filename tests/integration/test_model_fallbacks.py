@@ -1,7 +1,5 @@
 """Fallbacks through the real client: the next endpoint is asked, in the form that its model takes."""
 
-from __future__ import annotations
-
 import socket
 
 import msgspec

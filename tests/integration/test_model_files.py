@@ -1,7 +1,5 @@
 """An agent that names a model file asks that model's endpoint, and its run keeps the model as it was."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from cadre.spec.agent_file import read_agent

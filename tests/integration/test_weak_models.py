@@ -1,7 +1,5 @@
 """What a weak model does, through the real client: each run ends in a clear state, with an error that says why."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

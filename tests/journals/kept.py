@@ -1,7 +1,5 @@
 """Reads the kept journals: what earlier versions stored, as bytes."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

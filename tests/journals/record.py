@@ -3,8 +3,6 @@
 Needs `tests` and, for another version than that of this checkout, its `shared` and `services` on PYTHONPATH.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import sys

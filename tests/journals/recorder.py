@@ -1,7 +1,5 @@
 """What a recorder does to a stack at work: copies the journals and messages that its streams hold."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import gzip

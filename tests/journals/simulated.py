@@ -3,8 +3,6 @@
 A seed is kept when its runs show something that few seeds before did: an event, an end, an error, a snapshot.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import sys

@@ -1,7 +1,5 @@
 """What holds for every declared kind of agent, and that nothing else of the library knows a kind by its name."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

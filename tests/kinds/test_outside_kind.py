@@ -4,8 +4,6 @@ It is installed for processes of its own only (an entry point beside its package
 `patient/` is a session of pytest.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

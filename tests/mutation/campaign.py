@@ -1,7 +1,5 @@
 """Plants one mutation after the other, runs the tests that may notice it, and says which ones nothing noticed."""
 
-from __future__ import annotations
-
 import queue
 import sys
 import tempfile

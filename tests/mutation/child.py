@@ -3,8 +3,6 @@
 It reads one request a line, in JSON, and answers with the status that the fork ended with (negative: its signal).
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -3,8 +3,6 @@
 The exit status is 1 where a bug was noticed by no test and `explained.toml` does not say why that is right.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -1,7 +1,5 @@
 """The small bugs that are planted: for a node of a syntax tree, each operator says what may stand in its place."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from typing import TypeVar

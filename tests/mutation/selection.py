@@ -1,7 +1,5 @@
 """Which mutations are planted, and which tests may notice one: by a seeded draw and by the import graph."""
 
-from __future__ import annotations
-
 import random
 import sys
 from collections import defaultdict, deque

@@ -1,7 +1,5 @@
 """Finds every place of a module where a mutation can be planted, and names each by what does not move with lines."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Iterator

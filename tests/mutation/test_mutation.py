@@ -1,7 +1,5 @@
 """The mutation check itself: what it plants, whom it asks, and that it finds what nobody tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What is the simulation's own about the ports of its processes: a clock that may be wrong, replicas that lag."""
 
-from __future__ import annotations
-
 import asyncio
 
 from cadre.testing.in_memory_ports import InMemoryJournal, KeptMessage, Reach, Stream

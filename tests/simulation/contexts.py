@@ -1,7 +1,5 @@
 """Models with little room: how much a request takes, and how far the work has come when a summary tells of it."""
 
-from __future__ import annotations
-
 import random
 import re
 from functools import cache

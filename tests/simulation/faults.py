@@ -3,8 +3,6 @@
 Trouble of few kinds at a time finds more than a little of everything always: a seed draws its own mix.
 """
 
-from __future__ import annotations
-
 import random
 
 from simulation.trace import Trace

@@ -1,7 +1,5 @@
 """What the server has seen of each run, kept beside the world by somebody who sees everything."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable
 

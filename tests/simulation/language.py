@@ -1,7 +1,5 @@
 """A tiny language for simulated code: it works, reads the clock, calls; what it knows hangs on all it has heard."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Collection, Generator
 from typing import Any

@@ -4,8 +4,6 @@ Each process keeps the order that asyncio promises within one loop; which proces
 chance. A process can be killed or stopped between any two steps: nothing of it runs any more.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import heapq

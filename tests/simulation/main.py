@@ -1,7 +1,5 @@
 """Plays many seeds on all cores, or one with its trace: `make simulate SEEDS=20000`, `make simulate SEED=123`."""
 
-from __future__ import annotations
-
 import argparse
 import gc
 import multiprocessing

@@ -1,7 +1,5 @@
 """A model that says what its run's plan says, unless it is busy, slow, limited or deadly."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import re

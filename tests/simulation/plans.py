@@ -1,7 +1,5 @@
 """What the models of a seed will say: a plan per run, drawn by chance, that calls and delegates, or does so in code."""
 
-from __future__ import annotations
-
 import random
 import re
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Bugs to find: production parts, each with one rule broken, put into a world in place of the sound ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cadre.engine.commands import Command, Send, SetTimer

@@ -1,7 +1,5 @@
 """Bugs to find in what becomes of code: parts of the sandbox and of the agent's side, each with one rule broken."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

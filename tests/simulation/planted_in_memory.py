@@ -1,7 +1,5 @@
 """Bugs to find in what is remembered, recalled and summarized: parts with one rule broken."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """What a seed is about: a team, what it is asked to do, who interferes from outside, and how it is deployed."""
 
-from __future__ import annotations
-
 import random
 from typing import NamedTuple
 

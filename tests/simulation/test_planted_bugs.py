@@ -1,7 +1,5 @@
 """The simulation can fail: production parts with one rule broken are found out within a few seeds."""
 
-from __future__ import annotations
-
 import pytest
 
 from simulation.planted import PLANTED

@@ -1,7 +1,5 @@
 """A seed is a story: played again, in this process or another, it takes the same steps at the same times."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Every promise holds in every seed: some hundreds of the many that `make simulate` plays."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

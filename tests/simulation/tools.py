@@ -1,7 +1,5 @@
 """The tools of simulated teams: each says on the world's shelf what it has done, and how often."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What happened in a seed, line by line: kept as tuples, written out only when somebody wants to read it."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The way between a process and the server: slow, lossy, and cut at times."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable

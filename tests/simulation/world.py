@@ -1,7 +1,5 @@
 """One seed: the world that it makes, played until it comes to rest, and judged."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import logging

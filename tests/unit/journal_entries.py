@@ -1,7 +1,5 @@
 """Entries of journals by hand, and the gateway's list of runs that follows from them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

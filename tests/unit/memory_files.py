@@ -1,7 +1,5 @@
 """A file index and a blob store in memory, as the ports say: for tests without a server."""
 
-from __future__ import annotations
-
 import hashlib
 
 from cadre.delivery.workspace_store import WorkspaceStore

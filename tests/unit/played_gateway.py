@@ -1,7 +1,5 @@
 """A real HTTP server that plays the gateway for tests of the commands."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading

@@ -1,7 +1,5 @@
 """A team's files, for tests of what a team needs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from cadre.local.team_file import TeamSpec, read_team

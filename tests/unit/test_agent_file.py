@@ -1,7 +1,5 @@
 """An agent's file: keys and values that are none are named, in whatever section they stand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Output schemas: held against answers, offered as a parameter, strict or not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

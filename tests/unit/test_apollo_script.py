@@ -1,7 +1,5 @@
 """The script of the Apollo team, played against its real tools and prompts, gives an answer that holds."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

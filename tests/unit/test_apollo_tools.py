@@ -1,7 +1,5 @@
 """The tools of the Apollo team against figures worked out here by other means, and what their errors teach."""
 
-from __future__ import annotations
-
 import csv
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """The labelled sets that recall is measured on are what the figures say they are."""
 
-from __future__ import annotations
-
 import pytest
 
 from bench.recall import SETS, read_set

@@ -1,7 +1,5 @@
 """What the benchmark says about its figures: the verdicts, the table, the document."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What every NATS user may say and hear, as subjects; the server's own word on it is in integration/."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Calls of the tools that Cadre's own services offer: what is answered, and what is refused."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Executors and claims: whose call is run, whose is left alone, and what is answered after a crash."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """What a model wrote, printed: answers, and the memory that `cadre show --full` tells."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

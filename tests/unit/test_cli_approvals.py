@@ -1,7 +1,5 @@
 """Held calls on the command line: what is typed, what a followed run shows, how long a time is."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

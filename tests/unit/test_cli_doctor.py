@@ -1,7 +1,5 @@
 """What `cadre doctor` says of a model endpoint, asked over HTTP."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

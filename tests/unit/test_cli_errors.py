@@ -1,7 +1,5 @@
 """What the commands say and return when something is wrong, against a real HTTP server that plays the gateway."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """An installation without the packages of an extra says so in one line, with the command that installs them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

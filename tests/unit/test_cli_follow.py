@@ -1,7 +1,5 @@
 """Following an event stream over lost connections: every event once, in order."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 

@@ -1,7 +1,5 @@
 """A run that is started and followed while the gateway is away at times; what Ctrl-C does to it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """What `cadre new` writes runs as it stands, and nothing is overwritten."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

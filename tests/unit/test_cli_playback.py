@@ -1,7 +1,5 @@
 """`cadre show --replay`: a run's memory as a reader follows it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

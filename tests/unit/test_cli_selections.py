@@ -1,7 +1,5 @@
 """Whose memories and which runs a command means: nothing that was given is left out, and nothing is guessed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

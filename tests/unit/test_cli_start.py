@@ -1,7 +1,5 @@
 """The command line starts fast and loads only what its verb needs."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Children of `cadre up`, with real processes: kept alive, given up, stopped, never orphaned."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Reading team files: what is wrong is named with its file and key."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

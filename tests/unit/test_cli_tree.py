@@ -1,7 +1,5 @@
 """The reducer of the live tree and its two ways of being shown, fed with hand-written events."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rich.console import Console

@@ -1,7 +1,5 @@
 """The past of a block travels once: bytes grow with the calls, and whoever needs all of it finds it."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

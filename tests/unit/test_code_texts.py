@@ -1,7 +1,5 @@
 """Tools and team members as code sees them: names, signatures and docstrings, which the sandbox binds calls by."""
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Each import contract of pyproject.toml is kept, and fails when it is broken."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

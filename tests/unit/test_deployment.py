@@ -1,7 +1,5 @@
 """The compose file and the image name what exists, and agree with the services about time."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The files that the pages on agents, approvals and limits show can be used as they stand."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A stream of events that its gateway ends: whoever resumes it behind the last id misses nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator

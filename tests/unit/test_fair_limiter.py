@@ -1,7 +1,5 @@
 """Turns at the places of a process: by tree, never more than there are, none lost when a waiter gives up."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 

@@ -1,7 +1,5 @@
 """Files as tools take and return them: what they are told by, how they travel, what a model is shown of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

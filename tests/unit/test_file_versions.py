@@ -1,7 +1,5 @@
 """What a path of a workspace held at some point of the stream that its versions and the journals lie in."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

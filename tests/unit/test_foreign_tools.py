@@ -1,7 +1,5 @@
 """Tools of smolagents and LangChain as tools of ours: objects of the same shape, without the libraries."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from pathlib import Path

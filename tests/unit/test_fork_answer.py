@@ -1,7 +1,5 @@
 """What `cadre fork` says of a workspace that could not be brought back to the step."""
 
-from __future__ import annotations
-
 import pytest
 
 from cadre.cli.terminal.launch import note_later_files

@@ -1,7 +1,5 @@
 """What the gateway makes of headers and bodies before it asks anybody."""
 
-from __future__ import annotations
-
 import re
 import time
 from typing import Any

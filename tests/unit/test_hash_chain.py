@@ -1,7 +1,5 @@
 """The hash chain of a journal finds each changed, missing, repeated or reordered entry."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """What an agent does with records that it cannot take: who is told, and who is not."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

@@ -1,7 +1,5 @@
 """The tool `python_interpreter`: what it refuses before any interpreter is asked."""
 
-from __future__ import annotations
-
 from typing import cast
 
 from cadre.delivery.codec import encode

@@ -1,7 +1,5 @@
 """When what is removed, in a time of its own: nothing is waited for in these tests."""
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import itertools

@@ -1,7 +1,5 @@
 """What runs add to the measurements: once, whoever delivers a record how often, and nothing of what was said."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any

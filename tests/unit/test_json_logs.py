@@ -1,7 +1,5 @@
 """Lines of a log as objects: what each says, and of which run."""
 
-from __future__ import annotations
-
 import json
 import logging
 from typing import Any

@@ -1,7 +1,5 @@
 """From a text to the points that keep it."""
 
-from __future__ import annotations
-
 from functools import cache
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """When `cadre up` starts a memory service, what `cadre doctor` says of it, and that its command serves or looks."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

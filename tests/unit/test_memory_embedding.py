@@ -1,7 +1,5 @@
 """Where vectors come from, what is chosen when, and that queries go before what can wait."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Conditions, checks, names and words of the memory index, as far as no engine is needed."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 from uuid import UUID

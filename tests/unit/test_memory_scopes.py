@@ -1,7 +1,5 @@
 """Who reaches which memories, decided without any I/O."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """When a process begins to count, what /metrics answers, and that a receiver which is down holds nobody up."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

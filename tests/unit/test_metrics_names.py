@@ -1,7 +1,5 @@
 """The names of all metrics, as dashboards and alerts of other people rely on them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a gateway tells of the runs in its list."""
 
-from __future__ import annotations
-
 from cadre.telemetry.metrics import names
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.metrics import of_runs

@@ -1,7 +1,5 @@
 """A model's answer put together from pieces, as various servers send them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

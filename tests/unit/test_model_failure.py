@@ -1,7 +1,5 @@
 """What an endpoint's refusal means, and what its reader is told to do."""
 
-from __future__ import annotations
-
 import errno
 import socket
 from typing import Any

@@ -1,7 +1,5 @@
 """Model files: found beside the agents that name them, checked, and put in place of their names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """CADRE_NATS_URL: what may stand there, and that nobody is told its password."""
 
-from __future__ import annotations
-
 import pytest
 
 from cadre.errors import SettingError

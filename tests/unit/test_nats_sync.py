@@ -1,7 +1,5 @@
 """CADRE_NATS_SYNC: what is taken, what becomes of it in the server's file, and who is told."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

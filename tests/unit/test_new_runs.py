@@ -1,7 +1,5 @@
 """`cadre.new_runs`: the runs that begin from now on, each once, whatever happens to the list and the gateway."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Messages that only a newer Cadre reads: handed back with growing pauses, and given up with a clear reason."""
 
-from __future__ import annotations
-
 import pytest
 
 from cadre.delivery.newer_schema import MAX_REDELIVERIES, defer_to_newer

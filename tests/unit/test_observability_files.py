@@ -1,7 +1,5 @@
 """Dashboards, alerts, collector and profiles speak of metrics, labels and services that exist."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Where `-o FILE` writes: a file whole or not at all, a pipe or device as it is, a link's target."""
 
-from __future__ import annotations
-
 import os
 import threading
 from pathlib import Path

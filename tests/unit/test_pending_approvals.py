@@ -1,7 +1,5 @@
 """Calls that wait for a person, as the gateway's list of runs knows them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Who must agree to a call: what tools and agents' files may say, and what is wrong with the rest."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The shipped prompts say what models rely on; a wrong prompt file is refused with file, key and variable."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

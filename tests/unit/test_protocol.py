@@ -1,7 +1,5 @@
 """The generated documents say what the code says, and real messages fit their schemas."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

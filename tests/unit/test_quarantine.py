@@ -1,7 +1,5 @@
 """Quarantine over a store in memory: which message is poison, which is not, and what a crash leaves behind."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 

@@ -1,7 +1,5 @@
 """The bounded dictionary: what was stored longest ago makes room."""
 
-from __future__ import annotations
-
 from cadre.recent import Recent
 
 

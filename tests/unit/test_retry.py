@@ -1,7 +1,5 @@
 """Retries: what is repeated, how long it pauses, what it warns of."""
 
-from __future__ import annotations
-
 import pytest
 
 from cadre.delivery.retry import retry

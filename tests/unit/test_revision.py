@@ -1,7 +1,5 @@
 """Replicas of an agent in one version that were started from different files are found."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

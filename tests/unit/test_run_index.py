@@ -1,7 +1,5 @@
 """The list of runs: what entries make of it, in whatever order trees are interleaved."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 

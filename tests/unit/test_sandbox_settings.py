@@ -1,7 +1,5 @@
 """What a sandbox process is told: variables, options, and who starts one."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Auto mode: values that fit their schema, every tool once, final_answer last."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

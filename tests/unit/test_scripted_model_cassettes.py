@@ -1,7 +1,5 @@
 """Cassettes: what counts as the same request, and which answer it gets."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The command refuses options that do not go together, in one clear line."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 

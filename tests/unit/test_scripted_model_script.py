@@ -1,7 +1,5 @@
 """Scripts: which rule answers, what its templates say, and what is wrong with a bad one."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """In the compose file every service is a user of the bus: it has the key that is its own, and nobody has two."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The environment: what the page of the command line says of it, and who belongs to which NATS server."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

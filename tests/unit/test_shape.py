@@ -1,7 +1,5 @@
 """The shape of the code: sizes, names, and who may do what only some may."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

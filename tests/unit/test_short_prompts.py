@@ -1,7 +1,5 @@
 """The short form of the shipped prompts: how long it is, what it still says, and how an agent takes it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What an agent written in Python may be."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

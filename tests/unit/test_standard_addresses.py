@@ -1,7 +1,5 @@
 """Which addresses a page may be read from."""
 
-from __future__ import annotations
-
 import ipaddress
 
 import pytest

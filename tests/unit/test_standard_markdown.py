@@ -1,7 +1,5 @@
 """HTML as a model reads it."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """`web_search` over a folder of texts, and what `CADRE_SEARCH` may say."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The Python surface: `docs/python.md` lists what each public module has, and what is shown imports nothing else."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

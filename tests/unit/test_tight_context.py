@@ -1,7 +1,5 @@
 """Prompts that fill a small context are told of when their agent starts."""
 
-from __future__ import annotations
-
 import pytest
 
 from cadre.prompting.prompts import prompts_for

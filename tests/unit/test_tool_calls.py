@@ -1,7 +1,5 @@
 """Calling tools: in the loop or in a thread, with a context, whatever they raise."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """One call of a tool in the executor: whatever the tool does is an outcome that says so."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

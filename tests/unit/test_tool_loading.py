@@ -1,7 +1,5 @@
 """Finding the tools of a file or module; what cannot be loaded is one clear line."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What an executor makes of a tool's return value: files out of bytes and images, cuts that can be read on."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What is known of trees after entries and erasures: which trees end when, which blobs are whose, who is late."""
 
-from __future__ import annotations
-
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Messages of earlier schema versions are read as what they mean now; real ones, as they were stored."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a run waits for that nobody offers."""
 
-from __future__ import annotations
-
 import pytest
 
 from cadre.journal.run import Phase, Recalling, Run

@@ -1,7 +1,5 @@
 """The files of a tree: versions, writes that come twice, writers that meet, paths that lead nowhere."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

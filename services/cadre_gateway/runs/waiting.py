@@ -1,7 +1,5 @@
 """What a run waits for that nobody offers at the moment."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from cadre.journal.run import Phase, Run

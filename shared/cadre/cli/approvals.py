@@ -1,7 +1,5 @@
 """`cadre approvals`, `approve`, `reject` and `correct`: the calls that wait for a person, and the decisions on them."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

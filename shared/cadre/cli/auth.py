@@ -1,7 +1,5 @@
 """`cadre auth`: a NATS user for every service, with the rights that it needs and no more."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

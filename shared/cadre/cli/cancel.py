@@ -1,7 +1,5 @@
 """`cadre cancel`: ends a run and everything below it."""
 
-from __future__ import annotations
-
 import json
 
 import click

@@ -1,7 +1,5 @@
 """`cadre dead`: messages that nobody could handle; look at them, deliver them again, remove them."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

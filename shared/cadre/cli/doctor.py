@@ -1,7 +1,5 @@
 """`cadre doctor`: checks what Cadre needs, a line each, with what to do about it."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator

@@ -1,7 +1,5 @@
 """`cadre files`: the files of a run's workspace, listed, downloaded, uploaded; and files that an answer names."""
 
-from __future__ import annotations
-
 import mimetypes
 import sys
 from pathlib import Path

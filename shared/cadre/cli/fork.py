@@ -1,7 +1,5 @@
 """`cadre fork`: a new run from a step of another, with edits, followed like `cadre run`."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

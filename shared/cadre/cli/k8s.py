@@ -1,7 +1,5 @@
 """`cadre k8s`: a team as Kubernetes manifests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`cadre logs`: what the services of `cadre up` write, on the terminal as it comes and in files that are kept."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections import deque

@@ -1,7 +1,5 @@
 """The command group `cadre`: finds a verb's module by name and imports nothing else."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from importlib import import_module

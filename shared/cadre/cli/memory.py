@@ -1,7 +1,5 @@
 """`cadre memory search|list|show|forget|export`: what agents remember, looked into through the gateway."""
 
-from __future__ import annotations
-
 import sys
 import time
 from itertools import islice

@@ -1,7 +1,5 @@
 """`cadre new`: writes an agent, a tool or a team that runs as it stands, with a test."""
 
-from __future__ import annotations
-
 import keyword
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`cadre provision`: what a team needs on the bus, created before its services start."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path

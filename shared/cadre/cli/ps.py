@@ -1,7 +1,5 @@
 """`cadre ps`: which agents, tools and sandboxes are live, in how many replicas, and what they lack."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

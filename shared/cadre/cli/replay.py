@@ -1,7 +1,5 @@
 """`cadre replay` and `cadre verify`: a run's journals decided anew, and their hash chains checked."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from collections.abc import Callable, Iterator

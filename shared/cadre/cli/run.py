@@ -1,7 +1,5 @@
 """`cadre run`: gives an agent a task, shows the run on stderr, prints the answer on stdout."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`cadre runs`: the list of runs, newest first, and what is done with a run as a whole."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

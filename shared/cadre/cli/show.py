@@ -1,7 +1,5 @@
 """`cadre show`: one run, its children, its memory."""
 
-from __future__ import annotations
-
 import asyncio
 
 import click

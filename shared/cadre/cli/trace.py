@@ -1,7 +1,5 @@
 """`cadre trace`: where the time and the tokens of a run went."""
 
-from __future__ import annotations
-
 from io import BytesIO
 from typing import Any
 

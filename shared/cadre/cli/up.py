@@ -1,7 +1,5 @@
 """`cadre up`: NATS and all services of a team on this machine, until Ctrl-C."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The gateway from Python: runs that are started, followed and decided on."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -4,8 +4,6 @@ Pieces (`delta`) are sent while an answer is written and are stored nowhere: who
 connection misses some. The whole answer follows as `model.answered`, so that what is missing can be told before it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Asynchronous methods for programs without an event loop: each is waited for."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator

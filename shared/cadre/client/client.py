@@ -1,7 +1,5 @@
 """The gateway's Python client: starts runs, finds them, decides on calls, asks who is there."""
 
-from __future__ import annotations
-
 import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Mapping

@@ -1,7 +1,5 @@
 """Files as `data:` URLs, which a request for a run carries."""
 
-from __future__ import annotations
-
 import base64
 import mimetypes
 import os

@@ -1,7 +1,5 @@
 """One event of a run's stream, with typed access to what it says."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import msgspec

@@ -1,7 +1,5 @@
 """Reads the event stream of a run to its end, across lost connections."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -4,8 +4,6 @@ A follower is a subscriber: it can be slow, fail or die without touching the run
 run up, use a check of answers, an approval or a tool instead.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator

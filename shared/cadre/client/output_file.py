@@ -1,7 +1,5 @@
 """A file that is downloaded: whole, or not there at all."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator

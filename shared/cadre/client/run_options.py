@@ -1,7 +1,5 @@
 """What may be given to a run that is started or forked, and the request's body that it becomes."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict

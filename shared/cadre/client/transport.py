@@ -1,7 +1,5 @@
 """The HTTP connection to the gateway: finds it, sends requests, turns what goes wrong into errors."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat

@@ -1,7 +1,5 @@
 """A run's answer as a type of the caller's."""
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
 import msgspec

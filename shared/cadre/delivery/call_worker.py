@@ -4,8 +4,6 @@ A call that is delivered twice is served twice and has its effect once, or chang
 result. The tools of users are claimed before they run: that is the executor of `cadre tools`.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any

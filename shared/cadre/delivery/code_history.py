@@ -4,8 +4,6 @@ A block of hundreds of calls would else send all of its past with every call, th
 it anew wants it. How the past is cut follows from the exchanges alone, so everybody cuts it alike.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import time

@@ -1,7 +1,5 @@
 """Messages to bytes and back: JSON of any schema version up to this one, too large ones kept in the blob store."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Remembers which runs have ended, so that nothing is begun for them any more."""
 
-from __future__ import annotations
-
 from cadre.protocol.topology import parent_of
 from cadre.recent import Recent
 

@@ -6,8 +6,6 @@ fields: `prev`, which an import into another stream rewrites, and `hash` itself.
 have none; the chain of a run begins with its first entry of version 3.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -6,8 +6,6 @@ the message becomes a dead letter, which `cadre dead retry` delivers again once 
 the run goes on waiting for it.
 """
 
-from __future__ import annotations
-
 import logging
 
 from cadre.errors import NewerKind, NewerSchema

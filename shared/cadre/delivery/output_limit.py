@@ -1,7 +1,5 @@
 """Limits the size of outputs: what is too large goes to the blob store; a cut of it travels and says how to read on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Retries an operation while the bus, or whatever else it needs, is not there."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence

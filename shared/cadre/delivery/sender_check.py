@@ -5,8 +5,6 @@ name in the sender's place only. That does not say that it may send such a messa
 executor's to send, a person's decision is the gateway's.
 """
 
-from __future__ import annotations
-
 from cadre.deploy.nats_users import GATEWAY_SENDER, SANDBOX_SENDER
 from cadre.errors import UnreadableMessage
 from cadre.protocol.messages import (

@@ -3,8 +3,6 @@
 It depends on ports alone: who delivers, be it a server or a simulation, does not matter here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 

@@ -1,7 +1,5 @@
 """Stores the files of a tree's workspace: an index of versions by path, and content in the blob store."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """The file of users that a nats-server includes: public keys and permissions, no secrets."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 

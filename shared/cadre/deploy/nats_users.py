@@ -3,8 +3,6 @@
 Pure. A permission is about subjects alone: its limits, and what is done about them, are in docs/security.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 

@@ -5,8 +5,6 @@ are calls of the step like any other, but for the model, which has not made them
 agent's own answer goes into them.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from cadre.engine.steps import finished, step_in_work

@@ -1,7 +1,5 @@
 """The form of an agent's answers: how its output schema is offered to the model, and what its words come to."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

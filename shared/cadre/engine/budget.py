@@ -5,8 +5,6 @@ a tree never goes beyond it by more than the calls in flight. What they leave ov
 with that of a member which was no longer waited for.
 """
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 from cadre.journal import events as ev

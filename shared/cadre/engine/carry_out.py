@@ -1,8 +1,6 @@
 """From moves to events: a kind of agent says what it wants to do, and the rules common to all kinds say what becomes
 of it. No kind can forget a check, an approval, a budget or the end of a step."""
 
-from __future__ import annotations
-
 from typing import Any, assert_never
 
 from cadre.engine.answer_checks import NOT_PASSED, check_calls, given, problem_with

@@ -3,8 +3,6 @@
 A `Transcript` keeps what it has rendered, so that a step costs the same whatever came before it.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a run may owe the world: a model call, a timer, a message, the end of a call that nobody awaits."""
 
-from __future__ import annotations
-
 import msgspec
 
 from cadre.protocol.messages import Cancel, CodeCall, Report, Task, TimerFired, ToolCall, ToolResult

@@ -1,7 +1,5 @@
 """JSON that a model wrote: read as it stands, and told to the model where it cannot be."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

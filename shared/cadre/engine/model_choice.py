@@ -4,8 +4,6 @@ A run stays with the model that it came to for some minutes: an endpoint that is
 all its tries. Then the first model is asked again. The order goes round, so each model is tried once for one call.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from cadre.journal import events as ev

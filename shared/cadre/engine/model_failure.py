@@ -6,8 +6,6 @@ failures have `model.retries` tries; a refused request is not tried again. What 
 in smolagents.
 """
 
-from __future__ import annotations
-
 from cadre.engine.carry_out import carry_out
 from cadre.engine.context.compaction import on_overflow, without_model
 from cadre.engine.kind import kind_of

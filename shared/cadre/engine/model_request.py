@@ -1,7 +1,5 @@
 """What a model is asked: one chat completion, in the terms of the OpenAI API."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

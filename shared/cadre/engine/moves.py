@@ -1,7 +1,5 @@
 """What a kind of agent can decide. `cadre.engine.carry_out` turns moves into events, under the rules common to all."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """What an agent's model may call: the live registry, narrowed to what the spec names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """What a run has found until it was stopped: its plan and observations, found without asking a model again."""
 
-from __future__ import annotations
-
 from cadre.engine.context.observation import clip, observation_of
 from cadre.engine.kind import deed_of
 from cadre.journal.run import Run

@@ -1,7 +1,5 @@
 """The reasoning that some models write before their answer, in tags: what it weighs and rejects is not to be done."""
 
-from __future__ import annotations
-
 import re
 
 _NAMES = "think|thinking|reasoning|reflection"

@@ -4,8 +4,6 @@ It is a tool call like any other, so a kill on either side loses nothing, and th
 replay sees the same memories, whatever the service would say by then.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from cadre.engine.carry_out import carry_out

@@ -4,8 +4,6 @@ Nobody waits for it: the calls are owed like any other and sent again after a cr
 the service stores each text once.
 """
 
-from __future__ import annotations
-
 from cadre.engine.context.observation import clip, observation_of
 from cadre.engine.kind import deed_of
 from cadre.engine.recall import origin_of

@@ -1,7 +1,5 @@
 """The course of a run, common to all kinds: its beginning, its model calls, its end."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cadre.engine.budget import budget_of, deadline_of

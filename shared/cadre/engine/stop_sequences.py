@@ -1,7 +1,5 @@
 """Stop sequences: beyond them a model writes its own observations."""
 
-from __future__ import annotations
-
 STOP_SEQUENCES = ["Observation:", "Calling tools:"]
 """smolagents' stop sequences for tool-calling agents."""
 

@@ -1,7 +1,5 @@
 """The waits of a run that end by the clock: each a message schedule of its own, named here and nowhere else."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from cadre.journal import events as ev

@@ -1,7 +1,5 @@
 """Answers that an endpoint cut at the limit of tokens, in the middle of what they ask for."""
 
-from __future__ import annotations
-
 from cadre.engine.kind import Kind
 from cadre.journal.arrivals import ModelReplied
 from cadre.protocol.messages import ErrorInfo

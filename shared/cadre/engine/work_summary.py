@@ -1,7 +1,5 @@
 """What a member did, told to its manager behind the report: its memory in summary mode, each message cut."""
 
-from __future__ import annotations
-
 import msgspec
 
 from cadre.engine.chat import as_text, in_summary, messages_of

@@ -1,7 +1,5 @@
 """What can arrive at a run: the records of its inbox, and what its own model call came to."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, get_args
 
 import msgspec

@@ -1,7 +1,5 @@
 """A journal's entries: what one arrival made true, told so that it can be decided again and nothing can be changed."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec

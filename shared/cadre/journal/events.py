@@ -1,7 +1,5 @@
 """The events of a run's journal, for ever: those that are common to all kinds of agents."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import msgspec

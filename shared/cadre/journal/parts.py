@@ -1,7 +1,5 @@
 """The three bases of what a kind of agent writes down: events, its state of a run, its part of a step."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Union
 

@@ -3,8 +3,6 @@
 Everything in it can be written as JSON. `cadre.loop.fold` is the only place that changes it.
 """
 
-from __future__ import annotations
-
 import enum
 from typing import TYPE_CHECKING, Any
 

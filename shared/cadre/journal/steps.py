@@ -3,8 +3,6 @@
 Everything in them can be written as JSON. `cadre.loop.fold` is the only place that changes one.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec

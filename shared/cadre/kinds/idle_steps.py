@@ -1,7 +1,5 @@
 """Steps in which nothing was done: no call in them could be made, and no code was run."""
 
-from __future__ import annotations
-
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, PlanningStep
 

@@ -1,8 +1,6 @@
 """What a kind of agent is where it says nothing else: `Kind` with a default for all but how it begins, what follows
 from an answer, what follows a step, and what its model is asked."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any

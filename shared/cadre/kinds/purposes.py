@@ -1,7 +1,5 @@
 """Why the models of stepwise agents are asked, and how that is told to a person who looks on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 STEPWISE: Mapping[str, str] = {

@@ -1,8 +1,6 @@
 """Agents that act step by step, after smolagents' MultiStepAgent: a plan every n steps, and one last answer when the
 steps are used up."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 
 from cadre.engine.answer_form import last_answer_form, last_answer_of

@@ -1,7 +1,5 @@
 """The exit codes of Cadre's commands, and the error that carries one."""
 
-from __future__ import annotations
-
 import enum
 
 from cadre.errors import CadreError

@@ -1,7 +1,5 @@
 """Which packages an installation lacks for its services, and the command that installs them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from importlib.util import find_spec
 

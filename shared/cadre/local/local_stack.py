@@ -1,7 +1,5 @@
 """What `cadre up` leaves in its data folder for the other commands: addresses, process ids, logs."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 from collections.abc import Iterator

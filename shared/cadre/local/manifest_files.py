@@ -1,7 +1,5 @@
 """Manifests as YAML that a person can read, and as the files of a kustomize base."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

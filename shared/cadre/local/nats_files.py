@@ -4,8 +4,6 @@ With `apart` each of them lies in a folder below it, so that every service can b
 `USER/nats.nk`, and `server/` with what is no secret.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The embedded nats-server: its binary, its configuration, its INFO."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

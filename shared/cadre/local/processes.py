@@ -1,7 +1,5 @@
 """The processes of one `cadre up`: which they are, and how they start and stop."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence

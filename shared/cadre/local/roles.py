@@ -1,7 +1,5 @@
 """The NATS users that a team's services need."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Asks services what they can do on this machine: `cadre sandbox --check`, `cadre memory --check`."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 

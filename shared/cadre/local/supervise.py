@@ -1,7 +1,5 @@
 """Keeps child processes alive: starts them, copies their output, restarts them, stops them."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """A team as the components that a cluster runs: its files are read here, and its tools' names looked up."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reads and checks a team file: which agents and tools `cadre up` starts together."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

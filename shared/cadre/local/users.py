@@ -1,7 +1,5 @@
 """The NATS users of one `cadre up --secure`: created before the server starts, provisioned before services start."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

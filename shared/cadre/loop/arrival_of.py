@@ -4,8 +4,6 @@ Events copy most of an arrival; what no event copies stands in `Entry.arrived`. 
 its arrival whatever the agent's kind is, and a decision can be made again.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from typing import Any, get_args

@@ -1,7 +1,5 @@
 """Two values of the same shape, compared field by field, as lines that a person can read."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -4,8 +4,6 @@ Where an entry does not tell everything apart (a model call that failed for good
 than one candidate; one of them is what arrived.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One decision as the journal keeps it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from cadre.journal import events as ev

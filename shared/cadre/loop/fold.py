@@ -4,8 +4,6 @@
 of how many came before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The beginning of a run as the memory of another: what a fork takes over, with observations that may be edited."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import msgspec

@@ -1,7 +1,5 @@
 """What stands before every model call, whatever the agent's kind: deadline, budget, and the room in its context."""
 
-from __future__ import annotations
-
 import copy
 
 import msgspec

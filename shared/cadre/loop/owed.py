@@ -2,8 +2,6 @@
 crash it says the same, and everything it names may be paid twice.
 """
 
-from __future__ import annotations
-
 from cadre.engine.commands import CallModel, Command, Revoke, Send, SetTimer
 from cadre.engine.kind import kind_of
 from cadre.engine.recall import origin_of, question

@@ -6,8 +6,6 @@ against the entries, and what runs say of each other against what they owe: a ch
 call, a report against the child's end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 

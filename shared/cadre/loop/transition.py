@@ -4,8 +4,6 @@
 An arrival that no case takes is late, unknown or a duplicate: it is accounted for and changes nothing.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from cadre.engine.budget import gained, out_of_time

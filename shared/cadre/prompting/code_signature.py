@@ -3,8 +3,6 @@
 A signature is `(query: str, limit: int = 10) -> list[str]`.
 """
 
-from __future__ import annotations
-
 import builtins
 import keyword
 import re

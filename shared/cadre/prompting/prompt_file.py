@@ -1,7 +1,5 @@
 """Reads a prompt file and renders every template with sample values, so that a wrong one is refused at start."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.resources import files

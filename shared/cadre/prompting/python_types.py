@@ -1,7 +1,5 @@
 """JSON Schemas as Python type hints: `{"type": ["string", "null"]}` is `str | None`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tools and team members as text for a model, as a list or as Python functions."""
 
-from __future__ import annotations
-
 import json
 from textwrap import indent
 from typing import Any

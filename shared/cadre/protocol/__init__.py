@@ -1,7 +1,5 @@
 """The data that services exchange and how it is addressed: messages, cards, subjects and ids."""
 
-from __future__ import annotations
-
 from cadre.protocol.cards import AgentCard, Presence, SandboxCard, ToolCard
 from cadre.protocol.messages import (
     SCHEMA_VERSION,

@@ -1,7 +1,5 @@
 """Cards: how tools, agents and sandboxes describe themselves in the registry."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import msgspec

@@ -1,7 +1,5 @@
 """What a block of code and its run say to each other: functions to call, calls, replies, limits."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import msgspec

@@ -1,7 +1,5 @@
 """Files within JSON values, and records of a workspace: one per path, with the versions of the file."""
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Iterator

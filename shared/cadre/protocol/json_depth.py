@@ -1,7 +1,5 @@
 """The nesting depth of JSON values. A value that is too deep could be written, but not be read back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 MAX_LEVELS = 200

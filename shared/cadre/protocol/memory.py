@@ -4,8 +4,6 @@ Agents do not come this way: they call the tools `recall` and `remember`. These 
 so each says whose it means, and one that does not is refused.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import msgspec

@@ -1,7 +1,5 @@
 """Addresses of NATS servers, as CADRE_NATS_URL lists them: checked, and without what is secret in them."""
 
-from __future__ import annotations
-
 from urllib.parse import SplitResult, urlsplit
 
 from cadre.errors import SettingError

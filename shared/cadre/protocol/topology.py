@@ -1,7 +1,5 @@
 """Every subject, stream, consumer, bucket and derived id: the one module that knows the topology."""
 
-from __future__ import annotations
-
 from hashlib import blake2b
 from typing import NamedTuple
 from zlib import crc32

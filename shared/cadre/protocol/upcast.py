@@ -4,8 +4,6 @@ One function per version converts to the next; it is never changed once the next
 the rules that it began with: where the default of a new rule would apply to it, the function switches that rule off.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

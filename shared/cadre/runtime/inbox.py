@@ -3,8 +3,6 @@
 A record is acked only when the runner says that its run accounts for it.
 """
 
-from __future__ import annotations
-
 import itertools
 import logging
 

@@ -1,7 +1,5 @@
 """Makes the model calls of one agent: each can be aborted, and none is tried twice here."""
 
-from __future__ import annotations
-
 import asyncio
 
 from cadre.engine.commands import CallModel

@@ -1,7 +1,5 @@
 """Pays what a run owes the world: sends messages, sets timers, withdraws calls."""
 
-from __future__ import annotations
-
 import asyncio
 
 import msgspec

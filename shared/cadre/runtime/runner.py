@@ -6,8 +6,6 @@ A worker that finds its model call taken over by another walks away without an a
 what keeps the run alive, and it is the other's now.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import NamedTuple

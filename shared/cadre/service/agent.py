@@ -1,7 +1,5 @@
 """An agent as a process: its inbox consumers, its runner, its card in the registry."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import sys

@@ -1,7 +1,5 @@
 """`/healthz`, `/readyz` and `/metrics` in front of any ASGI application."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus

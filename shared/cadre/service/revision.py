@@ -1,7 +1,5 @@
 """Whether two replicas of an agent are the same: a digest of what they were started from."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """The specification of an agent: its model, tools, team, limits and memory, checked when it is made."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec

@@ -1,7 +1,5 @@
 """An agent's YAML file: read, checked and explained."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, Literal, get_args

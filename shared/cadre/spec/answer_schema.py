@@ -1,7 +1,5 @@
 """The JSON Schema that an agent's answers must fit."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

@@ -5,8 +5,6 @@ found by the entry point group `cadre.kinds` of any installed distribution. The 
 journal (events, states, messages) and of the agent file (sections), so they are read once, when `cadre` is imported.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from importlib import import_module

@@ -3,8 +3,6 @@
 A name is looked for as `models/NAME.yaml`, then as `NAME.yaml`, in the folder of the agent's file.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 

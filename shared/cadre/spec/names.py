@@ -1,7 +1,5 @@
 """The rules for names and numbers in a spec."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -4,8 +4,6 @@ Expressions are Jinja2's (`amount > 100 and currency != "EUR"`), evaluated in it
 change nothing. When one cannot be evaluated, a person is asked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any

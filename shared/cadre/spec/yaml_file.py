@@ -1,7 +1,5 @@
 """Reads YAML files that people write; each error is one line that names the file."""
 
-from __future__ import annotations
-
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, get_args

@@ -1,7 +1,5 @@
 """Test doubles: a team in one process, one run that is played by hand, models for tests, and the scripted model."""
 
-from __future__ import annotations
-
 from cadre.journal.arrivals import Offer
 from cadre.ports import ModelReply
 from cadre.testing.course import Course

@@ -1,7 +1,5 @@
 """One run without any service: arrivals are played against an agent's spec by the same decisions as in production."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 from cadre.delivery.codec import decode, encode

@@ -1,7 +1,5 @@
 """Plays a scenario again and again, each time with a process killed behind another one of the records it stores."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple
 

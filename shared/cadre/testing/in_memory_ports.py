@@ -3,8 +3,6 @@
 How a process reaches the streams is its `Wire`: that of a test team stores at once, a simulation's is slow and lossy.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib

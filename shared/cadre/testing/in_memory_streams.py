@@ -1,7 +1,5 @@
 """A stream in memory with JetStream's contract: fences, deduplication, schedules, durable consumers."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol

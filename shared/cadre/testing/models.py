@@ -1,7 +1,5 @@
 """Models for tests: one that calls every tool once, one that plays a script, one that a function decides for."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """Records as services send them, with derived ids and defaults for what a test does not care about."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cadre.protocol.messages import (

@@ -1,7 +1,5 @@
 """The scripted model as a process of its own: an OpenAI-compatible endpoint that plays the replies of a script."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

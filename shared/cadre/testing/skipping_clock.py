@@ -1,7 +1,5 @@
 """A clock that can be moved on: what waits for a time goes on at once, whether that is a second or a month away."""
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import itertools

@@ -1,7 +1,5 @@
 """A team in one process, for tests and notebooks: production's decisions and deliveries on streams in memory."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """The context of a tool call: ids that make effects idempotent, the workspace, and whether to stop."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

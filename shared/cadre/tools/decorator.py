@@ -1,7 +1,5 @@
 """`@tool`: makes a typed, documented function callable by a model, and refuses what a model could not use."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import functools

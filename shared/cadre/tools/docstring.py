@@ -1,7 +1,5 @@
 """Reads a docstring for a model: the description, and a text for each parameter."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any

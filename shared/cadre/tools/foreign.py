@@ -6,8 +6,6 @@
 in a module that `cadre tools` serves. The options are those of `@tool`; they override what the object says.
 """
 
-from __future__ import annotations
-
 import inspect
 import threading
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 None of these libraries is imported here: objects are recognised by the names of their classes.
 """
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

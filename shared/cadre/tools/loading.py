@@ -1,7 +1,5 @@
 """Loads the tools of a module, given by its name or by the path of its file."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import sys

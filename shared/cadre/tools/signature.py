@@ -1,7 +1,5 @@
 """Reads the JSON Schemas and descriptions of a typed, documented function."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import inspect

@@ -3,8 +3,6 @@
 A thread pool joins its threads when the interpreter ends; a tool that hangs would hang the shutdown.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import contextvars

@@ -1,7 +1,5 @@
 """The workspace as tools use it: files by path, shared by all agents of a tree of runs."""
 
-from __future__ import annotations
-
 import posixpath
 from typing import Protocol
 

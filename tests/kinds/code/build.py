@@ -1,7 +1,5 @@
 """Runs of an agent that writes code, and what its sandbox answers, for tests of the kind `code`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cadre.engine.commands import Send

@@ -1,7 +1,5 @@
 """Agents that write code: a block goes to a sandbox, comes back with calls, and ends the step or the run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """What the model of a code agent is told: terms, functions, examples that run, and own files held to the same."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The block of code in an answer: between tags, in a fence, bare or as JSON; what is none comes back with help."""
 
-from __future__ import annotations
-
 import pytest
 
 from cadre.engine.json_text import ReadingError

@@ -1,7 +1,5 @@
 """The spans of a block of code: the block itself, and what each sandbox did between two of its waits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cadre.protocol.messages import ErrorInfo

@@ -1,7 +1,5 @@
 """The schema of one call: what it lets through, how small it is, and when it is strict."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jsonschema_rs

@@ -1,7 +1,5 @@
 """Calls that a model writes into its text instead of making them."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,7 +1,5 @@
 """Finds faults in manifests that their schema does not see: dangling names, wrong selectors, pods without walls."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

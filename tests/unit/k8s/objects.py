@@ -1,7 +1,5 @@
 """A set of manifests to look things up in, for tests of what is rendered."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple

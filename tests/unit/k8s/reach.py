@@ -1,7 +1,5 @@
 """Who may open a connection to whom, by the NetworkPolicies of a set of manifests."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from ipaddress import ip_address, ip_network
 from typing import Any, NamedTuple

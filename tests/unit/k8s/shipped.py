@@ -1,7 +1,5 @@
 """The shipped team's manifests, as `cadre k8s render` makes them with everything on."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`cadre k8s` on files: a kustomize base that is written anew, overlays that build on it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

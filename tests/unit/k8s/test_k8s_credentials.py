@@ -1,7 +1,5 @@
 """Every workload is given the key of its own NATS user, by the name that `cadre auth init` gives its Secret."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Every fault that is planted in good manifests is found, and named by the object that has it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

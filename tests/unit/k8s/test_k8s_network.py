@@ -1,7 +1,5 @@
 """Who may reach whom in the shipped manifests, by the rules of NetworkPolicies."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A team becomes the manifests that a cluster needs, valid for every Kubernetes in use, and every choice shows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import kubernetes_validate

@@ -1,7 +1,5 @@
 """Specs, offers and records of one small team, for tests of the pure loop."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, TypeVar
 

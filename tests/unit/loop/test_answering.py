@@ -1,7 +1,5 @@
 """What follows from an answer: each call has its own fate, in the model's order."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from pathlib import Path

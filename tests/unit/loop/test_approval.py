@@ -1,7 +1,5 @@
 """Calls that a person must agree to: held back, decided once, corrected, expired."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """A history never outgrows its model's context: what does not fit is summarized, however the run goes on."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How a run begins, when it plans, what follows a step, and how it goes on from an earlier run."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

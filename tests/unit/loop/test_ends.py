@@ -1,7 +1,5 @@
 """Records that come too late or twice, and ends from outside: cancel and poison, in every phase."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

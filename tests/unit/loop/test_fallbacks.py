@@ -1,7 +1,5 @@
 """Other models for a call that the first one gives no answer to: in their order, each with its own tries."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Runs that begin with the first steps of another one: what they remember, where they go on, what cannot be."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Images that tools return: shown to a model that sees, once, and only the latest of them."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from typing import Any

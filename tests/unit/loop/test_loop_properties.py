@@ -1,7 +1,5 @@
 """Whatever a model says and in whatever order records come: what must hold of every run."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import msgspec

@@ -1,7 +1,5 @@
 """What a run asks the memory service before it begins, and what it leaves there."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

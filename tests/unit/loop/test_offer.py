@@ -1,7 +1,5 @@
 """Who of those that are there a model may call."""
 
-from __future__ import annotations
-
 from cadre.engine.offer import offer_of
 from cadre.protocol.cards import AgentCard, Presence, ToolCard
 from cadre.spec.agent import AgentSpec, Limits, Selector

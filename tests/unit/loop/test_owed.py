@@ -1,7 +1,5 @@
 """What a run owes in each phase: the same however often it is asked, with ids derived from the run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cadre.engine.commands import CallModel, Revoke, Send, SetTimer

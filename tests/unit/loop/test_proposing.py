@@ -1,7 +1,5 @@
 """Answers are proposed before they are given: schema, expressions, checks by tools."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Journals decided anew: those of earlier versions and of this one agree, and what was changed is found."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

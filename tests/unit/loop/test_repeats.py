@@ -1,7 +1,5 @@
 """Calls that lead nowhere are refused, and a run that makes nothing else ends."""
 
-from __future__ import annotations
-
 import msgspec
 
 from cadre.journal import events as ev

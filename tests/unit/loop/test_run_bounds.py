@@ -1,7 +1,5 @@
 """Deadlines, budgets and timeouts: how far a run goes, what its children get, what it has found when it stops."""
 
-from __future__ import annotations
-
 import pytest
 
 from cadre.engine.commands import Revoke, Send, SetTimer

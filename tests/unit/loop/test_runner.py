@@ -1,7 +1,5 @@
 """Runners over a world in memory: delegation, waits, snapshots, sessions, the end by poison."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

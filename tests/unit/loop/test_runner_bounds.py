@@ -1,7 +1,5 @@
 """Runners over a world in memory: deadlines and decisions that come while a worker is at work, or dead."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

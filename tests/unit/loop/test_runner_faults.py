@@ -1,7 +1,5 @@
 """Runners that die, race and lose answers: every run goes on as if nothing had happened."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

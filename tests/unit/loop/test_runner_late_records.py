@@ -1,7 +1,5 @@
 """Records that come again when the server has forgotten them, twice, or after somebody else's ack."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

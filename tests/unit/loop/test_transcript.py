@@ -1,7 +1,5 @@
 """What the model reads: the messages of each kind of step, in structure; their wording is the prompts'."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A model call without an answer: waits, patience, tries, takeover, and the word that ends the run."""
 
-from __future__ import annotations
-
 import pytest
 
 from cadre.journal import events as ev

@@ -1,7 +1,5 @@
 """Messages as bytes: every type comes back as it was, and what cannot be read says why."""
 
-from __future__ import annotations
-
 import enum
 import typing
 from typing import Any, Literal, Union, get_args, get_origin

@@ -1,7 +1,5 @@
 """Workers in a memory world, as the tests of runners that die and race use them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Teams in one process (`cadre.testing.Team`): what a user asserts on in a test of their own."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

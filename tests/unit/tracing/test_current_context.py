@@ -1,7 +1,5 @@
 """Code of others runs context_below the span of its call, if it has brought OpenTelemetry along."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

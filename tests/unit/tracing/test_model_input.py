@@ -1,7 +1,5 @@
 """With content on, a span of a model call holds what its model read: the very request, told in so many characters."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Spans of what a run does besides its steps: it remembers, it makes room in its context."""
 
-from __future__ import annotations
-
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.journal.steps import Memory

@@ -1,7 +1,5 @@
 """From entries to spans: where each hangs, when it ends, what it says, and that it comes out the same every time."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What people, models and tools wrote is in no span, unless somebody asked for it."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

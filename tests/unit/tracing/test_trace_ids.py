@@ -1,7 +1,5 @@
 """Ids of spans: derived, spread evenly, and those that travel in headers are those of the journal's trace."""
 
-from __future__ import annotations
-
 import uuid
 
 import pytest

@@ -1,7 +1,5 @@
 """The names that spans bear, as dashboards and queries of others know them: a change of one is a change of contract."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The views that need no backend: the order of spans, a page that harms nobody, OTLP as an exporter would send it."""
 
-from __future__ import annotations
-
 import base64
 from html.parser import HTMLParser
 from typing import Any

@@ -1,7 +1,5 @@
 """`cadre up` starts a tracer for those who have a receiver."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The standard variables of OpenTelemetry, as Cadre understands them."""
 
-from __future__ import annotations
-
 import pytest
 
 from cadre.errors import SettingError

@@ -1,7 +1,5 @@
 """An agent's models as one: each request says which of them it is for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a model wrote, as it is printed on stdout."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

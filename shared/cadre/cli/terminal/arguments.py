@@ -1,7 +1,5 @@
 """KEY=VALUE on a command line: a value is JSON if it parses as JSON, else text."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

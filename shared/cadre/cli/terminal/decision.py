@@ -1,7 +1,5 @@
 """A person's decision on a held call: which call is meant, who decides, what came of it."""
 
-from __future__ import annotations
-
 import getpass
 from typing import Any
 

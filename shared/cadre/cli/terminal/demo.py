@@ -1,7 +1,5 @@
 """`cadre up --run`: one task on a fresh stack, its answer checked by the team's own command; or the team's program."""
 
-from __future__ import annotations
-
 import asyncio
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """The client as commands use it: answers as the gateway's JSON, runs by references, failures with exit codes."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import re

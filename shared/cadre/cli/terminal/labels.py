@@ -1,7 +1,5 @@
 """Words for what a run does, as the kinds of agents declare them."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Starts a run, follows it, and says how it ended."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -1,7 +1,5 @@
 """Options that several commands have, and what they print as JSON."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """How a command ends: the exit code of a run, and the line and exit code of an error."""
 
-from __future__ import annotations
-
 import codecs
 import errno
 from typing import Any

@@ -3,8 +3,6 @@
 The account is the JSON of `GET /v1/runs/ID`; its steps are there with `full=true`, under the key `memory`.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

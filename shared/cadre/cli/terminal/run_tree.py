@@ -1,7 +1,5 @@
 """The delegation tree of a run, folded from the events of the gateway's stream: pure, without any drawing."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal

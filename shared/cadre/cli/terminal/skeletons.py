@@ -1,7 +1,5 @@
 """The files that `cadre new` writes, by their paths below the current folder."""
 
-from __future__ import annotations
-
 _AGENT = """\
 apiVersion: cadre.dev/v1
 kind: Agent

@@ -1,7 +1,5 @@
 """Lines about what goes on, on stderr, which no reader that has gone away may turn into an error."""
 
-from __future__ import annotations
-
 import os
 import sys
 

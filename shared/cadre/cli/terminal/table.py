@@ -1,7 +1,5 @@
 """Aligned columns for terminals and pipes, and the cutting of text that others wrote."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """The events of a run as timestamped lines, for pipes and logs."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Draws the delegation tree with rich."""
 
-from __future__ import annotations
-
 from rich.text import Text
 from rich.tree import Tree as Drawing
 

@@ -1,7 +1,5 @@
 """The components of a team in a cluster: one for each kind of process."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple

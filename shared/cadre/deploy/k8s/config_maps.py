@@ -1,7 +1,5 @@
 """Files as a ConfigMap, and as the volume that puts them back where they were."""
 
-from __future__ import annotations
-
 import re
 from base64 import b64encode
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """One Kubernetes object as plain data: its metadata, its labels, and the selectors that find pods by them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 Manifest = dict[str, Any]

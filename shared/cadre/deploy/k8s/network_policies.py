@@ -1,7 +1,5 @@
 """Who may connect to whom: nobody, except as these policies allow. Policies add up."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

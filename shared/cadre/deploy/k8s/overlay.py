@@ -1,7 +1,5 @@
 """Lays one tree of values over another, as a person who writes an override means it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 _IDENTITIES = ("name", "mountPath")

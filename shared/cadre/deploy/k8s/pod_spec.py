@@ -1,7 +1,5 @@
 """The pod of a service: confined as the Pod Security Standard `restricted` asks, probed, with time to drain."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cadre.deploy.k8s.components import Component

@@ -1,7 +1,5 @@
 """A team's components as manifests, by the file that each belongs to."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

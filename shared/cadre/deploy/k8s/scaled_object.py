@@ -1,7 +1,5 @@
 """Scales replicas by lag: KEDA asks NATS how many messages a service's durable consumers have."""
 
-from __future__ import annotations
-
 from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.manifest import Manifest, manifest, metadata
 from cadre.deploy.k8s.values import Scale, Values

@@ -1,7 +1,5 @@
 """The values of a deployment: where NATS is, how many replicas, and any field of any pod."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from ipaddress import ip_address

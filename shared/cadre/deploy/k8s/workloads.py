@@ -1,7 +1,5 @@
 """One service as manifests: Deployment, its files, its disruption budget, its scaling; and the Job before them all."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any

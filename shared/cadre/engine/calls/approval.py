@@ -1,7 +1,5 @@
 """Calls that a person must agree to: which are held back, and what a decision makes of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cadre.engine.calls.call_check import CallNotAllowed, check_call

@@ -1,7 +1,5 @@
 """Whether a requested call can be made: the name exists, the arguments fit, delegation stays in bounds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cadre.engine.tool_names import FINAL_ANSWER

@@ -1,7 +1,5 @@
 """A call that is made: of a tool, or of a team member with its share of the budget."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

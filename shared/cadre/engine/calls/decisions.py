@@ -1,7 +1,5 @@
 """What follows from a person's word on a held call, or from its absence."""
 
-from __future__ import annotations
-
 from cadre.engine.calls.approval import decided, expired
 from cadre.engine.calls.call_check import CallNotAllowed
 from cadre.engine.calls.call_events import made, shared_out

@@ -1,7 +1,5 @@
 """What events make of a step's calls: held, waiting for their turn, sent, answered, given up."""
 
-from __future__ import annotations
-
 from cadre.engine.calls.repeats import LOOP, note_outcome
 from cadre.engine.context.context_budget import per_step
 from cadre.engine.context.observation import clip, observation_of

@@ -1,7 +1,5 @@
 """Calls that a model, or its code, asks for: each made, held back for a person, or refused on its own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ The first further call is refused with a word to the model; when that does not h
 reads an error and gives the very answer that it was about has had that word.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

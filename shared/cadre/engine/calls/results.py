@@ -1,7 +1,5 @@
 """What follows when an open call has its answer, or has waited too long for it."""
 
-from __future__ import annotations
-
 from cadre.engine.answer_checks import check_event, given, is_check, problem_of, verdict
 from cadre.engine.carry_out import answer_turned_down, carry_out
 from cadre.engine.kind import kind_of

@@ -5,8 +5,6 @@ not, and its recursive summary). What is kept word for word is the latest half o
 many steps: messages only grow in between, and a long run costs in proportion to its steps.
 """
 
-from __future__ import annotations
-
 from cadre.engine.context.context_budget import summary_tokens, to_cover
 from cadre.engine.context.observation import clip
 from cadre.engine.context.tokens import fit

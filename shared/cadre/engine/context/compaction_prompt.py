@@ -1,7 +1,5 @@
 """What a model is asked when it is to summarize the earlier part of its run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cadre.engine.context.context_budget import MESSAGE, limit, summary_tokens

@@ -4,8 +4,6 @@ Where a model counts more than the estimate, its own count of the last request c
 endpoint that refuses a request as too long tightens it (`Run.tight`, `Run.refused`), however much its spec claims.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, get_args
 

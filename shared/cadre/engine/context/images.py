@@ -4,8 +4,6 @@ Messages stay as they were once said, so that an endpoint can go on from its cac
 image over the agent's limit is replaced by a note where it stood, since images weigh more than all texts around them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, get_args
 

@@ -1,7 +1,5 @@
 """How a result reads to a model: any JSON value as text, cut in the middle when it is too long."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -4,8 +4,6 @@ The estimate is made for being safe: from the kinds of characters in a text, a l
 make of prose, code, numbers and hashes, and up to three times as much for alphabets that they know well.
 """
 
-from __future__ import annotations
-
 import math
 
 from cadre.engine.context.observation import clip

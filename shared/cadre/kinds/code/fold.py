@@ -1,7 +1,5 @@
 """What events make of a block of code: at work in a sandbox, waiting for its calls, ended."""
 
-from __future__ import annotations
-
 from cadre.engine.calls.fold_calls import error_of, failure_of
 from cadre.engine.context.observation import clip
 from cadre.journal import events as ev

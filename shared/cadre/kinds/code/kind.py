@@ -1,8 +1,6 @@
 """The kind `code`: the model writes Python, a sandbox runs it, and its calls of tools and members go the way of all
 calls; `final_answer` in the code ends the run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cadre.engine.commands import Command

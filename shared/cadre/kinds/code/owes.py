@@ -1,7 +1,5 @@
 """What a block of code owes the world: the sandbox that runs it, or goes on with it, is asked to."""
 
-from __future__ import annotations
-
 from cadre.engine.commands import Command, Send
 from cadre.journal.run import Run
 from cadre.kinds.code.fold import state_of

@@ -1,7 +1,5 @@
 """The block of code in what a model wrote: between the agreed tags, in a Markdown fence, or all of it."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import re

@@ -1,7 +1,5 @@
 """What the kind `code` declares and writes down: blocks of code, their exchanges with a sandbox, the variables left."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

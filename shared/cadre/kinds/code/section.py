@@ -1,7 +1,5 @@
 """The section `code` of an agent's file: how an agent of this kind writes and runs code."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """The spans of a block of code: the block itself, and what a sandbox did between two of its waits."""
 
-from __future__ import annotations
-
 from cadre.journal import events as ev
 from cadre.journal.parts import JournalEvent
 from cadre.kinds.code.records import BlockFinished, BlockStarted, BlockYielded

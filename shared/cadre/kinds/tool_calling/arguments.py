@@ -4,8 +4,6 @@ The journal and the transcript keep what the model wrote; the value takes the na
 is made, however large it is.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from cadre.journal.run import Run

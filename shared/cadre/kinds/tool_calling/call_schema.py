@@ -4,8 +4,6 @@ Its root is an object, because OpenAI's API takes nothing else; the reader of ca
 explains (descriptions, titles, examples) is left out: the prompt tells it, and grammars have no use for it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

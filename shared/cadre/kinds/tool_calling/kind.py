@@ -4,8 +4,6 @@ Each call has its own fate: a refused one never takes its siblings along. The or
 derived from it, whatever ids the model chose.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

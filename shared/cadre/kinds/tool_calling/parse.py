@@ -1,7 +1,5 @@
 """What the model wrote, read as calls: native tool calls, or one or more written as JSON in its text."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """What the kind `tool_calling` declares: it keeps nothing of its own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cadre.kinds.purposes import STEPWISE

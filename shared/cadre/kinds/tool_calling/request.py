@@ -4,8 +4,6 @@ What was answered in text is read again as that text, and its outcomes as messag
 `cadre.engine.chat`.
 """
 
-from __future__ import annotations
-
 from cadre.engine.chat import as_text
 from cadre.engine.json_text import ReadingError
 from cadre.engine.kind import Chat
