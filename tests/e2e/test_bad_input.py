@@ -244,7 +244,7 @@ def test_an_unknown_agent(gateway: Gateway, cadre: Commands) -> None:
     assert (refused.status_code, refused.json()["code"]) == (404, "unknown-agent")
     assert refused.headers["content-type"] == "application/problem+json"
     line = only_line(cadre("run", "nobody", "x"), 4)
-    assert line.startswith("cadre: no live agent is named 'nobody'; live agents: lacking, locked, one")
+    assert line.startswith("cadre: no live agent is named 'nobody'; live agents: held, lacking, locked, one")
 
 
 def test_an_unknown_run(gateway: Gateway, cadre: Commands) -> None:

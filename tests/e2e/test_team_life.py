@@ -1,6 +1,7 @@
 """How a team changes while it works: agents come and go, stop gracefully, are cancelled, fail to read."""
 
 import asyncio
+import signal
 import time
 from pathlib import Path
 
@@ -43,10 +44,17 @@ def test_a_new_agent_is_offered_at_the_next_step_without_a_restart(
     """The boss begins without its helper, is told so, and has it at its second step."""
     stack.services["helper"].terminate()
     eventually(lambda: "helper" not in names_of_agents(gateway), what="helper is gone")
-    run = gateway.submit("boss", f"delegate: use look {tmp_path / 'marks'} 3")
-    refused = gateway.wait_for(run, "call.refused")
-    assert "helper" in refused["event"]["error"]["message"]
-    stack.services["helper"].start()
+    # The boss's first step lasts until its worker answers, and so until its tool is let go on.
+    tools = stack.services["tools"]
+    tools.signal(signal.SIGSTOP)
+    try:
+        run = gateway.submit("boss", f"delegate: use look {tmp_path / 'marks'} 0")
+        refused = gateway.wait_for(run, "call.refused")
+        assert "helper" in refused["event"]["error"]["message"]
+        stack.services["helper"].start()
+        eventually(lambda: "helper" in names_of_agents(gateway), what="helper is back")
+    finally:
+        tools.signal(signal.SIGCONT)
     result = gateway.finished(run)
     assert result["state"] == "success"
     offers = [
