@@ -232,6 +232,8 @@ class QuarantineStore(Protocol):
 
 
 class ModelReply(msgspec.Struct, kw_only=True, frozen=True):
+    """What a model answered."""
+
     content: str = ""
     calls: list[RequestedCall] = []
     usage: Usage = Usage()
@@ -266,6 +268,8 @@ OnText = Callable[[str], Awaitable[None]]
 
 
 class Model(Protocol):
+    """A language model."""
+
     async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         """One call, without retries: who may wait how long is the run's decision.
 
@@ -275,6 +279,8 @@ class Model(Protocol):
 
 
 class Clock(Protocol):
+    """The time, and waiting for it."""
+
     def now(self) -> float:
         """Unix seconds."""
         ...

@@ -49,6 +49,7 @@ _head_decoder = msgspec.json.Decoder(Head)
 
 
 def encode(message: Any) -> bytes:
+    """The bytes of a message or entry, as JSON."""
     return _encoder.encode(message)
 
 
@@ -147,20 +148,24 @@ async def unpack(data: bytes, kind: Any, blobs: Blobs) -> Any:
 
 
 async def unpack_record(data: bytes, blobs: Blobs) -> Record:
+    """Decodes a record of an agent's inbox, whole. Raises UnreadableMessage, BlobMissing."""
     record: Record = await unpack(data, AnyRecord, blobs)
     return record
 
 
 async def unpack_call(data: bytes, blobs: Blobs) -> ToolCall:
+    """Decodes the call of a tool, whole. Raises UnreadableMessage, BlobMissing."""
     call: ToolCall = await unpack(data, ToolCall, blobs)
     return call
 
 
 async def unpack_code_call(data: bytes, blobs: Blobs) -> CodeCall:
+    """Decodes a call for a sandbox, whole. Raises UnreadableMessage, BlobMissing."""
     call: CodeCall = await unpack(data, CodeCall, blobs)
     return call
 
 
 async def unpack_entry(data: bytes, blobs: Blobs) -> Entry:
+    """Decodes a journal entry, whole. Raises UnreadableMessage, BlobMissing."""
     entry: Entry = await unpack(data, Entry, blobs)
     return entry

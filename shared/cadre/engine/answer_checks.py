@@ -63,6 +63,7 @@ def given(run: Run, answer: Any) -> list[ev.AnyEvent]:
 
 
 def is_check(run: Run, call: str) -> bool:
+    """Whether the call is one of those that check the answer in hand."""
     return run.proposal is not None and call in run.proposal.checks
 
 

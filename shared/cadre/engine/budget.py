@@ -58,10 +58,12 @@ def gained(events: list[ev.AnyEvent]) -> Usage:
 
 
 def out_of_time() -> ErrorInfo:
+    """The error of a run whose deadline has passed."""
     return ErrorInfo("DeadlineExceeded", "The run's deadline has passed.")
 
 
 def over_budget(run: Run, budget: Budget, events: list[ev.AnyEvent]) -> ErrorInfo | None:
+    """The error of a run that one more model call would take beyond its budget; None when there is room."""
     used = run.usage + gained(events)
     unpriced = run.unpriced or next(
         (

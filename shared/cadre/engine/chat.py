@@ -159,6 +159,7 @@ class Transcript:
 
 
 def task_text(run: Run) -> str:
+    """The text of the run's task, as the model reads it."""
     return next((step.task for step in reversed(run.steps) if isinstance(step, TaskStep)), "")
 
 
@@ -186,6 +187,7 @@ def base_tokens(run: Run, prompts: Prompts) -> int:
 
 
 def system_message(run: Run, prompts: Prompts) -> ChatMessage:
+    """The message with the instructions."""
     instructions = run.spec.instructions if run.spec else ""
     kind = declaration_of(run.spec.kind) if run.spec is not None else None
     terms = kind.prompt_terms(spec_as_asked(run)) if kind is not None else NO_TERMS
@@ -207,6 +209,7 @@ def functions(run: Run) -> list[dict[str, Any]]:
 
 
 def messages_of(step: Step, agent: str, prompts: Prompts) -> list[ChatMessage]:
+    """The messages that a step is read as."""
     match step:
         case TaskStep():
             text = prompts.managed_task(agent, step.task) if step.delegated else step.task

@@ -21,6 +21,7 @@ _LONGEST_WAIT = 60.0
 
 
 def on_model_failure(run: Run, failure: ModelFailed, arrival: Arrival) -> list[ev.AnyEvent]:
+    """What follows from a model call that failed: another try, a wait, another model, a summary, or the end."""
     model = run.model
     assert model is not None
     asked = asked_model(run)

@@ -28,6 +28,7 @@ class _Found(msgspec.Struct):
 
 
 def on_memories(run: Run, result: ToolResult, arrival: Arrival) -> list[ev.AnyEvent]:
+    """What follows when the memory service has answered."""
     recalled = ev.MemoryRecalled(
         call=result.call,
         error=result.error,
@@ -80,6 +81,7 @@ def origin_of(run: Run, spec: AgentSpec) -> Origin:
 
 
 def question(run: Run, asked: Recalling, spec: AgentSpec) -> ToolCall:
+    """The call that asks the memory service."""
     return ToolCall(
         id=asked.call,
         tree=run.tree,

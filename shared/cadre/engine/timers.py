@@ -13,6 +13,8 @@ _KIND = "kind-"
 
 
 class PendingWait(NamedTuple):
+    """Something that a run waits for by the clock."""
+
     name: str
     due: float
     """Unix seconds."""
@@ -21,10 +23,12 @@ class PendingWait(NamedTuple):
 
 
 def call_timer(call: str) -> str:
+    """Name of the timer of a call that may take too long."""
     return f"{_CALL}{call}"
 
 
 def approval_timer(call: str) -> str:
+    """Name of the timer of a held call that expires."""
     return f"{_APPROVAL}{call}"
 
 

@@ -26,6 +26,8 @@ are the words of the agent's kind (`Kind.purposes`)."""
 
 
 class Phase(enum.Enum):
+    """What a run is about at the moment."""
+
     NEW = "new"
     """No task yet."""
     THINKING = "thinking"
@@ -89,6 +91,8 @@ class KindWait(msgspec.Struct, kw_only=True):
 
 
 class ModelInFlight(msgspec.Struct, kw_only=True):
+    """The model call that a run waits for."""
+
     purpose: str
     step: int
     attempt: int
@@ -146,6 +150,8 @@ class Revoked(msgspec.Struct, kw_only=True):
 
 
 class Result(msgspec.Struct, kw_only=True):
+    """How a run has ended."""
+
     state: RunState
     output: Any = None
     error: ErrorInfo | None = None
@@ -154,6 +160,8 @@ class Result(msgspec.Struct, kw_only=True):
 
 
 class Run(msgspec.Struct, kw_only=True):
+    """The state of a run: all that its journal tells."""
+
     id: str
     tree: str
     agent: str = ""

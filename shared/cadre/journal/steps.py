@@ -64,6 +64,8 @@ class CallState(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class TaskStep(msgspec.Struct, kw_only=True, tag="task", omit_defaults=True):
+    """The task, as the model reads it."""
+
     task: str
     images: list[str] = []
     delegated: bool = False
@@ -88,6 +90,8 @@ class RecalledStep(msgspec.Struct, kw_only=True, tag="recalled", omit_defaults=T
 
 
 class PlanningStep(msgspec.Struct, kw_only=True, tag="planning", omit_defaults=True):
+    """A plan that the model made."""
+
     plan: str
     first: bool = True
     usage: Usage = Usage()
@@ -95,6 +99,8 @@ class PlanningStep(msgspec.Struct, kw_only=True, tag="planning", omit_defaults=T
 
 
 class ActionStep(msgspec.Struct, kw_only=True, tag="action", omit_defaults=True):
+    """A step that the model took, with its calls and what came of them."""
+
     number: int
     content: str = ""
     calls: list[CallState] = []

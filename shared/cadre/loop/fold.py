@@ -50,6 +50,7 @@ def fold(entries: Iterable[Entry], run: str, tree: str) -> Run:
 
 
 def apply_entry(run: Run, entry: Entry) -> None:
+    """Makes an entry of the journal true of the run."""
     run.entries = entry.n
     run.seen.add(entry.cause)
     for event in entry.events:

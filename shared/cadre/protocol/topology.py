@@ -296,18 +296,22 @@ def code_call_id(block: str, exchange: int) -> str:
 
 
 def task_id(run: str) -> str:
+    """Id of the task that begins a run."""
     return f"{run}:task"
 
 
 def result_id(call: str) -> str:
+    """Id of the result of a call."""
     return f"{call}:result"
 
 
 def report_id(child: str) -> str:
+    """Id of the report of a member's run."""
     return f"{child}:report"
 
 
 def timer_id(run: str, name: str) -> str:
+    """Id of a timer of a run."""
     return f"{run}:{name}"
 
 

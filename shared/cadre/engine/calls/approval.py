@@ -86,4 +86,5 @@ def check_correction(run: Run, held: CallState, tool: str | None, arguments: dic
 
 
 def expired(held: CallState) -> ev.ApprovalDecided:
+    """The event of a held call that nobody has decided on in time."""
     return ev.ApprovalDecided(call=held.id, verdict="expired")

@@ -26,4 +26,5 @@ def on_decision(run: Run, held: CallState, decision: Decision, arrival: Arrival)
 
 
 def on_expiry(run: Run, held: CallState, arrival: Arrival) -> list[ev.AnyEvent]:
+    """What follows when a held call expires."""
     return [expired(held), *settled(run, held.id, arrival)]

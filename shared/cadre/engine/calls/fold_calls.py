@@ -49,6 +49,7 @@ def open_call(run: Run, event: Opening, n: int, at: float) -> None:
 
 
 def decide_call(run: Run, event: ev.ApprovalDecided, n: int, at: float) -> None:
+    """Makes a person's decision true of the held call."""
     call = _find(run, event.call)
     if call is None:
         return
@@ -100,6 +101,7 @@ def close_call(run: Run, call: str, n: int, at: float, text: str | None, error: 
 
 
 def time_out_call(run: Run, event: ev.CallTimedOut, n: int, at: float) -> None:
+    """Gives up a call that took too long, and has its worker told."""
     state = _find(run, event.call)
     if state is None or not state.is_open:
         return

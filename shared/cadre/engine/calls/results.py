@@ -10,6 +10,7 @@ from cadre.protocol.messages import Report, ToolResult
 
 
 def on_result(run: Run, result: ToolResult, arrival: Arrival) -> list[ev.AnyEvent]:
+    """What follows from the result of a tool."""
     answered = ev.ToolAnswered(
         call=result.call,
         tool=result.tool,
@@ -28,6 +29,7 @@ def on_result(run: Run, result: ToolResult, arrival: Arrival) -> list[ev.AnyEven
 
 
 def on_report(run: Run, report: Report, arrival: Arrival) -> list[ev.AnyEvent]:
+    """What follows from the report of a team member."""
     return [delegate_finished(report), *settled(run, report.child, arrival)]
 
 
@@ -46,6 +48,7 @@ def delegate_finished(report: Report) -> ev.DelegateFinished:
 
 
 def on_time_out(run: Run, call: str, arrival: Arrival) -> list[ev.AnyEvent]:
+    """What follows when a call has taken too long."""
     state = next(one for one in run.open_calls() if one.id == call)
     seconds = (state.due or arrival.at) - state.opened_at
     timed_out = ev.CallTimedOut(call=call, seconds=round(seconds, 3))

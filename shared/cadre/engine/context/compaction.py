@@ -25,6 +25,7 @@ MOST_REFUSALS = 6
 def on_summary(
     run: Run, reply: ModelReplied, answered: ev.ModelAnswered, arrival: Arrival
 ) -> list[ev.AnyEvent]:
+    """What follows from the model's summary of the history."""
     text = reply.content.strip()
     return [answered, *_summarized(run, arrival, text or digest(run), digest=not text)]
 

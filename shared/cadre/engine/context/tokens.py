@@ -35,6 +35,7 @@ _NOTE = 24
 
 
 def tokens_of(text: str) -> int:
+    """Estimated tokens of a text."""
     if not text:
         return 0
     raw = text.encode("utf-8", "surrogatepass")
