@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cadre.engine.stop_sequences import STOP_SEQUENCES
+from cadre.engine.answers.stop_sequences import STOP_SEQUENCES
 from cadre.errors import PromptError
 from cadre.prompting.prompts import Prompts, to_code_prompt, to_tool_calling_prompt
 from cadre.protocol.cards import AgentCard, ToolCard

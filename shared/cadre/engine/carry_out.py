@@ -3,7 +3,7 @@ of it. No kind can forget a check, an approval, a budget or the end of a step.""
 
 from typing import Any, assert_never
 
-from cadre.engine.answer_checks import NOT_PASSED, check_calls, given, problem_with
+from cadre.engine.answers.answer_checks import NOT_PASSED, check_calls, given, problem_with
 from cadre.engine.calls.open_calls import open_calls
 from cadre.engine.calls.repeats import is_failing_alike
 from cadre.engine.kind import kind_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.answer_form import final_answer_parameters
+from cadre.engine.answers.answer_form import final_answer_parameters
 from cadre.engine.calls.call_check import MEMBER_SCHEMA
 from cadre.engine.context.compaction_prompt import summary_prompt
 from cadre.engine.context.context_budget import (

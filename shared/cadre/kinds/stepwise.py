@@ -3,13 +3,13 @@ steps are used up."""
 
 from abc import abstractmethod
 
-from cadre.engine.answer_form import last_answer_form, last_answer_of
+from cadre.engine.answers.answer_form import last_answer_form, last_answer_of
+from cadre.engine.answers.truncation import cut_off
 from cadre.engine.kind import Chat
 from cadre.engine.model_choice import asked_model
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.moves import Ask, EndStep, Move, Moves, Stop
 from cadre.engine.steps import step_in_work
-from cadre.engine.truncation import cut_off
 from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.run import Run
 from cadre.kinds.idle_steps import why_idle

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cadre.engine.json_text import ReadingError
+from cadre.engine.answers.json_text import ReadingError
 from cadre.kinds.code.parse import closed, read_code
 from cadre.kinds.code.section import CodeSpec
 

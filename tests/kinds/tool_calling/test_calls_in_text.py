@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from cadre.engine.json_text import ReadingError
-from cadre.engine.stop_sequences import STOP_SEQUENCES, cut_at_stop
+from cadre.engine.answers.json_text import ReadingError
+from cadre.engine.answers.stop_sequences import STOP_SEQUENCES, cut_at_stop
 from cadre.journal import events as ev
 from cadre.journal.steps import ActionStep
 from cadre.kinds.tool_calling.parse import read_calls

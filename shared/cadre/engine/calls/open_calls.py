@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+from cadre.engine.answers.json_text import ReadingError, read_arguments
 from cadre.engine.calls.approval import hold
 from cadre.engine.calls.call_check import CallNotAllowed, check_call
 from cadre.engine.calls.call_events import made, shared_out
 from cadre.engine.calls.repeats import LOOP, is_stuck, refusal_of, refused_alike
-from cadre.engine.json_text import ReadingError, read_arguments
 from cadre.engine.kind import kind_of
 from cadre.engine.steps import step_in_work
 from cadre.journal import events as ev

@@ -1,6 +1,6 @@
 """What follows when an open call has its answer, or has waited too long for it."""
 
-from cadre.engine.answer_checks import check_event, given, is_check, problem_of, verdict
+from cadre.engine.answers.answer_checks import check_event, given, is_check, problem_of, verdict
 from cadre.engine.carry_out import answer_turned_down, carry_out
 from cadre.engine.kind import kind_of
 from cadre.journal import events as ev

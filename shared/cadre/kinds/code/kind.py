@@ -3,17 +3,17 @@ calls; `final_answer` in the code ends the run."""
 
 from typing import Any
 
+from cadre.engine.answers.json_text import UNREADABLE, ReadingError
+from cadre.engine.answers.stop_sequences import STOP_SEQUENCES
 from cadre.engine.commands import Command
 from cadre.engine.context.context_budget import MESSAGE
 from cadre.engine.context.images import images_of
 from cadre.engine.context.observation import clip
 from cadre.engine.context.tokens import tokens_of
-from cadre.engine.json_text import UNREADABLE, ReadingError
 from cadre.engine.kind import Chat, Deed, Execution
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.moves import Answer, Call, Moves, Note
 from cadre.engine.steps import step_in_work
-from cadre.engine.stop_sequences import STOP_SEQUENCES
 from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.events import RequestedCall
 from cadre.journal.parts import JournalEvent, KindStep

@@ -6,8 +6,8 @@ import re
 
 import msgspec
 
-from cadre.engine.json_text import UNREADABLE, ReadingError
-from cadre.engine.reasoning import without_reasoning
+from cadre.engine.answers.json_text import UNREADABLE, ReadingError
+from cadre.engine.answers.reasoning import without_reasoning
 from cadre.kinds.code.section import CodeSpec
 
 _FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)\n?```", re.DOTALL)

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.answer_form import answer_of
+from cadre.engine.answers.answer_form import answer_of
+from cadre.engine.answers.json_text import UNREADABLE, ReadingError, read_arguments
 from cadre.engine.calls.call_check import CallNotAllowed, check_call
-from cadre.engine.json_text import UNREADABLE, ReadingError, read_arguments
 from cadre.engine.kind import Chat
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.moves import Answer, Call, Moves

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.json_text import UNREADABLE, ReadingError, read_arguments
-from cadre.engine.reasoning import without_reasoning
+from cadre.engine.answers.json_text import UNREADABLE, ReadingError, read_arguments
+from cadre.engine.answers.reasoning import without_reasoning
 from cadre.journal.events import RequestedCall
 
 _OBJECT = re.compile(r'\{\s*["}]')

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.json_text import ReadingError, read_arguments
+from cadre.engine.answers.json_text import ReadingError, read_arguments
 from cadre.engine.kind import Chat
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.moves import Answer, Ask, Call, EndStep, Hold, Moves, Note, Wait

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
+from cadre.engine.answers.json_text import UNREADABLE
 from cadre.engine.calls.call_check import FINAL_ANSWER_SCHEMA
-from cadre.engine.json_text import UNREADABLE
 from cadre.journal.run import Run
 from cadre.spec.answer_schema import as_parameter, fitted, misfits
 

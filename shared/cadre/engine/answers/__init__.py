@@ -1,0 +1,1 @@
+"""What the model answers: how it is read, held to a form, and checked."""
