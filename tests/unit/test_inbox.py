@@ -4,7 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from cadre.delivery.codec import encode
-from cadre.ports import QuarantineRecord
+from cadre.errors import UnreadableMessage
+from cadre.ports import QuarantineRecord, Stored
 from cadre.protocol.messages import Report
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.runner import World
@@ -125,3 +126,16 @@ async def test_what_nobody_can_read_ends_a_run_that_has_begun() -> None:
     assert str(reason) in ended.error.message
     reports = [one for one in world.bus.sent if isinstance(one, Report)]
     assert [one.child for one in reports] == [CHILD], "by the run itself, and once"
+
+
+async def test_a_run_whose_journal_cannot_be_read_is_not_ended_and_its_poison_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def unreadable(tree: str, run: str) -> list[Stored]:
+        raise UnreadableMessage("no entry")
+
+    quarantine, world = MemoryQuarantine(), MemoryWorld()
+    quarantine.held[7] = (QuarantineRecord(seq=7, attempts_alone=99), 1)
+    monkeypatch.setattr(world.journal, "read", unreadable)
+    [reason] = await settle(world, encode(task(run=CHILD, parent="r1")), quarantine=quarantine)
+    assert "processes died" in str(reason)

@@ -9,8 +9,11 @@ import pytest
 
 from cadre import Agent, Limits, ToolContext, tool
 from cadre.engine.model_request import ModelRequest
+from cadre.engine.work_summary import work_of
 from cadre.errors import ModelUnavailable, SetupError
 from cadre.journal.events import RequestedCall
+from cadre.loop.fold import fold
+from cadre.prompting.prompts import prompts_for
 from cadre.testing import (
     ModelReply,
     ScriptModel,
@@ -70,6 +73,21 @@ async def test_members_are_agents_of_the_team() -> None:
         assert await team.run("lead", "Have it counted.") == "it has two"
         assert [one.agent for one in team.calls] == ["writer"]
         assert len(team.run_ids()) == 2
+
+
+async def test_a_manager_reads_the_summary_of_its_members_work() -> None:
+    lead = Agent(name="lead", description="Leads.", team=["writer"])
+    writer = Agent(name="writer", description="Writes.", tools=["count_words"], provide_run_summary=True)
+    models = {
+        "lead": [call("writer", task="Count 'a b'."), answer("it has two")],
+        "writer": [call("count_words", text="a b"), answer("two")],
+    }
+    async with Team([lead, writer], [count_words], models) as team:
+        await team.run("lead", "Have it counted.")
+        member = fold(team.journal("run1_1_0"), "run1_1_0", "run1")
+        prompts = prompts_for(writer)
+        summary = prompts.managed_summary("writer", work_of(member, prompts))
+        assert summary in str(team.requests[-1].request.messages[-1]["content"])
 
 
 async def test_a_failed_run_says_why() -> None:
