@@ -52,7 +52,8 @@ def _has_reason(world: World, chronicle: Chronicle) -> bool:
         case "BudgetExceeded":
             return run.budget is not None
         case "LoopDetected":
-            return bool(run.repeated) or _is_in_circles(run)
+            # Calls that came to the same, calls that could never be made, or steps that failed alike.
+            return bool(run.repeated) or run.refused_repeats > 0 or _is_in_circles(run)
         case _:
             return False
 
