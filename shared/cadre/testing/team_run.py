@@ -92,7 +92,7 @@ class TeamRun:
     @property
     def held(self) -> list[CallState]:
         """Calls of this run and of those below it that wait for a person."""
-        return [call for run in self._tree() for call in run.open_calls() if call.hold is not None]
+        return [call for run in self._active() for call in run.open_calls() if call.hold is not None]
 
     # --- what people say
 
@@ -128,7 +128,7 @@ class TeamRun:
 
     async def _decide(self, verdict: Verdict, call: str, note: str, **fields: Any) -> None:
         await self.settle()
-        held = {one.id: run for run in self._tree() for one in run.open_calls() if one.hold is not None}
+        held = {one.id: run for run in self._active() for one in run.open_calls() if one.hold is not None}
         if not call and len(held) == 1:
             call = next(iter(held))
         if call not in held:
@@ -148,6 +148,8 @@ class TeamRun:
         )
         await self._team.send(decision, run.agent)
 
-    def _tree(self) -> list[Run]:
+    def _active(self) -> list[Run]:
+        """The runs of its tree that are not over."""
         ids = [id_ for id_ in self._team.run_ids() if is_within(id_, self.id)]
-        return [fold(self._team.journal(id_), id_, tree_of(id_)) for id_ in ids]
+        runs = [fold(self._team.journal(id_), id_, tree_of(id_)) for id_ in ids]
+        return [run for run in runs if run.phase is not Phase.DONE]

@@ -133,6 +133,33 @@ async def test_a_person_decides() -> None:
     assert paid == [90.0]
 
 
+async def test_a_person_refuses_and_cancels() -> None:
+    @tool(approval="always")
+    def pay(amount: float) -> str:
+        """Pay an amount."""
+        raise AssertionError("nobody has allowed it")
+
+    clerk = Agent(name="clerk", description="Pays.", tools=["pay"])
+    async with Team(
+        [clerk], [pay], [call("pay", amount=1.0), answer("not paid"), call("pay", amount=2.0)]
+    ) as team:
+        refused = await team.start("clerk", "Pay the bill.")
+        await refused.reject(note="Too dear.")
+        assert await refused.result() == "not paid"
+        assert "Too dear." in str(team.requests[1].request.messages[-1]["content"])
+        cancelled = await team.start("clerk", "Pay the other one.")
+        await cancelled.settle()
+        before = team.now()
+        team.skip(3600)
+        assert 3600 <= team.now() - before < 3700
+        await cancelled.cancel("Enough.")
+        with pytest.raises(TeamRunFailed, match="Enough"):
+            await cancelled.result()
+        assert cancelled.is_over
+        assert cancelled.held == []
+        assert team.dead_letters == []
+
+
 async def test_files_are_in_the_workspace() -> None:
     @tool
     async def shout(path: str, context: ToolContext) -> str:
