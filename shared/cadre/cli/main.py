@@ -29,6 +29,7 @@ VERBS = {
     "replay": "Decide a run's journal anew and report what differs.",
     "verify": "Check that nothing of a run's journal was changed.",
     "logs": "Show what the services of `cadre up` logged.",
+    "model": "Ask a model what it can do.",
     "doctor": "Check this installation and say what to do.",
     "provision": "Create a team's streams and consumers before its services start.",
     "auth": "Make a NATS user for every service, and the server's list of them.",

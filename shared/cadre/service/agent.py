@@ -22,6 +22,7 @@ from cadre.journal.arrivals import Offer
 from cadre.journal.run import Run
 from cadre.local.exit_codes import CommandFailed
 from cadre.local.local_stack import find_nats, model_settings
+from cadre.local.tested_models import with_tested_calls
 from cadre.ports import Model
 from cadre.prompting.prompts import Prompts, prompts_for
 from cadre.runtime.inbox import Inbox
@@ -51,8 +52,9 @@ def serve(
         if settings is None:
             find_nats()
             settings = read_settings()
-        model_settings()  # says now what is wrong with it
+        endpoint = model_settings()  # says now what is wrong with it
         agent = spec if isinstance(spec, AgentSpec) else read_agent(Path(spec))
+        agent = with_tested_calls(agent, endpoint)
         prompts = prompts_for(agent)
     except (SetupError, CommandFailed) as error:
         print(f"cadre: {error}", file=sys.stderr)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
 
 from cadre.errors import SpecError
 from cadre.spec.names import Bound
+
+CallForm = Literal["native", "schema", "text"]
+"""How an agent of kind `tool_calling` is to write its calls: through the API's own tool calls, as JSON that a schema
+holds it to (`response_format`), or as JSON that only the prompt asks for."""
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 """How much a model thinks before it answers, in the words of OpenAI's API; most endpoints know some of them."""
@@ -46,9 +51,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Input and output tokens of one call together; a longer history is summarized."""
     tool_choice: Literal["auto", "required"] | NamedFunction = "required"
     """Whether the model must call functions, and which; one that is not live is not asked for."""
-    calls: Literal["native", "schema", "text"] = "native"
-    """How an agent of kind `tool_calling` is to write its calls: through the API's own tool calls, as JSON that a
-    schema holds it to (`response_format`), or as JSON that only the prompt asks for."""
+    calls: CallForm | Literal["auto"] = "native"
+    """How calls are written; `auto` is decided when the agent starts, so the spec of a run never holds it."""
     parallel_tool_calls: bool | None = None
     """Whether one answer may hold several calls; None leaves it to the endpoint."""
     stop: bool = True
@@ -68,6 +72,15 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Models that are asked in this order when this one refuses a request or gives no answer at all."""
     extra_body: dict[str, Any] = {}
     """Further keys of each request, for what an endpoint has beyond OpenAI's API."""
+
+
+def with_calls(model: ModelSpec, form_of: Callable[[ModelSpec], CallForm]) -> ModelSpec:
+    """The model and its fallbacks, each `calls: auto` among them replaced by what `form_of` says of it."""
+    fallbacks = [with_calls(one, form_of) for one in model.fallbacks]
+    calls = form_of(model) if model.calls == "auto" else model.calls
+    if calls == model.calls and fallbacks == model.fallbacks:
+        return model
+    return msgspec.structs.replace(model, calls=calls, fallbacks=fallbacks)
 
 
 def check_url(key: str, url: str | None) -> None:

@@ -92,6 +92,8 @@ def read_model(path: Path) -> ModelFile:
         raise SpecError(f"{path}: {key}: {what}" if key else f"{path}: {what}") from error
     except SpecError as error:
         raise SpecError(f"{path}: {error}") from error
+    if section.get("calls") == "auto" and capabilities is not None:
+        del section["calls"]
     return ModelFile(
         {"name": document.metadata.name, **section, **_defaults(section, capabilities)}, capabilities
     )
@@ -113,6 +115,8 @@ def _resolved(where: str, section: Any, folder: Path, files: list[Path]) -> Any:
     own = {key: value for key, value in section.items() if key != "use"}
     path = _find(where, section["use"], folder)
     model = read_model(path)
+    if own.get("calls") == "auto" and model.capabilities is not None:
+        del own["calls"]  # the file says it
     files.append(path)
     merged = {**model.section, **own}
     for key, value, capability in _NEEDS:

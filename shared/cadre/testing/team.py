@@ -7,6 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+import msgspec
+
 from cadre.delivery.codec import decode, encode
 from cadre.delivery.workspace_store import WorkspaceStore
 from cadre.deploy.nats_users import GATEWAY_SENDER
@@ -18,6 +20,7 @@ from cadre.protocol.messages import ErrorInfo, Record, Task
 from cadre.protocol.topology import task_id
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
+from cadre.spec.model import with_calls
 from cadre.testing.in_memory_deployment import MAX_FILE_BYTES, InMemoryDeployment, ModelAsked
 from cadre.testing.in_memory_process import InMemoryProcess
 from cadre.testing.in_memory_streams import GivenUp
@@ -59,7 +62,7 @@ class Team:
         tools: Iterable[AnyTool | Path | str] = (),
         model: AnyModel | Mapping[str, AnyModel] | None = None,
     ) -> None:
-        specs = [one if isinstance(one, AgentSpec) else read_agent(Path(one)) for one in agents]
+        specs = [_native(one if isinstance(one, AgentSpec) else read_agent(Path(one))) for one in agents]
         given = [
             tool for one in tools for tool in (load_tools(str(one)) if isinstance(one, str | Path) else [one])
         ]
@@ -258,6 +261,11 @@ class Team:
             by=GATEWAY_SENDER,
             most_bytes=MAX_FILE_BYTES,
         )
+
+
+def _native(spec: AgentSpec) -> AgentSpec:
+    """The agent with native calls where `model.calls: auto` would ask what is known of its endpoint."""
+    return msgspec.structs.replace(spec, model=with_calls(spec.model, lambda _: "native"))
 
 
 def _models(specs: Iterable[AgentSpec], given: AnyModel | Mapping[str, AnyModel] | None) -> dict[str, Model]:

@@ -1,0 +1,173 @@
+"""An endpoint that is probed: each request is bounded in tokens and in time, however the endpoint behaves."""
+
+import asyncio
+import json
+import time
+from collections.abc import Coroutine
+from typing import Any, NamedTuple, TypeVar
+
+from cadre.adapters.models.answer import MalformedAnswer, ModelAnswer
+from cadre.adapters.models.failure import failed_answer, failed_connection, failed_status
+from cadre.adapters.models.openai_client import EndpointLost, EndpointRefused, OpenAIClient
+from cadre.errors import ModelError, ModelRefused
+from cadre.ports import ModelReply
+from cadre.spec.model import ModelSpec
+
+T = TypeVar("T")
+
+_CONNECT_SECONDS = 5.0
+
+
+class ProbeFailed(Exception):
+    """A request that brought no answer; the text says why. `refused`: the same request would be refused again."""
+
+    def __init__(self, text: str, *, refused: bool = False, slow: bool = False, sent: str = "") -> None:
+        super().__init__(text)
+        self.refused = refused
+        self.slow = slow
+        """The answer did not end in time."""
+        self.sent = sent
+        """What the endpoint itself said, whole."""
+
+
+class ProbeReply(NamedTuple):
+    """An answer, and how it came."""
+
+    reply: ModelReply
+    pieces: int
+    """Chunks that it came in; 1 for one that is not streamed."""
+    reasoned: bool
+    """The endpoint sent the model's reasoning apart from its answer, or marked it."""
+
+    @property
+    def ran_on(self) -> bool:
+        """Whether the answer ended only because its tokens did."""
+        return self.reply.finish_reason == "length"
+
+
+class ProbedEndpoint:
+    """The endpoint of a model's spec, which names its URL and its model.
+
+    Args:
+        seconds: the most that one request may take, whatever comes in the meantime.
+    """
+
+    def __init__(self, spec: ModelSpec, seconds: float) -> None:
+        self._spec = spec
+        self._seconds = seconds
+        self.token_limit: str = spec.token_limit
+        """The parameter that bounds an answer."""
+        connect = min(_CONNECT_SECONDS, seconds)
+        self._client = OpenAIClient(spec.url, spec.key_env, seconds, connect, lambda client: client.chat)
+
+    async def ask(
+        self, content: str | list[dict[str, Any]], tokens: int, *, stream: bool = True, **fields: Any
+    ) -> ProbeReply:
+        """Asks one question; its answer has at most so many tokens. Raises ProbeFailed."""
+        body: dict[str, Any] = {
+            "model": self._spec.name,
+            "messages": [{"role": "user", "content": content}],
+            self.token_limit: tokens,
+            **({"stream": True, "stream_options": {"include_usage": True}} if stream else {}),
+            **fields,
+        }
+        return await self._within(self._send(body), body)
+
+    async def limit_told(self, tokens: int) -> str:
+        """What the endpoint says of a request for that many tokens, or "" where it begins to answer it."""
+        body = {
+            "model": self._spec.name,
+            "messages": [{"role": "user", "content": "Say yes."}],
+            self.token_limit: tokens,
+            "stream": True,
+        }
+        try:
+            await self._within(self._begin(body), body)
+        except ProbeFailed as failure:
+            return failure.sent
+        return ""
+
+    async def models(self) -> list[dict[str, Any]]:
+        """The endpoint's list of models, with all that it says of each. Raises ProbeFailed."""
+
+        async def listed() -> list[dict[str, Any]]:
+            async with self._client.client_for_request() as client:
+                page = await client.models.list()
+                return [one.model_dump() for one in page.data or []]
+
+        return await self._within(listed(), {})
+
+    async def dimensions(self, name: str) -> int:
+        """The length of the vector that this model makes of a text. Raises ProbeFailed."""
+
+        async def embedded() -> int:
+            async with self._client.client_for_request() as client:
+                answer = await client.embeddings.create(model=name, input=["moss"])
+                return len(answer.data[0].embedding)
+
+        return await self._within(embedded(), {"model": name})
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._client.close()
+
+    async def _send(self, body: dict[str, Any]) -> ProbeReply:
+        async def ignore(_: str) -> None: ...
+
+        answer, pieces, reasoned = ModelAnswer([], ignore, time.monotonic), 0, False
+        async with self._client.client_for_request() as client:
+            sent = await client.chat.completions.create(**body, extra_body=self._spec.extra_body or None)
+            if not body.get("stream"):
+                await answer.add(sent)
+                pieces, reasoned = 1, _has_reasoning(sent)
+            else:
+                async with sent as stream:
+                    async for chunk in stream:
+                        await answer.add(chunk)
+                        pieces, reasoned = pieces + 1, reasoned or _has_reasoning(chunk)
+        reply = await answer.done()
+        return ProbeReply(reply, pieces, reasoned or "<think>" in reply.content)
+
+    async def _begin(self, body: dict[str, Any]) -> None:
+        """Sends the request, and closes the connection when something of the answer is there."""
+        async with self._client.client_for_request() as client:
+            sent = await client.chat.completions.create(**body, extra_body=self._spec.extra_body or None)
+            async with sent as stream:
+                async for _ in stream:
+                    return
+
+    async def _within(self, request: Coroutine[Any, Any, T], body: dict[str, Any]) -> T:
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await request
+        except TimeoutError:
+            raise ProbeFailed(f"no end of the answer within {self._seconds:g} s", slow=True) from None
+        except EndpointRefused as error:
+            found = failed_status(self._spec, self._spec.url, error.refusal, body)
+            raise _failed(found, refused=not error.refusal.passes, sent=str(error)) from None
+        except EndpointLost as error:
+            if error.how == "silent":
+                text = f"the endpoint sent nothing for {self._seconds:g} s"
+                raise ProbeFailed(text, slow=True) from None
+            if error.how == "unreachable":
+                cause = str(error) or "it did not answer in time"
+                raise _failed(failed_connection(self._spec.url, cause)) from None
+            raise _failed(failed_answer(self._spec.url, f"broke off: {error}")) from None
+        except (MalformedAnswer, json.JSONDecodeError, TypeError, AttributeError, IndexError) as error:
+            text = self._client.redacted(str(error))
+            raise _failed(failed_answer(self._spec.url, f"cannot be used: {text}")) from None
+        except ModelRefused as error:
+            raise _failed(error, refused=True) from None
+
+
+def _failed(error: ModelError, *, refused: bool = False, sent: str = "") -> ProbeFailed:
+    return ProbeFailed(error.message, refused=refused, sent=sent)
+
+
+def _has_reasoning(piece: Any) -> bool:
+    for choice in piece.choices or []:
+        message = getattr(choice, "delta", None) or getattr(choice, "message", None)
+        if any(getattr(message, name, None) for name in ("reasoning_content", "reasoning")):
+            return True
+    details = getattr(piece.usage, "completion_tokens_details", None)
+    return bool(getattr(details, "reasoning_tokens", None))

@@ -1,0 +1,292 @@
+"""The questions that find out what a model can do through its endpoint, each a small request."""
+
+import base64
+import json
+import struct
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from cadre.adapters.models.probing.context_size import listed_context, told_context
+from cadre.adapters.models.probing.endpoint import ProbedEndpoint, ProbeFailed, ProbeReply
+from cadre.adapters.models.probing.report import Probe
+from cadre.spec.model import ModelSpec
+
+_ANSWER_TOKENS = 200
+_HUGE_ANSWER_TOKENS = 100_000_000
+"""More than any model takes: an endpoint that checks this refuses, and says what it takes."""
+
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Tells the weather of one city.",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "description": "Name of the city."}},
+            "required": ["city"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+TOWN = {
+    "type": "object",
+    "properties": {"town": {"type": "string", "enum": ["Oslo", "Lima"]}, "people": {"type": "integer"}},
+    "required": ["town", "people"],
+    "additionalProperties": False,
+}
+
+_COUNT = "Count from 1 to 40, with a comma between two numbers."
+_ASK_WEATHER = "What is the weather in Lima? Call the function get_weather."
+_ASK_BOTH = (
+    "What is the weather in Lima, and what is it in Oslo? Call get_weather once for each, both at once."
+)
+
+
+async def probe_all(spec: ModelSpec, seconds: float, embeddings: str | None = None) -> AsyncIterator[Probe]:
+    """Asks the model of a spec, which names its URL and its model, one thing after the other.
+
+    Args:
+        seconds: the most that one request may take.
+        embeddings: the name of the model to ask for vectors; None asks for none.
+    """
+    endpoint = ProbedEndpoint(spec, seconds)
+    try:
+        listed = await _models(endpoint, spec.name)
+        yield listed
+        answering = await _streaming(endpoint)
+        for probe in answering:
+            yield probe
+        yield Probe("token_limit", "yes", endpoint.token_limit)
+        if not any(probe.verdict == "yes" for probe in answering):
+            for name in [*_QUESTIONS, *(["embeddings"] if embeddings else [])]:
+                yield Probe(name, "unknown", "not asked: the model answers nothing")
+            return
+        if listed.value is None:
+            yield await _context(endpoint)
+        for name, question in _QUESTIONS.items():
+            yield await _verdict(name, question(endpoint))
+        if embeddings:
+            yield await _verdict("embeddings", _embeddings(endpoint, embeddings))
+    finally:
+        await endpoint.close()
+
+
+async def first_model(spec: ModelSpec, seconds: float) -> str:
+    """The name of the first model in the endpoint's list; "" where it has none."""
+    endpoint = ProbedEndpoint(spec, seconds)
+    try:
+        listed = await endpoint.models()
+    except ProbeFailed:
+        return ""
+    finally:
+        await endpoint.close()
+    return str(listed[0].get("id", "")) if listed else ""
+
+
+async def _verdict(name: str, question: Awaitable[Probe]) -> Probe:
+    """The probe, or what its failure says: a refusal is a no, anything else is not known."""
+    try:
+        return await question
+    except ProbeFailed as failure:
+        return Probe(name, "no" if failure.refused else "unknown", str(failure))
+
+
+async def _models(endpoint: ProbedEndpoint, name: str) -> Probe:
+    try:
+        listed = await endpoint.models()
+    except ProbeFailed as failure:
+        return Probe("models", "no" if failure.refused else "unknown", str(failure))
+    ids = [str(one.get("id")) for one in listed]
+    entry = next((one for one in listed if one.get("id") == name), None)
+    shown = ", ".join(ids[:5]) + (", …" if len(ids) > 5 else "")
+    if entry is None:
+        return Probe("models", "no", f"{name!r} is not among the endpoint's models: {shown}")
+    size = listed_context(entry)
+    return Probe("models", "yes", shown if size is None else f"{shown}; {size} tokens of context", size)
+
+
+async def _streaming(endpoint: ProbedEndpoint) -> list[Probe]:
+    """Whether it streams and counts; where it does not, whether it answers at all."""
+    try:
+        streamed = await _asked_in_either_way(endpoint, stream=True)
+    except ProbeFailed as failure:
+        first = Probe("streaming", "no" if failure.refused else "unknown", str(failure))
+        try:
+            whole = await _asked_in_either_way(endpoint, stream=False)
+        except ProbeFailed as again:
+            return [first, Probe("whole answers", "no" if again.refused else "unknown", str(again))]
+        return [first, Probe("whole answers", "yes"), _usage("usage", whole)]
+    if streamed.pieces < 3:
+        yes = Probe("streaming", "no", "the whole answer comes at once, though as a stream")
+        return [yes, Probe("whole answers", "yes"), _usage("usage in streams", streamed)]
+    return [Probe("streaming", "yes", f"{streamed.pieces} pieces"), _usage("usage in streams", streamed)]
+
+
+async def _asked_in_either_way(endpoint: ProbedEndpoint, *, stream: bool) -> ProbeReply:
+    """Asks with the limit of tokens under one name, and under the other where that is refused."""
+    try:
+        return await endpoint.ask(_COUNT, 60, stream=stream)
+    except ProbeFailed as failure:
+        if not failure.refused or endpoint.token_limit not in failure.sent:
+            raise
+        names = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+        endpoint.token_limit = names[endpoint.token_limit]
+        return await endpoint.ask(_COUNT, 60, stream=stream)
+
+
+def _usage(name: str, answered: ProbeReply) -> Probe:
+    used = answered.reply.usage
+    if not used.tokens:
+        return Probe(name, "no", "not told: Cadre estimates what its calls use")
+    return Probe(name, "yes", f"{used.input_tokens} in, {used.output_tokens} out")
+
+
+async def _context(endpoint: ProbedEndpoint) -> Probe:
+    size = told_context(await endpoint.limit_told(_HUGE_ANSWER_TOKENS))
+    if size is None:
+        return Probe("context", "unknown", "the endpoint does not tell: set context to what the model takes")
+    return Probe("context", "yes", f"{size} tokens, as a refusal says", size)
+
+
+async def _tools(endpoint: ProbedEndpoint) -> Probe:
+    asked = await endpoint.ask(_ASK_WEATHER, _ANSWER_TOKENS, tools=[WEATHER], tool_choice="auto")
+    return _called("tools", asked)
+
+
+async def _required(endpoint: ProbedEndpoint) -> Probe:
+    name, advice = "tool_choice: required", "set tool_choice: auto"
+    try:
+        asked = await endpoint.ask(_ASK_WEATHER, _ANSWER_TOKENS, tools=[WEATHER], tool_choice="required")
+    except ProbeFailed as failure:
+        if failure.refused or failure.slow:
+            return Probe(name, "no", f"{failure}; {advice}")
+        raise
+    if asked.ran_on:
+        return Probe(name, "no", f"the answer ran on for {_ANSWER_TOKENS} tokens; {advice}")
+    return _called(name, asked)
+
+
+def _called(name: str, asked: ProbeReply) -> Probe:
+    calls = asked.reply.calls
+    if not calls:
+        wrote = "ran on" if asked.ran_on else "answered in text"
+        seen = " ".join(asked.reply.content.split())[:80]
+        return Probe(name, "no", f"the model {wrote} instead of calling: {seen!r}")
+    wrong = [call for call in calls if call.name != "get_weather" or "city" not in _object(call.arguments)]
+    if wrong:
+        return Probe(name, "no", f"the model called {wrong[0].name}({wrong[0].arguments})")
+    return Probe(name, "yes", ", ".join(f"{call.name}({call.arguments})" for call in calls[:2]))
+
+
+async def _parallel(endpoint: ProbedEndpoint) -> Probe:
+    asked = await endpoint.ask(
+        _ASK_BOTH, _ANSWER_TOKENS, tools=[WEATHER], tool_choice="auto", parallel_tool_calls=True
+    )
+    calls = len(asked.reply.calls)
+    return Probe("parallel calls", "yes" if calls > 1 else "no", f"{calls} calls in one answer")
+
+
+async def _json_schema(endpoint: ProbedEndpoint) -> Probe:
+    wanted = {"type": "json_schema", "json_schema": {"name": "town", "strict": True, "schema": TOWN}}
+    asked = await endpoint.ask("Name a town and how many live there.", 100, response_format=wanted)
+    found = _object(asked.reply.content)
+    fits = set(found) == {"town", "people"} and found["town"] in ("Oslo", "Lima")
+    text = " ".join(asked.reply.content.split())[:80]
+    if fits and isinstance(found["people"], int):
+        return Probe("json_schema", "yes", text)
+    return Probe("json_schema", "no", f"the answer does not fit the schema: {text!r}")
+
+
+async def _json_object(endpoint: ProbedEndpoint) -> Probe:
+    wanted = {"type": "json_object"}
+    asked = await endpoint.ask('Name a town as JSON: {"town": "…"}', 100, response_format=wanted)
+    text = " ".join(asked.reply.content.split())[:80]
+    if _object(asked.reply.content):
+        return Probe("json_object", "yes", text)
+    return Probe("json_object", "no", f"the answer is no JSON object: {text!r}")
+
+
+async def _images(endpoint: ProbedEndpoint) -> Probe:
+    picture = f"data:image/png;base64,{base64.b64encode(_red_square()).decode()}"
+    content: list[dict[str, Any]] = [
+        {"type": "text", "text": "Which colour is this picture? Answer with one word."},
+        {"type": "image_url", "image_url": {"url": picture}},
+    ]
+    try:
+        asked = await endpoint.ask(content, 60)
+    except ProbeFailed as failure:
+        # llama.cpp says with status 500 that it has no eyes.
+        if "image" in failure.sent:
+            return Probe("images", "no", str(failure))
+        raise
+    text = " ".join(asked.reply.content.split())[:80]
+    if "red" in text.lower():
+        return Probe("images", "yes", f"a red picture: {text!r}")
+    return Probe("images", "no", f"the endpoint takes a picture, but of a red one the model says {text!r}")
+
+
+async def _max_completion_tokens(endpoint: ProbedEndpoint) -> Probe:
+    name, used = "max_completion_tokens", endpoint.token_limit
+    endpoint.token_limit = name
+    try:
+        asked = await endpoint.ask(_COUNT, 8)
+    finally:
+        endpoint.token_limit = used
+    if asked.ran_on or asked.reply.usage.output_tokens in range(1, 9):
+        return Probe(name, "yes")
+    return Probe(name, "no", f"ignored: the answer had {asked.reply.usage.output_tokens} tokens, not 8")
+
+
+async def _seed(endpoint: ProbedEndpoint) -> Probe:
+    question = "Write five random words."
+    texts = [(await endpoint.ask(question, 24, seed=7)).reply.content for _ in range(2)]
+    if texts[0] == texts[1]:
+        return Probe("seed", "yes", "the same answer twice")
+    return Probe("seed", "no", "taken, but two answers differ")
+
+
+async def _reasoning(endpoint: ProbedEndpoint) -> Probe:
+    asked = await endpoint.ask("Is 91 a prime number?", _ANSWER_TOKENS, reasoning_effort="low")
+    if asked.reasoned:
+        return Probe("reasoning", "yes", "the model reasons before it answers")
+    return Probe("reasoning", "no", "reasoning_effort is taken, but nothing of any reasoning comes back")
+
+
+async def _embeddings(endpoint: ProbedEndpoint, name: str) -> Probe:
+    size = await endpoint.dimensions(name)
+    return Probe("embeddings", "yes", f"{name}: {size} dimensions", size)
+
+
+_QUESTIONS: dict[str, Callable[[ProbedEndpoint], Awaitable[Probe]]] = {
+    "tools": _tools,
+    "tool_choice: required": _required,
+    "parallel calls": _parallel,
+    "json_schema": _json_schema,
+    "json_object": _json_object,
+    "images": _images,
+    "max_completion_tokens": _max_completion_tokens,
+    "seed": _seed,
+    "reasoning": _reasoning,
+}
+
+
+def _object(text: Any) -> dict[str, Any]:
+    """The JSON object in a text; {} where it is none."""
+    try:
+        found = json.loads(text) if isinstance(text, str) else text
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _red_square(side: int = 64) -> bytes:
+    """A red picture as PNG."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    rows = zlib.compress((b"\x00" + b"\xff\x00\x00" * side) * side)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")

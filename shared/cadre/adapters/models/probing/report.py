@@ -1,0 +1,75 @@
+"""What probing a model found, and what follows from it for the model's file."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from cadre.spec.model import CallForm
+from cadre.spec.model_file import Capability
+
+Verdict = Literal["yes", "no", "unknown"]
+
+_CAPABILITIES: dict[Capability, tuple[str, ...]] = {
+    "vision": ("images",),
+    "streaming": ("streaming",),
+    "tools": ("tools", "tool_choice: required"),
+    "json_schema": ("json_schema",),
+}
+"""What a model's file may say that it can do, and the probes of which one suffices for it."""
+
+
+class Probe(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that a model was asked for; `value` is a number that was found out by it, in tokens or dimensions."""
+
+    name: str
+    verdict: Verdict
+    detail: str = ""
+    value: int | None = None
+
+
+class ModelReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What the probes found of one model at one endpoint."""
+
+    url: str
+    model: str
+    at: float = 0.0
+    """When they were made, in Unix seconds."""
+    probes: list[Probe] = []
+
+    def can(self, *names: str) -> bool:
+        """Whether one of these probes says yes."""
+        return any(probe.verdict == "yes" for probe in self.probes if probe.name in names)
+
+    def lacks(self, *names: str) -> bool:
+        """Whether these probes were made and all say no."""
+        made = [probe.verdict for probe in self.probes if probe.name in names]
+        return bool(made) and all(verdict == "no" for verdict in made)
+
+    @property
+    def answers(self) -> bool:
+        """Whether the model gave any answer."""
+        return self.can("streaming", "whole answers")
+
+    @property
+    def context(self) -> int | None:
+        """Tokens that the model takes, as far as the endpoint tells."""
+        found = [probe.value for probe in self.probes if probe.name in ("models", "context")]
+        return next((size for size in found if size is not None), None)
+
+    @property
+    def calls(self) -> CallForm:
+        """How the model is to write its calls: native unless it cannot, and keeps to a schema."""
+        return "schema" if self.lacks(*_CAPABILITIES["tools"]) and self.can("json_schema") else "native"
+
+    def section(self) -> dict[str, Any]:
+        """Keys of the model's file that follow from this."""
+        capabilities = [one for one, probes in _CAPABILITIES.items() if self.can(*probes)]
+        found: dict[str, Any] = {"url": self.url, "name": self.model}
+        if self.context is not None:
+            found["context"] = self.context
+        found["capabilities"] = capabilities
+        if self.can("tools") and self.lacks("tool_choice: required"):
+            found["tool_choice"] = "auto"
+        if any(probe.name == "token_limit" and probe.detail != "max_tokens" for probe in self.probes):
+            found["token_limit"] = "max_completion_tokens"
+        return found

@@ -1,0 +1,62 @@
+"""What `cadre model test` found out in this folder, kept for `model.calls: auto`: `.cadre/models.json`."""
+
+from pathlib import Path
+
+import msgspec
+
+from cadre.adapters.models.failure import shown_url
+from cadre.adapters.models.probing.report import ModelReport
+from cadre.local.local_stack import default_data
+from cadre.settings import ModelSettings
+from cadre.spec.agent import AgentSpec
+from cadre.spec.model import CallForm, ModelSpec, with_calls
+
+
+class _Reports(msgspec.Struct):
+    models: list[ModelReport] = []
+
+
+def keep_report(report: ModelReport, data: Path | None = None) -> None:
+    """Keeps the report in place of an earlier one of the same model at the same endpoint. Raises OSError."""
+    file = _file(data)
+    others = [one for one in _read(file).models if _key(one.url, one.model) != _key(report.url, report.model)]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fresh = file.with_suffix(".json.new")
+    fresh.write_bytes(msgspec.json.format(msgspec.json.encode(_Reports([*others, report]))) + b"\n")
+    fresh.replace(file)
+
+
+def report_of(url: str, model: str, data: Path | None = None) -> ModelReport | None:
+    """The kept report of a model at an endpoint; None when it was never tested in this folder."""
+    return next(
+        (one for one in _read(_file(data)).models if _key(one.url, one.model) == _key(url, model)), None
+    )
+
+
+def with_tested_calls(spec: AgentSpec, settings: ModelSettings) -> AgentSpec:
+    """The agent with each `model.calls: auto` decided by what was found of its model; `native` where nothing was.
+
+    Runs are begun with what this returns, so a run keeps the form that it began with.
+    """
+
+    def form_of(model: ModelSpec) -> CallForm:
+        report = report_of(model.url or settings.url, model.name or settings.name)
+        return report.calls if report is not None else "native"
+
+    return msgspec.structs.replace(spec, model=with_calls(spec.model, form_of))
+
+
+def _file(data: Path | None) -> Path:
+    return (data or default_data()) / "models.json"
+
+
+def _read(file: Path) -> _Reports:
+    """The kept reports; none of a file that is missing or of another version."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=_Reports)
+    except (OSError, msgspec.DecodeError):
+        return _Reports()
+
+
+def _key(url: str, model: str) -> tuple[str, str]:
+    return shown_url(url).rstrip("/"), model
