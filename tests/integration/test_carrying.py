@@ -26,8 +26,7 @@ from cadre.loop.fold import fold
 from cadre.loop.fork import prefix_of
 from cadre.protocol.files import carried_over
 from cadre.protocol.messages import Erased
-from cadre.protocol.topology import call_id
-from cadre_gateway.requests.idempotency import run_id_of
+from cadre.protocol.topology import call_id, run_id_of
 from harness.patience import until
 from integration.gateway_world import FINISHED, Scribe, World, new_run
 from integration.remains import gone

@@ -15,8 +15,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BlobMissing, Fenced
 from cadre.journal.events import RecordIgnored, RunAccepted
 from cadre.protocol.messages import Erased, Task, ToolResult
-from cadre.protocol.topology import call_id, task_id
-from cadre_gateway.requests.idempotency import run_id_of
+from cadre.protocol.topology import call_id, run_id_of, task_id
 from harness.nats_server import NatsServer
 from harness.patience import patience, until
 from integration.gateway_world import (

@@ -12,8 +12,7 @@ from cadre.adapters.nats.registry import NatsRegistry
 from cadre.cli.runs import command as runs_command
 from cadre.journal import events as ev
 from cadre.protocol.cards import Presence, SandboxCard, ToolCard
-from cadre.protocol.topology import call_id
-from cadre_gateway.requests.idempotency import run_id_of
+from cadre.protocol.topology import call_id, run_id_of
 from harness.patience import until
 from integration.gateway_world import CALLED, FINISHED, World, new_run, sse_events
 

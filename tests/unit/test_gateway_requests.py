@@ -13,11 +13,12 @@ from cadre.journal.entry import Entry
 from cadre.journal.events import RunAccepted
 from cadre.loop.fold import fold
 from cadre.protocol.messages import Budget, Task
+from cadre.protocol.topology import run_id_of
 from cadre.spec.agent import AgentSpec
 from cadre.spec.names import NAME
 from cadre_gateway.requests.body import CancelBody, Submission, parse, ruling, submission
 from cadre_gateway.requests.headers import MAX_WAIT_SECONDS, resume_position, wait_seconds
-from cadre_gateway.requests.idempotency import idempotency_key, run_id_of
+from cadre_gateway.requests.idempotency import idempotency_key
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.requests.trace_link import trace_of
 from cadre_gateway.runs.admission import new_run_id

@@ -33,11 +33,6 @@ class IdempotencyKey(NamedTuple):
             )
 
 
-def run_id_of(agent: str, key: str) -> str:
-    """The id of the run that every request with this agent and key starts."""
-    return hashlib.sha256(f"{agent}\n{key}".encode()).hexdigest()[:32]
-
-
 def idempotency_key(header: str | None, what: str, body: bytes) -> IdempotencyKey | None:
     """The key of a request for `what`, whose `body` is a JSON object. Raises a 422 problem for an unusable key."""
     if header is None:

@@ -9,9 +9,10 @@ from cadre.adapters.nats.history import History
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.storage import NatsStorage
 from cadre.api.runs import RunSummary
+from cadre.protocol.topology import run_id_of
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.run_summary import summary_of_task
-from cadre_gateway.requests.idempotency import IdempotencyKey, run_id_of
+from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import Problem, full
 from cadre_gateway.retention.tree_records import TreeRecords
 from cadre_gateway.runs.directory import live_agents

@@ -1,6 +1,6 @@
 """Every subject, stream, consumer, bucket and derived id: the one module that knows the topology."""
 
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from typing import NamedTuple
 from zlib import crc32
 
@@ -278,6 +278,11 @@ def parent_of(run: str) -> str | None:
 def is_within(run: str, top: str) -> bool:
     """Whether a run or call is `top` itself, or belongs to a run below it."""
     return run == top or run.startswith(f"{top}_")
+
+
+def run_id_of(agent: str, key: str) -> str:
+    """The id of the root run that every request with this agent and idempotency key starts."""
+    return sha256(f"{agent}\n{key}".encode()).hexdigest()[:32]
 
 
 def call_id(run: str, step: int, index: int) -> str:

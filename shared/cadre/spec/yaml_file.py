@@ -1,5 +1,6 @@
 """Reads YAML files that people write; each error is one line that names the file."""
 
+from collections.abc import Callable
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, get_args
@@ -32,8 +33,18 @@ class _UniqueKeys(_Loader):  # type: ignore[misc]
 
 def read_yaml(file: Path | Traversable, wrong: type[SetupError]) -> Any:
     """Reads the file. Raises `wrong` with one line."""
+    return _read(file, wrong, lambda text: yaml.load(text, Loader=_UniqueKeys))
+
+
+def read_yaml_documents(file: Path, wrong: type[SetupError]) -> list[Any]:
+    """Reads a file of several documents, without empty ones. Raises `wrong` with one line."""
+    found = _read(file, wrong, lambda text: list(yaml.load_all(text, Loader=_UniqueKeys)))
+    return [document for document in found if document is not None]
+
+
+def _read(file: Path | Traversable, wrong: type[SetupError], load: Callable[[str], Any]) -> Any:
     try:
-        return yaml.load(file.read_text("utf-8"), Loader=_UniqueKeys)
+        return load(file.read_text("utf-8"))
     except OSError as error:
         raise wrong(f"{file}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

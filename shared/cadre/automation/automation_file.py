@@ -1,0 +1,70 @@
+"""Reads schedules, triggers and notices from YAML files; one file may hold several documents."""
+
+import re
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cadre.automation.schedule import ScheduleSpec
+from cadre.errors import SpecError
+from cadre.spec.yaml_file import read_yaml_documents, refused_key
+
+AnySpec = ScheduleSpec
+
+KINDS: dict[str, type[AnySpec]] = {"Schedule": ScheduleSpec}
+"""What a document may be, by its `kind`."""
+
+_API_VERSION = "cadre.dev/v1"
+
+
+def read_automations(path: Path) -> list[AnySpec]:
+    """Everything in the file, in its order: documents `apiVersion: cadre.dev/v1, kind, metadata: {name}, spec`.
+
+    Raises SpecError with the file, the key and what is expected there.
+    """
+    found = [_automation(document, path) for document in read_yaml_documents(path, SpecError)]
+    if not found:
+        raise SpecError(f"{path}: is empty: write kind: {' or '.join(KINDS)}")
+    return found
+
+
+def automation_of(kind: type[AnySpec], name: str, body: dict[str, Any]) -> AnySpec:
+    """The checked specification of this kind whose keys stand in `body`. Raises SpecError."""
+    given = {key: _midnight(value) for key, value in body.items()}
+    try:
+        return msgspec.convert({**given, "name": name}, kind)
+    except msgspec.ValidationError as error:
+        key, what = refused_key(error)
+        if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
+            known = ", ".join(field for field in kind.__struct_fields__ if field != "name")
+            raise SpecError(f"{unknown[1]}: unknown key; known keys: {known}") from error
+        raise SpecError(f"{key}: {what}" if key else what) from error
+
+
+def _midnight(value: Any) -> Any:
+    """YAML takes `2026-11-01` for a date: as a time it is its first moment."""
+    is_date = isinstance(value, date) and not isinstance(value, datetime)
+    return datetime(value.year, value.month, value.day) if is_date else value
+
+
+def _automation(document: Any, path: Path) -> AnySpec:
+    if not isinstance(document, dict):
+        raise SpecError(f"{path}: write apiVersion, kind, metadata and spec")
+    if unknown := [key for key in document if key not in ("apiVersion", "kind", "metadata", "spec")]:
+        raise SpecError(f"{path}: {unknown[0]}: unknown key; known keys: apiVersion, kind, metadata, spec")
+    if document.get("apiVersion") != _API_VERSION:
+        raise SpecError(f"{path}: apiVersion: write {_API_VERSION}")
+    kind = KINDS.get(str(document.get("kind")))
+    if kind is None:
+        raise SpecError(f"{path}: kind: {document.get('kind')!r}: write {' or '.join(KINDS)}")
+    metadata, spec = document.get("metadata"), document.get("spec")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or len(metadata) != 1:
+        raise SpecError(f"{path}: metadata: write {{name: NAME}}")
+    if not isinstance(spec, dict):
+        raise SpecError(f"{path}: spec: write the keys of a {document['kind']}")
+    try:
+        return automation_of(kind, metadata["name"], spec)
+    except SpecError as error:
+        raise SpecError(f"{path}: {metadata['name']}: {error}") from error

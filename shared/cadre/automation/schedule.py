@@ -1,0 +1,126 @@
+"""A schedule as people write it: whose run it starts, when, and what happens when runs overlap or ticks were missed."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from cadre.automation.durations import seconds_of
+from cadre.automation.templates import check_template
+from cadre.errors import SpecError
+from cadre.spec.names import check_name
+
+Overlap = Literal["skip", "queue", "allow", "cancel"]
+"""What a tick does while the schedule's last run goes on."""
+
+Missed = Literal["skip", "one", "all"]
+"""Which of the ticks that nobody could handle in time are made up for."""
+
+LEAST_INTERVAL_SECONDS = 1.0
+
+_SET_BY_THE_SCHEDULE = ("agent", "task", "stream", "return_full_result")
+"""Keys of a request for a run that a schedule or trigger sets itself, or that say how a request is answered."""
+
+
+class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A checked schedule. With neither `every` nor `cron` it has one tick, at `start`. Raises SpecError."""
+
+    name: str
+    agent: str
+    task: str
+    """Template of the task; it may use `tick` (a datetime in the time zone), `count` (of ticks, from 1), `schedule`."""
+    every: float | str | None = None
+    """Seconds between ticks, or `10m`, `2h`, `1d`; counted from `start`, else from when the schedule was made."""
+    cron: str | None = None
+    """Five fields, or six with seconds first."""
+    time_zone: str = "UTC"
+    """IANA name; `cron` and times without an offset are of this zone."""
+    start: datetime | None = None
+    """No tick is before it."""
+    end: datetime | None = None
+    """No tick is after it."""
+    count: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """No tick comes after so many."""
+    overlap: Overlap = "skip"
+    missed: Missed = "one"
+    window: float | str = "1d"
+    """A tick that was missed by more than this is not made up for."""
+    jitter: float | str = 0
+    """Each tick comes later by a length of time between nothing and this, which follows from name and tick."""
+    paused: bool = False
+    """Whether the schedule is made in a pause."""
+    options: dict[str, Any] = {}
+    """Other keys of the request for a run, as in `POST /v1/runs`: `max_steps`, `deadline`, `budget`, `user`, …"""
+
+    def __post_init__(self) -> None:
+        check_name("schedule", self.name)
+        check_name("agent", self.agent)
+        check_template("task", self.task)
+        if self.every is not None and self.cron is not None:
+            raise SpecError("every, cron: write one of the two")
+        if self.every is not None:
+            seconds_of("every", self.every, LEAST_INTERVAL_SECONDS)
+        elif self.cron is not None:
+            _check_cron(self.cron)
+        elif self.start is None:
+            raise SpecError("start: write when its one tick is, or every or cron for several")
+        zone_of(self.time_zone)
+        seconds_of("window", self.window)
+        jitter = seconds_of("jitter", self.jitter)
+        if self.interval is not None and jitter >= self.interval:
+            raise SpecError("jitter: must be shorter than every")
+        if self.start is not None and self.end is not None and self.unix(self.end) < self.unix(self.start):
+            raise SpecError("end: is before start")
+        check_options(self.options)
+
+    @property
+    def interval(self) -> float | None:
+        """Seconds between ticks; None for a cron expression or a single tick."""
+        return None if self.every is None else seconds_of("every", self.every)
+
+    @property
+    def is_one_time(self) -> bool:
+        """Whether it has a single tick."""
+        return self.every is None and self.cron is None
+
+    def unix(self, moment: datetime) -> float:
+        """Unix seconds of a time of this schedule; one without an offset is of its time zone."""
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=zone_of(self.time_zone))
+        return moment.timestamp()
+
+    def local(self, tick: float) -> datetime:
+        """A tick as a time in the schedule's time zone."""
+        return datetime.fromtimestamp(tick, UTC).astimezone(zone_of(self.time_zone))
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raises SpecError for options that the schedule or trigger sets itself."""
+    if taken := [key for key in _SET_BY_THE_SCHEDULE if key in options]:
+        raise SpecError(f"options: {', '.join(taken)}: is no option here")
+
+
+def zone_of(name: str) -> Any:
+    """The time zone with this IANA name, as a tzinfo. Raises SpecError."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        return UTC if name == "UTC" else ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise SpecError(
+            f"time_zone: {name!r} is not known here: write an IANA name such as Europe/Berlin"
+            " (a machine without a time zone database needs `pip install tzdata`)"
+        ) from error
+
+
+def _check_cron(expression: str) -> None:
+    from cronsim import CronSim, CronSimError
+
+    try:
+        next(CronSim(expression, datetime(2000, 1, 1, tzinfo=UTC)))
+    except (CronSimError, StopIteration) as error:
+        raise SpecError(
+            f"cron: {expression!r}: {error or 'no such day ever comes'}; write five fields (minute hour day month"
+            " weekday), or six with seconds first"
+        ) from error

@@ -1,0 +1,300 @@
+"""What is known of a schedule, and what becomes of it when its ticks are due. Pure.
+
+A decision is written down before anything is done: the state says which runs are owed, and whoever reads it may start
+them, for their ids follow from schedule and tick.
+"""
+
+from hashlib import sha256
+from itertools import islice
+from typing import Literal
+
+import msgspec
+
+from cadre.automation.durations import seconds_of
+from cadre.automation.schedule import ScheduleSpec
+from cadre.automation.templates import render
+from cadre.automation.ticks import first_tick, jittered, next_ticks, ticks_after
+from cadre.errors import SpecError
+from cadre.protocol.topology import run_id_of
+
+LATE_SECONDS = 60.0
+"""A tick that is handled within so many seconds was not missed."""
+
+RECHECK_SECONDS = 5.0
+"""While ticks are queued it is looked so often whether the run before them has ended."""
+
+MAX_QUEUED = 1000
+"""A tick that finds so many queued is skipped."""
+
+MAX_STARTS = 100
+"""So many missed ticks are made up for at most, the newest."""
+
+_KEPT_OUTCOMES = 50
+_MAX_COUNTED = 10_000
+"""Missed ticks are counted up to here one by one; beyond it they are passed over."""
+
+_TIMES = ("every", "cron", "time_zone", "start", "end", "count")
+
+Outcome = Literal["started", "queued", "skipped", "missed", "failed"]
+
+
+class QueuedTick(msgspec.Struct, frozen=True):
+    """A tick that waits for the run before it to end."""
+
+    tick: float
+    number: int
+
+
+class OwedStart(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that a tick starts."""
+
+    run: str
+    key: str
+    """The idempotency key from which the run's id follows, with the agent."""
+    agent: str
+    task: str
+    tick: float
+
+
+class TickOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a tick. Times are Unix seconds."""
+
+    tick: float
+    number: int
+    at: float
+    outcome: Outcome
+    run: str | None = None
+    detail: str = ""
+
+
+class ScheduleState(msgspec.Struct, kw_only=True):
+    """A schedule with all that is remembered of it. Times are Unix seconds."""
+
+    spec: ScheduleSpec
+    made_at: float
+    next_at: float | None
+    """The next tick; None when there will be none."""
+    paused: bool = False
+    ticks: int = 0
+    """Ticks that have come, whatever became of them."""
+    started: int = 0
+    skipped: int = 0
+    missed: int = 0
+    """Ticks that came too late and were not made up for."""
+    last_run: str | None = None
+    queued: list[QueuedTick] = []
+    starts: list[OwedStart] = []
+    """Runs that are decided and perhaps not started yet."""
+    cancels: list[str] = []
+    """Runs that are to be cancelled first."""
+    outcomes: list[TickOutcome] = []
+    """Of the last ticks, newest last."""
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether a decision is written down that may not be carried out yet."""
+        return bool(self.starts or self.cancels)
+
+    def due_at(self) -> float | None:
+        """When its next tick is handled, jitter included; None in a pause and when none is left."""
+        return None if self.paused or self.next_at is None else jittered(self.spec, self.next_at)
+
+    def wake_at(self, now: float) -> float | None:
+        """When somebody has to look at it again; None when only a person can change something."""
+        found = [] if (due := self.due_at()) is None else [due]
+        if self.queued and not self.paused:
+            found.append(now + RECHECK_SECONDS)
+        return min(found, default=None)
+
+    def upcoming(self, limit: int) -> list[float]:
+        """The next ticks without jitter, as they would be if it were not paused."""
+        if self.next_at is None:
+            return []
+        left = None if self.spec.count is None else self.spec.count - self.ticks
+        later = next_ticks(self.spec, self.next_at, self.made_at, limit, left)
+        return [self.next_at, *later][: limit if left is None else min(limit, left)]
+
+
+def new_schedule(spec: ScheduleSpec, now: float) -> ScheduleState:
+    """The state of a schedule that is made now."""
+    return ScheduleState(spec=spec, made_at=now, next_at=first_tick(spec, now), paused=spec.paused)
+
+
+def changed(state: ScheduleState, spec: ScheduleSpec, now: float) -> ScheduleState:
+    """The state once its specification is replaced: it goes on from now, and what it did is remembered."""
+    if spec == state.spec:
+        return state
+    paused = spec.paused if spec.paused != state.spec.paused else state.paused
+    state = (
+        msgspec.structs.replace(state, paused=paused, spec=spec)
+        if _same_times(state.spec, spec)
+        else (
+            msgspec.structs.replace(
+                state, paused=paused, spec=spec, made_at=now, next_at=first_tick(spec, now), queued=[]
+            )
+        )
+    )
+    if spec.count is not None and state.ticks >= spec.count:
+        state.next_at = None
+    return state
+
+
+def _same_times(one: ScheduleSpec, other: ScheduleSpec) -> bool:
+    """Whether two specifications have the same ticks."""
+    return all(getattr(one, field) == getattr(other, field) for field in _TIMES)
+
+
+def paused(state: ScheduleState, pause: bool, now: float) -> ScheduleState:
+    """The state in a pause or out of it: ticks of a pause do not come, but for the one of a one-time schedule."""
+    state = msgspec.structs.replace(state, paused=pause)
+    if not pause and state.next_at is not None and not state.spec.is_one_time:
+        state.next_at = next(ticks_after(state.spec, max(now, state.next_at - 0.001), state.made_at), None)
+    return state
+
+
+def settled(state: ScheduleState) -> ScheduleState:
+    """The state once what it owes is done."""
+    return msgspec.structs.replace(state, starts=[], cancels=[])
+
+
+def tick_key(schedule: str, tick: float) -> str:
+    """The idempotency key of the run that a tick starts."""
+    return f"schedule/{schedule}/{tick:.3f}"
+
+
+def manual_key(schedule: str, key: str) -> str:
+    """The idempotency key of a run that a person starts from a schedule."""
+    return f"schedule/{schedule}/manual/{sha256(key.encode()).hexdigest()}"
+
+
+def owed_start(spec: ScheduleSpec, tick: float, number: int, key: str) -> OwedStart:
+    """The run that a tick starts. Raises SpecError when its task cannot be rendered."""
+    values = {"tick": spec.local(tick), "count": number, "schedule": spec.name}
+    return OwedStart(
+        run=run_id_of(spec.agent, key),
+        key=key,
+        agent=spec.agent,
+        task=render("task", spec.task, values),
+        tick=tick,
+    )
+
+
+def decide(state: ScheduleState, now: float, busy: bool) -> ScheduleState:
+    """The state after all ticks that are due by `now`; `busy` says whether its last run still goes on.
+
+    The same state comes back when nothing is due.
+    """
+    decision = _Decision(state, now, busy)
+    decision.take_queued()
+    if (due := state.due_at()) is not None and due <= now:
+        decision.take_due()
+    return decision.state if decision.is_changed else state
+
+
+class _Decision:
+    """One decision in the making."""
+
+    def __init__(self, state: ScheduleState, now: float, busy: bool) -> None:
+        self.state = msgspec.structs.replace(
+            state, queued=list(state.queued), starts=list(state.starts), cancels=list(state.cancels)
+        )
+        self.is_changed = False
+        self._now = now
+        self._busy = busy
+
+    def take_queued(self) -> None:
+        """Starts the first queued tick unless a run goes on."""
+        while self.state.queued and not self._busy and not self.state.paused:
+            first = self.state.queued.pop(0)
+            self._start(first.tick, first.number)
+
+    def take_due(self) -> None:
+        """Decides each tick that is due, the missed ones by their policy."""
+        state, spec = self.state, self.state.spec
+        due = self._due_ticks()
+        number = state.ticks
+        missed = [tick for tick in due if self._now - jittered(spec, tick) > LATE_SECONDS]
+        lost = set(missed) - self._made_up(missed)
+        last = max((tick for tick in due if tick not in lost), default=None)
+        for tick in due:
+            number += 1
+            if tick in lost:
+                state.missed += 1
+                self._note(tick, number, "missed", detail=f"came {self._now - tick:.0f} s late")
+            elif spec.overlap == "cancel" and tick != last:
+                self._skip(tick, number, "the next tick came at once")
+            else:
+                self._take(tick, number)
+        state.ticks = number
+        is_over = spec.count is not None and number >= spec.count
+        state.next_at = None if is_over else next(ticks_after(spec, due[-1], state.made_at), None)
+        self.is_changed = True
+
+    def _due_ticks(self) -> list[float]:
+        state, spec = self.state, self.state.spec
+        assert state.next_at is not None
+        left = None if spec.count is None else spec.count - state.ticks
+        most = _MAX_COUNTED if left is None else min(_MAX_COUNTED, left)
+        later = ticks_after(spec, state.next_at, state.made_at)
+        due = [state.next_at]
+        for tick in islice(later, most - 1):
+            if jittered(spec, tick) > self._now:
+                return due
+            due.append(tick)
+        if left is None and len(due) == _MAX_COUNTED:
+            # So many that nobody counts them: what lies between is passed over.
+            window = seconds_of("window", spec.window)
+            recent = ticks_after(spec, max(due[-1], self._now - window), state.made_at)
+            due += [t for t in islice(recent, _MAX_COUNTED) if jittered(spec, t) <= self._now]
+        return due
+
+    def _made_up(self, missed: list[float]) -> set[float]:
+        spec = self.state.spec
+        since = self._now - seconds_of("window", spec.window)
+        recent = [tick for tick in missed if tick >= since]
+        match spec.missed:
+            case "skip":
+                return set()
+            case "one":
+                return set(recent[-1:])
+            case "all":
+                return set(recent[-MAX_STARTS:])
+
+    def _take(self, tick: float, number: int) -> None:
+        state = self.state
+        overlap = state.spec.overlap
+        if not self._busy or overlap == "allow":
+            self._start(tick, number)
+        elif overlap == "cancel":
+            if state.last_run is not None:
+                state.cancels.append(state.last_run)
+            self._start(tick, number)
+        elif overlap == "queue" and len(state.queued) < MAX_QUEUED:
+            state.queued.append(QueuedTick(tick, number))
+            self._note(tick, number, "queued")
+        else:
+            self._skip(tick, number, f"run {state.last_run} goes on")
+
+    def _skip(self, tick: float, number: int, why: str) -> None:
+        self.state.skipped += 1
+        self._note(tick, number, "skipped", detail=why)
+
+    def _start(self, tick: float, number: int) -> None:
+        state = self.state
+        self.is_changed = True
+        try:
+            start = owed_start(state.spec, tick, number, tick_key(state.spec.name, tick))
+        except SpecError as error:
+            self._note(tick, number, "failed", detail=str(error))
+            return
+        state.starts.append(start)
+        state.started += 1
+        state.last_run = start.run
+        self._busy = True
+        self._note(tick, number, "started", run=start.run)
+
+    def _note(
+        self, tick: float, number: int, outcome: Outcome, run: str | None = None, detail: str = ""
+    ) -> None:
+        noted = TickOutcome(tick=tick, number=number, at=self._now, outcome=outcome, run=run, detail=detail)
+        self.state.outcomes = [*self.state.outcomes, noted][-_KEPT_OUTCOMES:]

@@ -1,0 +1,49 @@
+"""Templates over what comes with a tick or an event: Jinja2 in its sandbox, which reads values and changes nothing."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from cadre.errors import SpecError
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+MAX_TEXT_CHARS = 200_000
+"""A rendered text may be no longer: it is stored and becomes a run's task."""
+
+
+def check_template(key: str, text: str) -> None:
+    """Checks the syntax of a template. Raises SpecError, which names `key`."""
+    from jinja2 import TemplateSyntaxError
+
+    if not text.strip():
+        raise SpecError(f"{key}: is empty")
+    try:
+        _compiled(text)
+    except TemplateSyntaxError as error:
+        raise SpecError(f"{key}: line {error.lineno}: {error.message}") from error
+
+
+def render(key: str, text: str, values: Mapping[str, Any]) -> str:
+    """The template with the values filled in. Raises SpecError, which names `key`, when that fails or says nothing."""
+    check_template(key, text)
+    try:
+        rendered = _compiled(text).render(dict(values))
+    except Exception as error:
+        # A template runs over whatever others sent: each way in which it fails is told, and none ends the process.
+        raise SpecError(f"{key}: {error}") from error
+    if not rendered.strip():
+        raise SpecError(f"{key}: the template says nothing with these values")
+    if len(rendered) > MAX_TEXT_CHARS:
+        raise SpecError(f"{key}: the text has over {MAX_TEXT_CHARS:,} characters")
+    return rendered
+
+
+@lru_cache(maxsize=256)
+def _compiled(text: str) -> "Template":
+    # Imported here: commands that render nothing should not load a template engine.
+    from jinja2 import StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    return ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False).from_string(text)
