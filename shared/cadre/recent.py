@@ -11,7 +11,7 @@ class Recent(OrderedDict[K, V]):
     """Holds at most `most` items.
 
     Storing an item, a new one or one that it holds already, makes it the newest; the oldest ones are dropped.
-    Reading changes nothing: store what was found again to keep it.
+    Reading changes nothing: `move_to_end` keeps what was found.
     """
 
     def __init__(self, most: int) -> None:

@@ -19,7 +19,7 @@ from cadre.engine.context.context_budget import (
     task_of,
     to_cover,
 )
-from cadre.engine.context.images import latest, with_images_of
+from cadre.engine.context.images import Pictured, latest, with_images_of
 from cadre.engine.context.observation import observation_of
 from cadre.engine.context.tokens import fit, tokens_of
 from cadre.engine.kind import Deed, deed_of, kind_of
@@ -54,6 +54,7 @@ class Transcript:
         self._prompts = prompts
         self._messages: list[ChatMessage] = []
         self._summary: list[ChatMessage] = []
+        self._pictured = False
         self._rendered = 0
         self._begun = (0, 0)
         self._offer: tuple[object, object, object] | None = None
@@ -68,7 +69,8 @@ class Transcript:
 
     def messages(self, run: Run) -> list[ChatMessage]:
         """The system prompt, and every step as the model reads it."""
-        return [self._system, *latest(self._messages, run)]
+        shown = latest(self._messages, run) if self._pictured else self._messages
+        return [self._system, *shown]
 
     def functions(self) -> list[dict[str, Any]]:
         """Tools, members and `final_answer`, as functions of the API."""
@@ -105,6 +107,7 @@ class Transcript:
     def _add(self, step: Step, run: Run) -> None:
         rendered = self._messages_of(step, run)
         self._messages += rendered
+        self._pictured = self._pictured or any(isinstance(message, Pictured) for message in rendered)
         self._summary += in_summary(step, rendered)
 
     def _messages_of(self, step: Step, run: Run) -> list[ChatMessage]:

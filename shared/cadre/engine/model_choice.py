@@ -23,8 +23,7 @@ def asked_model(run: Run) -> ModelSpec:
 
 def model_at(model: ModelSpec, fallback: int) -> ModelSpec:
     """The model itself for 0, else the nth of its fallbacks, as far as it has them."""
-    models = [model, *model.fallbacks]
-    return models[min(fallback, len(models) - 1)]
+    return model.fallbacks[min(fallback, len(model.fallbacks)) - 1] if fallback and model.fallbacks else model
 
 
 def spec_as_asked(run: Run) -> AgentSpec:

@@ -112,7 +112,10 @@ class Topology:
         of the tree where that is."""
         if "tree" in tokens and "shard" not in tokens:
             tokens["shard"] = self.shard(str(tokens["tree"]))
-        return f"{self.prefix}.{template.format_map(_Tokens(tokens))}"
+        try:
+            return f"{self.prefix}.{template.format_map(tokens)}"
+        except KeyError:
+            return f"{self.prefix}.{template.format_map(_Tokens(tokens))}"
 
     def below(self, template: str, **tokens: str | int) -> str:
         """Returns the filter of all subjects that begin as the template does, up to its last word or given token."""

@@ -102,7 +102,9 @@ class RunCache:
             stored = [] if fresh else await self._journal.read(tree, run)
             # Somebody else may have folded it meanwhile: all must share one state and one lock.
             held = self._held.get(run) or Held.folded(stored, tree, run, Transcript(self._prompts))
-        self._held[run] = held
+            self._held[run] = held
+        else:
+            self._held.move_to_end(run)
         return held
 
     def spoil(self, held: Held) -> None:

@@ -79,8 +79,9 @@ def _validator(schema: dict[str, Any]) -> Any:
         import jsonschema_rs  # three megabytes that an agent without work need not hold
 
         # A schema comes from whoever offers the tool: it must not make this process fetch anything.
-        known = (schema, jsonschema_rs.validator_for(schema, offline=True))
-    _validators[id(schema)] = known
+        known = _validators[id(schema)] = (schema, jsonschema_rs.validator_for(schema, offline=True))
+    else:
+        _validators.move_to_end(id(schema))
     return known[1]
 
 

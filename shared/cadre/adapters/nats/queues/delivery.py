@@ -1,13 +1,12 @@
 """A message that a durable consumer delivers: what it says, and how it is settled."""
 
-import functools
 from collections.abc import Awaitable, Callable
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.protocol.topology import Address, Topology
+from cadre.protocol.topology import Topology
 
 
 class NatsDelivery:
@@ -21,6 +20,8 @@ class NatsDelivery:
         tokens = message.reply.split(".")
         # $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.…, with domain and account hash before when long.
         at = 4 if len(tokens) < 11 else 6
+        self.address = Topology.address(self.subject)
+        """What the subject says of the message."""
         self.deliveries = int(tokens[at])
         self.seq = int(tokens[at + 1])
         self.retried = jetstream.RETRIED in (message.headers or ())
@@ -28,11 +29,6 @@ class NatsDelivery:
         self.settled = False
         self.begun = False
         """Its turn has come: a handler is at it."""
-
-    @functools.cached_property
-    def address(self) -> Address:
-        """What the subject says of the message."""
-        return Topology.address(self.subject)
 
     async def ack(self) -> None:
         """Says that the message is done with."""
