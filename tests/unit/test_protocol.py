@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from cadre.delivery.codec import encode
 from cadre.journal.entry import EVENTS, Entry
-from cadre.journal.events import RecordIgnored, WaitBegun, WaitEnded
+from cadre.journal.events import RecordIgnored, StepStarted, WaitBegun, WaitEnded
 from cadre.journal.run import Phase
 from cadre.loop.owed import owed
 from cadre.protocol.messages import Task
@@ -160,7 +160,7 @@ class TestMachine:
     def test_it_sees_every_event_but_those_without_consequence_and_of_waits(self) -> None:
         """No kind that comes with Cadre waits by the clock."""
         seen = {type(event) for entry in EXPLORED.entries for event in entry.events}
-        assert seen == set(EVENTS) - {RecordIgnored, WaitBegun, WaitEnded}
+        assert seen == set(EVENTS) - {RecordIgnored, StepStarted, WaitBegun, WaitEnded}
 
     def test_no_run_that_began_stands_still(self) -> None:
         for run in EXPLORED.runs:

@@ -12,6 +12,7 @@ from cadre.journal.events import (
     RunAccepted,
     RunFinished,
     StepFinished,
+    StepStarted,
 )
 from cadre.journal.run import Phase, Run
 from cadre.protocol.messages import RunState, Task, Usage
@@ -75,7 +76,7 @@ def apply_event(summary: RunSummary, event: AnyEvent, at: float) -> None:
     match event:
         case RunAccepted(task=task):
             summary.task, summary.session, summary.started_at = shortened(task.task), task.session, at
-        case ModelCalled(purpose="act", step=step):
+        case ModelCalled(purpose="act", step=step) | StepStarted(step=step):
             summary.step = step
         case ModelDeferred():
             summary.state = "waiting"

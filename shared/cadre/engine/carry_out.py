@@ -3,17 +3,21 @@ of it. No kind can forget a check, an approval, a budget or the end of a step.""
 
 from typing import Any, assert_never
 
+import msgspec
+
 from cadre.engine.answers.answer_checks import NOT_PASSED, check_calls, given, problem_with
 from cadre.engine.calls.open_calls import open_calls
 from cadre.engine.calls.repeats import is_failing_alike
 from cadre.engine.kind import kind_of
-from cadre.engine.moves import Answer, Ask, Call, EndStep, Hold, Moves, Note, Stop, Wait
+from cadre.engine.moves import Answer, Ask, BeginStep, Call, EndStep, Hold, Moves, Note, Stop, Wait
 from cadre.engine.partial_result import partial_result_of
-from cadre.engine.steps import begin_model_call, finished, step_in_work
+from cadre.engine.steps import begin_model_call, finished, news_of_the_offer, step_in_work
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival, ModelReplied
+from cadre.journal.parts import KindState
 from cadre.journal.run import Run
+from cadre.journal.steps import ActionStep
 from cadre.protocol.messages import ErrorInfo, Usage
 from cadre.protocol.topology import call_id
 
@@ -27,7 +31,7 @@ def carry_out(run: Run, arrival: Arrival, moves: Moves, spent: Usage = NO_USAGE)
         match move:
             case Note(event):
                 events.append(event)
-            case Ask(purpose, step) if step <= run.max_steps:
+            case Ask(purpose, step) if step <= run.max_steps or not kind_of(run).counts_steps:
                 events += begin_model_call(run, arrival, purpose, step)
             case Ask(_, step):
                 events += _last_word(run, arrival, step - 1)
@@ -37,9 +41,13 @@ def carry_out(run: Run, arrival: Arrival, moves: Moves, spent: Usage = NO_USAGE)
                     return [*events, finished(run, "error", output=partial_result_of(run), error=stuck)]
                 events += opened
                 if all(isinstance(event, ev.CallRefused) for event in opened):
-                    events += carry_out(run, arrival, kind_of(run).settled(run, None, arrival))
+                    events += carry_out(run, arrival, kind_of(run).refused(run, opened, arrival))
             case Answer(value, arguments):
                 events += _propose(run, arrival, value, arguments)
+            case BeginStep(step, name, attempt, own):
+                events += news_of_the_offer(run, arrival)
+                events.append(ev.StepStarted(step=step, name=name, attempt=attempt))
+                run = _as_begun(run, arrival, step, own)
             case EndStep(error):
                 events.append(ev.StepFinished(step=step_in_work(run), error=error))
                 circles = is_failing_alike(run, _answer_in_work(run, arrival), error) if error else None
@@ -54,6 +62,22 @@ def carry_out(run: Run, arrival: Arrival, moves: Moves, spent: Usage = NO_USAGE)
             case _:
                 assert_never(move)
     return events
+
+
+def _as_begun(run: Run, arrival: Arrival, step: int, own: KindState | None) -> Run:
+    """The run in a step that begins with this arrival. It shares what it does not change with the other."""
+    offer = arrival.offer
+    return msgspec.structs.replace(
+        run,
+        tools=offer.tools,
+        members=offer.members,
+        missing=offer.missing,
+        step=step,
+        current=ActionStep(number=step, started_at=arrival.at),
+        model=None,
+        proposal=None,
+        own=own or run.own,
+    )
 
 
 def answer_turned_down(run: Run, arrival: Arrival, text: str) -> list[ev.AnyEvent]:

@@ -153,6 +153,10 @@ class Transcript:
             *as_text([*latest(self._messages, run), _user(self._final_question(run))]),
         ]
 
+    def rendered(self, key: str, **values: Any) -> str:
+        """A template of the kind's own."""
+        return self._prompts.rendered(key, **values)
+
     def _final_question(self, run: Run) -> str:
         """With the form of the answer, where the request itself does not carry it."""
         spec = run.spec

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
@@ -62,6 +62,10 @@ class Chat(Protocol):
         """The request for an answer when the steps are used up."""
         ...
 
+    def rendered(self, key: str, **values: Any) -> str:
+        """A template of the kind's own (`PromptFile.templates`)."""
+        ...
+
 
 class Kind(Protocol):
     """How one kind of agent works. Pure: one object for all runs, which knows a run by `run` alone.
@@ -76,6 +80,10 @@ class Kind(Protocol):
     """By version, for runs that began with one of them."""
     stops_circles: bool
     """Whether a run ends when the same answer meets the same error again and again (`limits.repeats`)."""
+    counts_steps: bool
+    """Whether `limits.max_steps` bounds its runs; other kinds bound them by something of their own."""
+    stops_repeats: bool
+    """Whether a call is refused when the same one has led to the same again and again (`limits.repeats`)."""
     reads_whole: bool
     """Its agents take outputs of tools whole, however long: they are not cut on their way."""
 
@@ -91,6 +99,10 @@ class Kind(Protocol):
 
     def settled(self, run: Run, call: CallState | None, arrival: Arrival) -> Moves:
         """What follows when `call` has its outcome by this very arrival; None: calls were refused at once."""
+        ...
+
+    def refused(self, run: Run, calls: Sequence[JournalEvent], arrival: Arrival) -> Moves:
+        """What follows when all of these calls were refused at once (`CallRefused`)."""
         ...
 
     def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from cadre.journal.events import RequestedCall
-from cadre.journal.parts import JournalEvent
+from cadre.journal.parts import JournalEvent, KindState
 from cadre.protocol.messages import ErrorInfo, RunState
 
 
@@ -29,6 +29,18 @@ class Answer(NamedTuple):
     value: Any
     arguments: dict[str, Any] | None = None
     """Of `final_answer`, where the model has called it; its call is the step's first then."""
+
+
+class BeginStep(NamedTuple):
+    """Begin a step that no model call begins: calls and questions behind this move are made in it."""
+
+    step: int
+    """Its number, from 1."""
+    name: str = ""
+    """What the kind calls it."""
+    attempt: int = 1
+    own: KindState | None = None
+    """The kind's state as of now: what else follows from this very arrival is decided in it."""
 
 
 class EndStep(NamedTuple):
@@ -72,5 +84,5 @@ class Note(NamedTuple):
     event: JournalEvent
 
 
-Move = Ask | Call | Answer | EndStep | Stop | Wait | Hold | Note
+Move = Ask | Call | Answer | BeginStep | EndStep | Stop | Wait | Hold | Note
 Moves = Sequence[Move]

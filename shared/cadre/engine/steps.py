@@ -57,7 +57,7 @@ def begin_model_call(
     """The call, after what is new in the offer."""
     called = ev.ModelCalled(purpose=purpose, step=step, attempt=attempt, cause=arrival.cause, then=then)
     called = made_to(run, called, fallback_of_call(run, arrival.at, attempt))
-    return [*_news_of_the_offer(run, arrival), called]
+    return [*news_of_the_offer(run, arrival), called]
 
 
 def finished(
@@ -67,7 +67,7 @@ def finished(
     return ev.RunFinished(state=state, output=output, error=error, steps=run.step)
 
 
-def _news_of_the_offer(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
+def news_of_the_offer(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
     """What the model may call is journaled when it differs from what the run knows."""
     offer = arrival.offer
     if offer.tools == run.tools and offer.members == run.members and offer.missing == run.missing:

@@ -249,6 +249,15 @@ class AnswerChecked(JournalEvent, frozen=True, tag="answer.checked"):
     """Why the answer has not passed it; "" when it has."""
 
 
+class StepStarted(JournalEvent, frozen=True, tag="step.started"):
+    """A step begins that no model call begins; its calls follow."""
+
+    step: int
+    name: str = ""
+    """What the agent's kind calls it."""
+    attempt: int = 1
+
+
 class StepFinished(JournalEvent, frozen=True, tag="step.finished"):
     """Every call of the step has its observation; `error` when the answer held no call that could be made."""
 
@@ -313,6 +322,7 @@ CommonEvent = (
     | DelegateFinished
     | AnswerProposed
     | AnswerChecked
+    | StepStarted
     | StepFinished
     | WaitBegun
     | WaitEnded

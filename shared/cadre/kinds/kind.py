@@ -2,7 +2,7 @@
 from an answer, what follows a step, and what its model is asked."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cadre.engine.commands import Command
@@ -25,6 +25,8 @@ class PlainKind(ABC):
     version: int = 1
     earlier: Mapping[int, Kind] = {}
     stops_circles: bool = True
+    counts_steps: bool = True
+    stops_repeats: bool = True
     reads_whole: bool = False
 
     @abstractmethod
@@ -44,6 +46,9 @@ class PlainKind(ABC):
         if run.current is None and call is not None:
             return []
         return [] if still_open(run, arrival) else self.went(run, arrival)
+
+    def refused(self, run: Run, calls: Sequence[JournalEvent], arrival: Arrival) -> Moves:
+        return self.settled(run, None, arrival)
 
     def arrived(self, run: Run, what: Message, arrival: Arrival) -> Moves | None:
         return None

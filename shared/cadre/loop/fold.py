@@ -25,6 +25,7 @@ from cadre.engine.model_choice import choose
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.journal.run import (
+    SUMMARY,
     Deferral,
     KindWait,
     ModelInFlight,
@@ -177,6 +178,9 @@ def _answer(run: Run, event: ev.ModelAnswered, weight: int) -> None:
             started_at=started,
             usage=event.usage,
         )
+    elif run.current is not None and event.purpose != SUMMARY:
+        run.current.content = event.content
+        run.current.usage += event.usage
 
 
 def _defer(run: Run, event: ev.ModelDeferred, n: int, at: float) -> None:
@@ -197,6 +201,11 @@ def _defer(run: Run, event: ev.ModelDeferred, n: int, at: float) -> None:
         cause=cause,
         then=then,
     )
+
+
+def _start_step(run: Run, event: ev.StepStarted, n: int, at: float) -> None:
+    run.step = event.step
+    run.current = ActionStep(number=event.step, started_at=at)
 
 
 def _finish_step(run: Run, event: ev.StepFinished, n: int, at: float) -> None:
@@ -278,6 +287,7 @@ _EFFECTS: dict[type, Callable[[Run, Any, int, float], None]] = {
     ev.RunAccepted: _accept,
     ev.RunFinished: _finish,
     ev.StepFinished: _finish_step,
+    ev.StepStarted: _start_step,
     ev.ToolAnswered: _take_result,
     ev.ToolCalled: open_call,
     ev.WaitBegun: _begin_wait,

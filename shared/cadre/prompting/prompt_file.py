@@ -1,6 +1,6 @@
 """Reads a prompt file and renders every template with sample values, so that a wrong one is refused at start."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Set
 from datetime import UTC, datetime
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -56,14 +56,17 @@ _TASKS = {
 }
 
 CONTRACTS: dict[str, dict[str, Contract]] = {
-    name: {"system_prompt": _contract(file.must, may=file.may), **_TASKS} for name, file in SHIPPED.items()
+    name: {
+        "system_prompt": _contract(file.must, may=file.may),
+        **{key: _contract(must, may) for key, (must, may) in file.templates.items()},
+        **_TASKS,
+    }
+    for name, file in SHIPPED.items()
 }
 """What each template of a file may use, by the file's kind."""
 
-KEYS = ("system_prompt", *_TASKS)
-
-DEFAULTED = frozenset(key for key in KEYS if key.startswith("memory.") or key == "managed_agent.summary")
-"""What a file of one's own may leave out: those of the shipped file of its kind hold then."""
+_DEFAULTED = frozenset(key for key in _TASKS if key.startswith("memory.") or key == "managed_agent.summary")
+"""What any file of one's own may leave out: those of the shipped file of its kind hold then."""
 
 _SHIPPED = files("cadre") / "prompts"
 
@@ -93,13 +96,14 @@ def kind_of(kind_or_path: str | Path) -> str:
 
 def read_templates(source: Traversable, kind: str) -> dict[str, Template]:
     """All templates of a file by dotted key, compiled. Raises PromptError naming file, key and variable."""
-    found = _parse(source)
-    if unknown := found.keys() - set(KEYS):
-        raise PromptError(f"{source}: unknown key {min(unknown)!r}; the keys are {', '.join(KEYS)}")
-    if DEFAULTED - found.keys():
-        shipped = _parse(_SHIPPED / f"{kind}.yaml")
-        found = {key: shipped[key] for key in DEFAULTED} | found
-    for key in KEYS:
+    keys = CONTRACTS[kind]
+    found = _parse(source, keys)
+    if unknown := found.keys() - set(keys):
+        raise PromptError(f"{source}: unknown key {min(unknown)!r}; the keys are {', '.join(keys)}")
+    if optional := _optional(kind) - found.keys():
+        shipped = _shipped(kind)
+        found = {key: shipped[key] for key in keys if key in optional and key in shipped} | found
+    for key in keys:
         if key not in found:
             raise PromptError(f"{source}: the key {key} is missing")
         if not isinstance(found[key], str):
@@ -110,19 +114,31 @@ def read_templates(source: Traversable, kind: str) -> dict[str, Template]:
     }
 
 
-def _parse(source: Traversable) -> dict[str, Any]:
+def _optional(kind: str) -> Set[str]:
+    """What a file of this kind may leave out."""
+    file = SHIPPED[kind]
+    return CONTRACTS[kind].keys() - {"system_prompt"} if file.like else _DEFAULTED | file.templates.keys()
+
+
+def _shipped(kind: str) -> dict[str, Any]:
+    """The templates of a shipped file, with those that it takes over from another."""
+    like = SHIPPED[kind].like
+    return (_shipped(like) if like else {}) | _parse(_SHIPPED / f"{kind}.yaml", CONTRACTS[kind])
+
+
+def _parse(source: Traversable, keys: Iterable[str]) -> dict[str, Any]:
     data = read_yaml(source, PromptError)
     if not isinstance(data, dict):
-        raise PromptError(f"{source}: must be a mapping with the keys {', '.join(KEYS)}")
-    return dict(_flatten(data))
+        raise PromptError(f"{source}: must be a mapping with the keys {', '.join(keys)}")
+    return dict(_flatten(data, keys))
 
 
-def _flatten(data: dict[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(data: dict[Any, Any], keys: Iterable[str], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Dotted keys of the templates. A mapping is gone into only where the contracts have one."""
     for name, value in data.items():
         key = f"{prefix}{name}"
-        if isinstance(value, dict) and any(known.startswith(f"{key}.") for known in KEYS):
-            yield from _flatten(value, f"{key}.")
+        if isinstance(value, dict) and any(known.startswith(f"{key}.") for known in keys):
+            yield from _flatten(value, keys, f"{key}.")
         else:
             yield key, value
 

@@ -40,9 +40,12 @@ def prompts_for(spec: AgentSpec) -> Prompts:
 
 def shipped_for(spec: AgentSpec) -> str | None:
     """The name of the shipped file that the agent's prompts stand in; None for a file of its own."""
+    kind = kind_for(spec)
     if spec.prompts is None:
-        return kind_for(spec)
-    return f"{kind_for(spec)}{SHORT}" if spec.prompts == SHORT_PROMPTS else None
+        return kind
+    if spec.prompts != SHORT_PROMPTS:
+        return None
+    return f"{kind}{SHORT}" if SHIPPED[kind].has_short else kind
 
 
 def kind_for(spec: AgentSpec) -> str:
@@ -194,6 +197,10 @@ class Prompts:
     def error(self, message: str) -> str:
         """An error of a step or call, with advice, as the model reads it."""
         return self._render("memory.error", error=message)
+
+    def rendered(self, key: str, **values: object) -> str:
+        """A template that the agent's kind adds (`PromptFile.templates`)."""
+        return self._render(key, **values)
 
     def _render(self, key: str, **values: object) -> str:
         return self._templates[key].render(values).strip()

@@ -45,6 +45,12 @@ class PromptFile(NamedTuple):
     """Tools and members are told by the names that Python code calls them by."""
     lists: tuple[str, ...] = ()
     """Variables among them that are lists of texts; the others are texts."""
+    templates: Mapping[str, tuple[str, str]] = {}
+    """Templates of the kind's own by dotted key, each with the variables that it must show and that it may use."""
+    like: str = ""
+    """The shipped file whose templates hold where this one has none."""
+    has_short: bool = True
+    """Whether a short form for small models is shipped beside it."""
 
 
 def _no_needs(_: Any) -> Needs:

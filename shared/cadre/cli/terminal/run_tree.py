@@ -113,10 +113,8 @@ def _changed(node: RunNode, name: str, event: dict[str, Any], at: float) -> RunN
             )
         case "offer.changed":
             return replace(node, missing=tuple(event.get("missing") or ()))
-        case "model.called":
-            attempt = event.get("attempt", 1)
-            doing = labels.purpose(event.get("purpose", "")) + (f", try {attempt}" if attempt > 1 else "")
-            return replace(node, state="running", doing=doing, step=event.get("step", node.step), writing="")
+        case "model.called" | "step.started":
+            return _begun(node, event)
         case "model.answered":
             usage = event.get("usage") or {}
             tokens = node.tokens + usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
@@ -156,6 +154,14 @@ def _changed(node: RunNode, name: str, event: dict[str, Any], at: float) -> RunN
         case _:
             doing_now = labels.doing(name)
             return None if doing_now is None else replace(node, doing=doing_now)
+
+
+def _begun(node: RunNode, event: dict[str, Any]) -> RunNode:
+    """The node with a model call, or a step without one, under way."""
+    attempt = event.get("attempt", 1)
+    doing = event["name"] if "name" in event else labels.purpose(event.get("purpose", ""))
+    doing += f", try {attempt}" if attempt > 1 else ""
+    return replace(node, state="running", doing=doing, step=event.get("step", node.step), writing="")
 
 
 def _with_delta(node: RunNode, text: str) -> RunNode:

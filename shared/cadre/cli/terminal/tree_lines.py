@@ -69,6 +69,9 @@ def _text(node: RunNode, name: str, event: dict[str, Any]) -> str | None:
             return f"has an answer, checked by {brief(', '.join(dict.fromkeys(checks.values())), _MAX_CHARACTERS)}"
         case "answer.checked" if event.get("problem"):
             return f"answer turned down by {event.get('check')}: {brief(event['problem'], _MAX_CHARACTERS)}"
+        case "step.started":
+            again = f", try {event['attempt']}" if event.get("attempt", 1) > 1 else ""
+            return f"step {event.get('step')}: {event.get('name') or 'begins'}{again}"
         case "step.finished" if event.get("error"):
             return f"step {event.get('step')} failed: {brief(error_text(event['error']), _MAX_CHARACTERS)}"
         case "cancel.requested":

@@ -48,7 +48,7 @@ def _open(run: Run, arrival: Arrival, call: ev.RequestedCall, call_id: str) -> e
     if call.name not in run.tools and call.name not in run.members:
         alone = ErrorInfo("AgentToolCallError", ALONE)
         return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=alone)
-    repeated = refusal_of(run, call.name, arguments)
+    repeated = refusal_of(run, call.name, arguments) if kind_of(run).stops_repeats else None
     if repeated is not None:
         return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=repeated)
     held = hold(run, arrival, call_id, call.name, arguments)

@@ -76,6 +76,8 @@ class Projection:
                 self._models.deferred(event, self._agent, now)
             case ev.ContextOverflowed():
                 self._models.overflowed(event, now)
+            case ev.StepStarted():
+                self._begin_step(event.step, event.name)
             case ev.StepFinished(error=error):
                 self._spans.end(_STEP, now, fault_of(error))
             case ev.CancelRequested():
@@ -125,7 +127,7 @@ class Projection:
         agent.attributes = {**attributes, **own, **content}
         self._spans.begin(_AGENT, agent)
 
-    def _begin_step(self, number: int) -> None:
+    def _begin_step(self, number: int, name: str = "") -> None:
         known = self._spans.get(_STEP)
         if known is not None and known.attributes[names.STEP_NUMBER] == number:
             return  # another attempt
@@ -133,6 +135,8 @@ class Projection:
         span = span_id(self.run, "step", number)
         step = OpenSpan(span, agent_span(self.run), f"{names.STEP} {number}", self._now, self._agent)
         step.attributes = {names.STEP_NUMBER: number, names.AGENT: self._agent, names.KIND: "CHAIN"}
+        if name:
+            step.attributes[names.STEP_NAME] = name
         self._spans.begin(_STEP, step)
 
     def _finish(self, event: ev.RunFinished) -> None:
