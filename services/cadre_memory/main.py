@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import get_args
 
 import click
 
 from cadre.cli.memory import export_all, forget, list_memories, search, show
-from cadre.errors import SetupError
+from cadre.errors import ModelError, SetupError
+from cadre.local.exit_codes import ExitCode
 from cadre.local.extras import missing_package
 from cadre.settings import Settings, read_settings
 from cadre_memory.settings import Embeddings, MemorySettings, read_memory_settings
@@ -67,11 +69,19 @@ def _serve(settings: Settings, own: MemorySettings) -> int:
 
 
 def _check(own: MemorySettings) -> int:
-    """Two lines: the index, and the embeddings; exit code 3 when only words would be compared."""
+    """Two lines: the index, and the embeddings, which an endpoint is asked for once. Exit code 3 when only words would
+    be compared, 5 when the endpoint gives no vectors, with the reason on stderr."""
     import cadre_memory.host  # noqa: F401 - whether all that it needs is installed
-    from cadre_memory.embedding.open import describe
+    from cadre_memory.embedding.open import describe, try_endpoint
 
     embeddings, meanings = describe(own)
     click.echo(f"index {own.qdrant_url or own.directory}")
     click.echo(f"embeddings {embeddings}" if meanings else embeddings)
-    return 0 if meanings else 3
+    if not meanings:
+        return 3
+    try:
+        asyncio.run(try_endpoint(own))
+    except ModelError as error:
+        click.echo(f"cadre: {error}", err=True)
+        return ExitCode.UNREACHABLE
+    return 0

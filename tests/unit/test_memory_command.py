@@ -51,7 +51,7 @@ def cadre_memory(*arguments: str, **variables: str) -> subprocess.CompletedProce
     )
 
 
-def test_it_says_what_it_would_compare() -> None:
+def test_it_says_what_it_would_compare_and_asks_the_endpoint_for_it() -> None:
     words = cadre_memory("--check", "--embeddings", "none")
     assert (words.returncode, words.stderr) == (3, "")
     assert words.stdout.startswith("index .cadre/memory\nno embeddings are configured")
@@ -62,9 +62,11 @@ def test_it_says_what_it_would_compare() -> None:
         "CADRE_MEMORY_EMBEDDINGS_MODEL": "m-1",
     }
     endpoint = cadre_memory("--check", **variables)
-    assert endpoint.returncode == 0
+    assert endpoint.returncode == 5
     assert "embeddings m-1 at the embeddings endpoint http://127.0.0.1:1/v1" in endpoint.stdout
-    assert memory(endpoint.returncode, endpoint.stdout, "")[0] == "ok"
+    verdict, text = memory(endpoint.returncode, endpoint.stdout, endpoint.stderr)
+    assert verdict == "fail"
+    assert "cannot reach the embeddings endpoint http://127.0.0.1:1/v1: connection refused" in text
 
 
 @pytest.mark.parametrize("output", ["table", "json"])

@@ -24,6 +24,7 @@ NO_EMBEDDINGS = (
 )
 
 _PROBE_TEXT = "dimension"
+_TRY_SECONDS = 30.0
 _LONGEST_PAUSE_SECONDS = 30.0
 
 
@@ -64,7 +65,7 @@ async def open_embedder(settings: MemorySettings) -> Embedder | None:
     Raises SetupError.
     """
     choice = settings.embeddings
-    if choice == "openai" or (choice == "auto" and settings.embeddings_url):
+    if _asks_endpoint(settings):
         endpoint = _endpoint(settings)
         return EndpointEmbedder(endpoint, await _fingerprint_of(endpoint, settings))
     if choice in ("local", "auto"):
@@ -79,7 +80,7 @@ async def open_embedder(settings: MemorySettings) -> Embedder | None:
 def describe(settings: MemorySettings) -> tuple[str, bool]:
     """Says what `open_embedder` would open, and whether meanings are compared then; opens nothing."""
     choice = settings.embeddings
-    if choice == "openai" or (choice == "auto" and settings.embeddings_url):
+    if _asks_endpoint(settings):
         return f"{settings.embeddings_model} at {_endpoint(settings).shown}", True
     if choice in ("local", "auto"):
         lack = local_model.missing()
@@ -88,6 +89,25 @@ def describe(settings: MemorySettings) -> tuple[str, bool]:
         if choice == "local":
             return f"none: {lack}", False
     return NO_EMBEDDINGS, False
+
+
+async def try_endpoint(settings: MemorySettings) -> None:
+    """Has the endpoint, if there is one, embed a word. Raises ModelUnavailable, ModelRefused."""
+    if not _asks_endpoint(settings):
+        return
+    endpoint = _endpoint(settings)
+    try:
+        async with asyncio.timeout(_TRY_SECONDS):
+            await endpoint.embed([_PROBE_TEXT])
+    except TimeoutError:
+        raise ModelUnavailable(f"{endpoint.shown} gave no vector within {_TRY_SECONDS:g} s") from None
+    finally:
+        await endpoint.close()
+
+
+def _asks_endpoint(settings: MemorySettings) -> bool:
+    choice = settings.embeddings
+    return choice == "openai" or (choice == "auto" and bool(settings.embeddings_url))
 
 
 def _endpoint(settings: MemorySettings) -> OpenAIEmbeddings:

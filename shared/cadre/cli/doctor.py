@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -66,6 +67,8 @@ async def _findings(settings: Settings) -> AsyncIterator[Finding]:
         for finding in await _streams(settings):
             yield finding
     for finding in (*await _gateway(), *model()):
+        yield finding
+    async for finding in model_calls(Path()):
         yield finding
 
 
@@ -147,6 +150,8 @@ def memory(code: int | None, output: str, errors: str) -> Finding:
         return Finding("ok", f"memory: {text}")
     if code == WORDS_ONLY and text:
         return Finding("warn", f"memory: {text}")
+    if code == ExitCode.UNREACHABLE and text:
+        return Finding("fail", f"memory: {text}: {reason(errors)}")
     return Finding("warn", f"the memory service cannot run here: {reason(errors)}")
 
 
@@ -220,6 +225,30 @@ def model() -> Iterator[Finding]:
     elif answer.is_success and (offered := model_names(answer)) and settings.name not in offered:
         some = ", ".join(offered[:5]) + (", …" if len(offered) > 5 else "")
         yield Finding("warn", f"CADRE_MODEL={settings.name} is not among the endpoint's models: {some}")
+
+
+async def model_calls(folder: Path) -> AsyncIterator[Finding]:
+    """Findings about real calls of the models that the environment and the team in the folder name."""
+    from cadre.local.model_check import check_model, used_models  # its weight is not the help's
+
+    try:
+        models = used_models(folder, local_stack.model_settings())
+    except SettingError:
+        return  # said already
+    except CadreError as error:
+        yield Finding("fail", str(error))
+        return
+    for used in models:
+        about = f"model {used.model.name} at {shown_url(used.model.url)}"
+        for probe in await check_model(used):
+            what = "under a schema" if probe.name == "json_schema" else "of a tool"
+            if probe.verdict == "yes":
+                yield Finding("ok", f"{about}: a call {what} works")
+            elif probe.verdict == "no":
+                text = f"{about}: a call {what}: {probe.detail} (`cadre model test` says what works)"
+                yield Finding("warn", text)
+            else:
+                yield Finding("fail", f"{about}: a call {what}: {probe.detail}")
 
 
 def endpoint(url: str, status: int) -> Finding:

@@ -39,6 +39,7 @@ TOWN = {
 
 _COUNT = "Count from 1 to 40, with a comma between two numbers."
 _ASK_WEATHER = "What is the weather in Lima? Call the function get_weather."
+_USE_AUTO = "set tool_choice: auto"
 _ASK_BOTH = (
     "What is the weather in Lima, and what is it in Oslo? Call get_weather once for each, both at once."
 )
@@ -150,22 +151,28 @@ async def _context(endpoint: ProbedEndpoint) -> Probe:
     return Probe("context", "yes", f"{size} tokens, as a refusal says", size)
 
 
+async def call_tool(endpoint: ProbedEndpoint, choice: str, *, stream: bool = True) -> Probe:
+    """Whether the model calls a tool, with that `tool_choice`. Raises ProbeFailed."""
+    name = "tools" if choice == "auto" else f"tool_choice: {choice}"
+    asked = await endpoint.ask(
+        _ASK_WEATHER, _ANSWER_TOKENS, stream=stream, tools=[WEATHER], tool_choice=choice
+    )
+    if asked.ran_on and choice != "auto":
+        return Probe(name, "no", f"the answer ran on for {_ANSWER_TOKENS} tokens; {_USE_AUTO}")
+    return _called(name, asked)
+
+
 async def _tools(endpoint: ProbedEndpoint) -> Probe:
-    asked = await endpoint.ask(_ASK_WEATHER, _ANSWER_TOKENS, tools=[WEATHER], tool_choice="auto")
-    return _called("tools", asked)
+    return await call_tool(endpoint, "auto")
 
 
 async def _required(endpoint: ProbedEndpoint) -> Probe:
-    name, advice = "tool_choice: required", "set tool_choice: auto"
     try:
-        asked = await endpoint.ask(_ASK_WEATHER, _ANSWER_TOKENS, tools=[WEATHER], tool_choice="required")
+        return await call_tool(endpoint, "required")
     except ProbeFailed as failure:
         if failure.refused or failure.slow:
-            return Probe(name, "no", f"{failure}; {advice}")
+            return Probe("tool_choice: required", "no", f"{failure}; {_USE_AUTO}")
         raise
-    if asked.ran_on:
-        return Probe(name, "no", f"the answer ran on for {_ANSWER_TOKENS} tokens; {advice}")
-    return _called(name, asked)
 
 
 def _called(name: str, asked: ProbeReply) -> Probe:
@@ -188,9 +195,12 @@ async def _parallel(endpoint: ProbedEndpoint) -> Probe:
     return Probe("parallel calls", "yes" if calls > 1 else "no", f"{calls} calls in one answer")
 
 
-async def _json_schema(endpoint: ProbedEndpoint) -> Probe:
+async def ask_under_schema(endpoint: ProbedEndpoint, *, stream: bool = True) -> Probe:
+    """Whether an answer is held to a JSON Schema. Raises ProbeFailed."""
     wanted = {"type": "json_schema", "json_schema": {"name": "town", "strict": True, "schema": TOWN}}
-    asked = await endpoint.ask("Name a town and how many live there.", 100, response_format=wanted)
+    asked = await endpoint.ask(
+        "Name a town and how many live there.", 100, stream=stream, response_format=wanted
+    )
     found = _object(asked.reply.content)
     fits = set(found) == {"town", "people"} and found["town"] in ("Oslo", "Lima")
     text = " ".join(asked.reply.content.split())[:80]
@@ -263,7 +273,7 @@ _QUESTIONS: dict[str, Callable[[ProbedEndpoint], Awaitable[Probe]]] = {
     "tools": _tools,
     "tool_choice: required": _required,
     "parallel calls": _parallel,
-    "json_schema": _json_schema,
+    "json_schema": ask_under_schema,
     "json_object": _json_object,
     "images": _images,
     "max_completion_tokens": _max_completion_tokens,

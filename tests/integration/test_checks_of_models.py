@@ -1,0 +1,80 @@
+"""`cadre doctor` and `cadre memory --check` ask models for what agents and memories will ask them."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from cadre.cli.doctor import Finding, memory, model_calls
+from cadre.local.service_check import check_service
+from integration.probed_server import Body, Refused, able, probed_server, weak
+from unit.team_files import write_team
+
+
+def findings(folder: Path) -> list[Finding]:
+    async def collected() -> list[Finding]:
+        return [finding async for finding in model_calls(folder)]
+
+    return asyncio.run(collected())
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for variable in ("CADRE_MODEL_URL", "CADRE_MODEL"):
+        monkeypatch.delenv(variable, raising=False)
+    return tmp_path
+
+
+def test_the_model_of_the_environment_is_asked_for_a_call(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert findings(folder) == []
+    with probed_server(able) as server:
+        monkeypatch.setenv("CADRE_MODEL_URL", server.url)
+        monkeypatch.setenv("CADRE_MODEL", "m-1")
+        assert findings(folder) == [Finding("ok", f"model m-1 at {server.url}: a call of a tool works")]
+        [asked] = server.asked
+    assert (asked["stream"], asked["tool_choice"], asked["max_tokens"]) == (True, "required", 200)
+
+
+def test_each_model_of_the_team_is_asked_as_its_agents_ask_it(folder: Path) -> None:
+    def picky(body: Body) -> Body:
+        if body["model"] == "refusing":
+            raise Refused(404, "no such model")
+        return weak(body)
+
+    with probed_server(picky) as server:
+
+        def asks(name: str, more: str = "") -> str:
+            return f"model: {{url: '{server.url}', name: {name}{more}}}"
+
+        agents = {
+            "boss": asks("m-1", ", tool_choice: auto"),
+            "clerk": asks("small", ", calls: schema"),
+            "lost": asks("refusing"),
+            "writer": f"output_schema: {{type: string}}, {asks('m-1')}",
+        }
+        write_team(folder, agents)
+        found = findings(folder)
+        models = [(body["model"], "tools" in body, "response_format" in body) for body in server.asked]
+    assert models == [
+        ("m-1", True, False),
+        ("m-1", False, True),
+        ("small", False, True),
+        ("refusing", True, False),
+    ]
+    assert [finding.verdict for finding in found] == ["warn", "ok", "ok", "fail"]
+    assert "answered in text instead of calling" in found[0].text
+    assert "`cadre model test` says what works" in found[0].text
+    assert "answered 404: no such model" in found[3].text
+
+
+async def test_a_memory_is_asked_for_one_vector(monkeypatch: pytest.MonkeyPatch) -> None:
+    with probed_server(able) as server:
+        monkeypatch.setenv("CADRE_MEMORY_EMBEDDINGS_URL", server.url)
+        monkeypatch.setenv("CADRE_MEMORY_EMBEDDINGS_MODEL", "e-1")
+        code, output, errors = await check_service("cadre_memory")
+        assert (code, errors) == (0, "")
+        assert memory(code, output, errors).verdict == "ok"
+        assert [body["input"] for body in server.asked] == [["dimension"]]
