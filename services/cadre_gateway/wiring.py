@@ -81,6 +81,7 @@ async def start(platform: Platform) -> GatewayService:
         keep=platform.settings.keep_days * _DAY_SECONDS,
         changed=snapshots.save_soon,
         read_on=lambda: tail.read_on(),
+        in_use=lambda: {presence.prompts for presence in platform.registry.presences()},
     )
     projector = Projector(index, trees, janitor, snapshots, on_erased=lambda tree: feeds.close_tree(tree))
     tail = Tail(nc, topology, blobs, projector.on_entry, projector.on_fate)

@@ -67,7 +67,7 @@ class ShowsEverything(Runner):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._calls.__class__ = _WithoutSummary
-        self._calls.prompts = self._prompts  # type: ignore[attr-defined]
+        self._calls.prompts = self._prompts.own  # type: ignore[attr-defined]
 
 
 class _WithoutSummary(ModelCalls):

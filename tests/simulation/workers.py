@@ -15,6 +15,7 @@ from cadre.protocol.memory import RECALL, REMEMBER
 from cadre.runtime.executor import Executor
 from cadre.runtime.in_hand import InHand
 from cadre.runtime.inbox import Inbox
+from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.runner import Runner
 from cadre.runtime.runner import World as Ports
 from cadre.testing.in_memory_ports import (
@@ -102,7 +103,9 @@ def start_agent(world: World, process: Process, name: str) -> Live:
     tell = Told(world.die, world.deadly.add, world.outgrown.append)
     model = PlannedModel(spec, scenario.plans, world.chance, world.faults, tell)
     reach = Ports(ports.journal, ports.bus, model, ports.clock)
-    runner = world.parts.runner(spec, prompts_of(kind_for(spec)), reach, lambda: world.offer(name))
+    runner = world.parts.runner(
+        spec, PinnedPrompts(prompts_of(kind_for(spec))), reach, lambda: world.offer(name)
+    )
     inbox = world.parts.inbox(name, runner, reach, ports.blobs, ports.quarantine)
     limiter = FairLimiter(scenario.credit, queues=scenario.shards)
     queues = [

@@ -133,10 +133,19 @@ class House:
         self.streams = streams
         self.time = time
         self.changes = 0
+        self.in_use: set[str] = set()
+        """Blobs that live services name."""
         self.lagging: list[Callable[[], object]] = []
         """What is in the streams, and will be read when somebody waits for that."""
         self.janitor = Janitor(
-            self.trees, self.index, streams, time, keep=keep, changed=self._changed, read_on=self._read_on
+            self.trees,
+            self.index,
+            streams,
+            time,
+            keep=keep,
+            changed=self._changed,
+            read_on=self._read_on,
+            in_use=lambda: self.in_use,
         )
         self._seq = 0
 
@@ -313,6 +322,18 @@ async def test_what_is_erased_on_demand_goes_with_its_young_blobs(house: House) 
     await house.janitor.erase("a")
     assert house.streams.blobs == {}
     assert house.index.get("a", "a") is None
+
+
+async def test_what_a_live_service_names_goes_once_it_is_gone(house: House) -> None:
+    house.streams.blobs[BLOB], house.in_use = -2 * YOUNG_SECONDS, {BLOB}
+    async with at_work(house):
+        house.ended("a", {BLOB})
+        await house.janitor.erase("a")
+        await house.time.until(3 * YOUNG_SECONDS)
+        assert BLOB in house.streams.blobs
+        house.in_use = set()
+        await house.time.until(5 * YOUNG_SECONDS)
+        assert house.streams.blobs == {}
 
 
 async def test_what_came_late_is_removed_unless_a_task_waits(house: House) -> None:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from cadre.prompting.prompt_file import locate
+from cadre.prompting.prompts import prompts_for
 from cadre.protocol.cards import AgentCard, Presence
 from cadre.service.revision import differing_replicas, revision_of
 from cadre.spec.agent import AgentSpec
@@ -20,15 +21,20 @@ def replica(instance: str, revision: str, version: str = "1", name: str = "a") -
     return Presence(instance=instance, host="h", pid=1, started_at=1.0, agent=card, revision=revision)
 
 
+def of(spec: AgentSpec) -> str:
+    return revision_of(spec, prompts_for(spec))
+
+
 def test_a_revision_is_that_of_spec_and_prompts_wherever_they_lie(tmp_path: Path) -> None:
     shipped = locate("tool_calling").read_bytes()
+    other = shipped.replace(b"You are", b"You now are", 1)
     files = [tmp_path / name for name in ("a.yaml", "b.yaml", "c.yaml")]
-    for file, text in zip(files, (shipped, shipped, shipped + b"\n# changed\n"), strict=True):
+    for file, text in zip(files, (shipped, shipped + b"\n# A comment is no text.\n", other), strict=True):
         file.write_bytes(text)
-    of = [revision_of(msgspec.structs.replace(SPEC, prompts=str(file))) for file in files]
-    assert of[0] == of[1] == revision_of(SPEC) != of[2]
-    assert revision_of(msgspec.structs.replace(SPEC, instructions="Be brief.")) != revision_of(SPEC)
-    assert len(revision_of(SPEC)) == 12
+    found = [of(msgspec.structs.replace(SPEC, prompts=str(file))) for file in files]
+    assert found[0] == found[1] == of(SPEC) != found[2]
+    assert of(msgspec.structs.replace(SPEC, instructions="Be brief.")) != of(SPEC)
+    assert len(of(SPEC)) == 12
 
 
 def test_only_replicas_of_one_version_must_agree() -> None:

@@ -6,7 +6,7 @@ the record and finish the removal, should the first one die over it.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable
 from typing import Protocol
 
 from cadre.adapters.nats.erasure import FATE_SECONDS, Belongings
@@ -60,7 +60,8 @@ class Janitor:
     """Removes what is due, one thing after the other.
 
     `keep` is in seconds, 0 for ever; `changed` is called whenever the janitor has changed `trees`. `read_on` returns
-    once `trees` accounts for what is in the streams at this moment, or raises RetryableError.
+    once `trees` accounts for what is in the streams at this moment, or raises RetryableError. `in_use` are blobs that
+    live services will name.
     """
 
     def __init__(  # noqa: PLR0913 - each by its name
@@ -73,6 +74,7 @@ class Janitor:
         keep: float,
         changed: Callable[[], None],
         read_on: Callable[[], Awaitable[None]],
+        in_use: Callable[[], Container[str]] = frozenset,
     ) -> None:
         self._trees = trees
         self._index = index
@@ -81,6 +83,7 @@ class Janitor:
         self._keep = keep
         self._changed = changed
         self._read_on = read_on
+        self._in_use = in_use
         self._news = asyncio.Event()
         self._sweep_at = 0.0
 
@@ -231,7 +234,8 @@ class Janitor:
         for blob in unreferenced:
             if blob in awaited or self._trees.is_referenced(blob):
                 continue
-            if not await self._erasure.remove_blob(blob, judged_at - YOUNG_SECONDS if spare_young else None):
+            spared_since = judged_at - YOUNG_SECONDS if spare_young else None
+            if blob in self._in_use() or not await self._erasure.remove_blob(blob, spared_since):
                 self._trees.postponed_blobs[blob] = judged_at + YOUNG_SECONDS
 
     # --- the record

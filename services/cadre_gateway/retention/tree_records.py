@@ -3,6 +3,7 @@
 Unlike the list of runs it knows every tree, and so little of each that all of them fit.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from enum import Enum, auto
@@ -228,7 +229,7 @@ class TreeRecords:
         if record is None:
             record = self._trees[tree] = TreeRecord(tree, seq, None, [])
         record.last = max(record.last, seq)
-        for blob in refs:
+        for blob in map(sys.intern, refs):  # all trees of an agent name its prompts
             if blob not in record.blobs:
                 record.blobs.append(blob)
                 self._references[blob] += 1

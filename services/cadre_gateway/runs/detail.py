@@ -70,6 +70,7 @@ def _detail_of(
         deadline=state.deadline if state else None,
         budget=state.budget if state else None,
         forked_from=state.task.forks if state and state.task else None,
+        revision=state.revision if state else "",
         own_usage=own,
         children=[_detail_of(child, index, states, full, live) for child in index.children(summary)],
         memory=(state.steps if state else []) if full else UNSET,

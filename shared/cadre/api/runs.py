@@ -51,6 +51,8 @@ class RunDetail(RunSummary, kw_only=True):
     """What the run and all runs below it may use."""
     forked_from: Fork | None = None
     """The run, and the step of it, that this one began with."""
+    revision: str = ""
+    """Of the agent, as it began the run: a digest of its spec and its prompts; "" for runs of earlier versions."""
     own_usage: Usage
     """What the run itself has used, without those below it."""
     children: list[RunDetail]

@@ -38,6 +38,8 @@ class Send(msgspec.Struct, frozen=True):
     to: str | None = None
     with_summary: bool = False
     """Of a Report: its text tells how the work was done as well."""
+    prompts: str = ""
+    """Of a Report: `blob:` reference of the prompts that its text is rendered from; "" for those at hand."""
 
 
 Command = CallModel | SetTimer | Send | Revoke

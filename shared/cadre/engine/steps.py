@@ -23,6 +23,8 @@ def accepted(task: Task, arrival: Arrival) -> ev.RunAccepted:
         budget=budget_of(task, arrival.spec),
         base=arrival.base,
         kind_version=arrival.kind_version or declaration_of(arrival.spec.kind).version,
+        revision=arrival.revision,
+        prompts=arrival.prompts,
     )
 
 

@@ -93,6 +93,10 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """Why the task cannot begin."""
     kind_version: int = 0
     """The version that its kind decides in, for a run that is decided anew; 0: that of today."""
+    revision: str = ""
+    """Of the service's spec and prompts: taken over by a run that begins now."""
+    prompts: str = ""
+    """`blob:` reference of the service's prompts: taken over likewise."""
     base: int = 0
     """Tokens of a request besides the steps, when nothing is offered."""
     base_with_offer: int = 0

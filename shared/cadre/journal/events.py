@@ -30,6 +30,10 @@ class RunAccepted(JournalEvent, frozen=True, tag="run.accepted"):
     """Tokens of a request besides the steps, when nothing is offered."""
     kind_version: int = 1
     """Of the spec's kind."""
+    revision: str = ""
+    """Of the agent, as it began the run: 12 hex digits over its spec and its prompts."""
+    prompts: str = ""
+    """`blob:` reference of the prompts that the run keeps; "" where they are those of whoever works on it."""
 
 
 class MemoryAsked(JournalEvent, frozen=True, tag="memory.asked"):

@@ -171,6 +171,10 @@ class Run(msgspec.Struct, kw_only=True):
     spec: AgentSpec | None = None
     kind_version: int = 1
     """Of the spec's kind, as of the run's beginning."""
+    revision: str = ""
+    """Of the agent, as of the run's beginning."""
+    prompts: str = ""
+    """`blob:` reference of the prompts that it began with; "" when nobody has kept them."""
     task: Task | None = None
     tools: dict[str, ToolCard] = {}
     members: dict[str, AgentCard] = {}

@@ -97,6 +97,7 @@ def _accept(run: Run, event: ev.RunAccepted, n: int, at: float) -> None:
     task = event.task
     run.agent = task.agent
     run.task, run.spec, run.kind_version = task, event.spec, event.kind_version
+    run.revision, run.prompts = event.revision, event.prompts
     run.started_at = at
     run.accepted = n
     run.deadline, run.budget = event.deadline, event.budget

@@ -177,5 +177,6 @@ def _at_the_end(run: Run, since: int) -> list[Command]:
             steps=run.step,
         )
         summarised = run.spec is not None and run.spec.provide_run_summary
-        commands.append(Send(report, to=task.reply_to.agent, with_summary=summarised))
+        to = task.reply_to.agent
+        commands.append(Send(report, to=to, with_summary=summarised, prompts=run.prompts))
     return commands

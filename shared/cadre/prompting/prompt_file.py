@@ -1,6 +1,6 @@
 """Reads a prompt file and renders every template with sample values, so that a wrong one is refused at start."""
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from datetime import UTC, datetime
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -80,12 +80,16 @@ def locate(kind_or_path: str | Path) -> Traversable:
         return Path(kind_or_path)
     shipped = _SHIPPED / f"{kind_or_path}.yaml"
     if not shipped.is_file():
-        kinds = sorted(f.name.removesuffix(".yaml") for f in _SHIPPED.iterdir() if f.name.endswith(".yaml"))
         raise PromptError(
             f"no prompts are shipped for the agent kind {kind_or_path!r}:"
-            f" choose one of {', '.join(kinds)}, or give the path of a .yaml file"
+            f" choose one of {', '.join(shipped_names())}, or give the path of a .yaml file"
         )
     return shipped
+
+
+def shipped_names() -> list[str]:
+    """The names of the shipped files."""
+    return sorted(f.name.removesuffix(".yaml") for f in _SHIPPED.iterdir() if f.name.endswith(".yaml"))
 
 
 def kind_of(kind_or_path: str | Path) -> str:
@@ -94,22 +98,27 @@ def kind_of(kind_or_path: str | Path) -> str:
     return next((kind for kind in CONTRACTS if kind == name), DEFAULT)
 
 
-def read_templates(source: Traversable, kind: str) -> dict[str, Template]:
-    """All templates of a file by dotted key, compiled. Raises PromptError naming file, key and variable."""
+def read_texts(source: Traversable, kind: str) -> dict[str, str]:
+    """The text of every template by dotted key, defaults included. Raises PromptError naming file and key."""
     keys = CONTRACTS[kind]
     found = _parse(source, keys)
     if unknown := found.keys() - set(keys):
         raise PromptError(f"{source}: unknown key {min(unknown)!r}; the keys are {', '.join(keys)}")
     if optional := _optional(kind) - found.keys():
-        shipped = _shipped(kind)
+        shipped = shipped_texts(kind)
         found = {key: shipped[key] for key in keys if key in optional and key in shipped} | found
     for key in keys:
         if key not in found:
             raise PromptError(f"{source}: the key {key} is missing")
         if not isinstance(found[key], str):
             raise PromptError(f"{source}: {key} must be text, not {type(found[key]).__name__}")
+    return {key: found[key] for key in keys}
+
+
+def compile_texts(where: str, texts: Mapping[str, str], kind: str) -> dict[str, Template]:
+    """Compiles all templates, tried out. Raises PromptError naming where they stand, key and variable."""
     return {
-        key: compile_template(f"{source}: {key}", found[key], contract)
+        key: compile_template(f"{where}: {key}", texts[key], contract)
         for key, contract in CONTRACTS[kind].items()
     }
 
@@ -120,10 +129,10 @@ def _optional(kind: str) -> Set[str]:
     return CONTRACTS[kind].keys() - {"system_prompt"} if file.like else _DEFAULTED | file.templates.keys()
 
 
-def _shipped(kind: str) -> dict[str, Any]:
+def shipped_texts(kind: str) -> dict[str, Any]:
     """The templates of a shipped file, with those that it takes over from another."""
     like = SHIPPED[kind].like
-    return (_shipped(like) if like else {}) | _parse(_SHIPPED / f"{kind}.yaml", CONTRACTS[kind])
+    return (shipped_texts(like) if like else {}) | _parse(_SHIPPED / f"{kind}.yaml", CONTRACTS[kind])
 
 
 def _parse(source: Traversable, keys: Iterable[str]) -> dict[str, Any]:

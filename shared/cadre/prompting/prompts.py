@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from jinja2 import Template
 
+from cadre.errors import PromptError
 from cadre.prompting.code_signature import named_in_code
-from cadre.prompting.prompt_file import SHIPPED, SHORT, kind_of, locate, read_templates
+from cadre.prompting.prompt_file import (
+    CONTRACTS,
+    SHIPPED,
+    SHORT,
+    compile_texts,
+    kind_of,
+    locate,
+    read_texts,
+    shipped_texts,
+)
 from cadre.prompting.tool_text import to_code_prompt, to_json, to_tool_calling_prompt
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.spec.agent import SHORT_PROMPTS, AgentSpec
@@ -54,12 +64,25 @@ def kind_for(spec: AgentSpec) -> str:
     return chosen(spec) if chosen is not None else spec.kind
 
 
+class PromptTexts(msgspec.Struct, frozen=True):
+    """The templates of a prompt file as they are kept for the runs that began with them."""
+
+    kind: str
+    """Name of the prompts' kind: what the templates may use."""
+    templates: dict[str, str]
+
+
 class Prompts:
     """Compiled templates. Build it with `Prompts.load`; rendering does no I/O and cannot miss a variable."""
 
-    def __init__(self, templates: Mapping[str, Template], kind: str = DEFAULT) -> None:
+    def __init__(self, where: str, texts: Mapping[str, str], kind: str = DEFAULT) -> None:
+        """Compiles the texts, which stand in `where`. Raises PromptError."""
         self.kind = kind
-        self._templates = templates
+        self.encoded = msgspec.json.encode(PromptTexts(kind, dict(sorted(texts.items()))))
+        """The kind and all texts, as `Prompts.decode` takes them."""
+        self.ref = f"blob:{hashlib.sha256(self.encoded).hexdigest()}"
+        """The name of `encoded` as a blob."""
+        self._templates = compile_texts(where, texts, kind)
         self._systems: list[tuple[object, str]] = []
 
     @classmethod
@@ -71,7 +94,19 @@ class Prompts:
         """
         source = locate(kind_or_path)
         kind = kind or kind_of(kind_or_path)
-        return cls(read_templates(source, kind), kind)
+        return cls(str(source), read_texts(source, kind), kind)
+
+    @classmethod
+    def decode(cls, where: str, encoded: bytes) -> Prompts:
+        """The prompts that were `encoded`, by this version or another one. Raises PromptError."""
+        try:
+            kept = msgspec.json.decode(encoded, type=PromptTexts)
+        except msgspec.DecodeError as error:
+            raise PromptError(f"{where}: {error}") from error
+        if kept.kind not in CONTRACTS:
+            raise PromptError(f"{where}: prompts of the unknown kind {kept.kind!r}")
+        # An earlier version may have known fewer templates.
+        return cls(where, shipped_texts(kept.kind) | kept.templates, kept.kind)
 
     def system(
         self,

@@ -62,6 +62,8 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     v: Literal[1] = 1
     revision: str = ""
     """Of an agent: 12 hex digits over its spec and its prompts. Replicas of one version should have one revision."""
+    prompts: str = ""
+    """Of an agent: `blob:` reference of its prompts, which stay for as long as the replica lives."""
     instance: str
     host: str
     pid: int

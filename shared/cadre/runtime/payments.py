@@ -10,6 +10,7 @@ from cadre.engine.work_summary import work_of
 from cadre.ports import Bus, Journal
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Report, RunState
+from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.run_cache import read_run
 
 SHORT_WAIT_SECONDS = 1.0
@@ -22,7 +23,7 @@ ANSWERED: tuple[RunState, ...] = ("success", "max_steps_error")
 class Payments:
     """Pays for the runs of one agent. Paying twice is harmless: ids are derived, and receivers know them."""
 
-    def __init__(self, journal: Journal, bus: Bus, prompts: Prompts, agent: str) -> None:
+    def __init__(self, journal: Journal, bus: Bus, prompts: PinnedPrompts, agent: str) -> None:
         self._journal = journal
         self._bus = bus
         self._prompts = prompts
@@ -56,17 +57,19 @@ class Payments:
     async def _send(self, command: Send) -> None:
         message = command.message
         if isinstance(message, Report):
-            text = self._report_text(message)
+            prompts = await self._prompts.find(command.prompts)
+            text = _report_text(message, prompts)
             if command.with_summary and message.state in ANSWERED:
-                work = work_of(await read_run(self._journal, message.child), self._prompts)
-                text = f"{text}\n\n{self._prompts.managed_summary(message.agent, work)}"
+                work = work_of(await read_run(self._journal, message.child), prompts)
+                text = f"{text}\n\n{prompts.managed_summary(message.agent, work)}"
             message = msgspec.structs.replace(message, text=text)
         await self._bus.send(message, self._agent, to=command.to)
 
-    def _report_text(self, report: Report) -> str:
-        if report.state in ANSWERED:
-            return self._prompts.managed_report(report.agent, observation_of(report.output))
-        return report.error.message if report.error else report.state
+
+def _report_text(report: Report, prompts: Prompts) -> str:
+    if report.state in ANSWERED:
+        return prompts.managed_report(report.agent, observation_of(report.output))
+    return report.error.message if report.error else report.state
 
 
 def _seconds(timer: SetTimer) -> float:

@@ -11,6 +11,7 @@ from cadre.ports import Journal, Stored
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.topology import tree_of
 from cadre.recent import Recent
+from cadre.runtime.pinned_prompts import PinnedPrompts
 
 SNAPSHOT_ENTRIES = 64
 SNAPSHOT_BYTES = 256 * 1024
@@ -25,9 +26,10 @@ class Held:
     It is taken one entry further while that entry is on its way: `spoiled` when the entry did not arrive.
     """
 
-    def __init__(self, run: Run, transcript: Transcript) -> None:
+    def __init__(self, run: Run, prompts: Prompts) -> None:
         self.run = run
-        self.transcript = transcript
+        self.prompts = prompts
+        self.transcript = Transcript(prompts)
         self.lock = asyncio.Lock()
         self.seq = 0
         self.hash = ""
@@ -37,8 +39,9 @@ class Held:
         self._bytes = 0
 
     @classmethod
-    def folded(cls, stored: list[Stored], tree: str, run: str, transcript: Transcript) -> Held:
-        held = cls(fold((one.entry for one in stored), run, tree), transcript)
+    def folded(cls, run: Run, stored: list[Stored], prompts: Prompts) -> Held:
+        """A run as the `stored` entries of its journal tell, as read with its own prompts."""
+        held = cls(run, prompts)
         if stored:
             held.seq, held.hash = stored[-1].seq, stored[-1].entry.hash
             held._chain = [one.seq for one in stored]
@@ -87,7 +90,7 @@ class Locked:
 class RunCache:
     """At most MOST_RUNS folded runs, the least recently used forgotten first."""
 
-    def __init__(self, journal: Journal, prompts: Prompts) -> None:
+    def __init__(self, journal: Journal, prompts: PinnedPrompts) -> None:
         self._journal = journal
         self._prompts = prompts
         self._held = Recent[str, Held](MOST_RUNS)
@@ -100,8 +103,10 @@ class RunCache:
         held = self._held.get(run)
         if held is None:
             stored = [] if fresh else await self._journal.read(tree, run)
+            state = fold((one.entry for one in stored), run, tree)
+            prompts = await self._prompts.find(state.prompts)
             # Somebody else may have folded it meanwhile: all must share one state and one lock.
-            held = self._held.get(run) or Held.folded(stored, tree, run, Transcript(self._prompts))
+            held = self._held.get(run) or Held.folded(state, stored, prompts)
             self._held[run] = held
         else:
             self._held.move_to_end(run)

@@ -29,6 +29,7 @@ from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Cancel, Record, Task, TimerFired
 from cadre.runtime.model_calls import ModelCalls
 from cadre.runtime.payments import Payments
+from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.run_cache import Held, RunCache, read_run
 from cadre.spec.agent import AgentSpec
 from cadre.spec.prices import Prices
@@ -51,6 +52,15 @@ class World(NamedTuple):
     bus: Bus
     model: Model
     clock: Clock
+
+
+class _Base(NamedTuple):
+    """Tokens of a request besides the steps, as measured for an offer."""
+
+    offer: Offer
+    prompts: Prompts
+    revision: str
+    tokens: int
 
 
 class TakenOver(Exception):
@@ -79,7 +89,7 @@ class Runner:
     def __init__(
         self,
         spec: AgentSpec,
-        prompts: Prompts,
+        prompts: PinnedPrompts,
         world: World,
         offer: Callable[[], Offer],
         prices: Prices = NO_PRICES,
@@ -90,9 +100,11 @@ class Runner:
         self._offer = offer
         self._cache = RunCache(self._journal, prompts)
         self._payments = Payments(self._journal, self._bus, prompts, spec.name)
-        self._bases: list[tuple[Offer, int]] = []
+        self._bases: list[_Base] = []
         self._calls = ModelCalls(model, self._bus, self._clock, spec.name, prices)
         self.meters = Meters(on=False)
+        self.revision = ""
+        """Of the spec and the prompts: the runs that begin here are said to have it."""
 
     async def handle(self, record: Record, deliveries: int = 1, seq: int = 0) -> bool:
         """Accounts for one inbox record; true when it may be acked, false when it is another worker's now.
@@ -195,7 +207,7 @@ class Runner:
     async def _append(self, held: Held, advance: Advance, record_id: str) -> list[Command]:
         """Appends one entry, under the lock of the run. Raises Fenced, with the stale state forgotten."""
         run, what = held.run, advance.what
-        entry = self._entry(held, advance, await self._arrival(run, what, record_id))
+        entry = self._entry(held, advance, await self._arrival(held, what, record_id))
         measurements = measurements_of(run, entry, what) if self.meters.on else []
         ends = isinstance(entry.events[-1], RunFinished)
         at_work = ends and is_at_work(run)
@@ -247,8 +259,9 @@ class Runner:
         held.appended(appended.seq, appended.size, appended.hash, snapshot=entry.snapshot is not None)
         return commands
 
-    async def _arrival(self, run: Run, what: What, record_id: str) -> Arrival:
+    async def _arrival(self, held: Held, what: What, record_id: str) -> Arrival:
         """With all that the decision may know, the memory of the run that a task goes on from included."""
+        run = held.run
         at = self._clock.now()
         offer = self._offer()
         history: list[Step] = []
@@ -271,18 +284,22 @@ class Runner:
             history=history,
             prefix=prefix,
             problem=problem,
-            base=self._base_of(NO_OFFER) if isinstance(what, Task) else 0,
-            base_with_offer=self._base_of(offer),
+            revision=self.revision,
+            prompts=self._prompts.ref,
+            base=self._base_of(held, NO_OFFER) if isinstance(what, Task) else 0,
+            base_with_offer=self._base_of(held, offer),
         )
 
-    def _base_of(self, offer: Offer) -> int:
-        """Measured anew only when the offer changes."""
-        for known, tokens in self._bases:
-            if known is offer:
-                return tokens
-        run = Run(id="", tree="", spec=self._spec, tools=offer.tools, members=offer.members)
-        tokens = base_tokens(run, self._prompts)
-        self._bases = [(offer, tokens), *self._bases[: _BASES_KEPT - 1]]
+    def _base_of(self, held: Held, offer: Offer) -> int:
+        """Measured anew only when the offer changes, or for a run that began with another revision."""
+        revision = held.run.revision or self.revision
+        for known in self._bases:
+            if known.offer is offer and known.prompts is held.prompts and known.revision == revision:
+                return known.tokens
+        spec = self._spec if revision == self.revision else held.run.spec
+        run = Run(id="", tree="", spec=spec, tools=offer.tools, members=offer.members)
+        tokens = base_tokens(run, held.prompts)
+        self._bases = [_Base(offer, held.prompts, revision, tokens), *self._bases[: _BASES_KEPT - 1]]
         return tokens
 
     # --- pay

@@ -14,6 +14,7 @@ from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.registry import HEARTBEAT_SECONDS
 from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.fair_limiter import FairLimiter
+from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.engine.chat import base_tokens
 from cadre.engine.context.context_budget import room
 from cadre.engine.offer import card_of, offer_of
@@ -26,6 +27,7 @@ from cadre.local.tested_models import with_tested_calls
 from cadre.ports import Model
 from cadre.prompting.prompts import Prompts, prompts_for
 from cadre.runtime.inbox import Inbox
+from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.runner import Runner, World
 from cadre.service.frame import Platform, run
 from cadre.service.health import AsgiApp
@@ -94,7 +96,7 @@ class AgentHost:
         endpoint: Callable[[], ModelSettings] = ModelSettings,
     ) -> None:
         self._spec = spec
-        self._prompts = prompts
+        self._prompts = PinnedPrompts(prompts, platform.blobs)
         self._platform = platform
         self._registry = platform.registry
         self._offer = Offer()
@@ -103,8 +105,9 @@ class AgentHost:
         self._own_model = ModelChain(spec.model, endpoint, platform.blobs)
         world = World(platform.journal, platform.bus, model or self._own_model, SystemClock())
         prices = Prices.read(platform.settings.prices)
-        self._runner = Runner(spec, prompts, world, self._current_offer, prices)
+        self._runner = Runner(spec, self._prompts, world, self._current_offer, prices)
         self._runner.meters = platform.meters
+        self._runner.revision = revision_of(spec, prompts)
         topology = platform.topology
         quarantine = NatsQuarantine(platform.nc, topology)
         inbox = Inbox(spec.name, self._runner, world, platform.blobs, quarantine)
@@ -126,13 +129,16 @@ class AgentHost:
         await hear_interrupts(self._platform.nc, self._platform.topology, self._runner.interrupt)
         if self._asks_endpoint and (lack := self._own_model.missing()) is not None:
             log.warning("%s: every run will fail: %s", self._spec.name, lack)
-        if (tight := tight_context(self._spec, self._prompts)) is not None:
+        if (tight := tight_context(self._spec, self._prompts.own)) is not None:
             log.warning("%s: %s", self._spec.name, tight)
         if self._asks_endpoint:
             # Its import takes the better part of a second of the processor: not the first run's.
             await self._own_model.load()
-        card, revision = card_of(self._spec), revision_of(self._spec)
-        await self._registry.announce([self._platform.presence(agent=card, revision=revision)])
+        card, revision = card_of(self._spec), self._runner.revision
+        own = self._platform.presence(agent=card, revision=revision, prompts=self._prompts.own.ref)
+        await self._registry.announce([own])
+        # Behind the announcement: what a live service names is not removed.
+        await retry(self._prompts.store, pauses=EVERY_SECOND, log=log)
         await self._await_team()
         for other in differing_replicas(card, revision, self._registry.presences()):
             log.warning(

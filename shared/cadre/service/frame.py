@@ -110,6 +110,7 @@ class Platform(NamedTuple):
         tool: ToolCard | None = None,
         sandbox: SandboxCard | None = None,
         revision: str = "",
+        prompts: str = "",
     ) -> Presence:
         """This replica's registry entry for a card."""
         return Presence(
@@ -122,6 +123,7 @@ class Platform(NamedTuple):
             tool=tool,
             sandbox=sandbox,
             revision=revision,
+            prompts=prompts,
         )
 
 

@@ -5,19 +5,20 @@ from collections.abc import Iterable
 
 import msgspec
 
-from cadre.prompting.prompt_file import locate
-from cadre.prompting.prompts import shipped_for
+from cadre.prompting.prompts import Prompts
 from cadre.protocol.cards import AgentCard, Presence
 from cadre.spec.agent import AgentSpec
 
 _HEX_DIGITS = 12
 
 
-def revision_of(spec: AgentSpec) -> str:
-    """Digest of the spec and of the text of its prompts, wherever their file lies. Raises PromptError."""
-    prompts = locate(shipped_for(spec) or str(spec.prompts)).read_bytes()
+def revision_of(spec: AgentSpec, prompts: Prompts) -> str:
+    """Digest of the spec and of the texts of its prompts, wherever their file lies.
+
+    Tools count by their names: their schemas are those of whoever serves them, and journaled with each run's offer.
+    """
     fields = msgspec.json.encode(msgspec.structs.replace(spec, prompts=None), order="deterministic")
-    digest = hashlib.sha256(hashlib.sha256(fields).digest() + hashlib.sha256(prompts).digest())
+    digest = hashlib.sha256(hashlib.sha256(fields).digest() + hashlib.sha256(prompts.encoded).digest())
     return digest.hexdigest()[:_HEX_DIGITS]
 
 

@@ -23,6 +23,7 @@ from cadre.runtime.executor import Executor
 from cadre.runtime.in_hand import InHand
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.invocation import FileAccess, Invocations, Outcome
+from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.runner import Runner, World
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import declaration_of
@@ -209,7 +210,7 @@ class InMemoryDeployment:
         ports = self.ports(process)
         model = _Heard(self, spec.name)
         world = World(ports.journal, ports.bus, model, self.clock)
-        runner = Runner(spec, prompts_for(spec), world, lambda: self._offers[spec.name])
+        runner = Runner(spec, PinnedPrompts(prompts_for(spec)), world, lambda: self._offers[spec.name])
         inbox = Inbox(spec.name, runner, world, ports.blobs, ports.quarantine)
         self._serve(process, "in", spec.name, inbox.handle, FairLimiter(MAX_AT_WORK))
         return _Live(process, runner.interrupt)

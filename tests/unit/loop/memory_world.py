@@ -33,6 +33,7 @@ from cadre.protocol.messages import (
     ToolResult,
 )
 from cadre.protocol.topology import result_id, tree_of
+from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.runner import Runner, World
 from cadre.spec.agent import AgentSpec
 
@@ -235,9 +236,12 @@ class MemoryWorld:
         self.bus = MemoryBus(self.clock, timers, seqs)
         self._agents: dict[str, Runner] = {}
 
-    def worker(self, spec: AgentSpec, model: Model, offer: Offer, prompts: Prompts = PROMPTS) -> Runner:
+    def worker(
+        self, spec: AgentSpec, model: Model, offer: Offer, prompts: Prompts | PinnedPrompts = PROMPTS
+    ) -> Runner:
         """A new process for the agent; `drive` gives it the agent's records from now on."""
-        runner = Runner(spec, prompts, World(self.journal, self.bus, model, self.clock), lambda: offer)
+        pinned = prompts if isinstance(prompts, PinnedPrompts) else PinnedPrompts(prompts)
+        runner = Runner(spec, pinned, World(self.journal, self.bus, model, self.clock), lambda: offer)
         self.bus.runners.append(runner)
         self._agents[spec.name] = runner
         return runner

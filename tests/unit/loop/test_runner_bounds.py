@@ -11,6 +11,7 @@ from cadre.journal.run import Phase
 from cadre.ports import ModelReply
 from cadre.protocol.messages import Decision, ToolCall, Usage
 from cadre.runtime.payments import Payments
+from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.runner import Runner, World
 from cadre.spec.agent import AgentSpec, Limits
 from cadre.spec.model import Price
@@ -85,7 +86,13 @@ async def test_what_a_model_call_costs_is_journaled() -> None:
     world = MemoryWorld()
     table = Prices({"m-*": Price(input=1.0, output=10.0)})
     model = ScriptedModel(ModelReply(calls=[ANSWER], model="m-1", usage=USED))
-    runner = Runner(SPEC, PROMPTS, World(world.journal, world.bus, model, world.clock), lambda: OFFER, table)
+    runner = Runner(
+        SPEC,
+        PinnedPrompts(PROMPTS),
+        World(world.journal, world.bus, model, world.clock),
+        lambda: OFFER,
+        table,
+    )
     await runner.handle(task(), 1, 1)
     run = world.run("r1")
     assert run.usage.cost == 0.25
@@ -109,5 +116,5 @@ async def test_a_wait_of_a_second_is_the_workers_own_and_a_longer_one_the_server
 ) -> None:
     world = MemoryWorld()
     wait = SetTimer(timer("model-act-1-1"), due=100.0 + seconds, began=100.0, cause=cause)
-    short = await Payments(world.journal, world.bus, PROMPTS, "boss").pay([wait])
+    short = await Payments(world.journal, world.bus, PinnedPrompts(PROMPTS), "boss").pay([wait])
     assert (short is None, len(world.bus.timers)) == (scheduled == 1, scheduled)

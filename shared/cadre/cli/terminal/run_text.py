@@ -48,7 +48,7 @@ def took(run: Account) -> str:
 def summary(run: Account, waiting: list[dict[str, Any]], *, full: bool) -> Iterator[str]:
     """Lines and blocks of what is known of a run, `full` with its steps; `waiting` are its calls that are held."""
     yield f"run      {run['id']}"
-    yield f"agent    {run['agent']}"
+    yield f"agent    {run['agent']}" + (f", revision {run['revision']}" if run.get("revision") else "")
     yield f"state    {_facts(run)}"
     if run.get("started_at"):
         yield f"started  {_local_time(run['started_at'])}"

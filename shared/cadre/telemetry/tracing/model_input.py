@@ -36,14 +36,18 @@ class ModelInput:
     def messages(self, purpose: str) -> list[ChatMessage]:
         """The messages of the model call that has just begun, with references for blobs; empty when unknown.
 
-        They are unknown for an agent with a prompt file of its own, which lies on that agent's machine alone.
+        They are unknown for an agent with a prompt file of its own, which lies on that agent's machine alone, and
+        for a run that began with what another version of Cadre shipped.
         """
         run = self._run
         shipped = shipped_for(run.spec) if run is not None and run.spec is not None else None
         if run is None or run.spec is None or shipped is None:
             return []
         if self._transcript is None:
-            self._transcript = Transcript(_shipped(shipped, kind_for(run.spec)))
+            prompts = _shipped(shipped, kind_for(run.spec))
+            if run.prompts not in ("", prompts.ref):
+                return []
+            self._transcript = Transcript(prompts)
         return self._transcript.request(run, purpose).messages
 
 
