@@ -74,7 +74,10 @@ def respond_with(reply: Reply, view: RequestView, line: LogLine) -> PacedRespons
 
 def _too_long(tokens: int, most: int) -> Reply:
     """Returns the error of a request that exceeds the context, in the words of real endpoints."""
-    message = f"This model's maximum context length is {most} tokens; the messages and tools take {tokens}."
+    message = (
+        f"This model's maximum context length is {most} tokens. However, your messages resulted in {tokens} tokens."
+        " Please reduce the length of the messages."
+    )
     return Reply(
         error=ErrorReply(status=400, message=message, param="messages", code="context_length_exceeded")
     )

@@ -181,9 +181,20 @@ class ModelUnavailable(ModelError):
 class ModelRefused(ModelError):
     """The request, its key or its model name is wrong: the same call would fail again.
 
-    `too_long`: the model's context has no room for it, and a shorter one may be answered.
+    `too_long`: the model's context has no room for it, and a shorter one may be answered. `context` and `tokens`
+    are then the context and the size of the request, in tokens, as far as the endpoint has said them.
     """
 
-    def __init__(self, message: str, *, status: int | None = None, too_long: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        too_long: bool = False,
+        context: int | None = None,
+        tokens: int | None = None,
+    ) -> None:
         super().__init__(message, status=status)
         self.too_long = too_long
+        self.context = context
+        self.tokens = tokens

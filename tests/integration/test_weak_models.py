@@ -107,16 +107,26 @@ async def test_a_context_of_2000_tokens(tmp_path_factory: pytest.TempPathFactory
     script.write_text(f"context: 2000\n{SCRIPT.lstrip()}")
     with running_model("--script", script) as tiny:
         model = spec_for(tiny, name="tiny", calls="schema", context=2_000, max_tokens=300)
-        limits = Limits(max_steps=30, repeats=0)
+        limits = Limits(max_steps=100, repeats=0)
         run, requests = await played(
             "Add all numbers.", msgspec.structs.replace(SPEC, model=model, prompts="short", limits=limits)
         )
         assert run.result is not None
         assert run.result.state == "max_steps_error", run.result
         assert run.summary is not None
-        assert len(requests) > 30
+        assert len(requests) > 100
         assert {line["status"] for line in tiny.journal()} == {200}
-        small = msgspec.structs.replace(model, context=1_000)
+        before = len(tiny.journal())
+        unsaid = msgspec.structs.replace(model, context=128_000)
+        run, requests = await played(
+            "Add all numbers.", msgspec.structs.replace(SPEC, model=unsaid, prompts="short", limits=limits)
+        )
+        assert run.result is not None
+        assert run.result.state == "max_steps_error", run.result
+        assert (run.context, run.overflows) == (2_000, 1)
+        refused = [line["n"] for line in tiny.journal()[before:] if line["status"] != 200]
+        assert len(refused) == 1, "the endpoint says how much it takes"
+        small = msgspec.structs.replace(model, context=1_000, max_tokens=700)
         run, requests = await played("Add all numbers.", msgspec.structs.replace(SPEC, model=small))
     assert requests == []
     assert run.result is not None

@@ -25,7 +25,7 @@ def on_model_failure(run: Run, failure: ModelFailed, arrival: Arrival) -> list[e
     model = run.model
     assert model is not None
     asked = asked_model(run)
-    if failure.too_long and (again := on_overflow(run, failure.message, arrival)) is not None:
+    if failure.too_long and (again := on_overflow(run, failure, arrival)) is not None:
         return again
     wait = wait_before(failure, tries=tries(run))
     since = run.failing_since if run.failing_since is not None else arrival.at

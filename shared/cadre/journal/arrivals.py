@@ -56,6 +56,10 @@ class ModelFailed(msgspec.Struct, frozen=True, kw_only=True):
     """The request itself was refused: trying again cannot help."""
     too_long: bool = False
     """It was refused for taking more than the model's context: a shorter one can help."""
+    context: int | None = None
+    """Tokens that the endpoint takes, where its refusal says so."""
+    tokens: int | None = None
+    """Tokens of the request as the endpoint counts them, where its refusal says so."""
 
 
 class ModelLost(msgspec.Struct, frozen=True, kw_only=True):

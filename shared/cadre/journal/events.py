@@ -125,6 +125,10 @@ class ContextOverflowed(JournalEvent, frozen=True, tag="context.overflowed"):
     step: int
     attempt: int
     reason: str
+    context: int | None = None
+    """Tokens that the endpoint takes, as it said."""
+    tokens: int | None = None
+    """Tokens of the request, as it said."""
 
 
 class HistorySummarized(JournalEvent, frozen=True, tag="history.summarized"):

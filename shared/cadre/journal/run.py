@@ -131,6 +131,15 @@ class ModelChoice(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Attempts of the call in work that went to other models."""
 
 
+class Counted(msgspec.Struct, frozen=True):
+    """One request in two measures."""
+
+    estimate: int
+    """Tokens by Cadre's own way of counting."""
+    tokens: int
+    """Tokens as its model, or the endpoint that refused it, has counted."""
+
+
 class Repeated(msgspec.Struct, kw_only=True):
     """How often in a row one call had one outcome; both as digests."""
 
@@ -187,11 +196,16 @@ class Run(msgspec.Struct, kw_only=True):
     tokens: int = 0
     """Tokens of the steps as the model reads them, the step in work included."""
     calibration: float = 1.0
-    """How many times as much as estimated its model last counted; never less than 1."""
+    """How many times as much as estimated its model last counted; never less than 1. For runs that began before
+    `counted` was kept."""
+    counted: Counted | None = None
+    """The latest request for an action that was counted."""
+    context: int | None = None
+    """Tokens that the endpoint has said it takes, in and out together."""
     overflows: int = 0
     """Requests that the endpoint refused as too long."""
     refused_tokens: int | None = None
-    """Tokens, as estimated, of the smallest of them."""
+    """Tokens, as estimated, of the smallest of them whose refusal did not say how much is too long."""
     summary: Summary | None = None
     current: ActionStep | None = None
     own: AnyKindState | None = None

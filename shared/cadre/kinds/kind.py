@@ -27,6 +27,7 @@ class PlainKind(ABC):
     stops_circles: bool = True
     counts_steps: bool = True
     stops_repeats: bool = True
+    trusts_counts: bool = True
     reads_whole: bool = False
 
     @abstractmethod

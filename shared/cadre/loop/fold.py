@@ -17,7 +17,7 @@ from cadre.engine.calls.fold_calls import (
     revoke,
     time_out_call,
 )
-from cadre.engine.context.context_budget import UNREAD, refused_tokens, scale_of, weigh, weight_of_memory
+from cadre.engine.context.context_budget import UNREAD, note_count, note_refusal, weigh, weight_of_memory
 from cadre.engine.context.images import note_images
 from cadre.engine.context.observation import observation_of
 from cadre.engine.kind import kind_of
@@ -122,8 +122,7 @@ def _recall(run: Run, event: ev.MemoryAsked, n: int, at: float) -> None:
 
 
 def _overflow(run: Run, event: ev.ContextOverflowed, n: int, at: float) -> None:
-    run.refused_tokens = refused_tokens(run)
-    run.overflows += 1
+    note_refusal(run, event)
     run.tokens = weight_of_memory(run)
 
 
@@ -161,8 +160,8 @@ def _call_model(run: Run, event: ev.ModelCalled, n: int, at: float) -> None:
 
 def _answer(run: Run, event: ev.ModelAnswered, weight: int) -> None:
     started = run.model.at if run.model else 0.0
-    if event.purpose == "act":
-        run.calibration = scale_of(run, event.usage.input_tokens, weight)
+    if event.purpose == "act" and run.spec is not None:
+        note_count(run, event.usage.input_tokens, weight)
     run.model = None
     run.phase = Phase.ACTING
     run.usage += event.usage + Usage(model_calls=1)

@@ -5,7 +5,14 @@ import copy
 import msgspec
 
 from cadre.engine.budget import out_of_time, over_budget
-from cadre.engine.context.context_budget import limit, room, to_cover, weigh, weights_of
+from cadre.engine.context.context_budget import (
+    limit,
+    may_have_room,
+    room,
+    to_cover,
+    weigh,
+    weights_of,
+)
 from cadre.engine.context.tokens import tokens_of
 from cadre.engine.moves import PARTIAL_RESULT
 from cadre.engine.partial_result import partial_result_of
@@ -67,7 +74,7 @@ def within_context(run: Run, events: list[ev.AnyEvent], arrival: Arrival) -> lis
     if to_cover(after) is not None:
         postponed = Postponed(call.purpose, call.attempt)
         return [*events[:-1], _begin(after, call, postponed)]
-    if after.fixed_tokens > limit(after):
+    if not may_have_room(after):
         return [*events[:-1], ev.RunFinished(state="error", error=_no_room(after), steps=after.step)]
     return events
 
@@ -106,9 +113,15 @@ def _begin(run: Run, call: ev.ModelCalled, then: Postponed) -> ev.ModelCalled:
 
 
 def _no_room(run: Run) -> ErrorInfo:
-    text = (
-        f"The instructions and tools of {run.agent!r} alone take about {run.fixed_tokens} tokens, and its"
-        f" model's context has room for {limit(run)}: offer it fewer tools, or set model.context to what the"
-        " model really takes."
-    )
+    taken = f"The instructions and tools of {run.agent!r} alone take about {run.fixed_tokens} tokens, and its"
+    if run.context is not None:
+        text = (
+            f"{taken} model's endpoint takes {run.context} in and out together, which leaves room for {limit(run)}:"
+            " offer it fewer tools, set prompts: short, or start the endpoint with a larger context."
+        )
+    else:
+        text = (
+            f"{taken} model's context has room for {limit(run)}: offer it fewer tools, or set model.context"
+            " to what the model really takes."
+        )
     return ErrorInfo("AgentGenerationError", text)

@@ -93,6 +93,8 @@ class ModelCalls:
                 status=error.status,
                 final=True,
                 too_long=error.too_long,
+                context=error.context,
+                tokens=error.tokens,
             )
         name = asked.name if asked else ""
         # An endpoint may answer under a longer name (with a date) than it was asked by.

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from cadre.adapters.models.too_long import excess_of, is_too_long
 from cadre.errors import ModelError, ModelRefused, ModelUnavailable
 from cadre.spec.model import ModelSpec
 
@@ -30,12 +31,7 @@ HINTS = {
 }
 """Request parameters that some servers refuse, and what to change then."""
 
-_TOO_LONG = re.compile(
-    r"context_length_exceeded|(?:maximum|max_model_len|model'?s) context|context (?:length|window|size)"
-    r"|(?:prompt|input|request) is too long|too many (?:input )?tokens|(?:input|prompt) (?:token|length).{0,40}exceed",
-    re.IGNORECASE,
-)
-"""How servers say that a request takes more than the context: OpenAI's code; words of vLLM, llama.cpp, Anthropic."""
+_UNTOLD_CONTEXT = "model.context in the agent's spec to what the model takes"
 
 _UNWANTED = r"unsupported|not support|unknown|unrecognized|unexpected|invalid|not permitted|not allowed"
 
@@ -78,9 +74,12 @@ def failed_status(spec: ModelSpec, url: str, refusal: Refusal, sent: Mapping[str
     line = f"the model endpoint {shown_url(url)} answered {status}" + (f": {message}" if message else "")
     if refusal.passes:
         return unavailable(line if wait is None else f"{line}; it asks to wait {wait:g} s", refusal)
-    if status in (400, 413, 422) and _TOO_LONG.search(f"{refusal.code or ''} {refusal.text}"):
-        text = f"{line}; set model.context in the agent's spec to what the model takes"
-        return ModelRefused(text, status=status, too_long=True)
+    if status in (400, 413, 422) and is_too_long(refusal.code or "", refusal.text):
+        context, tokens = excess_of(refusal.text)
+        hint = f"model.context: {context} in the agent's spec" if context is not None else _UNTOLD_CONTEXT
+        return ModelRefused(
+            f"{line}; set {hint}", status=status, too_long=True, context=context, tokens=tokens
+        )
     hint = _hint(spec, refusal, sent)
     return ModelRefused(f"{line}; {hint}" if hint else line, status=status)
 

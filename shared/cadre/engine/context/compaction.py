@@ -11,7 +11,7 @@ from cadre.engine.context.tokens import fit
 from cadre.engine.kind import deed_of
 from cadre.engine.steps import begin_model_call
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival, ModelReplied
+from cadre.journal.arrivals import Arrival, ModelFailed, ModelReplied
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, AnswerStep, PlanningStep, RecalledStep, Step, TaskStep
 
@@ -84,13 +84,19 @@ def _in_short(step: Step) -> str:
 # --- an endpoint that refuses
 
 
-def on_overflow(run: Run, reason: str, arrival: Arrival) -> list[ev.AnyEvent] | None:
+def on_overflow(run: Run, failure: ModelFailed, arrival: Arrival) -> list[ev.AnyEvent] | None:
     """Counts more carefully and tries again; None when that has not helped often enough."""
     model = run.model
     assert model is not None
     if run.overflows >= MOST_REFUSALS:
         return None
-    overflowed = ev.ContextOverflowed(step=model.step, attempt=model.attempt, reason=reason)
+    overflowed = ev.ContextOverflowed(
+        step=model.step,
+        attempt=model.attempt,
+        reason=failure.message,
+        context=failure.context,
+        tokens=failure.tokens,
+    )
     again = begin_model_call(
         run, arrival, model.purpose, model.step, attempt=model.attempt + 1, then=model.then
     )

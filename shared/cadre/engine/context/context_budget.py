@@ -1,7 +1,8 @@
 """How much of a model's context a run takes up, in estimated tokens.
 
-Where a model counts more than the estimate, its own count of the last request corrects it (`Run.scale`), and an
-endpoint that refuses a request as too long tightens it (`Run.tight`, `Run.refused`), however much its spec claims.
+The model's own count of the last request corrects the estimate (`Run.counted`): what it has counted is known, what
+came since is estimated. An endpoint that refuses a request as too long either says how much it takes (`Run.context`),
+or the estimate is tightened (`Run.refused_tokens`, `Run.overflows`), however much the spec claims.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from cadre.engine.context.observation import clip, observation_of
 from cadre.engine.context.tokens import fit, tokens_of
 from cadre.engine.kind import deed_of, kind_of
 from cadre.journal import events as ev
-from cadre.journal.run import SUMMARY, Run
+from cadre.journal.run import SUMMARY, Counted, Run
 from cadre.journal.steps import ActionStep, AnswerStep, PlanningStep, RecalledStep, Step, TaskStep
 from cadre.spec.agent import AgentSpec
 
@@ -31,9 +32,21 @@ TIGHTENING = 1.3
 """What each refused request makes of the estimate."""
 
 
-def room(spec: AgentSpec) -> int:
-    """Tokens that a request may take up, by the spec alone."""
+_TELLING = 1_000
+"""Estimated tokens from which on a request that counts for more says something about texts, and not about templates."""
+
+_TIMES_TOO_HIGH = 3
+"""How many times too high the estimate of instructions and tools may be."""
+
+_TIMES_WHOLE = 6
+"""The same for whole requests, many short messages included: an endpoint that counts less has not counted all."""
+
+
+def room(spec: AgentSpec, endpoint_context: int | None = None) -> int:
+    """Tokens that a request may take up, by the spec and by what its endpoint has said that it takes."""
     context, wanted = spec.model.context, spec.model.max_tokens
+    if endpoint_context is not None:
+        context = min(context, endpoint_context)
     if wanted is None:
         return context - (ANSWER if context >= 4 * ANSWER else context // 4)
     return context - wanted if wanted < context else 1
@@ -43,24 +56,69 @@ def limit(run: Run) -> int:
     """Tokens that a request may take up, by this module's way of counting."""
     if run.spec is None:
         return 0
-    claimed = int(room(run.spec) / run.calibration)
-    return claimed if run.refused_tokens is None and not run.overflows else min(claimed, known_room(run))
+    claimed = _corrected(run, room(run.spec, run.context))
+    return min(claimed, known_room(run)) if _is_guessed(run) else claimed
 
 
-def refused_tokens(run: Run) -> int:
-    """What the smallest request that was refused took up, the one in flight included."""
-    # A summary's request is cut to the limit.
-    written = run.model is not None and run.model.purpose == SUMMARY
-    asked = limit(run) if written else run.fixed_tokens + run.tokens
-    return asked if run.refused_tokens is None else min(asked, run.refused_tokens)
+def _corrected(run: Run, space: int) -> int:
+    """The estimate up to which a request may grow before its model counts more than `space` tokens."""
+    if run.counted is None:
+        return int(space / run.calibration)
+    estimate, tokens = run.counted.estimate, run.counted.tokens
+    if tokens > estimate >= _TELLING:
+        return int(space / min(4.0, 1.05 * tokens / estimate))
+    if estimate >= tokens > space:
+        return space * estimate // tokens
+    return space + estimate - tokens
+
+
+def may_have_room(run: Run) -> bool:
+    """Whether instructions and tools leave room for more, as far as anybody can tell before the model has counted."""
+    unknown = run.counted is None and not run.overflows and kind_of(run).trusts_counts
+    return run.fixed_tokens <= limit(run) * (_TIMES_TOO_HIGH if unknown else 1)
 
 
 def known_room(run: Run) -> int:
     """What the spec claims, as far as the endpoint has not said otherwise. Refused again and again, a request shrinks
     faster and faster: a context may be claimed to be many times what it is."""
-    claimed = room(run.spec) if run.spec is not None else 0
+    claimed = room(run.spec, run.context) if run.spec is not None else 0
     least = claimed if run.refused_tokens is None else min(claimed, run.refused_tokens)
-    return int(least / TIGHTENING**run.overflows) if run.overflows else least
+    return int(least / TIGHTENING**run.overflows) if _is_guessed(run) else least
+
+
+def _is_guessed(run: Run) -> bool:
+    """Whether a refusal has left open how much is too long."""
+    return run.refused_tokens is not None or (run.overflows > 0 and run.context is None)
+
+
+def note_count(run: Run, tokens: int, answer: int) -> None:
+    """Corrects the estimate by the model's count of its request; `answer` is what its answer weighs."""
+    estimate = run.fixed_tokens + run.tokens - answer
+    if not kind_of(run).trusts_counts:
+        run.calibration = _calibration(run, estimate, tokens)
+    elif _TIMES_WHOLE * tokens >= estimate and not _lacks_cached(run.counted, estimate, tokens):
+        run.counted = Counted(estimate, tokens)
+
+
+def _lacks_cached(before: Counted | None, estimate: int, tokens: int) -> bool:
+    """Whether a request that has grown is said to have shrunk: some endpoints leave out what they had cached."""
+    return before is not None and estimate >= before.estimate and tokens < before.tokens
+
+
+def note_refusal(run: Run, refused: ev.ContextOverflowed) -> None:
+    """Corrects the estimate by what an endpoint has said of a request that it refused as too long."""
+    of_summary = run.model is not None and run.model.purpose == SUMMARY
+    # A summary's request is cut to the limit.
+    asked = limit(run) if of_summary else run.fixed_tokens + run.tokens
+    if kind_of(run).trusts_counts:
+        if refused.context is not None:
+            run.context = min(refused.context, run.context or refused.context)
+        if refused.tokens is not None and not of_summary:
+            run.counted = Counted(asked, refused.tokens)
+    # What is known may make the next request shorter already.
+    if run.context is None or _is_guessed(run) or limit(run) >= asked:
+        run.refused_tokens = min(asked, run.refused_tokens or asked)
+    run.overflows += 1
 
 
 def summary_tokens(run: Run) -> int:
@@ -73,11 +131,9 @@ def per_step(run: Run) -> int:
     return known_room(run) // 2
 
 
-def scale_of(run: Run, counted: int, answer: int) -> float:
-    """The estimate's correction, after a model has counted its request; `answer` is what its answer weighs."""
-    estimate = run.fixed_tokens + run.tokens - answer
-    # Small requests say more about templates than about texts.
-    if not counted or estimate < 1_000:
+def _calibration(run: Run, estimate: int, counted: int) -> float:
+    """The estimate's correction in runs that never take it for too high."""
+    if not counted or estimate < _TELLING:
         return run.calibration
     return min(4.0, max(1.0, 1.05 * counted / estimate))
 

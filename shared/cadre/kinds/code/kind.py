@@ -192,11 +192,17 @@ def _calls(run: Run, yielded: CodeYielded) -> Moves:
     return [Note(event), Call(calls)]
 
 
-class CodeKind1(CodeKind):
-    """Version 1: a mistake that is made again and again uses up the steps."""
+class CodeKind2(CodeKind):
+    """Version 2: tokens are counted by the estimate, however much less the model counts."""
+
+    version, trusts_counts = 2, False
+
+
+class CodeKind1(CodeKind2):
+    """Version 1: a mistake that is made again and again uses up the steps as well."""
 
     version, stops_circles = 1, False
 
 
-CodeKind.earlier = {1: CodeKind1()}
+CodeKind.earlier = {1: CodeKind1(), 2: CodeKind2()}
 CODE = CodeKind()

@@ -67,11 +67,17 @@ def _final_answer(run: Run, call: RequestedCall) -> dict[str, Any] | None:
     return arguments
 
 
-class ToolCallingKind1(ToolCallingKind):
-    """Version 1: a mistake that is made again and again uses up the steps."""
+class ToolCallingKind2(ToolCallingKind):
+    """Version 2: tokens are counted by the estimate, however much less the model counts."""
+
+    version, trusts_counts = 2, False
+
+
+class ToolCallingKind1(ToolCallingKind2):
+    """Version 1: a mistake that is made again and again uses up the steps as well."""
 
     version, stops_circles = 1, False
 
 
-ToolCallingKind.earlier = {1: ToolCallingKind1()}
+ToolCallingKind.earlier = {1: ToolCallingKind1(), 2: ToolCallingKind2()}
 TOOL_CALLING = ToolCallingKind()

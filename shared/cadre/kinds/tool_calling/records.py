@@ -13,7 +13,7 @@ def prompt_terms(spec: Any) -> dict[str, Any]:
 
 DECLARATION = KindDeclaration(
     name="tool_calling",
-    version=2,
+    version=3,
     behavior="cadre.kinds.tool_calling.kind:TOOL_CALLING",
     purposes=STEPWISE,
     # A model that calls tools is offered them, and its team, through its API as well.

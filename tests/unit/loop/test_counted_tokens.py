@@ -1,0 +1,188 @@
+"""What a model counts, and what an endpoint says that it takes, correct the estimate of tokens."""
+
+import re
+from typing import Any
+
+import pytest
+
+from cadre.engine.chat import Transcript
+from cadre.engine.context.context_budget import limit, note_count, room
+from cadre.engine.model_request import ModelRequest
+from cadre.journal import events as ev
+from cadre.journal.run import Phase, Run
+from cadre.protocol.messages import Usage
+from cadre.spec.agent import AgentSpec, Limits
+from cadre.spec.model import ModelSpec
+from simulation.contexts import size_of
+from unit.loop.build import Course, call, result, sound, spec
+from unit.loop.memory_world import PROMPTS
+from unit.loop.test_context import BASE
+
+CONTEXT = 8_000
+PROSE, NUMBERS = "word " * 250, "1234567890" * 60
+
+
+def small(context: int = CONTEXT, **fields: Any) -> AgentSpec:
+    model = ModelSpec(context=context, max_tokens=1_000)
+    return spec(model=model, limits=Limits(max_steps=60, repeats=0), **fields)
+
+
+def counted(request: ModelRequest) -> int:
+    """Tokens by a tokenizer that makes 0.6 times the estimate of prose and all of it of numbers."""
+    numbers = sum(str(message.get("content")).count(NUMBERS) for message in request.messages)
+    dense = size_of(ModelRequest(messages=[{"role": "user", "content": NUMBERS}])) * numbers
+    return int(dense + 0.6 * max(0, size_of(request) - dense))
+
+
+def worked(course: Course, seen: list[str], takes: int = 0) -> list[int]:
+    """What the model counts of each request while it observes these texts; an endpoint that takes less says so."""
+    transcript, sizes = Transcript(PROMPTS), list[int]()
+    for number, text in enumerate(seen):
+        while course.run.phase is Phase.THINKING:
+            assert course.run.model is not None
+            purpose = course.run.model.purpose
+            size = counted(transcript.request(course.run, purpose))
+            if takes and size > takes:
+                course.fail("too long", final=True, too_long=True, context=takes, tokens=size)
+                continue
+            sizes.append(size)
+            if purpose == "summary":
+                course.say(content="Found so far: 42 things.", usage=Usage(size, 5))
+                continue
+            course.say(call("look", at=f"place {number}"), usage=Usage(size, 5))
+            course.arrive(result(course.id(), text))
+    return sizes
+
+
+@pytest.mark.parametrize("seen", [[PROSE] * 50, [*[PROSE] * 20, *[NUMBERS] * 30], [PROSE, NUMBERS] * 25])
+def test_a_context_is_filled_by_the_models_own_count_and_never_more(seen: list[str]) -> None:
+    course = Course(small(), base=BASE).begin()
+    sizes = worked(course, seen)
+    assert 0.85 * room(small()) < max(sizes) <= room(small())
+    assert any(isinstance(e, ev.HistorySummarized) for entry in course.journal() for e in entry.events)
+    sound(course)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_runs_that_began_before_the_rule_keep_to_the_estimate(version: int) -> None:
+    run = Run(id="r", tree="r", spec=small(), kind_version=version, fixed_tokens=3_000, tokens=1_000)
+    note_count(run, 2_500, 0)
+    assert limit(run) == 7_000 + (1_500 if version == 3 else 0)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "by_estimate"),
+    [
+        pytest.param(0, 7_000, id="nothing was counted"),
+        pytest.param(660, 7_000, id="a count that cannot be the whole request"),
+        pytest.param(2_500, 7_000 + 1_500, id="fewer"),
+        pytest.param(4_200, int(7_000 / (1.05 * 4_200 / 4_000)), id="more"),
+        pytest.param(100_000, 7_000 // 4, id="more than can be"),
+    ],
+)
+def test_room_by_the_latest_count(tokens: int, by_estimate: int) -> None:
+    run = Run(id="r", tree="r", spec=small(), kind_version=3, fixed_tokens=3_000, tokens=1_100)
+    note_count(run, tokens, 100)
+    assert limit(run) == by_estimate
+
+
+def test_a_longer_request_that_counts_for_less_is_not_believed() -> None:
+    run = Run(id="r", tree="r", spec=small(), kind_version=3, fixed_tokens=3_000, tokens=1_000)
+    note_count(run, 2_500, 0)
+    run.tokens = 1_100
+    note_count(run, 2_400, 0)
+    assert limit(run) == 7_000 + 1_500
+    run.tokens = 500
+    note_count(run, 2_400, 0)
+    assert limit(run) == 7_000 + 1_100
+
+
+def test_a_count_beyond_the_room_makes_the_next_request_smaller() -> None:
+    run = Run(id="r", tree="r", spec=small(2_000), kind_version=3, fixed_tokens=1_500, tokens=500)
+    note_count(run, 1_500, 0)
+    assert limit(run) == 1_000 * 2_000 // 1_500
+
+
+def test_a_small_request_that_counts_for_more_says_little_about_texts() -> None:
+    run = Run(id="r", tree="r", spec=small(), kind_version=3, fixed_tokens=300, tokens=100)
+    note_count(run, 600, 0)
+    assert limit(run) == 7_000 - 200
+
+
+# --- what an endpoint says when it refuses
+
+
+@pytest.mark.parametrize("takes", [4_000, 6_000])
+def test_one_refusal_that_says_how_much_is_too_long_is_enough(takes: int) -> None:
+    course = Course(small(128_000), base=BASE).begin()
+    sizes = worked(course, [*[PROSE] * 30, *[NUMBERS] * 10], takes)
+    assert course.run.overflows == 1
+    assert course.run.context == takes
+    assert course.run.refused_tokens is None
+    assert max(sizes[30:]) <= takes
+    assert max(sizes) > 0.8 * (takes - 1_000)
+    sound(course)
+
+
+def test_an_endpoint_whose_word_makes_nothing_shorter_is_not_taken_at_it() -> None:
+    course = Course(small(), base=BASE).begin()
+    for _ in range(3):
+        course.say(call("look", at="x"))
+        course.arrive(result(course.id(), PROSE))
+    before = limit(course.run)
+    course.fail("context_length_exceeded", final=True, too_long=True, context=100_000)
+    assert course.run.refused_tokens is not None
+    assert limit(course.run) < before
+
+
+def test_a_refusal_of_a_summary_says_nothing_of_the_steps() -> None:
+    course = Course(small(), base=BASE).begin()
+    while course.run.model is not None and course.run.model.purpose == "act":
+        course.say(call("look", at="x"))
+        course.arrive(result(course.id(), PROSE))
+    course.fail("too long", final=True, too_long=True, context=7_000, tokens=7_100)
+    assert (course.run.counted, course.run.context) == (None, 7_000)
+
+
+# --- contexts that the estimate calls too small
+
+
+def test_instructions_that_the_estimate_has_no_room_for_are_tried() -> None:
+    course = Course(small(2_500), base=2_000).begin()
+    assert course.run.phase is Phase.THINKING
+    course.say(call("look", at="x"), usage=Usage(1_200, 5))
+    course.arrive(result(course.id(), "Nothing there."))
+    assert course.run.phase is Phase.THINKING
+    assert limit(course.run) > 2_000
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ({}, "has room for .*set model.context to what the model really takes"),
+        ({"context": 2_048, "tokens": 2_300}, "endpoint takes 2048 in and out together, .*prompts: short"),
+    ],
+)
+def test_they_end_the_run_when_the_endpoint_refuses_them(said: dict[str, int], error: str) -> None:
+    course = Course(small(2_500), base=2_000).begin()
+    course.fail("too long", final=True, too_long=True, **said)
+    assert course.run.result is not None
+    assert course.run.result.error is not None
+    assert re.search(error, course.run.result.error.message)
+
+
+def test_an_endpoint_that_takes_less_than_an_answer_may_have() -> None:
+    course = Course(small(2_500), base=600).begin()
+    course.fail("too long", final=True, too_long=True, context=1_000)
+    assert course.run.result is not None
+    assert "endpoint takes 1000 in and out together, which leaves room for 1:" in repr(course.run.result)
+
+
+def test_a_task_alone_is_cut_to_what_the_endpoint_takes() -> None:
+    course = Course(small(128_000), base=1_000).begin("word " * 20_000)
+    transcript = Transcript(PROMPTS)
+    transcript.request(course.run, "act")
+    course.fail("too long", final=True, too_long=True, context=8_000, tokens=20_000)
+    assert course.run.phase is Phase.THINKING
+    request = transcript.request(course.run, "act")
+    assert size_of(request) <= 8_000
