@@ -106,6 +106,12 @@ async def test_structured_output(server: ModelServer) -> None:
     assert json.loads(reply.content) == {"city": "example city", "size": 10}
 
 
+async def test_json_mode_asks_for_some_object(server: ModelServer) -> None:
+    request = ModelRequest(messages=saying("options").messages, json_object=True)
+    reply, _ = await ask(spec_for(server), request)
+    assert json.loads(reply.content)["response_format"] == {"type": "json_object"}
+
+
 async def test_text_ends_at_the_stop_sequence_though_the_server_was_not_told(server: ModelServer) -> None:
     request = ModelRequest(messages=[{"role": "user", "content": "talks on"}], stop=["Observation:"])
     reply, heard = await ask(spec_for(server, stop=False), request)

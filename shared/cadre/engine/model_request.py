@@ -16,6 +16,8 @@ class ModelRequest(msgspec.Struct, kw_only=True):
     stop: list[str] = []
     schema: dict[str, Any] | None = None
     """JSON Schema that the answer must fit."""
+    json_object: bool = False
+    """The answer must be some JSON object, for endpoints that hold it to no schema."""
     max_tokens: int | None = None
     """Of the answer, where it is to be shorter than the agent allows."""
     fallback: int = 0

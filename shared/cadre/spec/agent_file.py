@@ -98,6 +98,7 @@ _CHOICES = {
     "spec.permission": "open or restricted",
     "spec.model.tool_choice": "auto, required or {function: NAME}",
     "spec.model.calls": "native, schema, text or auto",
+    "spec.model.structured": "schema, object, prompt or auto",
     "spec.model.token_limit": "max_tokens or max_completion_tokens",
     "spec.model.reasoning_effort": f"one of {', '.join(get_args(ReasoningEffort))}",
     "spec.memory.remember": "nothing, answers or steps",

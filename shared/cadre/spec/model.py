@@ -14,6 +14,10 @@ CallForm = Literal["native", "schema", "text"]
 """How an agent of kind `tool_calling` is to write its calls: through the API's own tool calls, as JSON that a schema
 holds it to (`response_format`), or as JSON that only the prompt asks for."""
 
+StructuredForm = Literal["auto", "schema", "object", "prompt"]
+"""How JSON that is no call is asked for: held to its schema (`response_format: json_schema`), as any JSON object
+(`json_object`), by the prompt alone, or the first of these that the endpoint does not refuse."""
+
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 """How much a model thinks before it answers, in the words of OpenAI's API; most endpoints know some of them."""
 
@@ -53,6 +57,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether the model must call functions, and which; one that is not live is not asked for."""
     calls: CallForm | Literal["auto"] = "native"
     """How calls are written; `auto` is decided when the agent starts, so the spec of a run never holds it."""
+    structured: StructuredForm = "auto"
+    """How JSON is asked for by the kinds of agents whose every answer is JSON."""
     parallel_tool_calls: bool | None = None
     """Whether one answer may hold several calls; None leaves it to the endpoint."""
     stop: bool = True

@@ -133,6 +133,8 @@ class OpenAIModel:
         if request.schema is not None:
             schema = {"name": "answer", "strict": is_strict(request.schema), "schema": request.schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        elif request.json_object:
+            body["response_format"] = {"type": "json_object"}
         if request.stop and spec.stop:
             body["stop"] = request.stop
         for name in ("temperature", "reasoning_effort", "seed"):

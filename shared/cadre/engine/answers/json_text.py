@@ -1,15 +1,23 @@
-"""JSON that a model wrote: read as it stands, and told to the model where it cannot be."""
+"""JSON that a model wrote: read as it stands or as it was meant, and told to the model where it cannot be."""
 
-from typing import Any
+import re
+from typing import Any, NamedTuple
 
 import msgspec
 
+from cadre.engine.answers.lenient_json import LenientError, Reader
+from cadre.engine.answers.reasoning import without_reasoning
 from cadre.journal.events import RequestedCall
 from cadre.protocol.json_depth import MAX_LEVELS, nesting
 from cadre.protocol.messages import ErrorInfo
 
 UNREADABLE = (ValueError, RecursionError)
 """What decoding a model's JSON may raise: wrong syntax, half a surrogate pair, nesting without end."""
+
+
+_FENCED = re.compile(r"```[\w-]*[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
+_BEGINS = re.compile(r"\{\s*(?:[\"'}]|[A-Za-z_]\w*\s*:)")
+"""How an object begins; any other brace is part of the prose."""
 
 
 class ReadingError(Exception):
@@ -38,6 +46,50 @@ def read_arguments(call: RequestedCall) -> dict[str, Any]:
             " objects in each other"
         )
     return arguments
+
+
+def read_object(content: str, *keys: str) -> dict[str, Any]:
+    """The JSON object that a model was asked for: bare, in a fence or in prose, with small mistakes mended.
+
+    It is the one object of the answer that has one of `keys`. Raises ReadingError with what is wrong.
+    """
+    found, problem = _objects_in(content)
+    wanted = [one.value for one in found if one.value.keys() & set(keys)]
+    if not wanted and problem:
+        raise ReadingError(f"The JSON in your answer cannot be read: {problem}")
+    if not wanted:
+        named = ", ".join(f'"{key}"' for key in keys)
+        raise ReadingError(f"Your answer holds no JSON object with {named}")
+    if any(one != wanted[0] for one in wanted[1:]):
+        raise ReadingError(f"Your answer holds {len(wanted)} JSON objects: write one")
+    return wanted[0]
+
+
+def is_closed(content: str) -> bool:
+    """Whether the answer's JSON can be read and has all its brackets, so that nothing of it was cut off."""
+    found, problem = _objects_in(content)
+    return bool(found) and not problem and all(one.closed for one in found)
+
+
+class _ReadObject(NamedTuple):
+    value: dict[str, Any]
+    closed: bool
+
+
+def _objects_in(content: str) -> tuple[list[_ReadObject], str]:
+    """The objects of an answer up to the first that cannot be read, and what is wrong with that one."""
+    text = without_reasoning(content).strip()
+    fenced = _FENCED.findall(text)
+    text, at = "\n".join(fenced) if fenced else text, 0
+    found: list[_ReadObject] = []
+    while begun := _BEGINS.search(text, at):
+        reader = Reader(text, begun.start())
+        try:
+            found.append(_ReadObject(reader.value(), not reader.unclosed))
+        except (LenientError, *UNREADABLE) as error:
+            return found, str(error)
+        at = reader.at
+    return found, ""
 
 
 def _kind(value: Any) -> str:
