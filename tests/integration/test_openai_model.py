@@ -5,13 +5,16 @@ import subprocess
 import sys
 from typing import Any
 
+import msgspec
 import pytest
 
+from cadre.adapters.models.openai_model import OpenAIModel
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused
-from cadre.spec.model import NamedFunction
+from cadre.spec.model import ModelSpec, NamedFunction
 from cadre.testing import ModelServer
-from integration.model_calls import ADD, SEARCH, MemoryBlobs, ask, saying, spec_for
+from integration.model_calls import ADD, NO_ENDPOINT, SEARCH, MemoryBlobs, ask, saying, spec_for
+from integration.probed_server import Body, Refused, probed_server
 
 SCRIPT = """
 rules:
@@ -126,6 +129,8 @@ async def test_text_ends_at_the_stop_sequence_though_the_server_was_not_told(ser
     [
         ({"max_tokens": 9}, {"max_tokens": 9}),
         ({"max_tokens": 9, "token_limit": "max_completion_tokens"}, {"max_completion_tokens": 9}),
+        ({"context": 2_000}, {"max_tokens": 500}),
+        ({"extra_body": {"max_completion_tokens": 70}}, {"max_completion_tokens": 70}),
         ({"seed": 7, "reasoning_effort": "minimal"}, {"seed": 7, "reasoning_effort": "minimal"}),
         ({"parallel_tool_calls": False}, {"tool_choice": "required", "parallel_tool_calls": False}),
         ({"tool_choice": "auto"}, {"tool_choice": "auto"}),
@@ -139,14 +144,63 @@ async def test_text_ends_at_the_stop_sequence_though_the_server_was_not_told(ser
 async def test_what_the_spec_asks_of_each_request(
     server: ModelServer, fields: dict[str, Any], sent: dict[str, Any]
 ) -> None:
-    """Nothing is sent that the spec does not name: endpoints refuse parameters that they do not know."""
+    """Nothing is sent that the spec does not name, but for a bound of the answer: endpoints refuse parameters that they
+    do not know."""
     request = ModelRequest(messages=saying("options").messages, tools=[ADD])
     reply, _ = await ask(spec_for(server, **fields), request)
     always = {"model", "messages", "tools", "stream", "stream_options"}
     body = {key: value for key, value in json.loads(reply.content).items() if key not in always}
-    assert body == {"tool_choice": "required"} | sent
+    limit = {} if sent.keys() & {"max_tokens", "max_completion_tokens"} else {"max_tokens": 4_096}
+    assert body == {"tool_choice": "required"} | limit | sent
     bare, _ = await ask(spec_for(server, **fields), saying("options"))
     assert not {"tool_choice", "parallel_tool_calls"} & json.loads(bare.content).keys()
+
+
+@pytest.mark.parametrize(
+    ("refused", "sent"),
+    [
+        ([], ["max_tokens"]),
+        (["max_tokens"], ["max_tokens", "max_completion_tokens"]),
+        (["max_tokens", "max_completion_tokens"], ["max_tokens", "max_completion_tokens", None]),
+    ],
+)
+async def test_a_limit_that_nobody_wrote_down_is_given_up_when_it_is_refused(
+    refused: list[str], sent: list[str | None]
+) -> None:
+    def picky(body: Body) -> Body:
+        for name in refused:
+            if name in body:
+                raise Refused(400, f"Unsupported parameter: '{name}' is not supported with this model.")
+        return {"content": "done"}
+
+    limits = ("max_tokens", "max_completion_tokens")
+    with probed_server(picky) as server:
+        spec = ModelSpec(name="m-1", url=server.url)
+        model = OpenAIModel(spec, NO_ENDPOINT, MemoryBlobs())
+        for _ in range(2):
+            assert (await model.complete(saying("hello"), _ignore)).content == "done"
+        await model.close()
+        # What was found out is known at the second call.
+        asked = [next((name for name in limits if name in body), None) for body in server.asked]
+        assert asked == [*sent, sent[-1]]
+        written = msgspec.structs.replace(spec, max_tokens=9)
+        if refused:
+            with pytest.raises(ModelRefused, match=r"model\.token_limit"):
+                await ask(written, saying("hello"))
+
+
+async def test_an_endpoint_with_less_context_than_the_spec_says_is_asked_without_a_limit() -> None:
+    def small(body: Body) -> Body:
+        if body.get("max_tokens", 0) > 1_000:
+            raise Refused(400, "'max_tokens' is too large: maximum context length is 1024 tokens")
+        return {"content": "done"}
+
+    with probed_server(small) as server:
+        reply, _ = await ask(ModelSpec(name="m-1", url=server.url), saying("hello"))
+    assert reply.content == "done"
+
+
+async def _ignore(_: str) -> None: ...
 
 
 async def test_images_travel_as_data_urls(server: ModelServer) -> None:

@@ -8,13 +8,11 @@ import msgspec
 from cadre.adapters.models.probing.endpoint import ProbedEndpoint, ProbeFailed
 from cadre.adapters.models.probing.probes import ask_under_schema, call_tool
 from cadre.adapters.models.probing.report import Probe
-from cadre.kinds.code.section import KIND as CODE
-from cadre.kinds.code.section import code_of
 from cadre.local.team_file import TEAM_FILE, read_team
 from cadre.local.tested_models import with_tested_calls
 from cadre.settings import ModelSettings
-from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
+from cadre.spec.kinds import declaration_of
 from cadre.spec.model import ModelSpec
 
 _CHECK_SECONDS = 30.0
@@ -58,17 +56,8 @@ def _of_team(folder: Path, settings: ModelSettings) -> Iterable[UsedModel]:
     for file in read_team(folder).agents.values():
         spec = with_tested_calls(read_agent(file), settings)
         for model in (spec.model, *spec.model.fallbacks):
-            yield UsedModel(model, tools=_calls_natively(spec, model), schema=_has_schema(spec, model))
-
-
-def _calls_natively(spec: AgentSpec, model: ModelSpec) -> bool:
-    return spec.kind != CODE and model.calls == "native"
-
-
-def _has_schema(spec: AgentSpec, model: ModelSpec) -> bool:
-    if spec.kind == CODE:
-        return code_of(spec).structured or spec.output_schema is not None
-    return model.calls == "schema" or (spec.output_schema is not None and model.calls != "text")
+            asks = declaration_of(spec.kind).capabilities(msgspec.structs.replace(spec, model=model))
+            yield UsedModel(model, tools="tools" in asks, schema="json_schema" in asks)
 
 
 async def check_model(used: UsedModel) -> list[Probe]:

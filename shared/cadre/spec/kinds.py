@@ -65,6 +65,10 @@ def _no_terms(_: Any) -> dict[str, Any]:
     return {}
 
 
+def _no_capabilities(_: Any) -> frozenset[str]:
+    return frozenset()
+
+
 class KindDeclaration(NamedTuple):
     """One kind of agent, declared. Functions take the agent's spec."""
 
@@ -94,6 +98,8 @@ class KindDeclaration(NamedTuple):
     """Which of `prompt_files` a spec uses; None: the one of the kind's name."""
     prompt_terms: Callable[[Any], dict[str, Any]] = _no_terms
     """Values of the variables of its `PromptFile`."""
+    capabilities: Callable[[Any], frozenset[str]] = _no_capabilities
+    """What it asks of its model, of `tools` and `json_schema`."""
     doing: Mapping[str, str] = {}
     """What a run does after an event of the kind's own, by the event's name, as a person is told; "" for what it did
     before."""

@@ -22,6 +22,10 @@ ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "
 """How much a model thinks before it answers, in the words of OpenAI's API; most endpoints know some of them."""
 
 
+TokenLimit = Literal["max_tokens", "max_completion_tokens"]
+"""Names of the parameter that bounds an answer."""
+
+
 class Price(msgspec.Struct, frozen=True, kw_only=True):
     """The price of a million tokens, in any currency; prices and budgets of a deployment share one."""
 
@@ -45,8 +49,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Name of the environment variable that holds the key; the key itself is never in a spec."""
     temperature: float | None = None
     max_tokens: int | None = None
-    """The most tokens of one answer."""
-    token_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """The most tokens of one answer; None: what is kept free for it in the context."""
+    token_limit: TokenLimit = "max_tokens"
     """The parameter that carries `max_tokens`: newer endpoints want the second name and refuse the first."""
     reasoning_effort: ReasoningEffort | None = None
     seed: int | None = None

@@ -97,6 +97,11 @@ class ModelAnswer:
         if self._clock() - self._passed_at >= MIN_PAUSE_SECONDS:
             await self._pass_on(self._certain())
 
+    @property
+    def begun(self) -> bool:
+        """Whether some of it has come."""
+        return not self._empty
+
     async def done(self) -> ModelReply:
         """Returns the answer, once everything was added. Raises MalformedAnswer when it is not complete."""
         if self._empty:

@@ -60,6 +60,11 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the same request may be answered later."""
         return self.status in (408, 409, 429) or self.status >= 500
 
+    @property
+    def too_long(self) -> bool:
+        """Whether it says that request and answer together take more than the model's context."""
+        return self.status in (400, 413, 422) and is_too_long(self.code or "", self.text)
+
 
 def unavailable(line: str, refusal: Refusal) -> ModelUnavailable:
     """Makes the error for a refusal that may pass."""
@@ -74,7 +79,7 @@ def failed_status(spec: ModelSpec, url: str, refusal: Refusal, sent: Mapping[str
     line = f"the model endpoint {shown_url(url)} answered {status}" + (f": {message}" if message else "")
     if refusal.passes:
         return unavailable(line if wait is None else f"{line}; it asks to wait {wait:g} s", refusal)
-    if status in (400, 413, 422) and is_too_long(refusal.code or "", refusal.text):
+    if refusal.too_long:
         context, tokens = excess_of(refusal.text)
         hint = f"model.context: {context} in the agent's spec" if context is not None else _UNTOLD_CONTEXT
         return ModelRefused(
@@ -92,7 +97,7 @@ def _hint(spec: ModelSpec, refusal: Refusal, sent: Mapping[str, Any]) -> str:
         return f"check the URL (most end in /v1) and the model name {sent.get('model')!r}"
     if status in (400, 422):
         for name, hint in HINTS.items():
-            if name in sent and (refusal.param == name or _complains_of(name, refusal.text)):
+            if name in sent and complains_of(name, refusal):
                 return hint
         if re.search(r"\bimage|vision|multimodal", refusal.text, re.IGNORECASE) and _shows_images(sent):
             return "set model.vision: false in the agent's spec when the model reads text only"
@@ -105,10 +110,14 @@ def _shows_images(sent: Mapping[str, Any]) -> bool:
     return any(isinstance(part, dict) and part.get("type") == "image_url" for part in parts)
 
 
-def _complains_of(name: str, text: str) -> bool:
+def complains_of(name: str, refusal: Refusal) -> bool:
+    """Whether the endpoint refuses that parameter of the request."""
+    if refusal.status not in (400, 422):
+        return False
     quoted = rf"[\"'`]{name}[\"'`]"
     unwanted = rf"\b{name}\b.*?(?:{_UNWANTED})|(?:{_UNWANTED})\W+(?:\w+\W+){{0,3}}{name}\b"
-    return re.search(f"{quoted}|{unwanted}", text, re.IGNORECASE | re.DOTALL) is not None
+    found = re.search(f"{quoted}|{unwanted}", refusal.text, re.IGNORECASE | re.DOTALL)
+    return refusal.param == name or found is not None
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:

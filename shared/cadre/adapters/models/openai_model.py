@@ -5,12 +5,14 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from cadre.adapters.models.answer import MalformedAnswer, ModelAnswer
 from cadre.adapters.models.failure import (
+    Refusal,
+    complains_of,
     failed_answer,
     failed_connection,
     failed_silence,
@@ -19,16 +21,19 @@ from cadre.adapters.models.failure import (
 )
 from cadre.adapters.models.images import with_images
 from cadre.adapters.models.openai_client import EndpointLost, EndpointRefused, OpenAIClient
+from cadre.adapters.models.too_long import excess_of
 from cadre.adapters.models.usage import estimated
+from cadre.engine.context.context_budget import answer_tokens
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.ports import Blobs, ModelReply, OnText
 from cadre.settings import ModelSettings
 from cadre.spec.answer_schema import is_strict
-from cadre.spec.model import ModelSpec
+from cadre.spec.model import ModelSpec, TokenLimit
 
 log = logging.getLogger("cadre.model")
 
+TOKEN_LIMITS = get_args(TokenLimit)
 CONNECT_SECONDS = 10.0
 
 
@@ -58,6 +63,10 @@ class OpenAIModel:
         self._settings = settings
         self._url = spec.url or settings.url
         self._name = spec.name or settings.name
+        self._endpoint_context: int | None = None
+        self._limit: TokenLimit | None = (
+            None if spec.extra_body.keys() & set(TOKEN_LIMITS) else spec.token_limit
+        )
         self._endpoint = OpenAIClient(
             self._url,
             spec.key_env,
@@ -140,15 +149,42 @@ class OpenAIModel:
         for name in ("temperature", "reasoning_effort", "seed"):
             if (value := getattr(spec, name)) is not None:
                 body[name] = value
-        most = [tokens for tokens in (spec.max_tokens, request.max_tokens) if tokens is not None]
-        if most:
-            body[spec.token_limit] = min(most)
+        if self._limit is not None:
+            most = answer_tokens(spec, self._endpoint_context)
+            body[self._limit] = min(most, request.max_tokens or most)
         if spec.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return body
 
     async def _ask(self, body: dict[str, Any], answer: ModelAnswer) -> None:
         """Sends the request and adds what comes back to `answer`. Raises ModelUnavailable, ModelRefused."""
+        try:
+            await self._send(body, answer)
+        except EndpointRefused as error:
+            again = None if answer.begun else self._limited_otherwise(body, error.refusal)
+            if again is None:
+                raise failed_status(self._spec, self._url, error.refusal, body) from None
+            await self._ask(again, answer)
+
+    def _limited_otherwise(self, body: dict[str, Any], refusal: Refusal) -> dict[str, Any] | None:
+        """The request under the other name of its limit of tokens, or without one, where that may be why it was
+        refused; None where it is not, or where the spec wants that limit."""
+        name = next((name for name in TOKEN_LIMITS if name in body), None)
+        if name is None or self._spec.max_tokens is not None:
+            return None
+        rest = {key: value for key, value in body.items() if key != name}
+        if complains_of(name, refusal):
+            other = next(one for one in TOKEN_LIMITS if one != name)
+            self._limit = other if name == self._spec.token_limit else None
+            return rest if self._limit is None else {**rest, other: body[name]}
+        if not refusal.too_long:
+            return None
+        # The answer alone may be what there is no room for: the endpoint's context is smaller than the spec's.
+        self._endpoint_context = excess_of(refusal.text).context or self._endpoint_context
+        return rest
+
+    async def _send(self, body: dict[str, Any], answer: ModelAnswer) -> None:
+        """As `_ask`, but raises EndpointRefused."""
         try:
             async with self._endpoint.client_for_request() as client:
                 sent = await client.chat.completions.create(**body, extra_body=self._spec.extra_body or None)
@@ -158,8 +194,6 @@ class OpenAIModel:
                 async with sent as stream:
                     async for chunk in stream:
                         await answer.add(chunk)
-        except EndpointRefused as error:
-            raise failed_status(self._spec, self._url, error.refusal, body) from None
         except EndpointLost as error:
             raise self._lost(error) from None
         except MalformedAnswer as error:

@@ -18,6 +18,7 @@ from cadre.journal import events as ev
 from cadre.journal.run import SUMMARY, Counted, Run
 from cadre.journal.steps import ActionStep, AnswerStep, PlanningStep, RecalledStep, Step, TaskStep
 from cadre.spec.agent import AgentSpec
+from cadre.spec.model import ModelSpec
 
 MESSAGE = 24
 """Tokens of what stands around each message and call: roles, ids, headings."""
@@ -42,14 +43,22 @@ _TIMES_WHOLE = 6
 """The same for whole requests, many short messages included: an endpoint that counts less has not counted all."""
 
 
+def answer_tokens(model: ModelSpec, endpoint_context: int | None = None) -> int:
+    """Tokens that are kept free for an answer of this model, and the most that one may have."""
+    if model.max_tokens is not None:
+        return model.max_tokens
+    context = _context(model, endpoint_context)
+    return ANSWER if context >= 4 * ANSWER else context // 4
+
+
 def room(spec: AgentSpec, endpoint_context: int | None = None) -> int:
     """Tokens that a request may take up, by the spec and by what its endpoint has said that it takes."""
-    context, wanted = spec.model.context, spec.model.max_tokens
-    if endpoint_context is not None:
-        context = min(context, endpoint_context)
-    if wanted is None:
-        return context - (ANSWER if context >= 4 * ANSWER else context // 4)
-    return context - wanted if wanted < context else 1
+    context = _context(spec.model, endpoint_context)
+    return max(1, context - answer_tokens(spec.model, endpoint_context))
+
+
+def _context(model: ModelSpec, endpoint_context: int | None) -> int:
+    return model.context if endpoint_context is None else min(model.context, endpoint_context)
 
 
 def limit(run: Run) -> int:

@@ -120,5 +120,6 @@ DECLARATION = KindDeclaration(
     needs=section.needs,
     prompt_file=section.prompt_file,
     prompt_terms=section.prompt_terms,
+    capabilities=section.capabilities,
     spans="cadre.kinds.code.spans:BlockSpans",
 )

@@ -53,6 +53,11 @@ def prompt_terms(spec: Any) -> dict[str, Any]:
     }
 
 
+def capabilities(spec: Any) -> frozenset[str]:
+    """A schema where answers are structured, or the last one is held to one."""
+    return frozenset({"json_schema"} if code_of(spec).structured or spec.output_schema is not None else ())
+
+
 def check(spec: Any) -> None:
     """Raises SpecError for a section that cannot hold, and for names that the agent's code has already."""
     code = code_of(spec)

@@ -11,6 +11,14 @@ def prompt_terms(spec: Any) -> dict[str, Any]:
     return {"calls": spec.model.calls}
 
 
+def capabilities(spec: Any) -> frozenset[str]:
+    """Tools where calls are native, a schema where they or the last answer are held to one."""
+    form = spec.model.calls
+    if form == "native":
+        return frozenset({"tools"} if spec.output_schema is None else {"tools", "json_schema"})
+    return frozenset({"json_schema"} if form == "schema" else ())
+
+
 DECLARATION = KindDeclaration(
     name="tool_calling",
     version=3,
@@ -21,4 +29,5 @@ DECLARATION = KindDeclaration(
         "tool_calling": PromptFile(must="custom_instructions", may="tools managed_agents output_schema calls")
     },
     prompt_terms=prompt_terms,
+    capabilities=capabilities,
 )

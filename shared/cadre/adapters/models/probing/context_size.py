@@ -1,6 +1,5 @@
-"""How many tokens a model takes, as its endpoint tells: in the list of models, or when it refuses a request."""
+"""How many tokens a model takes, as its endpoint's list of models tells."""
 
-import re
 from typing import Any
 
 _KEYS = (
@@ -14,19 +13,9 @@ _KEYS = (
 )
 """What the size is called by llama.cpp, vLLM, OpenRouter, Groq, Mistral and others, in the order of trust."""
 
-_TOLD = re.compile(
-    r"(?:context (?:length|size|window)|max_model_len|n_ctx)\D{0,40}?(\d[\d,_]{2,})", re.IGNORECASE
-)
-
 
 def listed_context(model: dict[str, Any]) -> int | None:
     """The size in one entry of the list of models; None where it has none."""
     places = [model, *(part for part in model.values() if isinstance(part, dict))]
     found = [place.get(key) for key in _KEYS for place in places]
     return next((size for size in found if isinstance(size, int) and size > 0), None)
-
-
-def told_context(refusal: str) -> int | None:
-    """The size in the words of a refusal; None where it has none."""
-    found = _TOLD.search(refusal)
-    return int(re.sub(r"\D", "", found[1])) if found else None

@@ -7,9 +7,10 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from cadre.adapters.models.probing.context_size import listed_context, told_context
+from cadre.adapters.models.probing.context_size import listed_context
 from cadre.adapters.models.probing.endpoint import ProbedEndpoint, ProbeFailed, ProbeReply
 from cadre.adapters.models.probing.report import Probe
+from cadre.adapters.models.too_long import excess_of
 from cadre.spec.model import ModelSpec
 
 _ANSWER_TOKENS = 200
@@ -145,7 +146,7 @@ def _usage(name: str, answered: ProbeReply) -> Probe:
 
 
 async def _context(endpoint: ProbedEndpoint) -> Probe:
-    size = told_context(await endpoint.limit_told(_HUGE_ANSWER_TOKENS))
+    size = excess_of(await endpoint.limit_told(_HUGE_ANSWER_TOKENS)).context
     if size is None:
         return Probe("context", "unknown", "the endpoint does not tell: set context to what the model takes")
     return Probe("context", "yes", f"{size} tokens, as a refusal says", size)
