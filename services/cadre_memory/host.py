@@ -28,6 +28,7 @@ from cadre_memory.tools.calls import CallHandler
 from cadre_memory.tools.cards import CARDS
 from cadre_memory.tools.memories import Memories, Workers
 from cadre_memory.tools.requests import RequestHandlers
+from cadre_memory.work.chunk_embedder import ChunkEmbedder
 from cadre_memory.work.embed_pending import Sweeper
 from cadre_memory.work.expiry import ErasureListener, expire_periodically
 from cadre_memory.work.reembed import Reembedder
@@ -65,11 +66,15 @@ class MemoryHost:
         # A server may be slow to come, and an engine that was killed slow to let go of its files.
         self._index = index = await retry(lambda: _open_index(settings, embedder), self._clock.sleep)
         self._backend = (await index.status()).backend
-        sweeper = Sweeper(index, embedder, settings.embeddings_batch) if embedder is not None else None
-        reembedder = Reembedder(index, embedder)
+        chunk_embedder = ChunkEmbedder(embedder, platform.meters) if embedder is not None else None
+        sweeper = (
+            Sweeper(index, chunk_embedder, settings.embeddings_batch) if chunk_embedder is not None else None
+        )
+        reembedder = Reembedder(index, chunk_embedder)
         searcher = Searcher(
             *(index, embedder, settings.embeddings_seconds),
             problem=lambda: reembedder.problem,
+            lack=sweeper.lack if sweeper is not None else str,
             on_vector=sweeper.retry_now if sweeper is not None else _nothing,
         )
         writer, erasures = Writer(index), ErasureListener(index, self._clock)

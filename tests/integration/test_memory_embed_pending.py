@@ -11,6 +11,7 @@ import pytest
 from cadre.errors import ModelRefused
 from cadre_memory.embedding.embedder import Fingerprint, WindowVectors
 from cadre_memory.index.memory_index import MemoryIndex
+from cadre_memory.work.chunk_embedder import ChunkEmbedder
 from cadre_memory.work.embed_pending import Sweeper
 from harness.patience import until
 from integration.memory_index_world import ALL, NOWHERE, fresh_index, memory, open_store, with_words
@@ -47,7 +48,7 @@ async def test_texts_that_the_model_refuses_keep_no_others_from_their_vectors(in
     # They are the last that the index comes to.
     last = [msgspec.structs.replace(chunk, id=str(UUID(int=2**128 - 1 - n))) for n, chunk in enumerate(notes)]
     await index.upsert(long)
-    sweeper = Sweeper(index, NoLongTexts(), batch=128)
+    sweeper = Sweeper(index, ChunkEmbedder(NoLongTexts()), batch=128)
     sweeping = asyncio.create_task(sweeper.run())
 
     async def embedded() -> bool:
@@ -62,3 +63,4 @@ async def test_texts_that_the_model_refuses_keep_no_others_from_their_vectors(in
         sweeping.cancel()
     assert len((await index.pending(1000)).chunks) == 1000, "asked again by the next process"
     assert sweeper.problem is None
+    assert sweeper.lack().startswith("of 1001 chunks only words were compared"), sweeper.lack()

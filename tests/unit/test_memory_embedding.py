@@ -16,7 +16,7 @@ from cadre_memory.embedding.priority_lock import PriorityLock
 from cadre_memory.host import schema_of
 from cadre_memory.index.vector_index import Chunk
 from cadre_memory.settings import MemorySettings, read_memory_settings
-from cadre_memory.work.embed_pending import embed_chunks
+from cadre_memory.work.chunk_embedder import ChunkEmbedder
 from cadre_scripted_model import embeddings
 
 HERE = local_model.missing() is None
@@ -101,7 +101,7 @@ async def test_what_an_endpoint_refuses_is_told_with_its_reason(
         )
         for n, text in enumerate(texts)
     ]
-    assert [len(windows) for windows in await embed_chunks(embedder, chunks)] == [1, 0, 1, 1]
+    assert [len(windows) for windows in await ChunkEmbedder(embedder).embed(chunks)] == [1, 0, 1, 1]
     await embedder.close()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from cadre.adapters.models.openai_embeddings import OpenAIEmbeddings
-from cadre.errors import ModelError, ModelUnavailable, SetupError
+from cadre.errors import ModelError, ModelRefused, ModelUnavailable, SetupError
 from cadre_memory.embedding import local_model
 from cadre_memory.embedding.embedder import Embedder, Fingerprint, WindowVectors
 from cadre_memory.settings import MemorySettings
@@ -24,12 +24,20 @@ NO_EMBEDDINGS = (
 )
 
 _PROBE_TEXT = "dimension"
+
+_PASSING_STATUSES = (408, 409, 429, 502, 503)
+"""Statuses that say nothing of the texts."""
+
 _TRY_SECONDS = 30.0
 _LONGEST_PAUSE_SECONDS = 30.0
 
 
 class EndpointEmbedder:
-    """Has an OpenAI-compatible endpoint embed texts: one vector per text; the endpoint bounds the text's length."""
+    """Has an OpenAI-compatible endpoint embed texts: one vector per text; the endpoint bounds the text's length.
+
+    Some endpoints answer a text that is too long for them as if they were out of order: what they answer to a short
+    text tells the two apart.
+    """
 
     def __init__(self, endpoint: OpenAIEmbeddings, fingerprint: Fingerprint) -> None:
         self._endpoint = endpoint
@@ -41,7 +49,22 @@ class EndpointEmbedder:
 
     async def documents(self, texts: list[str]) -> list[WindowVectors]:
         """Returns one vector for each text."""
-        return [[vector] for vector in await self._embed(texts)]
+        for is_last in (False, True):
+            try:
+                return [[vector] for vector in await self._embed(texts)]
+            except ModelUnavailable as error:
+                if error.status in _PASSING_STATUSES or not await self._answers():
+                    raise
+                if is_last:
+                    raise ModelRefused(f"{error}, and answers a short text", status=413) from None
+        raise AssertionError
+
+    async def _answers(self) -> bool:
+        try:
+            await self._embed([_PROBE_TEXT])
+        except ModelError:
+            return False
+        return True
 
     async def close(self) -> None:
         """Closes the connections."""

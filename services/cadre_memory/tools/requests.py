@@ -139,7 +139,7 @@ class RequestHandlers:
             scope: await self._index.count(within=Within(any_of=[Clause({"scope": scope})]), where=Where())
             for scope in SCOPES
         }
-        why = self.degraded()
+        why = self.degraded() or (self._sweeper.lack() if self._sweeper is not None else "")
         return Stats(
             chunks=chunks,
             pending=bool((await self._index.pending(1)).chunks),

@@ -4,10 +4,10 @@ import asyncio
 import contextlib
 import logging
 
-from cadre.errors import CadreError, ModelError, ModelRefused, RetryableError, TerminalError
-from cadre_memory.embedding.embedder import Embedder, WindowVectors
+from cadre.errors import CadreError, ModelError, RetryableError, TerminalError
+from cadre_memory.embedding.embedder import WindowVectors
 from cadre_memory.index.memory_index import MemoryIndex
-from cadre_memory.index.vector_index import Chunk
+from cadre_memory.work.chunk_embedder import ChunkEmbedder
 
 log = logging.getLogger("cadre.memory")
 
@@ -16,14 +16,11 @@ IDLE_SECONDS = 30.0
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 20.0
 
-_TEXT_REFUSED_STATUSES = (400, 413, 422)
-"""Statuses by which an endpoint refuses a text, and not the caller."""
-
 
 class Sweeper:
     """Embeds the chunks that are pending. `run` does the work, in a task of its own; `batch` is in chunks."""
 
-    def __init__(self, index: MemoryIndex, embedder: Embedder, batch: int) -> None:
+    def __init__(self, index: MemoryIndex, embedder: ChunkEmbedder, batch: int) -> None:
         self._index = index
         self._embedder = embedder
         self._batch = batch
@@ -35,6 +32,16 @@ class Sweeper:
         """Id where this round goes on; None before the next one begins."""
         self.problem: str | None = None
         """Why vectors cannot be had at this moment."""
+
+    def lack(self) -> str:
+        """Says which memories no meaning is compared with, and why; empty when it is with all that the model takes."""
+        if self.problem is not None:
+            return f"of what was stored last only words were compared: {self.problem}"
+        if refused := len(self._refused):
+            return (
+                f"of {refused} chunks only words were compared: the embeddings model does not take their text"
+            )
+        return ""
 
     def retry_now(self) -> None:
         """Ends a pause after a failure: the model has just answered somebody."""
@@ -71,7 +78,7 @@ class Sweeper:
         """Embeds one batch; returns whether the round goes on. Refused points stay pending, and are passed over."""
         page = await self._index.pending(self._batch, self._after)
         if chunks := [chunk for chunk in page.chunks if chunk.id not in self._refused]:
-            found_windows = zip(chunks, await embed_chunks(self._embedder, chunks), strict=True)
+            found_windows = zip(chunks, await self._embedder.embed(chunks), strict=True)
             vectors = {chunk.id: windows for chunk, windows in found_windows if windows}
             self._refused.update(chunk.id for chunk in chunks if chunk.id not in vectors)
             await self._store(vectors)
@@ -95,24 +102,6 @@ async def _wait_for(event: asyncio.Event, seconds: float) -> None:
     """Waits for the event, at most so long."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), seconds)
-
-
-async def embed_chunks(embedder: Embedder, chunks: list[Chunk]) -> list[WindowVectors]:
-    """Returns the vectors of each chunk; none for one whose text the model will not take.
-
-    Raises ModelUnavailable, and ModelRefused when it refuses the caller.
-    """
-    try:
-        return await embedder.documents([chunk.text for chunk in chunks])
-    except ModelRefused as error:
-        if error.status not in _TEXT_REFUSED_STATUSES:
-            raise
-        if len(chunks) > 1:
-            # Which of them it is, is not said.
-            half = len(chunks) // 2
-            return await embed_chunks(embedder, chunks[:half]) + await embed_chunks(embedder, chunks[half:])
-        log.warning("chunk %s is found by its words only: %s", chunks[0].id, error)
-        return [[]]
 
 
 def _pause_after(error: CadreError, pause: float) -> float:

@@ -4,10 +4,8 @@ import asyncio
 import logging
 
 from cadre.errors import CadreError
-from cadre_memory.embedding.embedder import Embedder, WindowVectors
 from cadre_memory.index.memory_index import MemoryIndex
-from cadre_memory.index.vector_index import Chunk
-from cadre_memory.work.embed_pending import embed_chunks
+from cadre_memory.work.chunk_embedder import ChunkEmbedder
 from cadre_memory.work.migration import migrate
 
 log = logging.getLogger("cadre.memory")
@@ -24,7 +22,7 @@ class Reembedder:
     configured differently would move them to and fro for ever.
     """
 
-    def __init__(self, index: MemoryIndex, embedder: Embedder | None) -> None:
+    def __init__(self, index: MemoryIndex, embedder: ChunkEmbedder | None) -> None:
         self._index = index
         self._embedder = embedder
         self.problem: str | None = "starting"
@@ -52,14 +50,10 @@ class Reembedder:
         # Vectors are dear: where this process has none, those that others made are left where they are.
         await migrate(
             self._index,
-            self._windows if self._embedder is not None else None,
+            self._embedder.embed if self._embedder is not None else None,
             keep=self._embedder is None,
         )
         self.problem = None
-
-    async def _windows(self, chunks: list[Chunk]) -> list[WindowVectors]:
-        assert self._embedder is not None
-        return await embed_chunks(self._embedder, chunks)
 
     async def _elsewhere(self) -> str | None:
         try:

@@ -24,7 +24,7 @@ class SearchOutcome(NamedTuple):
 
     hits: list[ScoredChunk]
     degraded: bool
-    """Whether only words were compared."""
+    """Whether meanings were not compared with all memories."""
     why: str
     """Why that was so; empty when it was not."""
 
@@ -39,6 +39,8 @@ class Searcher:
     """How long a query waits for its vector."""
     problem: Callable[[], str | None]
     """Tells why no vector would be of use now."""
+    lack: Callable[[], str]
+    """Tells which memories have no vectors, and why; empty when all have them, or will in a moment."""
     on_vector: Callable[[], None]
     """Called when the embedder has made one."""
 
@@ -78,7 +80,7 @@ class Searcher:
         except TimeoutError:
             return None, f"only words were compared: no vector of the query within {self.seconds:g} s"
         self.on_vector()
-        return vector, ""
+        return vector, self.lack()
 
 
 def _different(found: list[ScoredChunk]) -> list[ScoredChunk]:

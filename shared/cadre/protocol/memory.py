@@ -117,7 +117,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     hits: list[Remembered]
     degraded: bool
-    """Only words were compared, not meanings."""
+    """Meanings were not compared, or not with all memories; `why` says what lacks."""
     why: str
 
 

@@ -195,6 +195,13 @@ MEMORY_DURATION = Metric(
     (TOOL, ERROR_TYPE),
     _SECONDS,
 )
+MEMORY_REFUSED_CHUNKS = Metric(
+    "cadre.memory.chunks.refused",
+    "counter",
+    "{chunk}",
+    "Chunks that the embeddings model has not taken as they are: embedded in `parts`, or found by their `words_only`.",
+    (OUTCOME,),
+)
 TRACER_SPANS = Metric(
     "cadre.tracer.spans",
     "observable counter",
