@@ -36,6 +36,7 @@ from cadre.settings import ModelSettings, Settings, read_settings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
 from cadre.spec.prices import Prices
+from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
 
 log = logging.getLogger("cadre.agent")
@@ -167,8 +168,9 @@ class AgentHost:
         return None
 
     async def samples(self) -> list[Sample]:
-        """The figures of its queues."""
-        return queue_samples(self._queues)
+        """The figures of its queues, and of the calls that wait for their model."""
+        waiting = Sample(names.MODEL_WAITING, self._own_model.waiting, {names.AGENT: self._spec.name})
+        return [*queue_samples(self._queues), waiting]
 
     async def drain(self, grace: float) -> None:
         """Finishes or hands back the messages in hand within `grace` seconds."""

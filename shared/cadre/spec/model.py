@@ -65,6 +65,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How JSON is asked for by the kinds of agents whose every answer is JSON."""
     parallel_tool_calls: bool | None = None
     """Whether one answer may hold several calls; None leaves it to the endpoint."""
+    parallel: int | None = None
+    """Requests that one process makes of this model at once; further ones wait in it. None is no bound."""
     stop: bool = True
     """Send stop sequences; false for models that refuse the parameter (answers are cut here in any case)."""
     stream: bool = True
@@ -121,6 +123,7 @@ def model_bounds(model: ModelSpec, key: str = "model") -> list[Bound]:
         (f"{key}.timeout", model.timeout, 0.001),
         (f"{key}.context", model.context, 1_000),
         (f"{key}.max_tokens", model.max_tokens, 1),
+        (f"{key}.parallel", model.parallel, 1),
         (f"{key}.retries", model.retries, 0),
         (f"{key}.patience", model.patience, 0),
         (f"{key}.price.input", price.input if price else None, 0),

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from cadre.adapters.models.openai_model import OpenAIModel
+from cadre.adapters.models.request_slots import RequestSlots
 from cadre.engine.model_request import ModelRequest
 from cadre.ports import Blobs, ModelReply, OnText
 from cadre.settings import ModelSettings
@@ -24,7 +25,13 @@ class ModelChain:
     ) -> None:
         now, begin = (None, settings) if isinstance(settings, ModelSettings) else (settings, settings())
         self._specs = [spec, *spec.fallbacks]
-        self._models = [OpenAIModel(one, begin, blobs, now) for one in self._specs]
+        self._slots = RequestSlots()
+        self._models = [OpenAIModel(one, begin, blobs, now, self._slots) for one in self._specs]
+
+    @property
+    def waiting(self) -> int:
+        """Calls that wait for one of the requests that `model.parallel` allows at once."""
+        return self._slots.waiting
 
     async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         """Makes one call, without retries, to the model that the request is for; the last one where there are fewer.

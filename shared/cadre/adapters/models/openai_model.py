@@ -21,6 +21,7 @@ from cadre.adapters.models.failure import (
 )
 from cadre.adapters.models.images import with_images
 from cadre.adapters.models.openai_client import EndpointLost, EndpointRefused, OpenAIClient
+from cadre.adapters.models.request_slots import RequestSlots
 from cadre.adapters.models.too_long import excess_of
 from cadre.adapters.models.usage import estimated
 from cadre.engine.context.context_budget import answer_tokens
@@ -42,6 +43,7 @@ class OpenAIModel:
 
     Args:
         settings_now: asked before each call where the model is by now; None: where `settings` says.
+        slots: shared by the models of a process; None: this model has its own.
     """
 
     def __init__(
@@ -50,7 +52,9 @@ class OpenAIModel:
         settings: ModelSettings,
         blobs: Blobs,
         settings_now: Callable[[], ModelSettings] | None = None,
+        slots: RequestSlots | None = None,
     ) -> None:
+        self._slots = slots if slots is not None else RequestSlots()
         self._spec = spec
         self._blobs = blobs
         self._settings = settings
@@ -93,7 +97,9 @@ class OpenAIModel:
             raise ModelRefused(missing)
         body = await self._body(request)
         answer = ModelAnswer(request.stop, on_text, time.monotonic)
-        await self._ask(body, answer)
+        # Waiting here is no silence of the endpoint: nothing was sent yet.
+        async with self._slots.slot(self._url, self._name, self._spec.parallel):
+            await self._ask(body, answer)
         try:
             reply = await answer.done()
         except MalformedAnswer as error:

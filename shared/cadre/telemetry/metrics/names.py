@@ -116,6 +116,13 @@ ATTEMPTS_LOST = Metric(
     "Model calls whose worker died and which another worker has taken over.",
     (AGENT,),
 )
+MODEL_WAITING = Metric(
+    "cadre.model.waiting",
+    "observable gauge",
+    "{call}",
+    "Model calls that wait in this process for others, as `model.parallel` wants.",
+    (AGENT,),
+)
 FENCE_LOSSES = Metric(
     "cadre.fence.losses",
     "counter",

@@ -1,0 +1,97 @@
+"""`model.parallel`: a process asks a model no more at once than it allows, and no time limit runs for who waits."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from cadre.adapters.models.model_chain import ModelChain
+from cadre.errors import ModelRefused
+from cadre.spec.model import ModelSpec
+from harness.patience import patience
+from integration.model_calls import NO_ENDPOINT, MemoryBlobs, saying
+from integration.probed_server import Body, ProbedServer, Refused, probed_server
+
+
+async def _ignore(_: str) -> None: ...
+
+
+async def until_open(server: ProbedServer, requests: int) -> None:
+    async with asyncio.timeout(patience()):
+        while server.open < requests:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("parallel", [1, 2, None])
+async def test_no_more_requests_than_allowed_are_made_at_once_and_in_their_order(
+    parallel: int | None,
+) -> None:
+    """With one slot the last of four waits longer than its request may take."""
+
+    def slow(body: Body) -> Body:
+        time.sleep(0.7)
+        return {"content": body["messages"][0]["content"]}
+
+    with probed_server(slow) as server:
+        spec = ModelSpec(url=server.url, name="m-1", parallel=parallel, timeout=2.0)
+        chain = ModelChain(spec, NO_ENDPOINT, MemoryBlobs())
+        await chain.load()
+        calls = [asyncio.create_task(chain.complete(saying(f"n{n}"), _ignore)) for n in range(4)]
+        await until_open(server, parallel or 4)
+        assert chain.waiting == (4 - parallel if parallel is not None else 0)
+        replies = await asyncio.gather(*calls)
+        assert [reply.content for reply in replies] == ["n0", "n1", "n2", "n3"]
+        assert server.most_open == (parallel or 4)
+        if parallel == 1:
+            assert [body["messages"][0]["content"] for body in server.asked] == ["n0", "n1", "n2", "n3"]
+        assert chain.waiting == 0
+        await chain.close()
+
+
+async def test_a_slot_is_given_back_by_calls_that_fail_or_are_dropped() -> None:
+    held = threading.Event()
+
+    def answer(body: Body) -> Body:
+        if body["messages"][0]["content"] == "hold":
+            held.wait(10)
+        if body["messages"][0]["content"] == "fail":
+            raise Refused(400, "no")
+        return {"content": "done"}
+
+    with probed_server(answer) as server:
+        chain = ModelChain(ModelSpec(url=server.url, name="m-1", parallel=1), NO_ENDPOINT, MemoryBlobs())
+        holding = asyncio.create_task(chain.complete(saying("hold"), _ignore))
+        await until_open(server, 1)
+        dropped = asyncio.create_task(chain.complete(saying("never sent"), _ignore))
+        await asyncio.sleep(0)
+        for task in (dropped, holding):
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        held.set()
+        with pytest.raises(ModelRefused):
+            await chain.complete(saying("fail"), _ignore)
+        assert (await chain.complete(saying("again"), _ignore)).content == "done"
+        assert "never sent" not in [body["messages"][0]["content"] for body in server.asked]
+        await chain.close()
+
+
+async def test_models_of_one_chain_have_their_own_slots() -> None:
+    together = threading.Barrier(2, timeout=10)
+
+    def answer(body: Body) -> Body:
+        together.wait()
+        return {"content": body["model"]}
+
+    with probed_server(answer) as server:
+        other = ModelSpec(url=server.url, name="m-2", parallel=1)
+        chain = ModelChain(
+            ModelSpec(url=server.url, name="m-1", parallel=1, fallbacks=[other]), NO_ENDPOINT, MemoryBlobs()
+        )
+        request = saying("hello")
+        second = saying("hello")
+        second.fallback = 1
+        replies = await asyncio.gather(chain.complete(request, _ignore), chain.complete(second, _ignore))
+        assert [reply.content for reply in replies] == ["m-1", "m-2"]
+        await chain.close()
