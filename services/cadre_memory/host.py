@@ -11,23 +11,30 @@ from cadre.adapters.nats.memory import MemoryServer
 from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.retry import retry
+from cadre.delivery.workspace_store import WorkspaceStore
+from cadre.protocol.memory import QUERY_RESOURCES
 from cadre.service.frame import Platform
 from cadre.service.health import AsgiApp
 from cadre.settings import read_secret
 from cadre.telemetry.metrics.meters import Sample
+from cadre.tools.workspace import Workspace
 from cadre_memory.embedding.embedder import Embedder
 from cadre_memory.embedding.open import open_embedder
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.open import open_index
 from cadre_memory.index.schema import Schema
+from cadre_memory.index.scopes import Caller
 from cadre_memory.settings import MemorySettings
 from cadre_memory.tools.calls import CallHandler
 from cadre_memory.tools.cards import CARDS
-from cadre_memory.tools.memories import Memories, Workers
+from cadre_memory.tools.keep import Workers
+from cadre_memory.tools.memories import Memories
 from cadre_memory.tools.requests import RequestHandlers
+from cadre_memory.tools.resources import ResourceSearch
 from cadre_memory.work.chunk_embedder import ChunkEmbedder
 from cadre_memory.work.embed_pending import Sweeper
 from cadre_memory.work.expiry import ErasureListener, expire_periodically
@@ -79,8 +86,10 @@ class MemoryHost:
         )
         writer, erasures = Writer(index), ErasureListener(index, self._clock)
         self._requests = RequestHandlers(index, searcher, embedder, (reembedder, sweeper), self._clock)
+        workers = Workers(writer, searcher, sweeper, erasures)
+        resources = ResourceSearch(index, workers, self._workspace_of)
         calls = CallHandler(
-            Memories(index, Workers(writer, searcher, sweeper, erasures), settings.keep_days * _DAY_SECONDS),
+            Memories(index, workers, resources, settings.keep_days * _DAY_SECONDS),
             platform.bus,
             platform.blobs,
             NatsQuarantine(platform.nc, platform.topology),
@@ -136,6 +145,17 @@ class MemoryHost:
         consumer = topology.fates_consumer("memory")
         self._queues += await Queue.start_all(
             nc, topology, consumer, topology.fates_filter, erasures.handle, one
+        )
+
+    def _workspace_of(self, caller: Caller) -> Workspace:
+        """Opens the workspace of the caller's run, to read it."""
+        files = NatsFileIndex(self._platform.nc, self._platform.topology)
+        return WorkspaceStore(
+            *(files, self._platform.blobs),
+            tree=caller.tree,
+            call=caller.call,
+            by=QUERY_RESOURCES,
+            most_bytes=0,
         )
 
     def _searched_by(self) -> str:

@@ -41,10 +41,8 @@ class Recollections:
             run = f"old{number}"
             origin = Origin(user="ada", team="house", writes=scope)
             caller = Caller(agent=agent, tree=run, run=run, call=f"{run}_1_0", step=1, origin=origin)
-            about = About(
-                scope=scope, kind="note", step=1, created_at=1.0, expires_at=None, embed_state="lexical"
-            )
-            self.store(chunks_of([f"What {agent} has found out."], caller, about))
+            about = About(scope=scope, kind="note", step=1, created_at=1.0, expires_at=None)
+            self.store(chunks_of([f"What {agent} has found out."], caller.call, caller, about))
 
     def store(self, chunks: list[Chunk]) -> None:
         self.points.update((chunk.id, chunk) for chunk in chunks)
@@ -92,6 +90,5 @@ class SimMemories:
             step=wanted.step or 0,
             created_at=at,
             expires_at=None,
-            embed_state="lexical",
         )
-        return chunks_of([wanted.text], caller, about)
+        return chunks_of([wanted.text], caller.call, caller, about)

@@ -21,7 +21,7 @@ CALLER = Caller(
     step=4,
     origin=Origin(user="anna", session="s", team="red"),
 )
-ABOUT = About(scope="user", kind="note", step=4, created_at=10.0, expires_at=20.0, embed_state="pending")
+ABOUT = About(scope="user", kind="note", step=4, created_at=10.0, expires_at=20.0)
 
 
 @cache
@@ -60,7 +60,7 @@ def test_texts_without_sentences_are_cut_too(text: str) -> None:
 
 
 def test_a_point_says_where_it_comes_from() -> None:
-    first, second = chunks_of(["One.", "Two."], CALLER, ABOUT)
+    first, second = chunks_of(["One.", "Two."], CALLER.call, CALLER, ABOUT, "pending")
     assert (first.memory, first.index, first.count, second.index) == ("t_1_0_4_2", 0, 2, 1)
     assert (first.tree, first.run, first.step, first.agent) == ("t", "t_1_0", 4, "boss")
     assert (first.user, first.session, first.team, first.scope) == ("anna", "s", "red", "user")
@@ -68,8 +68,11 @@ def test_a_point_says_where_it_comes_from() -> None:
 
 
 def test_ids_follow_from_the_call_and_nothing_else() -> None:
-    once = [chunk.id for chunk in chunks_of(["One.", "Two."], CALLER, ABOUT)]
-    again = [chunk.id for chunk in chunks_of(["One.", "Two."], CALLER, ABOUT._replace(created_at=99.0))]
+    once = [chunk.id for chunk in chunks_of(["One.", "Two."], CALLER.call, CALLER, ABOUT)]
+    again = [
+        chunk.id
+        for chunk in chunks_of(["One.", "Two."], CALLER.call, CALLER, ABOUT._replace(created_at=99.0))
+    ]
     assert once == again
     assert len({*once, chunk_id("t_1_0_4_3", 0), chunk_id("t_1_0_4_2", 2)}) == 4
     assert all(str(UUID(one)) == one for one in once)

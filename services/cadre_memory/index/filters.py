@@ -126,10 +126,14 @@ def _asked(where: Where) -> list[Condition]:
     parts: list[Condition] = []
     if where.kinds:
         parts.append(OneOf("kind", where.kinds))
+    if where.other_than:
+        parts.append(Not(OneOf("kind", where.other_than)))
     if where.agents:
         parts.append(OneOf("agent", where.agents))
     if where.memory is not None:
         parts.append(Equal("memory", where.memory))
+    if where.memories is not None:
+        parts.append(OneOf("memory", where.memories) if where.memories else NOTHING)
     if where.ids is not None:
         parts.append(Ids(where.ids))
     if where.since is not None or where.until is not None:

@@ -88,8 +88,12 @@ class Where(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is asked for besides: each field that is given narrows the search."""
 
     kinds: list[str] = []
+    other_than: list[str] = []
+    """Kinds that are left out."""
     agents: list[str] = []
     memory: str | None = None
+    memories: list[str] | None = None
+    """Ids of memories; none of them means no point."""
     ids: list[str] | None = None
     """Ids of points."""
     since: float | None = None

@@ -1,4 +1,4 @@
-"""Builds the points that keep a memory: one chunk per piece of its text, with ids derived from the call."""
+"""Builds the points that keep a memory: one chunk per piece of its text, with ids derived from the memory's."""
 
 import hashlib
 from typing import Any, NamedTuple
@@ -23,11 +23,10 @@ class About(NamedTuple):
     """When it was remembered, Unix seconds."""
     expires_at: float | None
     """When it expires, Unix seconds; None: never."""
-    embed_state: EmbedState
 
 
 def chunk_id(memory: str, index: int) -> str:
-    """Returns the UUID of a chunk. It is derived, so a text that the same call stores twice is stored once."""
+    """Returns the UUID of a chunk. It is derived, so a text that is stored twice under one id is stored once."""
     return str(uuid5(_NAMES, f"{memory}/{index}"))
 
 
@@ -36,13 +35,15 @@ def content_hash(text: str) -> str:
     return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()
 
 
-def chunks_of(texts: list[str], caller: Caller, about: About) -> list[Chunk]:
+def chunks_of(
+    texts: list[str], memory: str, caller: Caller, about: About, embed_state: EmbedState = "lexical"
+) -> list[Chunk]:
     """Returns the points of one memory, made of the pieces of its text."""
     origin = caller.origin
     return [
         Chunk(
-            id=chunk_id(caller.call, index),
-            memory=caller.call,
+            id=chunk_id(memory, index),
+            memory=memory,
             text=text,
             index=index,
             count=len(texts),
@@ -53,6 +54,7 @@ def chunks_of(texts: list[str], caller: Caller, about: About) -> list[Chunk]:
             team=origin.team or "",
             user=origin.user or "",
             hash=content_hash(text),
+            embed_state=embed_state,
             **about._asdict(),
         )
         for index, text in enumerate(texts)

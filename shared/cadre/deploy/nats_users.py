@@ -161,7 +161,7 @@ def permissions(role: Role, topology: Topology) -> Permissions:
         case "memory":
             # People ask through the gateway, each time for an answer in this corner of its inboxes.
             to_people = f"{inbox_of(GATEWAY_SENDER)}.*.{ANSWERS}.*"
-            publish += [*bus.answers(role), *bus.blobs(), *bus.quarantine(), to_people]
+            publish += [*bus.answers(role), *bus.blobs(), *bus.quarantine(), *bus.file_reads(), to_people]
             subscribe += [topology.subject(Subject.MEMORY)]
         case "tracer":
             publish += [*bus.journal_reads(), *bus.blob_reads()]
@@ -237,6 +237,10 @@ class _Bus:
         """Subjects of the files of workspaces."""
         return self._kept(Subject.FILE)
 
+    def file_reads(self) -> list[str]:
+        """Subjects to read the files of workspaces."""
+        return self._reads(Subject.FILE)
+
     def answers(self, role: Role) -> list[str]:
         """Subjects of answers to any run, in the name of these tools only."""
         return [self._topology.below(Subject.INBOX, sender=tool) for tool in tools_of(role)]
@@ -288,5 +292,9 @@ class _Bus:
 
     def _kept(self, template: str) -> list[str]:
         """Subjects to write to those of the template, and to read the last message of each."""
+        return [self._topology.subject(template), *self._reads(template)]
+
+    def _reads(self, template: str) -> list[str]:
+        """Subjects to read the last message of each subject of the template."""
         subject = self._topology.subject(template)
-        return [subject, *(f"$JS.API.DIRECT.GET.{shard}.{subject}" for shard in self._shards)]
+        return [f"$JS.API.DIRECT.GET.{shard}.{subject}" for shard in self._shards]

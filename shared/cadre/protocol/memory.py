@@ -12,7 +12,13 @@ from cadre.protocol.messages import MemoryScope
 
 RECALL, REMEMBER, FORGET = "recall", "remember", "forget_memory"
 
-MEMORY_TOOLS = (RECALL, REMEMBER, FORGET)
+QUERY_RESOURCES = "query_resources"
+"""The tool that searches the files of a run."""
+
+RESOURCE = "resource"
+"""The kind of what is kept of a run's files, to find it again: no recall shows it."""
+
+MEMORY_TOOLS = (RECALL, REMEMBER, FORGET, QUERY_RESOURCES)
 """The tools that the memory service executes."""
 
 ANSWERS = "memory"
@@ -198,4 +204,28 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True):
 
     hits: list[RecalledHit]
     degraded: bool
+    why: str
+
+
+class ResourceHit(msgspec.Struct, frozen=True, kw_only=True):
+    """One passage of a file, as the tool `query_resources` finds it."""
+
+    path: str
+    version: int
+    """The file's version, counted from 1."""
+    passage: int
+    """The passage's place within the file, from 0."""
+    text: str
+    score: float
+    """Scores compare within one answer: they are ranks fused, not probabilities."""
+
+
+class Resources(msgspec.Struct, frozen=True, kw_only=True):
+    """The output of the tool `query_resources`."""
+
+    hits: list[ResourceHit]
+    skipped: dict[str, str]
+    """The files that were not searched, by path, each with the reason."""
+    degraded: bool
+    """Only words were compared, not meanings."""
     why: str

@@ -23,7 +23,12 @@ SEARCH_MEMORY = "search_memory"
 UPSERT_MEMORY = "upsert_memory"
 DELETE_MEMORY = "delete_memory"
 
-MEMORY_TOOLS = {"recall": SEARCH_MEMORY, "remember": UPSERT_MEMORY, "forget_memory": DELETE_MEMORY}
+MEMORY_TOOLS = {
+    "recall": SEARCH_MEMORY,
+    "query_resources": SEARCH_MEMORY,
+    "remember": UPSERT_MEMORY,
+    "forget_memory": DELETE_MEMORY,
+}
 """The operation of each tool of the memory service."""
 
 # --- GenAI

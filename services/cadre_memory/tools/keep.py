@@ -1,0 +1,47 @@
+"""Keeps a text: cuts it, stores the pieces, and has them embedded afterwards."""
+
+import asyncio
+from typing import NamedTuple
+
+from cadre_memory.index.scopes import Caller
+from cadre_memory.index.vector_index import Chunk, EmbedState, Vectors
+from cadre_memory.text.bm25 import encode_document
+from cadre_memory.text.chunking import split_text
+from cadre_memory.tools.chunks import About, chunks_of
+from cadre_memory.work.embed_pending import Sweeper
+from cadre_memory.work.expiry import ErasureListener
+from cadre_memory.work.search import Searcher
+from cadre_memory.work.writer import Writer
+
+
+class Workers(NamedTuple):
+    """The parts of the service that calls go through."""
+
+    writer: Writer
+    searcher: Searcher
+    sweeper: Sweeper | None
+    erasures: ErasureListener
+
+
+async def keep_text(text: str, memory: str, caller: Caller, about: About, workers: Workers) -> int:
+    """Stores the text under the id `memory` and returns in how many chunks; 0 for blanks alone, which are not stored.
+
+    They are durable then. The first chunk is stored last: where it is, all are. Raises what the index raises.
+    """
+    texts = await asyncio.to_thread(split_text, text)
+    if not texts:
+        return 0
+    state: EmbedState = "lexical" if workers.sweeper is None else "pending"
+    chunks = chunks_of(texts, memory, caller, about, state)
+    await workers.writer.store([(chunk, await _sparse_only(chunk)) for chunk in reversed(chunks)])
+    await workers.erasures.forget_if_erased(caller.tree)
+    if workers.sweeper is not None:
+        workers.sweeper.wake()
+    return len(chunks)
+
+
+async def _sparse_only(chunk: Chunk) -> Vectors:
+    sparse = encode_document(chunk.text)
+    # Some milliseconds each: a long text lets others in between.
+    await asyncio.sleep(0)
+    return Vectors(sparse, [])
