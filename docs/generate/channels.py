@@ -18,6 +18,7 @@ from cadre.protocol.messages import (
     EffectResult,
     Record,
     Report,
+    Signal,
     Spilled,
     Task,
     TimerFired,
@@ -238,7 +239,7 @@ OPERATIONS = (
         "send",
         "inbox",
         "The gateway starts and cancels root runs, and passes on what people decide.",
-        (Task, Cancel, Decision),
+        (Task, Cancel, Decision, Signal),
     ),
     Operation("gatewayReadsJournals", "receive", "journal", "The gateway lists, shows and streams runs."),
     Operation(

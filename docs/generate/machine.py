@@ -23,6 +23,7 @@ from cadre.protocol.messages import (
     Decision,
     ErrorInfo,
     Report,
+    Signal,
     Task,
     TimerFired,
     ToolResult,
@@ -142,6 +143,7 @@ def _state(run: Run) -> tuple[object, ...]:
         tuple((call.kind, call.hold is not None) for call in run.open_calls()),
         (work := state_of(run).work) and (work.since > 0, bool(work.exchanges)),
         run.cancelled is not None,
+        bool(run.signals),
         run.result and run.result.state,
     )
 
@@ -183,6 +185,7 @@ def _arrivals(run: Run) -> Iterator[Any]:
         call, output = run.recalling.call, {"hits": [{"text": "It is known."}]}
     yield ToolResult(id=result_id(call), call=call, tool="look", output=output, **head)
     yield Report(id=report_id(child), child=child, agent="member", state="success", output=1, **head)
+    yield Signal(id="signal", name="go", **head)
     yield Cancel(id="cancel", **head)
     yield Poisoned(id="poison", deliveries=6, task=task if run.phase is Phase.NEW else None)
 

@@ -37,6 +37,7 @@ from cadre_gateway.routes import (
     files,
     memory,
     runs,
+    steering,
     time_travel,
     tracing,
 )
@@ -49,8 +50,10 @@ from cadre_gateway.runs.fork import Forker
 from cadre_gateway.runs.held_calls import HeldCalls
 from cadre_gateway.runs.live_feeds import LiveFeeds
 from cadre_gateway.runs.lookup import RunLookup
+from cadre_gateway.runs.record_sender import RecordSender
 from cadre_gateway.runs.run_end import RunEnd
 from cadre_gateway.runs.sessions import Sessions
+from cadre_gateway.runs.steer import Steering
 from cadre_gateway.runs.submit import Submitter
 from cadre_gateway.runs.workspaces import FileCarrier, Workspaces
 from cadre_gateway.snapshot import IndexSnapshots
@@ -138,6 +141,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     admission = Admission(index, trees, registry, capacity, history)
     sessions = Sessions(NatsSessions(nc, topology), trees, journal, history)
     held_calls = HeldCalls(journal, history)
+    sender = RecordSender(registry, feeds, bus)
     streams = EventStreams(lookup, feeds, partial(watch_deltas, nc, topology))
     return [
         runs.router(
@@ -148,9 +152,8 @@ def _routers(  # noqa: PLR0913 - what all routes share
             registry,
         ),
         directory.router(registry),
-        approvals.router(
-            Approvals(index, registry, held_calls), ApprovalDecisions(held_calls, registry, feeds, bus)
-        ),
+        approvals.router(Approvals(index, registry, held_calls), ApprovalDecisions(held_calls, sender)),
+        steering.router(Steering(lookup, sender)),
         dead_letters.router(NatsDeadLetters(nc, topology), journal, blobs),
         time_travel.router(lookup, raw, Forker(lookup, admission, carrier, bus)),
         archive.router(

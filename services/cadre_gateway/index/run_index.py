@@ -205,5 +205,5 @@ def _update_waiting(summary: RunSummary, tree: TreeSummary) -> None:
     """Says what the run waits for; called after each of its entries."""
     if not summary.finished and summary.id in tree.pending:
         summary.state, summary.waiting_for = "waiting", "approval"
-    else:
-        summary.waiting_for = "model" if summary.state == "waiting" else None
+    elif summary.waiting_for == "approval":
+        summary.state, summary.waiting_for = "running", None

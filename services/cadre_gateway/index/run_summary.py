@@ -11,8 +11,10 @@ from cadre.journal.events import (
     RecordIgnored,
     RunAccepted,
     RunFinished,
+    SignalReceived,
     StepFinished,
     StepStarted,
+    WaitBegun,
 )
 from cadre.journal.run import Phase, Run
 from cadre.protocol.messages import RunState, Task, Usage
@@ -60,7 +62,11 @@ def _of_snapshot(run: Run, entry: Entry) -> RunSummary:
         id=run.id, tree=run.tree, parent=entry.parent, agent=run.agent, step=run.step, usage=run.usage
     )
     summary.started_at = run.started_at or entry.at
-    summary.state = "waiting" if run.phase is Phase.WAITING else "running"
+    if run.phase is Phase.WAITING:
+        summary.state, summary.waiting_for = "waiting", "model"
+    if run.phase is Phase.ACTING and run.waits and not run.open_calls():
+        wait = next(iter(run.waits.values()))
+        summary.state, summary.waiting_for = "waiting", _awaited(wait.signal)
     if run.task is not None:
         summary.task, summary.session = shortened(run.task.task), run.task.session
     if run.result is not None:
@@ -70,16 +76,18 @@ def _of_snapshot(run: Run, entry: Entry) -> RunSummary:
 
 def apply_event(summary: RunSummary, event: AnyEvent, at: float) -> None:
     """Changes the summary by an event of an entry that was written at `at` (Unix seconds)."""
-    if summary.finished or isinstance(event, RecordIgnored):
+    if summary.finished or isinstance(event, RecordIgnored | SignalReceived):
         return
-    summary.state = "running"
+    summary.state, summary.waiting_for = "running", None
     match event:
         case RunAccepted(task=task):
             summary.task, summary.session, summary.started_at = shortened(task.task), task.session, at
         case ModelCalled(purpose="act", step=step) | StepStarted(step=step):
             summary.step = step
         case ModelDeferred():
-            summary.state = "waiting"
+            summary.state, summary.waiting_for = "waiting", "model"
+        case WaitBegun(signal=signal):
+            summary.state, summary.waiting_for = "waiting", _awaited(signal)
         case ModelAnswered(usage=usage):
             summary.usage = summary.usage + usage + Usage(model_calls=1)
         case DelegateFinished(usage=usage):
@@ -91,6 +99,11 @@ def apply_event(summary: RunSummary, event: AnyEvent, at: float) -> None:
             summary.step, summary.usage = event.steps, event.usage
         case _:
             pass
+
+
+def _awaited(signal: str | None) -> str:
+    """What a run waits for that its agent's kind has put off."""
+    return f"signal {signal}" if signal is not None else "time"
 
 
 def shortened(text: str) -> str:

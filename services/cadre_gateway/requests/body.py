@@ -1,6 +1,8 @@
 """Request bodies: what they may hold, and one clear line about what is wrong with them."""
 
+import contextlib
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import msgspec
@@ -13,6 +15,9 @@ from cadre_gateway.requests.problems import Problem, invalid
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Room for a file in base64 of the greatest size that is allowed by default."""
+
+MAX_PAYLOAD_BYTES = 64 * 1024
+"""The most that a signal may bring."""
 
 B = TypeVar("B", bound=msgspec.Struct)
 
@@ -137,7 +142,8 @@ def parse(data: bytes, kind: type[B]) -> B:
     Raises a 400 problem for what is not JSON, a 422 problem that names the field for what does not fit.
     """
     try:
-        return msgspec.json.decode(data, type=kind)
+        with _json_errors("a JSON object"):
+            return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
         unknown = _UNKNOWN.match(str(error))
         if unknown:
@@ -145,12 +151,30 @@ def parse(data: bytes, kind: type[B]) -> B:
             where = f" in {unknown[2]}" if unknown[2] else ""
             raise invalid(f"unknown key {unknown[1]!r}{where}; known keys: {known}") from error
         raise invalid(str(error)) from error
+
+
+@contextlib.contextmanager
+def _json_errors(what: str) -> Iterator[None]:
+    """Raises a 400 problem in place of what reading JSON raises; `what` the body must be."""
+    try:
+        yield
+    except msgspec.ValidationError:
+        raise
     except msgspec.DecodeError as error:
-        raise invalid(f"the body must be a JSON object: {error}", status=400) from error
+        raise invalid(f"the body must be {what}: {error}", status=400) from error
     except UnicodeDecodeError as error:
         raise invalid(f"the body must be JSON in UTF-8: {error}", status=400) from error
     except RecursionError as error:
         raise invalid("the body is nested too deeply: send less than 900 levels", status=400) from error
+
+
+def payload(data: bytes) -> Any:
+    """The payload of a signal: any JSON value, null where there is no body. Raises a 400 or 413 problem."""
+    if len(data) > MAX_PAYLOAD_BYTES:
+        detail = f"a payload may have {MAX_PAYLOAD_BYTES} bytes: put the rest into a file of the run"
+        raise Problem(413, "too-large", detail)
+    with _json_errors("JSON"):
+        return msgspec.json.decode(data) if data.strip() else None
 
 
 def submission(data: bytes) -> Submission:

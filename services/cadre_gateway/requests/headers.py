@@ -57,3 +57,11 @@ def resume_position(last_event_id: str | None, after: int | None) -> int:
     if not last_event_id.isascii() or not last_event_id.isdigit() or len(last_event_id) > len(str(MAX_SEQ)):
         raise ValueError(f"Last-Event-ID {last_event_id!r} is not one that this API gave")
     return int(last_event_id)
+
+
+def utf8(header: str | None) -> str | None:
+    """The header's text: headers arrive as Latin-1, and proxies write names in UTF-8 into them."""
+    try:
+        return header.encode("latin-1").decode() if header else header
+    except UnicodeDecodeError:
+        return header

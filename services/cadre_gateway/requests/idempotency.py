@@ -33,14 +33,20 @@ class IdempotencyKey(NamedTuple):
             )
 
 
+def checked_key(header: str | None) -> str | None:
+    """The key, if there is one. Raises a 422 problem for an unusable one."""
+    if header is not None and not 0 < len(header) <= _MAX_KEY_CHARS:
+        raise invalid(f"Idempotency-Key: send 1 to {_MAX_KEY_CHARS} characters, or leave the header out")
+    return header
+
+
 def idempotency_key(header: str | None, what: str, body: bytes) -> IdempotencyKey | None:
     """The key of a request for `what`, whose `body` is a JSON object. Raises a 422 problem for an unusable key."""
-    if header is None:
+    key = checked_key(header)
+    if key is None:
         return None
-    if not 0 < len(header) <= _MAX_KEY_CHARS:
-        raise invalid(f"Idempotency-Key: send 1 to {_MAX_KEY_CHARS} characters, or leave the header out")
     asked = msgspec.json.decode(body)
     for name in _OF_THE_ANSWER:
         asked.pop(name, None)
     content = msgspec.json.encode(asked, order="sorted")
-    return IdempotencyKey(header, hashlib.sha256(f"{what}\n".encode() + content).hexdigest())
+    return IdempotencyKey(key, hashlib.sha256(f"{what}\n".encode() + content).hexdigest())

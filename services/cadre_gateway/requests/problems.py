@@ -32,6 +32,7 @@ _TITLES = {
     "already-decided": "Another decision was first",
     "approval-expired": "Nobody decided in time",
     "run-ended": "The run is over",
+    "signals-full": "The run keeps as many signals as it can",
     "unknown-dead-letter": "There is no such dead letter",
     "message-gone": "The message of the dead letter has been removed",
     "retry-useless": "The run does not wait for this message any more",

@@ -8,6 +8,7 @@ from fastapi.responses import Response
 from cadre.api.approvals import Approval, ApprovalDecision
 from cadre.protocol.topology import tree_of
 from cadre_gateway.requests import body
+from cadre_gateway.requests.headers import utf8
 from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.requests.trace_link import trace_headers
 from cadre_gateway.routes import openapi
@@ -60,18 +61,10 @@ def router(approvals: Approvals, decisions: ApprovalDecisions) -> APIRouter:
     ) -> Response:
         """200 when this decision counts (or says what was decided before), 202 when the agent is down at the
         moment (it is kept and will count), 409 when another was first."""
-        wanted = body.ruling(await body.read(request), _utf8(cadre_user))
+        wanted = body.ruling(await body.read(request), utf8(cadre_user))
         ruled = await decisions.decide(call, wanted, traceparent)
         answer = json_answer(ruled, 202 if ruled.at is None else 200)
         answer.headers.update(trace_headers(tree_of(call)))
         return answer
 
     return routes
-
-
-def _utf8(header: str | None) -> str | None:
-    """Headers arrive as Latin-1; proxies write names in UTF-8 into them."""
-    try:
-        return header.encode("latin-1").decode() if header else header
-    except UnicodeDecodeError:
-        return header

@@ -5,28 +5,19 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from cadre.adapters.nats.bus import NatsBus
-from cadre.adapters.nats.registry import NatsRegistry
 from cadre.api.approvals import ApprovalDecision
 from cadre.engine.calls.approval import check_correction
 from cadre.engine.calls.call_check import CallNotAllowed
-from cadre.journal.entry import Entry
 from cadre.journal.events import ApprovalRequested
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
-from cadre.ports import Stored
 from cadre.protocol.messages import Decision
 from cadre_gateway.requests.body import Ruling
-from cadre_gateway.requests.feed import Feed
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 from cadre_gateway.requests.trace_link import trace_of
 from cadre_gateway.runs import SENDER
-from cadre_gateway.runs.directory import live_agents
 from cadre_gateway.runs.held_calls import HeldCall, HeldCalls, ruled_in
-from cadre_gateway.runs.live_feeds import LiveFeeds
-
-TAKEN_UP_SECONDS = 5.0
-"""The answer waits so long for the agent to take the decision up."""
+from cadre_gateway.runs.record_sender import RecordSender
 
 
 @dataclass(frozen=True)
@@ -34,9 +25,7 @@ class ApprovalDecisions:
     """Takes decisions to the agents that wait for them."""
 
     held_calls: HeldCalls
-    registry: NatsRegistry
-    feeds: LiveFeeds
-    bus: NatsBus
+    sender: RecordSender
 
     async def decide(self, call: str, wanted: Ruling, traceparent: str | None) -> ApprovalDecision:
         """The decision that counts: this one, or one before that says the same. Without `at` it is still on its way.
@@ -63,7 +52,7 @@ class ApprovalDecisions:
             sender=wanted.by or SENDER,
             trace=trace_of(traceparent),
         )
-        entry = await self._publish(decision, held.run.agent)
+        entry = await self.sender.send(decision, held.run.agent)
         if entry is not None and (ruled := ruled_in(entry, call)) is not None:
             return ruled
         async with answer_deadline():
@@ -81,21 +70,6 @@ class ApprovalDecisions:
             tool=decision.tool,
             arguments=decision.arguments,
         )
-
-    async def _publish(self, decision: Decision, agent: str) -> Entry | None:
-        """Sends the decision; returns the entry that accounts for it, None when there is none in time."""
-        feed: Feed[Stored] = Feed()
-        with self.feeds.follow(decision.run, feed):
-            async with answer_deadline():
-                await self.bus.send(decision, SENDER, to=agent)
-            if agent not in live_agents(self.registry.presences()):
-                return None  # it will find the decision in its inbox
-            until = time.monotonic() + TAKEN_UP_SECONDS
-            while (left := until - time.monotonic()) > 0 and not feed.closed and not feed.overflowed:
-                for stored in await feed.take(left):
-                    if stored.entry.cause == decision.id:
-                        return stored.entry
-        return None
 
     async def _earlier(self, held: HeldCall, wanted: Ruling) -> ApprovalDecision:
         """What was decided before, if it says the same. Raises a problem that says what became of the call."""

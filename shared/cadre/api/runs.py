@@ -11,7 +11,7 @@ from cadre.journal.steps import Step
 from cadre.protocol.messages import Budget, ErrorInfo, Fork, Usage
 
 State = Literal["running", "waiting", "success", "max_steps_error", "error", "cancelled"]
-"""`waiting`: for a person, or for the time that the model endpoint asked for."""
+"""`waiting`: for a person, a time, a signal, or as long as the model endpoint asked for."""
 
 
 class RunSummary(msgspec.Struct, kw_only=True):
@@ -24,8 +24,8 @@ class RunSummary(msgspec.Struct, kw_only=True):
     task: str = ""
     state: State = "running"
     waiting_for: str | None = None
-    """What the run itself waits for, when it waits: `approval` or `model`; in the account of a single run also `agent
-    NAME`, `tool NAME`, `sandbox POOL` or `memory`, when nobody offers it at the moment."""
+    """What the run itself waits for, when it waits: `approval`, `model`, `time` or `signal NAME`; in the account of a
+    single run also `agent NAME`, `tool NAME`, `sandbox POOL` or `memory`, when nobody offers it at the moment."""
     approvals: int = 0
     """Calls of the run and of all runs below it that wait for a person."""
     step: int = 0

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from cadre.api.approvals import Approval, ApprovalDecision
     from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool
     from cadre.api.runs import RunDetail, RunSummary
+    from cadre.api.steering import Delivered
     from cadre.api.traces import TraceTree
     from cadre.client.client import Client
     from cadre.client.errors import (
@@ -37,6 +38,7 @@ __all__ = [
     "Client",
     "ClientError",
     "Conflict",
+    "Delivered",
     "Event",
     "FileEntry",
     "InvalidRequest",
@@ -67,6 +69,7 @@ _HOMES = {
     "cadre.api.approvals": ("Approval", "ApprovalDecision"),
     "cadre.api.directory": ("LiveAgent", "LiveSandbox", "LiveTool"),
     "cadre.api.runs": ("RunDetail", "RunSummary"),
+    "cadre.api.steering": ("Delivered",),
     "cadre.api.traces": ("TraceTree",),
     "cadre.client.client": ("Client",),
     "cadre.client.errors": (

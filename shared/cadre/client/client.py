@@ -74,16 +74,22 @@ class Client(Transport):
 
     async def post_run(self, body: dict[str, Any], path: str = RUNS, *, key: str | None = None) -> RunHandle:
         """Posts a request for a run as the HTTP API has it; raises as `start`."""
-        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
+        answer = await self.post_once(path, body, key=key)
+        return RunHandle(self, str(answer["id"]), answer.get("later_files", ()))
+
+    async def post_once(
+        self, path: str, body: Any, *, key: str | None = None, method: str = "POST", by: str = ""
+    ) -> dict[str, Any]:
+        """Sends a request whose effect is wanted once: one that was lost is sent again, with the same key."""
+        headers = {"Idempotency-Key": key or uuid.uuid4().hex, **({"Cadre-User": by} if by else {})}
         for tries, pause in enumerate((*_PAUSES_SECONDS, None)):
             try:
-                answer = await self.request("POST", path, json=body, headers=headers)
-                break
+                return await self.request(method, path, json=body, headers=headers)
             except Unreachable as failure:
                 if pause is None or not _is_worth_another_try(failure, first=tries == 0):
                     raise
                 await asyncio.sleep(pause)
-        return RunHandle(self, str(answer["id"]), answer.get("later_files", ()))
+        raise AssertionError("the last try returns or raises")
 
     def attach(self, run_id: str) -> RunHandle:
         """A handle of a run that was started elsewhere; whether there is one is not asked."""

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from cadre.api.approvals import Approval, ApprovalDecision
 from cadre.api.runs import RunDetail
+from cadre.api.steering import Delivered
 from cadre.api.traces import TraceTree
 from cadre.client.errors import OutputMismatch, RunCancelled, RunFailed, TimedOut
 from cadre.client.event import Event
@@ -101,6 +102,16 @@ class RunHandle:
     async def cancel(self, reason: str = "") -> None:
         """Asks the run and everything below it to end; `wait` tells when it has. Ended runs stay as they are."""
         await self._client.request("POST", f"{self._path}/cancel", json={"reason": reason})
+
+    async def signal(
+        self, name: str, payload: Any = None, *, key: str | None = None, by: str = ""
+    ) -> Delivered:
+        """Sends the run a signal that it waits for, or will wait for; `payload` is any JSON value.
+
+        Raises Conflict when the run is over, or keeps as many signals as it can. The same `key` sends it once.
+        """
+        path = f"{self._path}/signals/{quote(name, safe='')}"
+        return typed(await self._client.post_once(path, payload, key=key, by=by), Delivered)
 
     async def approvals(self) -> list[Approval]:
         """Its calls that wait for a person, and those of the runs below it."""

@@ -14,6 +14,7 @@ from cadre.protocol.messages import (
     Record,
     ReplyTo,
     Report,
+    Signal,
     Task,
     TimerFired,
     ToolCall,
@@ -49,7 +50,7 @@ def impersonation(message: Record | ToolCall, sender: str) -> str | None:
             author = message.agent
         case CodeYielded() | CodeFinished():
             author = SANDBOX_SENDER
-        case Decision():
+        case Decision() | Signal():
             author = GATEWAY_SENDER
         case TimerFired():
             author = TIMER_SENDER

@@ -55,8 +55,9 @@ def carry_out(run: Run, arrival: Arrival, moves: Moves, spent: Usage = NO_USAGE)
                     return [*events, finished(run, "error", output=partial_result_of(run), error=circles)]
             case Stop(state, output, error):
                 events.append(finished(run, state, output=output, error=error))
-            case Wait(name, until):
-                events.append(ev.WaitBegun(name=name, until=until))
+            case Wait(name, until, signal):
+                assert until is not None or signal is not None, f"nothing would end the wait {name!r}"
+                events.append(ev.WaitBegun(name=name, until=until, signal=signal))
             case Hold(name, question, expires):
                 events.append(_question(run, events, name, question, expires))
             case _:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from cadre.engine.commands import Command
 from cadre.engine.model_request import ChatMessage, ModelRequest
-from cadre.engine.moves import Moves
+from cadre.engine.moves import Moves, Signalled
 from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
@@ -111,8 +111,9 @@ class Kind(Protocol):
         """What follows when the step in work is over, with what was wrong with it."""
         ...
 
-    def arrived(self, run: Run, what: Message, arrival: Arrival) -> Moves | None:
-        """What follows from a record of the kind's own, or from a wait that is over; None: it is not awaited."""
+    def arrived(self, run: Run, what: Message | Signalled, arrival: Arrival) -> Moves | None:
+        """What follows from a record of the kind's own, or from a wait that is over: a TimerFired of the wait's name
+        when its time has come, a Signalled when its signal has. None: it is not awaited."""
         ...
 
     def last_word(self, run: Run, step: int, arrival: Arrival) -> Moves:

@@ -62,11 +62,27 @@ class Stop(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Wait by the clock, for seconds or months; `Kind.arrived` is told the TimerFired of this name."""
+    """Wait until a time, for a signal from outside, or for either, for seconds or months; nothing is held meanwhile.
+
+    `Kind.arrived` is told a TimerFired of this name when the time has come, a Signalled when the signal has.
+    A signal that came before the wait ends it at once.
+    """
 
     name: str
-    until: float
-    """Unix seconds."""
+    until: float | None = None
+    """Unix seconds; None: the clock does not end it."""
+    signal: str | None = None
+    """Name of the signal that ends it; of several waits for one signal the oldest takes it."""
+
+
+class Signalled(NamedTuple):
+    """A wait is over because of a signal: what `Kind.arrived` is told then."""
+
+    wait: str
+    """Name of the wait."""
+    signal: str
+    payload: Any
+    sender: str
 
 
 class Hold(NamedTuple):

@@ -49,7 +49,11 @@ def waits(run: Run) -> list[PendingWait]:
     found = [PendingWait(DEADLINE, run.deadline, run.accepted)] if run.deadline is not None else []
     if run.recalling is not None:
         found.append(PendingWait(call_timer(run.recalling.call), run.recalling.due, run.recalling.since))
-    found += [PendingWait(f"{_KIND}{name}", wait.until, wait.since) for name, wait in run.waits.items()]
+    found += [
+        PendingWait(f"{_KIND}{name}", wait.until, wait.since)
+        for name, wait in run.waits.items()
+        if wait.until is not None
+    ]
     for call in run.current.calls if run.current is not None else ():
         if not call.is_open:
             continue
@@ -71,6 +75,10 @@ def ended(run: Run, events: list[ev.AnyEvent], gone: str | None = None) -> str |
         if run.deferral is not None:
             names.append(run.deferral.timer)
         return next((name for name in names if name != gone), None)
+    for event in events:
+        if isinstance(event, ev.WaitEnded) and event.signal is not None and event.name in run.waits:
+            name = f"{_KIND}{event.name}"
+            return name if run.waits[event.name].until is not None else None
     match events[0]:
         case ev.ToolAnswered(call=call) | ev.DelegateFinished(call=call) | ev.MemoryRecalled(call=call) if (
             call_timer(call) != gone

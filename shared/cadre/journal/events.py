@@ -297,17 +297,30 @@ class RunFinished(JournalEvent, frozen=True, tag="run.finished"):
     steps: int = 0
 
 
-class WaitBegun(JournalEvent, frozen=True, tag="wait.begun"):
-    """The agent's kind waits by the clock, until `until` (Unix seconds)."""
+class SignalReceived(JournalEvent, frozen=True, tag="signal.received"):
+    """A signal from outside. It is kept until a wait takes it, the oldest of its name first."""
 
     name: str
-    until: float
+    payload: Any = None
+    sender: str = ""
+
+
+class WaitBegun(JournalEvent, frozen=True, tag="wait.begun"):
+    """The agent's kind waits until `until` (Unix seconds), or for a signal, whichever comes first."""
+
+    name: str
+    until: float | None = None
+    """None: the clock does not end the wait."""
+    signal: str | None = None
+    """Name of the signal that ends it."""
 
 
 class WaitEnded(JournalEvent, frozen=True, tag="wait.ended"):
     """The wait is over; what follows from it is told beside it."""
 
     name: str
+    signal: str | None = None
+    """Name of the signal that ended it; None: its time has come."""
 
 
 CommonEvent = (
@@ -332,6 +345,7 @@ CommonEvent = (
     | AnswerChecked
     | StepStarted
     | StepFinished
+    | SignalReceived
     | WaitBegun
     | WaitEnded
     | CancelRequested

@@ -84,10 +84,20 @@ class Proposal(msgspec.Struct, kw_only=True, omit_defaults=True):
 class KindWait(msgspec.Struct, kw_only=True):
     """A wait of the agent's kind."""
 
-    until: float
-    """Unix seconds."""
+    until: float | None
+    """Unix seconds; None: the clock does not end it."""
     since: int
     """Entry that began it."""
+    signal: str | None = None
+    """Name of the signal that ends it."""
+
+
+class KeptSignal(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A signal that no wait has taken yet."""
+
+    name: str
+    payload: Any = None
+    sender: str = ""
 
 
 class ModelInFlight(msgspec.Struct, kw_only=True):
@@ -211,7 +221,9 @@ class Run(msgspec.Struct, kw_only=True):
     own: AnyKindState | None = None
     """What the agent's kind keeps beside the common state."""
     waits: dict[str, KindWait] = {}
-    """What the agent's kind waits for by the clock, by name."""
+    """What the agent's kind waits for, by name, the oldest first."""
+    signals: list[KeptSignal] = []
+    """Signals that no wait has taken yet, the oldest first."""
     proposal: Proposal | None = None
     step: int = 0
     """Number of the step in work, from 1."""

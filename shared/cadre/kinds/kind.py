@@ -8,7 +8,7 @@ from typing import Any
 from cadre.engine.commands import Command
 from cadre.engine.kind import Chat, Deed, Execution, Kind
 from cadre.engine.model_request import ModelRequest
-from cadre.engine.moves import PARTIAL_RESULT, Moves, Stop
+from cadre.engine.moves import PARTIAL_RESULT, Moves, Signalled, Stop
 from cadre.engine.steps import still_open
 from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
@@ -51,7 +51,7 @@ class PlainKind(ABC):
     def refused(self, run: Run, calls: Sequence[JournalEvent], arrival: Arrival) -> Moves:
         return self.settled(run, None, arrival)
 
-    def arrived(self, run: Run, what: Message, arrival: Arrival) -> Moves | None:
+    def arrived(self, run: Run, what: Message | Signalled, arrival: Arrival) -> Moves | None:
         return None
 
     def last_word(self, run: Run, step: int, arrival: Arrival) -> Moves:

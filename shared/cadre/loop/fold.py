@@ -27,6 +27,7 @@ from cadre.journal.entry import Entry
 from cadre.journal.run import (
     SUMMARY,
     Deferral,
+    KeptSignal,
     KindWait,
     ModelInFlight,
     Phase,
@@ -224,7 +225,7 @@ def _finish(run: Run, event: ev.RunFinished, n: int, at: float) -> None:
         for call in run.open_calls():
             revoke(run, call, n, at, reason)
     run.model, run.deferral, run.recalling = None, None, None
-    run.waits = {}
+    run.waits, run.signals = {}, []
     run.proposal = None
     run.phase = Phase.DONE
     run.result = Result(state=event.state, output=event.output, error=event.error, since=n, at=at)
@@ -245,11 +246,18 @@ def _remember(run: Run, event: ev.MemoryRecalled, n: int, at: float) -> None:
 
 
 def _begin_wait(run: Run, event: ev.WaitBegun, n: int, at: float) -> None:
-    run.waits[event.name] = KindWait(until=event.until, since=n)
+    run.waits[event.name] = KindWait(until=event.until, since=n, signal=event.signal)
 
 
 def _end_wait(run: Run, event: ev.WaitEnded, n: int, at: float) -> None:
     run.waits.pop(event.name, None)
+    if event.signal is not None:
+        taken = next(place for place, kept in enumerate(run.signals) if kept.name == event.signal)
+        del run.signals[taken]
+
+
+def _keep_signal(run: Run, event: ev.SignalReceived, n: int, at: float) -> None:
+    run.signals.append(KeptSignal(name=event.name, payload=event.payload, sender=event.sender))
 
 
 def _propose(run: Run, event: ev.AnswerProposed, n: int, at: float) -> None:
@@ -286,6 +294,7 @@ _EFFECTS: dict[type, Callable[[Run, Any, int, float], None]] = {
     ev.OfferChanged: _change_offer,
     ev.RunAccepted: _accept,
     ev.RunFinished: _finish,
+    ev.SignalReceived: _keep_signal,
     ev.StepFinished: _finish_step,
     ev.StepStarted: _start_step,
     ev.ToolAnswered: _take_result,

@@ -28,11 +28,11 @@ def with_partial_result(run: Run, events: list[ev.AnyEvent], at: float) -> list[
     end = events[-1]
     if not isinstance(end, ev.RunFinished) or end.output is not PARTIAL_RESULT:
         return events
-    after = _after(run, events[:-1], at)
+    after = run_after(run, events[:-1], at)
     return [*events[:-1], msgspec.structs.replace(end, output=partial_result_of(after))]
 
 
-def _after(run: Run, events: list[ev.AnyEvent], at: float) -> Run:
+def run_after(run: Run, events: list[ev.AnyEvent], at: float) -> Run:
     """The state after the events. A copy may cost something: one is made rarely, or once in a run's life."""
     after = copy.deepcopy(run)
     for event in events:
@@ -55,7 +55,7 @@ def within_bounds(run: Run, events: list[ev.AnyEvent], at: float) -> list[ev.Any
     if error is None:
         return events
     # What has just arrived has been found as well.
-    after = _after(run, events[:-1], at)
+    after = run_after(run, events[:-1], at)
     end = ev.RunFinished(state="error", output=partial_result_of(after), error=error, steps=after.step)
     return [*events[:-1], end]
 
@@ -70,7 +70,7 @@ def within_context(run: Run, events: list[ev.AnyEvent], arrival: Arrival) -> lis
     overflowed = any(isinstance(event, ev.ContextOverflowed) for event in events)
     if not overflowed and (call.attempt > 1 or any(isinstance(e, ev.HistorySummarized) for e in events)):
         return events
-    after = _after(run, events[:-1], arrival.at)
+    after = run_after(run, events[:-1], arrival.at)
     if to_cover(after) is not None:
         postponed = Postponed(call.purpose, call.attempt)
         return [*events[:-1], _begin(after, call, postponed)]

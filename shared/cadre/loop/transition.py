@@ -23,12 +23,14 @@ from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
 from cadre.journal.run import SUMMARY, Phase, Run
 from cadre.loop.guards import with_partial_result, within_bounds, within_context
+from cadre.loop.signals import end_signalled_waits, on_signal
 from cadre.protocol.messages import (
     Cancel,
     Decision,
     ErrorInfo,
     Message,
     Report,
+    Signal,
     Task,
     TimerFired,
     ToolResult,
@@ -41,7 +43,8 @@ _QUESTION_CHARS = 2_000
 
 def transition(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
     """The events that the arrival makes true of the run; at least one."""
-    events = within_context(run, _decide(run, arrival), arrival)
+    events = end_signalled_waits(run, _decide(run, arrival), arrival)
+    events = within_context(run, events, arrival)
     events = within_bounds(run, events, arrival.at)
     events = with_partial_result(run, events, arrival.at)
     end = events[-1]
@@ -52,10 +55,12 @@ def transition(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
 
 def _decide(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
     what = arrival.what
-    if run.phase is Phase.NEW:
-        return _before_the_task(run, arrival)
     if run.phase is Phase.DONE:
         return [_ignored(arrival, "the run is over")]
+    if isinstance(what, Signal):
+        return on_signal(run, what)
+    if run.phase is Phase.NEW:
+        return _before_the_task(run, arrival)
     match what:
         case Cancel():
             return [

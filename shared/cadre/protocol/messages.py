@@ -242,6 +242,15 @@ class Decision(Message, frozen=True, tag="decision"):
     """W3C traceparent of the request that brought the decision."""
 
 
+class Signal(Message, frozen=True, tag="signal"):
+    """Something that a run may wait for has happened outside. It is kept until a wait of the run takes it."""
+
+    name: str
+    payload: Any = None
+    """Any JSON value."""
+    sender: str = ""
+
+
 class CodeCall(Message, frozen=True, tag="code_call"):
     """Asks a sandbox to run a block of code, or to resume it. Its id is `<block>:<exchanges so far>`."""
 
@@ -312,7 +321,7 @@ class TimerFired(Message, frozen=True, tag="timer"):
     name: str
 
 
-Record = Task | ToolResult | Report | Cancel | Decision | CodeYielded | CodeFinished | TimerFired
+Record = Task | ToolResult | Report | Cancel | Decision | Signal | CodeYielded | CodeFinished | TimerFired
 """The messages that may lie in an agent's inbox."""
 
 
@@ -343,7 +352,9 @@ class EffectResult(Message, tag="effect_result", frozen=True):
     result: ToolResult
 
 
-Addressed = Task | ToolResult | Report | Cancel | Decision | CodeYielded | CodeFinished | ToolCall | CodeCall
+Addressed = (
+    Task | ToolResult | Report | Cancel | Decision | Signal | CodeYielded | CodeFinished | ToolCall | CodeCall
+)
 """The messages that one service sends to another."""
 
 

@@ -6,10 +6,13 @@ import msgspec
 from patient_kind.records import Noted, Nudge, Nudged, PatientSpec, PatientState
 
 from cadre.delivery.codec import encode, newer_schema
+from cadre.engine.commands import SetTimer
+from cadre.engine.timers import ended
 from cadre.errors import NewerKind
 from cadre.journal import events as ev
 from cadre.journal.run import Phase
-from cadre.protocol.messages import Decision
+from cadre.loop.signals import MAX_KEPT_SIGNALS
+from cadre.protocol.messages import Decision, Signal
 from cadre.spec.agent import sections
 from unit.loop.build import ANSWER, Course, call, kinds, replay_of, result, spec, timer
 
@@ -44,6 +47,85 @@ def test_it_pauses_between_steps_as_a_timer() -> None:
     assert [debt.timer.name for debt in timers] == ["kind-pause"]  # type: ignore[union-attr]
     assert kinds(course.arrive(timer("kind-pause"))) == ["WaitEnded", "ModelCalled"]
     assert kinds(course.arrive(timer("kind-pause"))) == ["RecordIgnored"]
+    assert replay_of(course).divergences == []
+
+
+def signal(name: str = "go", number: int = 1, payload: object = None) -> Signal:
+    return Signal(id=f"s{number}", tree="r1", run="r1", at=2.0, name=name, payload=payload, sender="ann")
+
+
+def timers(course: Course) -> list[str]:
+    return [debt.timer.name for debt in course.owed() if isinstance(debt, SetTimer)]
+
+
+def test_a_signal_ends_a_pause_before_its_time() -> None:
+    course = patient(pause=30.0, signal="go")
+    course.say(LOOK)
+    course.arrive(result(course.id(), 3))
+    assert kinds(course.arrive(signal("other"))) == ["SignalReceived"]
+    before = course.run
+    events = course.arrive(signal(number=2, payload={"fast": True}), snapshot=True)
+    assert kinds(events) == ["SignalReceived", "WaitEnded", "Nudged", "ModelCalled"]
+    assert events[1] == ev.WaitEnded(name="pause", signal="go")
+    assert events[2] == Nudged(text="pause ended by go: {'fast': True}")
+    assert [kept.name for kept in before.signals] == ["other"]
+    assert timers(course) == []
+    assert kinds(course.arrive(timer("kind-pause"))) == ["RecordIgnored"]
+    assert replay_of(course).divergences == []
+
+
+def test_the_timer_of_a_pause_that_a_signal_ends_is_removed() -> None:
+    course = patient(pause=30.0, signal="go")
+    course.say(LOOK)
+    course.arrive(result(course.id(), 3))
+    events = [ev.SignalReceived(name="go"), ev.WaitEnded(name="pause", signal="go")]
+    assert timers(course) == ["kind-pause"]
+    assert ended(course.run, list(events)) == "kind-pause"
+
+
+def test_a_signal_that_came_before_the_wait_ends_it_at_once() -> None:
+    course = patient(signal="go")
+    for number in (1, 2):
+        course.arrive(signal(number=number, payload=number))
+    course.say(LOOK)
+    events = course.arrive(result(course.id(), 3))
+    assert kinds(events) == [
+        "ToolAnswered",
+        "StepFinished",
+        "WaitBegun",
+        "WaitEnded",
+        "Nudged",
+        "ModelCalled",
+    ]
+    assert events[4] == Nudged(text="pause ended by go: 1")
+    assert [kept.payload for kept in course.run.signals] == [2]
+    assert replay_of(course).divergences == []
+
+
+def test_a_signal_that_overtakes_its_task_is_kept() -> None:
+    course = Course(spec(kind="patient", **sections(PatientSpec(signal="go"))))
+    assert kinds(course.arrive(signal())) == ["SignalReceived"]
+    course.begin().say(LOOK)
+    assert kinds(course.arrive(result(course.id(), 3)))[-1] == "ModelCalled"
+    assert replay_of(course).divergences == []
+
+
+def test_without_a_time_only_the_signal_ends_the_wait() -> None:
+    course = patient(signal="go")
+    course.say(LOOK)
+    course.arrive(result(course.id(), 3))
+    assert course.owed() == []
+    assert kinds(course.arrive(signal()))[-1] == "ModelCalled"
+
+
+def test_so_many_signals_are_kept_and_no_more() -> None:
+    course = patient()
+    for number in range(MAX_KEPT_SIGNALS):
+        course.arrive(signal(number=number))
+    assert kinds(course.arrive(signal(number=1000))) == ["RecordIgnored"]
+    course.say(ANSWER)
+    assert course.run.signals == []
+    assert kinds(course.arrive(signal(number=1001))) == ["RecordIgnored"]
     assert replay_of(course).divergences == []
 
 

@@ -26,6 +26,7 @@ from cadre.protocol.messages import (
     EffectClaim,
     EffectResult,
     Report,
+    Signal,
     Task,
     TimerFired,
     ToolCall,
@@ -61,7 +62,7 @@ class NatsBus:
                 message = await self._shortened(message)
             case Task():
                 subject = self._topology.inbox(message.agent, sender, message.tree, message.run)
-            case ToolResult() | Report() | Cancel() | Decision() | CodeYielded() | CodeFinished():
+            case ToolResult() | Report() | Cancel() | Decision() | Signal() | CodeYielded() | CodeFinished():
                 if to is None:
                     raise ValueError(f"a {type(message).__name__} needs the agent whose inbox it is for")
                 subject = self._topology.inbox(to, sender, message.tree, message.run)

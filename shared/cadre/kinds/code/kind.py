@@ -12,7 +12,7 @@ from cadre.engine.context.observation import clip
 from cadre.engine.context.tokens import tokens_of
 from cadre.engine.kind import Chat, Deed, Execution
 from cadre.engine.model_request import ModelRequest
-from cadre.engine.moves import Answer, Call, Moves, Note
+from cadre.engine.moves import Answer, Call, Moves, Note, Signalled
 from cadre.engine.steps import step_in_work
 from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.events import RequestedCall
@@ -65,7 +65,7 @@ class CodeKind(StepwiseKind):
             return self.went(run, arrival, error.info)
         return [Note(BlockStarted(block=block_id(run.id, step_in_work(run)), code=code))]
 
-    def arrived(self, run: Run, what: Message, arrival: Arrival) -> Moves | None:
+    def arrived(self, run: Run, what: Message | Signalled, arrival: Arrival) -> Moves | None:
         match what:
             case CodeYielded() if _is_awaited(run, what) and what.calls:
                 return _calls(run, what)

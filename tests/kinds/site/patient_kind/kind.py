@@ -9,7 +9,7 @@ import msgspec
 from cadre.engine.answers.json_text import ReadingError, read_arguments
 from cadre.engine.kind import Chat
 from cadre.engine.model_request import ModelRequest
-from cadre.engine.moves import Answer, Ask, Call, EndStep, Hold, Moves, Note, Wait
+from cadre.engine.moves import Answer, Ask, Call, EndStep, Hold, Moves, Note, Signalled, Wait
 from cadre.engine.steps import step_in_work
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal import events as ev
@@ -54,14 +54,17 @@ class PatientKind(PlainKind):
         return self.went(run, arrival, ErrorInfo("Rejected", "A person did not want the calls."))
 
     def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves:
-        pause = _section(run).pause
-        if pause:
-            return [EndStep(error), Wait("pause", arrival.at + pause)]
+        pause, go = _section(run).pause, _section(run).signal or None
+        if pause or go:
+            return [EndStep(error), Wait("pause", arrival.at + pause if pause else None, go)]
         return [EndStep(error), Ask("act", step_in_work(run) + 1)]
 
-    def arrived(self, run: Run, what: Message, arrival: Arrival) -> Moves | None:
+    def arrived(self, run: Run, what: Message | Signalled, arrival: Arrival) -> Moves | None:
         if isinstance(what, TimerFired):
             return [Ask("act", run.step + 1)]
+        if isinstance(what, Signalled):
+            hurried = Note(Nudged(text=f"{what.wait} ended by {what.signal}: {what.payload}"))
+            return [hurried, Ask("act", run.step + 1)]
         return [Note(Nudged(text=what.text))] if isinstance(what, Nudge) else None
 
     def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:

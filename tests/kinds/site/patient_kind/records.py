@@ -14,6 +14,8 @@ class PatientSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     pause: float = 0.0
     """Seconds between two steps."""
+    signal: str = ""
+    """Name of the signal that ends the pause; without `pause` nothing else does."""
     ask: bool = False
     """A person is asked before the calls of the first step."""
 
