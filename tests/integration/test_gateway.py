@@ -159,47 +159,6 @@ async def test_a_task_reaches_its_agents_inbox(world: World) -> None:
     assert (pending["state"], pending["task"], pending["children"]) == ("running", "Look.", [])
 
 
-async def test_one_idempotency_key_is_one_run(world: World) -> None:
-    async def post(key: str) -> str:
-        answer = await world.http.post(
-            "/v1/runs", json={"agent": "boss", "task": "Once."}, headers={"Idempotency-Key": key}
-        )
-        assert answer.status_code == 202
-        run: str = answer.json()["id"]
-        return run
-
-    key = new_run()
-    first, second = await asyncio.gather(post(key), post(key))
-    assert first == second
-    assert await post(f"{key} other") != first
-    await world.finished_run(first)
-    await world.listed(first, state="success")
-    again = await world.http.post(
-        "/v1/runs", json={"agent": "boss", "task": "Once."}, headers={"Idempotency-Key": key}
-    )
-    assert (again.json()["id"], again.json()["state"]) == (first, "success")
-
-
-async def test_a_key_of_another_request_is_refused(world: World) -> None:
-    """Also while no agent has taken the first run up."""
-
-    async def post(path: str, **body: Any) -> tuple[int, dict[str, Any]]:
-        answer = await world.http.post(path, json=body, headers={"Idempotency-Key": key})
-        return answer.status_code, answer.json()
-
-    key = new_run()
-    status, first = await post("/v1/runs", agent="boss", task="Once.")
-    assert status == 202
-    assert (await post("/v1/runs", agent="boss", task="Once.", return_full_result=True))[1]["id"] == first[
-        "id"
-    ]
-    assert (await post("/v1/runs", agent="boss", task="Twice."))[1]["code"] == "idempotency-key-reused"
-    await world.finished_run(first["id"])
-    await world.listed(first["id"], state="success")
-    assert (await post("/v1/runs", agent="boss", task="Twice."))[0] == 422
-    assert (await post(f"/v1/runs/{first['id']}/fork", at=1))[0] == 422
-
-
 async def test_a_client_may_wait_for_the_result(world: World) -> None:
     key = new_run()
     request = {"agent": "boss", "task": "Wait.", "return_full_result": True}

@@ -33,6 +33,8 @@ HEAD = "apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: a}\nspec:\n  des
         ("model: {token_limit: tokens}", "write max_tokens or max_completion_tokens"),
         ("limits: {budget: {tokens: 0}}", "limits.budget.tokens must be at least 1"),
         ("kind: coder", "write tool_calling or code"),
+        ("kind: code\n  model: {calls: native}", "spec.model.calls: says how a model writes calls"),
+        ("kind: code\n  model: {fallbacks: [{name: b, calls: text}]}", "spec.model.fallbacks[0].calls: says"),
     ],
 )
 def test_what_an_agent_does_not_have_is_named(section: str, message: str, tmp_path: Path) -> None:

@@ -52,6 +52,11 @@ def test_an_agent_has_the_model_that_it_names(tmp_path: Path, where: str) -> Non
     assert files_of_agent(file) == [file, tmp_path / where]
 
 
+def test_a_model_that_agents_of_all_kinds_share_may_say_how_calls_are_written(tmp_path: Path) -> None:
+    file = written(tmp_path, "{use: small, temperature: 1}\n  kind: code", SMALL + "  calls: text\n")
+    assert read_agent(file).kind == "code"
+
+
 def test_what_the_agent_says_itself_wins(tmp_path: Path) -> None:
     file = written(tmp_path, "{use: small, temperature: 1, name: smaller, calls: text}")
     expected = RESOLVED | {"temperature": 1, "name": "smaller", "calls": "text"}

@@ -73,6 +73,12 @@ class Admission:
             await self.capacity.admit(run)
         return Admitted(run, known)
 
+    async def confirm(self, run: str, key: IdempotencyKey | None) -> None:
+        """Raises a 422 problem when the published task of `run` lost to that of another request with the same key,
+        which came at the same moment. Raises BusUnavailable."""
+        if key is not None and (task := await self.history.task(run, run)) is not None:
+            key.check(task.request)
+
     async def _started_by(self, key: IdempotencyKey, run: str) -> RunSummary | None:
         """The run that the key started before, if any. Raises a 422 problem when another request did."""
         task = await self.history.task(run, run)

@@ -79,6 +79,7 @@ class Forker:
         task = _task(past.run, new, wanted, trace_of(traceparent), key.digest if key is not None else "")
         later = await self.carrier.carry(await self._files_at(past, wanted.at), new)
         await self.bus.send(task, SENDER)
+        await self.admission.confirm(new, key)
         return Forked(summary_of_task(task), later)
 
     async def _past(self, run: str) -> _Past:

@@ -67,6 +67,7 @@ class Submitter:
             request=key.digest if key is not None else "",
         )
         await self.bus.send(task, SENDER)
+        await self.admission.confirm(run, key)
         return summary_of_task(task)
 
     async def _image(self, number: int, ref: str) -> str:

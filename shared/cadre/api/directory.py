@@ -29,6 +29,8 @@ class LiveAgent(msgspec.Struct, frozen=True, kw_only=True):
     team: list[str]
     missing: list[str]
     """Tools and team members that the agent names and no live service offers."""
+    prompt_tokens: int = 0
+    """Tokens that the first request of each run takes at the very least; 0 when that is not known."""
     differing: list[str] = []
     """Revisions of its replicas where those of one version differ; [] when they agree."""
     replicas: list[Replica]

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from cadre.journal import events as ev
 from cadre.journal.run import Run
+from cadre.protocol.cards import AgentCard
 from cadre.protocol.messages import Budget, ErrorInfo, Task, Usage
 from cadre.spec.agent import AgentSpec
 
@@ -104,6 +105,29 @@ def share(run: Run, spent: Usage, among: int) -> Budget | None:
         steps=steps // among if steps is not None else None,
         depth=max(0, budget.depth - 1) if budget.depth is not None else None,
     )
+
+
+_CHARACTERS = 5
+"""Of a text that make one token, where a model needs few: its own tokenizer is unknown, and nothing is refused for a
+guess that is too high."""
+
+
+def least_tokens(text: str) -> int:
+    """Tokens that a text takes at the very least."""
+    return len(text) // _CHARACTERS
+
+
+def too_little_for(card: AgentCard, begun: ev.DelegateStarted) -> ErrorInfo | None:
+    """Why the member cannot be begun with its share of the budget: its first request alone takes more; else None."""
+    lent = begun.budget.tokens if begun.budget is not None else None
+    least = card.prompt_tokens + least_tokens(begun.task) if card.prompt_tokens else 0
+    if lent is None or lent >= least:
+        return None
+    text = (
+        f"{card.name!r} cannot be asked: its share of what is left of the budget is {lent} tokens, and its first"
+        f" request alone takes {least} or more. Ask fewer members at once, or do the work with your own tools."
+    )
+    return ErrorInfo("BudgetExceeded", text)
 
 
 def _left(limit: N | None, used: N, lent: list[N | None]) -> N | None:

@@ -13,7 +13,7 @@ from cadre.spec.policy import is_expression
 T = TypeVar("T")
 
 
-def card_of(spec: AgentSpec) -> AgentCard:
+def card_of(spec: AgentSpec, prompt_tokens: int = 0) -> AgentCard:
     """The card that an agent announces itself by."""
     return AgentCard(
         name=spec.name,
@@ -23,6 +23,7 @@ def card_of(spec: AgentSpec) -> AgentCard:
         version=spec.version,
         tools=spec.tools,
         team=[str(member) if isinstance(member, Selector) else member for member in spec.team],
+        prompt_tokens=prompt_tokens,
     )
 
 

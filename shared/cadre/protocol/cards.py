@@ -37,6 +37,9 @@ class AgentCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools: list[str] = []
     team: list[str] = []
     """Names, or label selectors written `key=value,…`."""
+    prompt_tokens: int = 0
+    """Tokens that the first request of each of its runs takes at the very least, without its task and its tools; 0 when
+    that is not known."""
 
 
 TIERS = ("ns", "landlock")

@@ -29,6 +29,7 @@ from cadre.prompting.prompts import Prompts, prompts_for
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.runner import Runner, World
+from cadre.service.first_request import prompt_tokens
 from cadre.service.frame import Platform, run
 from cadre.service.health import AsgiApp
 from cadre.service.revision import differing_replicas, revision_of
@@ -135,7 +136,10 @@ class AgentHost:
         if self._asks_endpoint:
             # Its import takes the better part of a second of the processor: not the first run's.
             await self._own_model.load()
-        card, revision = card_of(self._spec), self._runner.revision
+        card, revision = (
+            card_of(self._spec, prompt_tokens(self._spec, self._prompts.own)),
+            self._runner.revision,
+        )
         own = self._platform.presence(agent=card, revision=revision, prompts=self._prompts.own.ref)
         await self._registry.announce([own])
         # Behind the announcement: what a live service names is not removed.

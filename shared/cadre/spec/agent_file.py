@@ -9,6 +9,7 @@ import msgspec
 from cadre.errors import SpecError
 from cadre.protocol.messages import MemoryScope
 from cadre.spec.agent import SHORT_PROMPTS, AgentSpec, Selector
+from cadre.spec.kinds import declaration_of
 from cadre.spec.model import ReasoningEffort, check_url
 from cadre.spec.model_file import check_keys, with_models
 from cadre.spec.yaml_file import known_keys, read_yaml, refused_key
@@ -74,12 +75,14 @@ def _read(path: Path) -> tuple[AgentSpec, list[Path]]:
             f"{path}: is a team: start all of it with `cadre up {path}`, or name the file of one agent"
         )
     try:
+        written = data
         data, models = with_models(data, path.parent)
         _check_keys(data)
         document = msgspec.convert(data, _Document)
         check_url("spec.model.url", document.spec.model.url)
         for index, fallback in enumerate(document.spec.model.fallbacks):
             check_url(f"spec.model.fallbacks[{index}].url", fallback.url)
+        _check_calls(document.spec.kind, written["spec"].get("model"))
         fields = msgspec.structs.asdict(document.spec)
         if fields["prompts"] not in (None, SHORT_PROMPTS):
             fields["prompts"] = str((path.parent / fields["prompts"]).resolve())
@@ -131,6 +134,24 @@ def _check_keys(data: Any) -> None:
             raise SpecError(
                 f"spec.approvals: {name}: {policy}: write never, always or 'when: <expression>' by the name of a"
                 " tool (YAML takes yes, no, on and off for true and false)"
+            )
+
+
+def _check_calls(kind: str, model: Any) -> None:
+    """Raises SpecError where the agent's own section `model` says how calls are written, and its kind has none.
+
+    The file of a model that several agents name may say it: those that write no calls do without.
+    """
+    if declaration_of(kind).writes_calls or not isinstance(model, dict):
+        return
+    for where, section in (
+        ("model", model),
+        *((f"model.fallbacks[{i}]", one) for i, one in enumerate(model.get("fallbacks") or [])),
+    ):
+        if isinstance(section, dict) and "calls" in section:
+            raise SpecError(
+                f"spec.{where}.calls: says how a model writes calls, and that of an agent of kind {kind} writes none:"
+                " leave it out"
             )
 
 

@@ -103,6 +103,8 @@ class KindDeclaration(NamedTuple):
     doing: Mapping[str, str] = {}
     """What a run does after an event of the kind's own, by the event's name, as a person is told; "" for what it did
     before."""
+    writes_calls: bool = True
+    """Whether its model writes calls, so that `model.calls` can say how."""
     spans: str = ""
     """Where the spans of its own events are made, as `module:attribute`; "" when there are none."""
 

@@ -1,5 +1,6 @@
 """Test doubles: a team in one process, one run that is played by hand, models for tests, and the scripted model."""
 
+from cadre.client.errors import RunCancelled, RunFailed
 from cadre.journal.arrivals import Offer
 from cadre.ports import ModelReply
 from cadre.testing.course import Course
@@ -8,7 +9,7 @@ from cadre.testing.models import FunctionModel, ScriptModel, TestModel, answer, 
 from cadre.testing.records import cancel, report, result, task, timer
 from cadre.testing.scripted_model import ModelServer, running_model
 from cadre.testing.team import Team, TeamCall
-from cadre.testing.team_run import TeamRun, TeamRunFailed, TeamRunWaits
+from cadre.testing.team_run import TeamRun, TeamRunWaits
 
 __all__ = [
     "Course",
@@ -17,11 +18,12 @@ __all__ = [
     "ModelReply",
     "ModelServer",
     "Offer",
+    "RunCancelled",
+    "RunFailed",
     "ScriptModel",
     "Team",
     "TeamCall",
     "TeamRun",
-    "TeamRunFailed",
     "TeamRunWaits",
     "TestModel",
     "answer",

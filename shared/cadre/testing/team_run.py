@@ -5,27 +5,21 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any, Literal
 
+from cadre.api.runs import RunDetail
+from cadre.client.errors import RunCancelled, RunFailed
+from cadre.engine.budget import gained
 from cadre.errors import CadreError
 from cadre.journal import events as ev
 from cadre.journal.run import Phase, Run
 from cadre.journal.steps import CallState
 from cadre.loop.fold import fold
-from cadre.protocol.messages import Cancel, Decision, ErrorInfo
+from cadre.protocol.messages import Cancel, Decision
 from cadre.protocol.topology import is_within, tree_of
 
 if TYPE_CHECKING:
     from cadre.testing.team import Team
 
 Verdict = Literal["approved", "rejected", "corrected"]
-
-
-class TeamRunFailed(CadreError):
-    """The run has ended without an answer: `state` is its state, `error` what it says of that."""
-
-    def __init__(self, run: str, state: str, error: ErrorInfo | None) -> None:
-        why = f"{error.type}: {error.message}" if error is not None else "it does not say why"
-        super().__init__(f"run {run} ended as {state}: {why}")
-        self.state, self.error = state, error
 
 
 class TeamRunWaits(CadreError):
@@ -45,8 +39,8 @@ class TeamRun:
         """Waits for the end of the run and returns its answer; also that of a run that used up its steps.
 
         While the whole team only waits for a time (a retry, a timeout, a wait of the agent), the clock is moved on to
-        it. Raises TeamRunFailed for a run that ended otherwise; TeamRunWaits when it waits for a person, or for
-        something that will never come; and whatever a model raised that no model may.
+        it. Raises RunFailed for a run that ended otherwise, RunCancelled for one that was cancelled; TeamRunWaits
+        when it waits for a person, or for something that will never come; and whatever a model raised that none may.
         """
         while (result := self.state.result) is None:
             if self._team.is_idle():
@@ -62,7 +56,7 @@ class TeamRun:
                     )
             await self._team.changed()
         if result.state not in ("success", "max_steps_error"):
-            raise TeamRunFailed(self.id, result.state, result.error)
+            raise (RunCancelled if result.state == "cancelled" else RunFailed)(self._detail())
         return result.output
 
     async def settle(self) -> None:
@@ -147,6 +141,30 @@ class TeamRun:
             **fields,
         )
         await self._team.send(decision, run.agent)
+
+    def _detail(self) -> RunDetail:
+        """The run as a gateway would show it; the runs below it are left out."""
+        run, result = self.state, self.state.result
+        assert result is not None
+        return RunDetail(
+            id=run.id,
+            tree=run.tree,
+            parent=run.parent,
+            agent=run.agent,
+            task=run.task.task if run.task is not None else "",
+            state=result.state,
+            step=run.step,
+            started_at=run.started_at,
+            ended_at=result.at,
+            usage=run.usage,
+            session=run.task.session if run.task is not None else None,
+            error=result.error,
+            output=result.output,
+            deadline=run.deadline,
+            budget=run.budget,
+            own_usage=gained([event for event in self.events if not isinstance(event, ev.DelegateFinished)]),
+            children=[],
+        )
 
     def _active(self) -> list[Run]:
         """The runs of its tree that are not over."""

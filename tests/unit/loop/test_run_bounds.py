@@ -1,5 +1,6 @@
 """Deadlines, budgets and timeouts: how far a run goes, what its children get, what it has found when it stops."""
 
+import msgspec
 import pytest
 
 from cadre.engine.commands import Revoke, Send, SetTimer
@@ -9,7 +10,22 @@ from cadre.journal.run import Phase
 from cadre.journal.steps import ActionStep
 from cadre.protocol.messages import Budget, Cancel, ErrorInfo, Task, ToolCall, Usage
 from cadre.spec.agent import Limits
-from unit.loop.build import ANSWER, Course, call, cancel, kinds, only, report, result, sent, spec, task, timer
+from unit.loop.build import (
+    ANSWER,
+    KID,
+    OFFER,
+    Course,
+    call,
+    cancel,
+    kinds,
+    only,
+    report,
+    result,
+    sent,
+    spec,
+    task,
+    timer,
+)
 
 
 def limited(**limits: object) -> Course:
@@ -161,6 +177,26 @@ def test_members_share_what_is_left_evenly() -> None:
     )
     share = Budget(tokens=50, cost=0.25, steps=4, depth=1)
     assert [one.budget for one in sent(course, Task)] == [share, share]
+
+
+@pytest.mark.parametrize(("tokens", "begun"), [(2 * 400 + 15, 2), (2 * 400 + 14, 0), (400 + 14 + 15, 0)])
+def test_a_member_is_not_begun_with_less_than_its_first_request_takes(tokens: int, begun: int) -> None:
+    kid = msgspec.structs.replace(KID, prompt_tokens=399)
+    course = Course(offer=msgspec.structs.replace(OFFER, members={"kid": kid})).begin(
+        budget=Budget(tokens=tokens)
+    )
+    events = course.say(call("kid", task="x" * 5), call("kid", task="y" * 9), usage=Usage(10, 5))
+    assert len(sent(course, Task)) == begun
+    refused = [event for event in events if isinstance(event, ev.CallRefused)]
+    assert [event.error.type for event in refused] == ["BudgetExceeded"] * (2 - begun)
+    if refused:
+        lent = (tokens - 15) // 2
+        assert f"its share of what is left of the budget is {lent} tokens" in refused[0].error.message
+        assert "its first request alone takes 400 or more" in refused[0].error.message
+        alone = course.say(call("kid", task="both"), usage=Usage(5, 0))
+        assert [type(event) for event in alone][1:2] == [
+            ev.DelegateStarted if tokens > 419 else ev.CallRefused
+        ]
 
 
 def test_what_a_member_left_over_comes_back() -> None:

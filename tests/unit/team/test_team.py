@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import cadre.client
 from cadre import Agent, Limits, ToolContext, tool
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.work_summary import work_of
@@ -16,9 +17,10 @@ from cadre.loop.fold import fold
 from cadre.prompting.prompts import prompts_for
 from cadre.testing import (
     ModelReply,
+    RunCancelled,
+    RunFailed,
     ScriptModel,
     Team,
-    TeamRunFailed,
     TeamRunWaits,
     answer,
     call,
@@ -93,8 +95,17 @@ async def test_a_manager_reads_the_summary_of_its_members_work() -> None:
 async def test_a_failed_run_says_why() -> None:
     agent = Agent(name="tired", description="Fails.", limits=Limits(max_steps=1, seconds=60))
     async with Team([agent], model=[ModelUnavailable("gone", status=401)] * 200) as team:
-        with pytest.raises(TeamRunFailed, match="error"):
+        with pytest.raises(RunFailed, match="error") as failed:
             await team.run("tired", "Do it.")
+        assert RunFailed is cadre.client.RunFailed
+        run = failed.value.run
+        assert run.error is not None
+        assert (run.state, run.agent, run.task, failed.value.kind) == (
+            "error",
+            "tired",
+            "Do it.",
+            run.error.type,
+        )
 
 
 async def test_waits_take_no_time() -> None:
@@ -153,7 +164,7 @@ async def test_a_person_refuses_and_cancels() -> None:
         team.skip(3600)
         assert 3600 <= team.now() - before < 3700
         await cancelled.cancel("Enough.")
-        with pytest.raises(TeamRunFailed, match="Enough"):
+        with pytest.raises(RunCancelled, match="Enough"):
             await cancelled.result()
         assert cancelled.is_over
         assert cancelled.held == []

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cadre.engine.answers.json_text import ReadingError, read_arguments
+from cadre.engine.budget import too_little_for
 from cadre.engine.calls.approval import hold
 from cadre.engine.calls.call_check import CallNotAllowed, check_call
 from cadre.engine.calls.call_events import made, shared_out
@@ -34,7 +35,18 @@ def open_calls(
         _open(run, arrival, call, call_id(run.id, step, index)) for index, call in enumerate(calls, first)
     ]
     repeated = sum(isinstance(event, ev.CallRefused) and event.error.type == LOOP for event in opened)
-    return shared_out(run, opened, spent), is_stuck(run, repeated)
+    shared = zip(calls, shared_out(run, opened, spent), strict=True)
+    return [_afforded(run, call, event) for call, event in shared], is_stuck(run, repeated)
+
+
+def _afforded(run: Run, call: ev.RequestedCall, event: ev.AnyEvent) -> ev.AnyEvent:
+    """The event, or a refusal in place of a member whose share of the budget would not pay its first request."""
+    if not isinstance(event, ev.DelegateStarted):
+        return event
+    error = too_little_for(run.members[event.member], event)
+    if error is None:
+        return event
+    return ev.CallRefused(call=event.call, name=call.name, arguments=read_arguments(call), error=error)
 
 
 def _open(run: Run, arrival: Arrival, call: ev.RequestedCall, call_id: str) -> ev.AnyEvent:

@@ -116,6 +116,7 @@ DECLARATION = KindDeclaration(
     state=CodeState,
     step=CodeStep,
     section=section.CodeSpec,
+    writes_calls=False,
     check=section.check,
     needs=section.needs,
     prompt_file=section.prompt_file,

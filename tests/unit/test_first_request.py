@@ -1,0 +1,37 @@
+"""What an agent says of its first request is what that takes at the least, whatever its kind and its first question."""
+
+from typing import Any
+
+import pytest
+
+from cadre.engine.chat import Transcript, base_tokens
+from cadre.journal.run import Run
+from cadre.prompting.prompts import prompts_for
+from cadre.service.first_request import prompt_tokens
+from cadre.spec.agent import AgentSpec, MemorySpec
+from unit.loop.build import Course, Offer
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"kind": "code"},
+        {"planning_interval": 2},
+        {"prompts": "short"},
+        {"memory": MemorySpec(recall=3)},
+        {"instructions": "Be brief. " * 400},
+    ],
+)
+def test_it_is_less_than_is_sent_and_not_nothing(fields: dict[str, Any]) -> None:
+    spec = AgentSpec(name="kid", description="Helps.", **fields)
+    prompts = prompts_for(spec)
+    least = prompt_tokens(spec, prompts)
+    assert 20 < least < base_tokens(Run(id="", tree="", spec=spec), prompts)
+    if spec.memory.recall:
+        return
+    course = Course(spec, Offer()).begin("")
+    assert course.run.model is not None
+    asked = Transcript(prompts).request(course.run, course.run.model.purpose).messages
+    characters = sum(len(message["content"]) for message in asked)
+    assert 0 <= characters - 5 * least < 5 * len(asked)
