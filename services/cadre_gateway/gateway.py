@@ -14,6 +14,7 @@ from cadre.errors import BusUnavailable
 from cadre.service.frame import Platform
 from cadre.telemetry.metrics.meters import Sample
 from cadre_gateway import metrics
+from cadre_gateway.automation.background import Automation
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.retention.janitor import Janitor
 from cadre_gateway.retention.tree_records import TreeRecords
@@ -41,6 +42,7 @@ class GatewayService:
     snapshots: IndexSnapshots
     tail: Tail
     feeds: LiveFeeds
+    automation: Automation
     tracer_provider: TracerProvider | None
     """Records the spans of requests; None when nothing records them."""
     _caught_up: bool = False
@@ -51,6 +53,7 @@ class GatewayService:
         self._tasks = [
             asyncio.create_task(self._save_now_and_then(), name="snapshots"),
             asyncio.create_task(self._remove_what_is_due(), name="janitor"),
+            asyncio.create_task(self._automate(), name="automation"),
         ]
         for task in self._tasks:
             task.add_done_callback(_log_failure)
@@ -74,10 +77,11 @@ class GatewayService:
         return await metrics.samples(self.platform.nc, self.platform.topology, self.index)
 
     async def drain(self, grace: float) -> None:
-        """Ends the event streams, saves the list of runs and stops reading."""
+        """Ends the event streams and what is in hand, saves the list of runs and stops reading."""
         self.feeds.drain()
         for task in self._tasks:
             task.cancel()
+        await self.automation.drain(grace / 2)
         if self.snapshots.changed:
             try:
                 async with asyncio.timeout(max(grace, 1.0)):
@@ -105,6 +109,11 @@ class GatewayService:
         # Not before it is known what there is: a tree that was not read yet may name the same blobs.
         await self.tail.caught_up()
         await self.janitor.run()
+
+    async def _automate(self) -> None:
+        # Not before it is known which runs have ended: a tick would take the last one for active.
+        await self.tail.caught_up()
+        await self.automation.run()
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

@@ -23,6 +23,8 @@ from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import SetupError
 from cadre.service.frame import Platform
 from cadre.settings import TracingSettings, is_loopback, read_tracing_settings
+from cadre_gateway.automation.background import Automation, automation_of
+from cadre_gateway.automation.run_starter import RunStarter
 from cadre_gateway.gateway import GatewayService
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.projector import Projector
@@ -37,6 +39,7 @@ from cadre_gateway.routes import (
     files,
     memory,
     runs,
+    schedules,
     steering,
     time_travel,
     tracing,
@@ -90,13 +93,9 @@ async def start(platform: Platform) -> GatewayService:
     tail = Tail(nc, topology, blobs, projector.on_entry, projector.on_fate)
     feeds = LiveFeeds(tail)
     provider = _tracer_provider(platform, tracing_settings) if tracing_settings.endpoint else None
+    routers, automation = _routers(platform, index, trees, janitor, erasure, tail, feeds, tracing_settings)
     gateway = GatewayService(
-        app=app.build(
-            _routers(platform, index, trees, janitor, erasure, tail, feeds, tracing_settings),
-            feeds,
-            nc,
-            provider,
-        ),
+        app=app.build(routers, feeds, nc, provider),
         platform=platform,
         index=index,
         trees=trees,
@@ -104,6 +103,7 @@ async def start(platform: Platform) -> GatewayService:
         snapshots=snapshots,
         tail=tail,
         feeds=feeds,
+        automation=automation,
         tracer_provider=provider,
     )
     tail.start(positions)
@@ -126,7 +126,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     tail: Tail,
     feeds: LiveFeeds,
     tracing_settings: TracingSettings,
-) -> list[APIRouter]:
+) -> tuple[list[APIRouter], Automation]:
     """Gives each route the parts that it uses; the order is that of the API's description."""
     nc, topology, registry = platform.nc, platform.topology, platform.registry
     bus, blobs, journal = platform.bus, platform.blobs, platform.journal
@@ -143,9 +143,11 @@ def _routers(  # noqa: PLR0913 - what all routes share
     held_calls = HeldCalls(journal, history)
     sender = RecordSender(registry, feeds, bus)
     streams = EventStreams(lookup, feeds, partial(watch_deltas, nc, topology))
-    return [
+    submitter = Submitter(admission, sessions, workspaces, carrier, blobs, bus)
+    automation = automation_of(platform, RunStarter(submitter, lookup, run_end))
+    routers = [
         runs.router(
-            Submitter(admission, sessions, workspaces, carrier, blobs, bus),
+            submitter,
             lookup,
             run_end,
             streams,
@@ -163,8 +165,10 @@ def _routers(  # noqa: PLR0913 - what all routes share
         ),
         files.router(lookup, workspaces),
         memory.router(NatsMemory(nc, topology)),
+        schedules.router(automation.schedules),
         tracing.router(lookup, content=tracing_settings.content),
     ]
+    return routers, automation
 
 
 def _tracer_provider(platform: Platform, settings: TracingSettings) -> TracerProvider:

@@ -244,6 +244,13 @@ def test_the_gateway_sees_the_whole_team(services: dict[str, Service]) -> None:
     eventually(lambda: seen() == wanted, what="all agents are live", state=seen)
 
 
+def test_a_schedule_starts_a_run(services: dict[str, Service]) -> None:
+    url = f"{services['gateway'].url}/v1/schedules/once"
+    spec = {"agent": next(iter(read_team(TEAM).agents)), "task": "Hello.", "every": 1, "count": 1}
+    assert httpx2.put(url, json=spec, timeout=30).status_code == 200
+    eventually(lambda: httpx2.get(url, timeout=30).json()["started"] == 1, what="the tick has come")
+
+
 def test_every_container_drains_within_its_grace(
     services: dict[str, Service], deployments: dict[str, Pod]
 ) -> None:

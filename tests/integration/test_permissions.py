@@ -117,6 +117,8 @@ PUBLISHES = [
     ("tracer", "writes a journal", JOURNAL, b"{}"),
     ("tracer", "stores a blob", "$O.cadre-blobs.C.x", b"{}"),
     ("tracer", "pulls a tool's calls", "$JS.API.CONSUMER.MSG.NEXT.CADRE-0.tool-dig", b"1"),
+    ("agent-boss", "makes a schedule", T.definition("schedule", "daily"), b"{}"),
+    ("tools-desk", "has a schedule be due", T.due("daily"), b"daily"),
     ("gateway", "deletes a stream", "$JS.API.STREAM.DELETE.CADRE-0", b"{}"),
     ("gateway", "changes a stream", "$JS.API.STREAM.UPDATE.CADRE-0", b"{}"),
     ("gateway", "makes a stream", "$JS.API.STREAM.CREATE.MINE", b'{"name":"MINE","subjects":["mine"]}'),

@@ -55,12 +55,14 @@ class Admission:
     capacity: Capacity
     history: History
 
-    async def admit(self, agent: str, key: IdempotencyKey | None) -> Admitted:
-        """Admits a new run of the agent; a repeated `key` finds the run that it started before.
+    async def admit(self, agent: str, key: IdempotencyKey | None, *, needs_agent: bool = True) -> Admitted:
+        """Admits a new run of the agent, which must be alive if it is needed at once; a repeated `key` finds the run
+        that it started before.
 
         Raises a 404, 410, 422 or 429 problem, BusUnavailable.
         """
-        self._check_agent(agent)
+        if needs_agent:
+            self._check_agent(agent)
         run = new_run_id() if key is None else run_id_of(agent, key.key)
         known = await self._started_by(key, run) if key is not None else None
         if known is None:

@@ -32,13 +32,19 @@ class Submitter:
     bus: NatsBus
 
     async def submit(
-        self, wanted: Submission, key: IdempotencyKey | None, traceparent: str | None
+        self,
+        wanted: Submission,
+        key: IdempotencyKey | None,
+        traceparent: str | None,
+        *,
+        needs_agent: bool = True,
     ) -> RunSummary:
         """Publishes the Task of a new root run; a repeated `key` finds the run that it started before.
 
-        Raises Problem, RetryableError.
+        Unless it `needs_agent`, the run waits in the inbox for an agent that is not there. Raises Problem,
+        RetryableError.
         """
-        run, known = await self.admission.admit(wanted.agent, key)
+        run, known = await self.admission.admit(wanted.agent, key, needs_agent=needs_agent)
         if known is not None:
             return known
         images = [await self._image(number, ref) for number, ref in enumerate(wanted.images)]

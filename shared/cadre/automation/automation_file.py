@@ -16,6 +16,8 @@ AnySpec = ScheduleSpec
 KINDS: dict[str, type[AnySpec]] = {"Schedule": ScheduleSpec}
 """What a document may be, by its `kind`."""
 
+_COLLECTIONS: dict[type[AnySpec], str] = {ScheduleSpec: "schedules"}
+
 _API_VERSION = "cadre.dev/v1"
 
 
@@ -28,6 +30,11 @@ def read_automations(path: Path) -> list[AnySpec]:
     if not found:
         raise SpecError(f"{path}: is empty: write kind: {' or '.join(KINDS)}")
     return found
+
+
+def path_of(spec: AnySpec) -> str:
+    """The path of the HTTP API at which the specification is made or replaced."""
+    return f"/v1/{_COLLECTIONS[type(spec)]}/{spec.name}"
 
 
 def automation_of(kind: type[AnySpec], name: str, body: dict[str, Any]) -> AnySpec:

@@ -23,7 +23,7 @@ _SET_BY_THE_SCHEDULE = ("agent", "task", "stream", "return_full_result")
 """Keys of a request for a run that a schedule or trigger sets itself, or that say how a request is answered."""
 
 
-class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A checked schedule. With neither `every` nor `cron` it has one tick, at `start`. Raises SpecError."""
 
     name: str

@@ -67,8 +67,11 @@ class TickOutcome(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class ScheduleState(msgspec.Struct, kw_only=True):
-    """A schedule with all that is remembered of it. Times are Unix seconds."""
+class ScheduleState(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A schedule with all that is remembered of it. Times are Unix seconds.
+
+    A field that is unknown makes it unreadable: whoever writes it back must not lose what a newer version has added.
+    """
 
     spec: ScheduleSpec
     made_at: float
@@ -155,6 +158,31 @@ def paused(state: ScheduleState, pause: bool, now: float) -> ScheduleState:
 def settled(state: ScheduleState) -> ScheduleState:
     """The state once what it owes is done."""
     return msgspec.structs.replace(state, starts=[], cancels=[])
+
+
+def started_by_hand(state: ScheduleState, start: OwedStart, now: float) -> ScheduleState:
+    """The state once a person starts a run of the schedule: it is its last one, and no tick of its own."""
+    if state.last_run == start.run:
+        return state  # the same request, sent again
+    noted = TickOutcome(
+        tick=start.tick, number=state.ticks, at=now, outcome="started", run=start.run, detail="by hand"
+    )
+    return msgspec.structs.replace(
+        state,
+        starts=[*state.starts, start],
+        started=state.started + 1,
+        last_run=start.run,
+        outcomes=[*state.outcomes, noted][-_KEPT_OUTCOMES:],
+    )
+
+
+def refused(state: ScheduleState, start: OwedStart, why: str) -> ScheduleState:
+    """The state once a run that was decided turned out not to be startable."""
+    outcomes = [
+        msgspec.structs.replace(one, outcome="failed", detail=why) if one.run == start.run else one
+        for one in state.outcomes
+    ]
+    return msgspec.structs.replace(state, started=state.started - 1, outcomes=outcomes)
 
 
 def tick_key(schedule: str, tick: float) -> str:

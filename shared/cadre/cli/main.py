@@ -25,6 +25,7 @@ VERBS = {
     "approve": "Let a held call be made.",
     "reject": "Turn a held call down.",
     "correct": "Have a held call made otherwise.",
+    "schedule": "Start runs by the clock: list, add, pause, run, remove.",
     "dead": "List, show, retry or drop messages that nobody could handle.",
     "fork": "Start a new run from a step of another.",
     "replay": "Decide a run's journal anew and report what differs.",

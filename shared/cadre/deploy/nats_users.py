@@ -40,13 +40,20 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DurableConsumer(NamedTuple):
-    """A durable consumer that a service needs on every shard."""
+    """A durable consumer that a service needs, on every shard or on one stream."""
 
     name: str
     filters: list[str]
-    """The subject that it is for on each shard."""
+    """The subject that it is for on each shard, or on its one stream."""
     endless: bool = False
     """Whether it has no delivery limit: none of its messages is ever a dead letter."""
+    stream: str | None = None
+    """The stream that it is on; None for all shards."""
+
+    def places(self, topology: Topology) -> list[tuple[str, str]]:
+        """Each stream that it is on, with its subject there."""
+        shards = map(topology.stream, range(topology.shards))
+        return list(zip(shards if self.stream is None else [self.stream], self.filters, strict=True))
 
 
 class Permissions(NamedTuple):
@@ -119,6 +126,9 @@ def consumers(role: Role, topology: Topology) -> list[DurableConsumer]:
             return [queue(topology.code_consumer(role.name), Subject.CODE, pool=role.name), *calls]
         case "tracer":
             return [queue(topology.tracer_consumer(), Subject.JOURNAL, endless=True)]
+        case "gateway":
+            due = [topology.below(Subject.DUE)]
+            return [DurableConsumer(topology.schedules_consumer(), due, True, topology.automation_stream)]
         case _:
             return calls
 
@@ -187,7 +197,8 @@ class _Bus:
 
     def infos(self) -> list[str]:
         """Subjects to ask whether all streams are there."""
-        streams = [*self._shards, self._topology.dead_stream, *self._buckets]
+        topology = self._topology
+        streams = [*self._shards, topology.dead_stream, topology.automation_stream, *self._buckets]
         return ["$JS.API.INFO", *(f"$JS.API.STREAM.INFO.{stream}" for stream in streams)]
 
     def pulls(self, role: Role) -> list[str]:
@@ -288,6 +299,16 @@ class _Bus:
             *(f"$JS.API.{how}.{dead}" for how in ("STREAM.MSG.GET", "DIRECT.GET")),
             f"$JS.API.STREAM.MSG.GET.KV_{sessions}",
             f"$KV.{sessions}.>",
+            *self._automations(),
+        ]
+
+    def _automations(self) -> list[str]:
+        """Subjects to keep schedules, triggers and notices, and to have the server wake whoever handles them."""
+        stream = self._topology.automation_stream
+        return [
+            *self._topology.automation_subjects,
+            *(f"$JS.API.{how}.{stream}" for how in ("STREAM.MSG.GET", "DIRECT.GET", "STREAM.PURGE")),
+            f"$JS.API.STREAM.MSG.DELETE.{stream}",
         ]
 
     def _kept(self, template: str) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from cadre.automation.automation_file import path_of, read_automations
 from cadre.errors import SpecError
 from cadre.protocol.code import INTERPRETER_TOOL
 from cadre.protocol.memory import MEMORY_TOOLS
@@ -38,6 +39,7 @@ class _TeamBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     description: str = ""
     agents: list[str]
     tools: list[str] = []
+    automations: list[str] = []
     script: str | None = None
     demo: Demo | None = None
 
@@ -67,6 +69,8 @@ class TeamSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the agents that can do nothing where no code can be run."""
     needs_memory: bool = False
     """Some agent keeps something beyond its runs, which needs the memory service."""
+    automations: list[Path] = []
+    """Files of its schedules, triggers and notices."""
     script: Path | None = None
     """Answers for the scripted model."""
     demo: Demo | None = None
@@ -80,7 +84,8 @@ class TeamSpec(msgspec.Struct, frozen=True, kw_only=True):
 def read_team(path: Path) -> TeamSpec:
     """Reads a team file, or the `team.yaml` of a folder; paths in it are relative to it.
 
-    Its form is `apiVersion: cadre.dev/v1, kind: Team, metadata: {name}, spec: {agents, tools, script, demo}`.
+    Its form is `apiVersion: cadre.dev/v1, kind: Team, metadata: {name}, spec: {agents, tools, automations, script,
+    demo}`.
 
     Raises SpecError with the file, the key and what is expected there.
     """
@@ -101,6 +106,7 @@ def read_team(path: Path) -> TeamSpec:
         pools=sorted({pool for one in needed.values() for pool in one.pools}),
         isolated=[name for name, one in needed.items() if one.isolation],
         needs_memory=any(one.memory for one in needed.values()),
+        automations=_automations(file, body.automations),
         script=None if body.script is None else _existing(file, "spec.script", body.script),
         demo=demo,
     )
@@ -163,6 +169,18 @@ def _agents(file: Path, entries: list[str]) -> tuple[dict[str, Path], list[Agent
         agents[spec.name] = path
         specs.append(spec)
     return agents, specs
+
+
+def _automations(file: Path, entries: list[str]) -> list[Path]:
+    """The checked files. Raises SpecError, also for two of one kind and name."""
+    paths = [_existing(file, f"spec.automations[{i}]", entry) for i, entry in enumerate(entries)]
+    seen: set[str] = set()
+    for path in paths:
+        for spec in read_automations(path):
+            if path_of(spec) in seen:
+                raise SpecError(f"{path}: {spec.name}: is there twice")
+            seen.add(path_of(spec))
+    return paths
 
 
 def _tool(file: Path, key: str, entry: str) -> str:

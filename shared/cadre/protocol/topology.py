@@ -25,6 +25,12 @@ class Subject:
     STORED = (JOURNAL, INBOX, CALL, CODE, EFFECT, TIMER)
     """What the stream of a shard holds, and with it what lies beside the journals and the effects."""
 
+    DEFINITION = "automation.{kind}.{name}"
+    """What is known of a schedule, trigger or notice; outside the shards, in a stream of its own."""
+    TICK = "automation.tick.schedule.{name}"
+    """Holds the message that the server delivers when a schedule is due."""
+    DUE = "automation.due.schedule.{name}"
+
     DELTA = "delta.{tree}.{run}"
     INTERRUPT = "interrupt.{tree}"
     MEMORY = "memory.{verb}"
@@ -89,6 +95,15 @@ class Topology:
             for what in ("MAX_DELIVERIES", "MSG_TERMINATED")
             for shard in range(self.shards)
         ]
+
+    @property
+    def automation_stream(self) -> str:
+        """The stream of schedules, triggers and notices, and of what is due for them."""
+        return f"{self.prefix.upper()}-AUTOMATION"
+
+    @property
+    def automation_subjects(self) -> list[str]:
+        return [f"{self.prefix}.automation.>"]
 
     @property
     def registry_bucket(self) -> str:
@@ -216,6 +231,18 @@ class Topology:
     def memory(self, verb: str) -> str:
         return self.subject(Subject.MEMORY, verb=verb)
 
+    def definition(self, kind: str, name: str) -> str:
+        return self.subject(Subject.DEFINITION, kind=kind, name=name)
+
+    def definitions(self, kind: str) -> str:
+        return self.subject(Subject.DEFINITION, kind=kind)
+
+    def tick(self, schedule: str) -> str:
+        return self.subject(Subject.TICK, name=schedule)
+
+    def due(self, schedule: str) -> str:
+        return self.subject(Subject.DUE, name=schedule)
+
     # --- consumers and registry keys
 
     @staticmethod
@@ -234,6 +261,11 @@ class Topology:
     def tracer_consumer() -> str:
         """The consumer of the journals themselves: no agent, tool or pool could have its name."""
         return "tracer"
+
+    @staticmethod
+    def schedules_consumer() -> str:
+        """The consumer of the schedules that are due."""
+        return "schedules"
 
     @staticmethod
     def fates_consumer(service: str) -> str:

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import assert_never
 
 import nats.errors
@@ -36,9 +35,6 @@ from cadre.protocol.topology import Topology
 from cadre.telemetry.tracing.ids import traceparent_of
 
 log = logging.getLogger("cadre.nats")
-
-_LATEST = 4_102_444_800.0
-"""The year 2100: dates beyond the year 9999 cannot be written, and nobody waits for them."""
 
 
 class NatsBus:
@@ -99,20 +95,9 @@ class NatsBus:
 
     async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:
         """Has the timer delivered to the agent's inbox at `due`, in Unix seconds."""
-        when = (
-            datetime.fromtimestamp(min(due, _LATEST), UTC)
-            .isoformat(timespec="milliseconds")
-            .replace("+00:00", "Z")
-        )
-        await jetstream.append(
-            self._nc,
-            self._topology.timer(timer.tree, timer.run, timer.name),
-            encode(timer),
-            headers={
-                jetstream.SCHEDULE: f"@at {when}",
-                jetstream.SCHEDULE_TARGET: self._topology.inbox(agent, "timer", timer.tree, timer.run),
-            },
-        )
+        subject = self._topology.timer(timer.tree, timer.run, timer.name)
+        target = self._topology.inbox(agent, "timer", timer.tree, timer.run)
+        await jetstream.schedule(self._nc, subject, encode(timer), target, due)
 
     async def tell(self, tree: str, delta: Delta) -> None:
         """Publishes a piece of an answer for those who look on; it may be lost."""

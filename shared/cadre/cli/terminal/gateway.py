@@ -86,6 +86,11 @@ class Gateway(Blocking[Transport]):
         with command_errors():
             return self._request("POST", path, json=content)
 
+    def put(self, path: str, content: dict[str, Any]) -> dict[str, Any]:
+        """Puts a JSON object; raises as `get`."""
+        with command_errors():
+            return self._request("PUT", path, json=content)
+
     def delete(self, path: str, **params: Any) -> dict[str, Any]:
         """Deletes, however long that takes; raises as `get`."""
         with command_errors():

@@ -79,7 +79,7 @@ async def provision_team(
     tracer: bool = False,
 ) -> Topology:
     """Does as `provision_roles`, for services by their names."""
-    roles = [Role(kind="tools", tools=tuple(tools))]
+    roles = [Role(kind="gateway"), Role(kind="tools", tools=tuple(tools))]
     roles += [Role(kind="agent", name=name) for name in agents]
     roles += [Role(kind="sandbox", name=pool) for pool in pools]
     roles += [Role(kind="memory")] if memory else []
@@ -101,8 +101,7 @@ async def provision_roles(settings: Settings, roles: Iterable[Role]) -> Topology
         topology = await retry(lambda: provision(nc, settings), pauses=EVERY_SECOND)
         for consumer in (consumer for role in roles for consumer in consumers(role, topology)):
             most = ENDLESS if consumer.endless else MAX_DELIVER
-            for shard in range(topology.shards):
-                stream, subjects = topology.stream(shard), consumer.filters[shard]
+            for stream, subjects in consumer.places(topology):
                 await retry(
                     partial(ensure_consumer, nc, stream, consumer.name, subjects, most_deliveries=most),
                     pauses=EVERY_SECOND,

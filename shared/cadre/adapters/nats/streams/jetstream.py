@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,6 +24,7 @@ MESSAGE_ID = "Nats-Msg-Id"
 TTL = "Nats-TTL"
 SCHEDULE = "Nats-Schedule"
 SCHEDULE_TARGET = "Nats-Schedule-Target"
+SCHEDULE_TTL = "Nats-Schedule-TTL"
 SCHEDULER = "Nats-Scheduler"
 ROLLUP = "Nats-Rollup"
 SCHEDULE_NEXT = "Nats-Schedule-Next"
@@ -44,6 +45,10 @@ _NOT_DELETED = 10057
 _FULL = {10002, 10023, 10028, 10047, 10077}
 # No leader, or not enough servers yet; all that a stream or consumer needs is there, but not at this moment.
 _PASSING = {10004, 10005, 10007, 10008, 10009, 10023, 10118, 10119, 10194, 10195}
+
+
+_LATEST = 4_102_444_800.0
+"""The year 2100: dates beyond the year 9999 cannot be written, and nobody waits for them."""
 
 
 class _Error(msgspec.Struct):
@@ -119,6 +124,21 @@ async def append(
     if ack.error.err_code in _FULL:
         raise BusFull(f"a message to {subject}", ack.error.description)
     raise BusUnavailable(f"publishing to {subject}", ack.error.description)
+
+
+async def schedule(
+    nc: Client, subject: str, data: bytes, target: str, due: float, ttl: str | None = None
+) -> int:
+    """Has the server publish the data to `target`, in the same stream, at `due` in Unix seconds; returns the sequence
+    of what it keeps on `subject` until then.
+
+    It takes the place of what `subject` held. With `ttl` what is published is removed after so long. Raises as
+    `append`.
+    """
+    moment = datetime.fromtimestamp(min(due, _LATEST), UTC)
+    when = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    headers = {SCHEDULE: f"@at {when}", SCHEDULE_TARGET: target}
+    return await append(nc, subject, data, headers=headers | ({SCHEDULE_TTL: ttl} if ttl else {}))
 
 
 async def last(nc: Client, stream: str, subject: str) -> StoredMessage | None:

@@ -72,6 +72,20 @@ def dead_config(topology: Topology, replicas: int) -> dict[str, Any]:
     }
 
 
+def automation_config(topology: Topology, replicas: int) -> dict[str, Any]:
+    """Configuration of the stream of schedules, triggers and notices."""
+    return {
+        **_stream(topology.automation_stream, topology.automation_subjects, replicas, "old"),
+        "max_age": _FOR_EVER,
+        "max_msg_size": 768 * 1024,
+        "max_consumers": 1_000,
+        "duplicate_window": 120 * _SECOND,
+        "allow_msg_ttl": True,
+        "allow_msg_schedules": True,
+        "allow_rollup_hdrs": True,
+    }
+
+
 def key_value_config(bucket: str, replicas: int) -> dict[str, Any]:
     """Configuration of a bucket of the KV convention, one value per key."""
     return {
@@ -164,6 +178,7 @@ def _configs(topology: Topology, replicas: int) -> list[dict[str, Any]]:
     return [
         *shards,
         dead_config(topology, replicas),
+        automation_config(topology, replicas),
         registry,
         key_value_config(topology.sessions_bucket, replicas),
         object_store_config(topology.blob_bucket, replicas),

@@ -1,0 +1,42 @@
+"""What a gateway does for schedules beside all requests."""
+
+from dataclasses import dataclass, field
+
+from cadre.adapters.nats.automations import NatsAlarms, NatsDefinitions
+from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.system_clock import SystemClock
+from cadre.automation.schedule_state import ScheduleState
+from cadre.service.frame import Platform
+from cadre_gateway.automation.due_queue import start_due_queue
+from cadre_gateway.automation.run_starter import RunStarter
+from cadre_gateway.automation.schedule_editor import ScheduleEditor
+from cadre_gateway.automation.scheduler import Scheduler
+
+
+@dataclass(eq=False)
+class Automation:
+    """Handles what is due, until it is drained."""
+
+    platform: Platform
+    scheduler: Scheduler
+    schedules: ScheduleEditor
+    _queues: list[Queue] = field(default_factory=list)
+
+    async def run(self) -> None:
+        """Works until cancelled. Raises SetupError."""
+        self._queues.append(await start_due_queue(self.platform, self.scheduler))
+        await self.scheduler.look_after()
+
+    async def drain(self, grace: float) -> None:
+        """Ends what is in hand within `grace` seconds and hands back the rest."""
+        for queue in self._queues:
+            await queue.drain(grace)
+
+
+def automation_of(platform: Platform, runs: RunStarter) -> Automation:
+    """The parts put together."""
+    clock = SystemClock()
+    states = NatsDefinitions(platform.nc, platform.topology, "schedule", ScheduleState)
+    alarms = NatsAlarms(platform.nc, platform.topology)
+    scheduler = Scheduler(states, alarms, runs, clock)
+    return Automation(platform, scheduler, ScheduleEditor(states, alarms, scheduler, runs, clock))

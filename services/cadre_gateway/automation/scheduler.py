@@ -1,0 +1,138 @@
+"""Handles the schedules that are due: decides, writes the decision down, carries it out, sets the next alarm.
+
+Any number of gateways do so side by side. The fence of the state lets one decision win, and what is decided may be
+carried out by several: a run's id follows from schedule and tick, so it is started once.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from cadre.automation.schedule_state import OwedStart, ScheduleState, decide, refused, settled
+from cadre.errors import Fenced, RetryableError, UnreadableMessage
+from cadre.ports import Clock
+
+log = logging.getLogger("cadre.schedules")
+
+_LOOK_SECONDS = 60.0
+"""Seconds between two looks at all schedules, for those whose alarm was never set or is lost."""
+
+_LATE_SECONDS = 15.0
+"""An alarm that is late by so much is taken for lost."""
+
+
+class StartRefused(Exception):
+    """The run of a tick cannot be started, and trying again would not help; the text says why."""
+
+
+class ScheduleStates(Protocol):
+    """The schedules: see NatsDefinitions."""
+
+    async def read(self, name: str) -> tuple[ScheduleState | None, int]: ...
+    async def write(self, name: str, value: ScheduleState, fence: int) -> int: ...
+    async def all(self) -> list[ScheduleState | UnreadableMessage]: ...
+
+
+class Alarms(Protocol):
+    """Alarms of schedules: see NatsAlarms."""
+
+    async def set(self, schedule: str, due: float) -> None: ...
+
+
+class ScheduledRuns(Protocol):
+    """The runs that schedules start. Every method raises RetryableError."""
+
+    async def start(self, start: OwedStart, options: dict[str, Any]) -> None:
+        """Starts the run unless it is started. Raises StartRefused."""
+        ...
+
+    async def is_active(self, run: str) -> bool:
+        """Whether the run is started and has not ended."""
+        ...
+
+    async def cancel(self, run: str, reason: str) -> None:
+        """Asks the run to end, unless it has ended or is gone."""
+        ...
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """Takes schedules forward."""
+
+    states: ScheduleStates
+    alarms: Alarms
+    runs: ScheduledRuns
+    clock: Clock
+
+    async def handle(self, name: str) -> None:
+        """Does all that is due for the schedule at this moment, and sets its next alarm.
+
+        Raises RetryableError, UnreadableMessage: then it is to be handled again, here or elsewhere.
+        """
+        while True:
+            state, fence = await self.states.read(name)
+            if state is None:
+                return
+            try:
+                if state.is_owed:
+                    await self.states.write(name, settled(await self._carry_out(state)), fence)
+                    continue
+                now = self.clock.now()
+                busy = state.last_run is not None and await self.runs.is_active(state.last_run)
+                decided = decide(state, now, busy)
+                if decided is state:
+                    break
+                _log_losses(state, decided)
+                await self.states.write(name, decided, fence)
+            except Fenced:
+                continue
+        if (wake := state.wake_at(now)) is not None:
+            await self.alarms.set(name, wake)
+
+    async def look_after(self) -> None:
+        """Looks at all schedules now and then, for ever: what is due and unheard of is late, and not lost."""
+        while True:
+            try:
+                await self.handle_overdue()
+            except RetryableError as error:
+                log.warning("schedules: %s", error)
+            await self.clock.sleep(_LOOK_SECONDS)
+
+    async def handle_overdue(self) -> None:
+        """Handles each schedule whose alarm should have gone off. Raises RetryableError."""
+        for state in await self.states.all():
+            if isinstance(state, UnreadableMessage):
+                log.warning("a schedule is left to a newer gateway: %s", state)
+                continue
+            late = self.clock.now() - _LATE_SECONDS
+            due = state.due_at()
+            if state.is_owed or state.queued or (due is not None and due < late):
+                try:
+                    await self.handle(state.spec.name)
+                except UnreadableMessage as error:
+                    log.warning("schedule %s is left to a newer gateway: %s", state.spec.name, error)
+
+    async def _carry_out(self, state: ScheduleState) -> ScheduleState:
+        await asyncio.gather(
+            *(
+                self.runs.cancel(run, f"schedule {state.spec.name}: the next tick came")
+                for run in state.cancels
+            )
+        )
+        for start in state.starts:
+            try:
+                await self.runs.start(start, state.spec.options)
+            except StartRefused as refusal:
+                log.warning("schedule %s: run %s not started: %s", state.spec.name, start.run, refusal)
+                state = refused(state, start, str(refusal))
+        return state
+
+
+def _log_losses(before: ScheduleState, after: ScheduleState) -> None:
+    if after.missed > before.missed:
+        log.warning(
+            "schedule %s: %d ticks came too late and are not made up for",
+            after.spec.name,
+            after.missed - before.missed,
+        )

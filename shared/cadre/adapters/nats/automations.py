@@ -1,0 +1,73 @@
+"""Schedules, triggers and notices in JetStream: each a value of its own, changed by compare-and-set, in one stream."""
+
+from typing import Generic, TypeVar
+
+import msgspec
+from nats.aio.client import Client
+
+from cadre.adapters.nats.streams import jetstream, listing
+from cadre.adapters.nats.streams.fenced_value import FencedValue
+from cadre.delivery.codec import decode
+from cadre.errors import UnreadableMessage
+from cadre.protocol.topology import Topology
+
+_DUE_TTL = "1h"
+"""Where no gateway takes a message within this time, the look at all schedules that each makes finds what is due."""
+
+D = TypeVar("D", bound=msgspec.Struct)
+
+
+class NatsDefinitions(Generic[D]):
+    """The definitions of one kind, by name: structs of the type `form`. Every method raises RetryableError."""
+
+    def __init__(self, nc: Client, topology: Topology, kind: str, form: type[D]) -> None:
+        self._nc = nc
+        self._topology = topology
+        self._kind = kind
+        self._form = form
+        self._stream = topology.automation_stream
+
+    async def read(self, name: str) -> tuple[D | None, int]:
+        """Returns the definition and its fence, never stale; None and 0 when there is none. Raises
+        UnreadableMessage."""
+        return await self._value(name).read()
+
+    async def write(self, name: str, value: D, fence: int) -> int:
+        """Replaces the definition at `fence` (0: there is none); returns the new fence. Raises Fenced."""
+        return await self._value(name).write(value, fence)
+
+    async def remove(self, name: str) -> bool:
+        """Removes the definition; returns whether there was one. Whoever has read it before can replace it no more."""
+        subject = self._topology.definition(self._kind, name)
+        return await jetstream.purge(self._nc, self._stream, subject) > 0
+
+    async def all(self) -> list[D | UnreadableMessage]:
+        """Returns all definitions, by name; in the place of one that this version cannot read, why."""
+        found: dict[str, D | UnreadableMessage] = {}
+        async for held in listing.messages(self._nc, self._stream, self._topology.definitions(self._kind)):
+            try:
+                found[held.subject] = decode(held.data, self._form)
+            except UnreadableMessage as error:
+                found[held.subject] = error
+        return [found[subject] for subject in sorted(found)]
+
+    def _value(self, name: str) -> FencedValue[D]:
+        subject = self._topology.definition(self._kind, name)
+        return FencedValue(self._nc, self._stream, subject, self._form, {jetstream.ROLLUP: "sub"})
+
+
+class NatsAlarms:
+    """Wakes whoever handles schedules: one message schedule of the server for each, replaced by the next."""
+
+    def __init__(self, nc: Client, topology: Topology) -> None:
+        self._nc = nc
+        self._topology = topology
+
+    async def set(self, schedule: str, due: float) -> None:
+        """Has the schedule's name delivered at `due`, in Unix seconds. Raises RetryableError."""
+        subject, target = self._topology.tick(schedule), self._topology.due(schedule)
+        await jetstream.schedule(self._nc, subject, schedule.encode(), target, due, _DUE_TTL)
+
+    async def clear(self, schedule: str) -> None:
+        """Takes the alarm of a schedule that is gone. Raises RetryableError."""
+        await jetstream.purge(self._nc, self._topology.automation_stream, self._topology.tick(schedule))

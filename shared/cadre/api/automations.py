@@ -1,0 +1,39 @@
+"""What the gateway says of schedules."""
+
+from typing import Any
+
+import msgspec
+
+
+class TickView(msgspec.Struct, kw_only=True):
+    """What became of one tick. Times are Unix seconds."""
+
+    tick: float
+    number: int
+    at: float
+    """When it was decided."""
+    outcome: str
+    """`started`, `queued`, `skipped`, `missed` or `failed`."""
+    run: str | None = None
+    detail: str = ""
+
+
+class ScheduleView(msgspec.Struct, kw_only=True):
+    """A schedule as the API shows it. Times are Unix seconds."""
+
+    name: str
+    agent: str
+    paused: bool
+    next: list[float]
+    """Its next ticks, without jitter."""
+    ticks: int
+    started: int
+    skipped: int
+    missed: int
+    queued: int
+    last_run: str | None
+    made_at: float
+    spec: dict[str, Any]
+    """The keys of its file, under `spec`."""
+    outcomes: list[TickView]
+    """Of the last ticks, newest first."""

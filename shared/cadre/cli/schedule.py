@@ -1,0 +1,200 @@
+"""`cadre schedule`: runs that start by the clock; list, show, add, remove, pause, resume, run, next."""
+
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cadre.cli.terminal.answer import print_text
+from cadre.cli.terminal.automations import add_file, moment, spec_text
+from cadre.cli.terminal.gateway import Gateway
+from cadre.cli.terminal.options import output_option, print_json, with_options
+from cadre.cli.terminal.table import brief, table
+from cadre.local.exit_codes import ExitCode
+
+PATH = "/v1/schedules"
+
+_names = click.argument("names", nargs=-1, required=True, metavar="NAME...")
+_name = click.argument("name")
+
+
+@click.group("schedule")
+def command() -> None:
+    """Schedules: runs that start by the clock."""
+
+
+@command.command("ls")
+@output_option("table")
+def list_schedules(output: str) -> None:
+    """List all schedules."""
+    with Gateway() as gateway:
+        found = gateway.get(PATH)["schedules"]
+    if output == "json":
+        print_json(found)
+    elif not found:
+        click.echo("no schedules; make one with `cadre schedule add`", err=True)
+    else:
+        headers = ["NAME", "AGENT", "WHEN", "NEXT", "STARTED", "SKIPPED", "MISSED", "LAST RUN"]
+        click.echo(table(headers, [_row(one) for one in found]))
+
+
+@command.command("show")
+@_name
+@output_option("text")
+def show(name: str, output: str) -> None:
+    """Show schedule NAME and what became of its last ticks."""
+    with Gateway() as gateway:
+        found = gateway.get(f"{PATH}/{name}")
+    if output == "json":
+        print_json(found)
+    else:
+        print_text("\n".join(_details(found)))
+
+
+@command.command("next")
+@_name
+@click.option("-n", "--count", type=click.IntRange(1, 1000), default=10, show_default=True)
+@output_option("text")
+def upcoming(name: str, count: int, output: str) -> None:
+    """List the next ticks of schedule NAME."""
+    with Gateway() as gateway:
+        found = gateway.get(f"{PATH}/{name}", next=count)
+    if output == "json":
+        print_json(found["next"])
+    elif not found["next"]:
+        click.echo("no tick is left", err=True)
+    else:
+        for tick in found["next"]:
+            click.echo(moment(tick))
+
+
+_times = with_options(
+    click.option("--every", help="Length of time between ticks: 30s, 10m, 2h, 1d."),
+    click.option("--cron", help="Cron expression: five fields, or six with seconds first."),
+    click.option("--at", "start", type=click.DateTime(), help="The one tick, or the first that may be."),
+    click.option("--end", type=click.DateTime(), help="The last tick that may be."),
+    click.option("--count", type=click.IntRange(min=1), help="Ticks in all."),
+    click.option("--time-zone", help="IANA name, such as Europe/Berlin.  [default: UTC]"),
+    click.option("--overlap", type=click.Choice(["skip", "queue", "allow", "cancel"])),
+    click.option("--missed", type=click.Choice(["skip", "one", "all"])),
+    click.option("--window", help="Ticks that were missed longer ago are not made up for.  [default: 1d]"),
+    click.option("--jitter", help="Each tick comes later by up to this."),
+)
+
+
+@command.command("add")
+@click.argument("file_or_name", metavar="FILE|NAME")
+@click.option("--agent", help="Whose run it starts.")
+@click.option("--task", help="Its task: a template over tick, count and schedule.")
+@_times
+@output_option("text")
+def add(file_or_name: str, output: str, **given: Any) -> None:
+    """Make or replace the schedules in FILE, or schedule NAME of --agent, --task and its times."""
+    wanted = {key: _written(value) for key, value in given.items() if value is not None}
+    with Gateway() as gateway:
+        if not wanted:
+            made = add_file(gateway, Path(file_or_name))
+        else:
+            if not {"agent", "task"} <= wanted.keys():
+                raise click.UsageError("a schedule by name needs --agent and --task; or name a file alone")
+            made = [gateway.put(f"{PATH}/{file_or_name}", wanted)]
+    if output == "json":
+        print_json(made)
+    else:
+        for one in made:
+            click.echo(one["name"] + (f", next {moment(one['next'][0])}" if one.get("next") else ""))
+
+
+@command.command("rm")
+@_names
+def remove(names: tuple[str, ...]) -> None:
+    """Remove schedules; their runs go on."""
+    with Gateway() as gateway:
+        for name in names:
+            gateway.delete(f"{PATH}/{name}")
+
+
+@command.command("pause")
+@_names
+def pause(names: tuple[str, ...]) -> None:
+    """Pause schedules: their ticks do not come."""
+    _each(names, "pause")
+
+
+@command.command("resume")
+@_names
+def resume(names: tuple[str, ...]) -> None:
+    """Resume schedules; ticks of the pause are not made up for."""
+    _each(names, "resume")
+
+
+@command.command("run")
+@_name
+@output_option("text")
+def run_now(name: str, output: str) -> int:
+    """Start a run of schedule NAME now and print its id."""
+    with Gateway() as gateway:
+        started = gateway.post(f"{PATH}/{name}/run", {})
+    print_json(started) if output == "json" else click.echo(started["id"])
+    return ExitCode.OK
+
+
+def _each(names: tuple[str, ...], what: str) -> None:
+    with Gateway() as gateway:
+        for name in names:
+            gateway.post(f"{PATH}/{name}/{what}", {})
+
+
+def _written(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _row(one: dict[str, Any]) -> list[str]:
+    spec = one["spec"]
+    return [
+        one["name"],
+        one["agent"],
+        brief(_when(spec), 40),
+        "paused" if one["paused"] else moment(one["next"][0]) if one["next"] else "over",
+        str(one["started"]),
+        str(one["skipped"]),
+        str(one["missed"]),
+        one["last_run"] or "-",
+    ]
+
+
+def _when(spec: dict[str, Any]) -> str:
+    if "cron" in spec:
+        return f"{spec['cron']} ({spec.get('time_zone', 'UTC')})"
+    return f"every {spec['every']}" if "every" in spec else "once"
+
+
+def _details(one: dict[str, Any]) -> Iterator[str]:
+    yield f"schedule  {one['name']}"
+    yield f"made      {moment(one['made_at'])}"
+    yield f"state     {'paused' if one['paused'] else 'active' if one['next'] else 'over'}"
+    yield f"ticks     {one['ticks']}: {one['started']} started, {one['skipped']} skipped, {one['missed']} missed"
+    if one["queued"]:
+        yield f"queued    {one['queued']}"
+    yield f"last run  {one['last_run'] or '-'}"
+    yield from (f"next      {moment(tick)}" for tick in one["next"])
+    yield ""
+    yield spec_text(one["spec"])
+    if one["outcomes"]:
+        yield ""
+        rows = [
+            [
+                time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(tick["tick"])),
+                tick["outcome"],
+                tick["run"] or "-",
+            ]
+            for tick in one["outcomes"]
+        ]
+        details = [brief(tick["detail"], 200) for tick in one["outcomes"]]
+        yield table(
+            ["TICK", "OUTCOME", "RUN", ""],
+            [[*row, detail] for row, detail in zip(rows, details, strict=True)],
+        )
