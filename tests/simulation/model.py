@@ -18,7 +18,8 @@ from cadre.protocol.messages import Usage
 from cadre.spec.agent import AgentSpec
 from simulation.contexts import size_of, steps_told, summary_of
 from simulation.faults import Faults
-from simulation.plans import Plan, _call, plan_number
+from simulation.iterations import as_iteration
+from simulation.plans import ITERATING, Plan, _call, plan_number
 
 _NOTE = re.compile(r"<note.*?</note>", re.DOTALL)
 
@@ -76,7 +77,10 @@ class PlannedModel:
             raise Defect(plan.task)
         if request.max_tokens is not None:
             return ModelReply(content=summary_of(request.messages[0]["content"], A_PLAN), usage=usage)
-        if not request.stop or END_PLAN in request.stop:
+        iterates = self._spec.kind in ITERATING and END_PLAN not in request.stop
+        if iterates and "task_description" not in str(request.messages[0]["content"]):
+            return ModelReply(content="A thought.", usage=usage)
+        if not iterates and (not request.stop or END_PLAN in request.stop):
             return ModelReply(content=A_PLAN if request.stop else "out of steps", usage=usage)
         if plan.nonsense == step:
             return ModelReply(content="Let me think.", usage=usage)
@@ -88,6 +92,8 @@ class PlannedModel:
             return ModelReply(
                 content=self._written(plan.blocks[min(step, len(plan.blocks) - 1)]), usage=usage
             )
+        if iterates:
+            return ModelReply(content=as_iteration(plan, step, self._chance), usage=usage)
         if step < len(plan.steps):
             return ModelReply(calls=plan.steps[step], usage=usage)
         return ModelReply(calls=[_call("final_answer", answer=plan.answer)], usage=usage)

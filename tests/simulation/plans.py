@@ -11,6 +11,12 @@ from cadre.spec.agent import AgentSpec
 from simulation.language import Ask, Die, Fail, Final, Luck, Statement, Work, as_code
 from simulation.tools import UNLUCKY
 
+ITERATING = ("goals",)
+"""Kinds whose models answer thoughts and one tool."""
+
+_MANY: dict[str, tuple[int, ...]] = {"code": (1, 2, 3, 5), **dict.fromkeys(ITERATING, (1,))}
+"""How many calls a step may have, where it is not one to three."""
+
 _PLAN = re.compile(r"\[plan (\d+)\]")
 MOST_PLANS = 9
 
@@ -61,9 +67,11 @@ class Planner:
         plan = Plan(number, [])
         self.plans.append(plan)
         for _ in range(chance.choice((0, 1, 1, 2, 2, 3))):
-            many = (1, 2, 3, 5) if spec.kind == "code" else (1, 1, 2, 2, 3)
+            many = _MANY.get(spec.kind, (1, 1, 2, 2, 3))
             calls = [self._call(spec) for _ in range(chance.choice(many))]
-            if chance.random() < 0.05 and spec.kind != "code":
+            if spec.kind in ITERATING and chance.random() < 0.2:
+                calls = [_call("think", task_description="What now?")]
+            elif chance.random() < 0.05 and spec.kind not in ("code", *ITERATING):
                 calls.append(_call("final_answer", answer="too early"))
             plan.steps.append(calls)
         deadly = defect = nonsense = None

@@ -13,7 +13,7 @@ from cadre.spec.agent import AgentSpec, Limits, MemorySpec, sections
 from cadre.spec.kinds import DEFAULT, declared_kinds
 from cadre.spec.model import ModelSpec
 from simulation.contexts import narrowed
-from simulation.plans import Plan, Planner
+from simulation.plans import ITERATING, Plan, Planner
 from simulation.tools import CARDS, CHECK
 
 NAMES = ("lead", "mid", "low")
@@ -124,9 +124,12 @@ class Scenario:
         )
 
     def _plain_kind(self) -> str:
-        """An agent that answers with calls; of a kind from outside where one is installed."""
-        outside = [kind for kind in declared_kinds() if kind not in ("code", DEFAULT)]
-        return self.chance.choice([DEFAULT, *outside, *outside]) if outside else DEFAULT
+        """A kind that writes no code; rather one from outside where one is installed."""
+        outside = [
+            name for name, kind in declared_kinds().items() if not kind.behavior.startswith("cadre.kinds.")
+        ]
+        kind: str = self.chance.choice([DEFAULT, DEFAULT, *ITERATING, *(outside * 6)])
+        return kind
 
     def _with_more(self) -> dict[str, AgentSpec]:
         """Some teams remember, some have little room for what they do, some have their answers checked."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cadre.engine.calls.call_check import FINAL_ANSWER_SCHEMA
-from cadre.kinds.tool_calling.call_schema import call_schema
+from cadre.engine.calls.call_schema import call_schema
 from cadre.kinds.tool_calling.parse import read_calls
 from cadre.tools.example_values import example
 from cadre_scripted_model.auto import auto_reply

@@ -113,7 +113,7 @@ class Transcript:
     def _messages_of(self, step: Step, run: Run) -> list[ChatMessage]:
         if isinstance(step, TaskStep):
             step = msgspec.structs.replace(step, task=task_of(step, run))
-        return messages_of(step, run.agent, self._prompts)
+        return messages_of(step, run, self._prompts)
 
     def _condensing(self, run: Run) -> ModelRequest:
         first, always = run.summary.covers if run.summary is not None else 0, pinned(run)
@@ -187,6 +187,8 @@ def base_tokens(run: Run, prompts: Prompts) -> int:
     asked = system_message(run, prompts)["content"]
     if run.spec is None or run.spec.model.calls == "native":
         asked += msgspec.json.encode(functions(run)).decode()
+    if run.spec is not None:
+        asked += kind_of(run).frame(prompts)
     planned = prompts.update_plan_pre("") + prompts.update_plan_post("", tools, members, 0)
     last = prompts.final_pre() + prompts.final_post("")
     longest = max(map(tokens_of, (asked, planned, prompts.initial_plan("", tools, members), last)))
@@ -215,11 +217,11 @@ def functions(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def messages_of(step: Step, agent: str, prompts: Prompts) -> list[ChatMessage]:
+def messages_of(step: Step, run: Run, prompts: Prompts) -> list[ChatMessage]:
     """The messages that a step is read as."""
     match step:
         case TaskStep():
-            text = prompts.managed_task(agent, step.task) if step.delegated else step.task
+            text = prompts.managed_task(run.agent, step.task) if step.delegated else step.task
             return [_with_images(prompts.new_task(text), step.images)]
         case RecalledStep():
             return [_user(prompts.recalled(step.memories))]
@@ -229,7 +231,8 @@ def messages_of(step: Step, agent: str, prompts: Prompts) -> list[ChatMessage]:
                 _user(prompts.proceed()),
             ]
         case ActionStep():
-            return with_images_of(step, _action(step, prompts))
+            read = kind_of(run).messages(step, prompts) if run.spec is not None else None
+            return with_images_of(step, _action(step, prompts) if read is None else read)
         case AnswerStep():
             return [{"role": "assistant", "content": observation_of(step.output)}]
 
@@ -285,7 +288,7 @@ def _action(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:
         return [
             said,
             *(
-                {"role": "tool", "tool_call_id": _call_id(call), "content": _observed(call, prompts)}
+                {"role": "tool", "tool_call_id": _call_id(call), "content": observed(call, prompts)}
                 for call in calls
             ),
         ]
@@ -298,7 +301,7 @@ def _action(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:
     if not calls:
         # The run's last step: its answer follows.
         return [said] if step.content else []
-    observations = "\n\n".join(f"{call.name}: {_observed(call, prompts)}" for call in calls)
+    observations = "\n\n".join(f"{call.name}: {observed(call, prompts)}" for call in calls)
     return [said, _user(f"Observation:\n{observations}")]
 
 
@@ -309,7 +312,8 @@ def _seen(deed: Deed, step: ActionStep, prompts: Prompts) -> str:
     return "\n".join(seen) or deed.nothing
 
 
-def _observed(call: CallState, prompts: Prompts) -> str:
+def observed(call: CallState, prompts: Prompts) -> str:
+    """What a call came to, as its model reads it."""
     return prompts.error(call.error.message) if call.error is not None else call.observation or ""
 
 

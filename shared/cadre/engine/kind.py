@@ -14,6 +14,7 @@ from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState
+from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo, Message
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import declaration_of, declared_kinds
@@ -86,6 +87,8 @@ class Kind(Protocol):
     """Whether a call is refused when the same one has led to the same again and again (`limits.repeats`)."""
     trusts_counts: bool
     """Whether a run makes use of the room that its model's own count of tokens leaves over the estimate."""
+    ending: str
+    """What its models call to give their answer."""
     reads_whole: bool
     """Its agents take outputs of tools whole, however long: they are not cut on their way."""
 
@@ -142,6 +145,14 @@ class Kind(Protocol):
 
     def request(self, run: Run, purpose: str, chat: Chat) -> ModelRequest: ...
 
+    def frame(self, prompts: Prompts) -> str:
+        """The fixed words that its requests hold beside the system prompt and the steps."""
+        ...
+
+    def messages(self, step: ActionStep, prompts: Prompts) -> list[ChatMessage] | None:
+        """A finished step as its model reads it; None: as calls of the API, or as a text with observations."""
+        ...
+
     def deed(self, own: KindStep) -> Deed:
         """What a step of this kind did beside single calls."""
         ...
@@ -155,7 +166,8 @@ class Kind(Protocol):
         ...
 
     def tokens(self, run: Run, event: JournalEvent) -> int:
-        """Estimated tokens that an event of the kind's own adds to what the model reads: an upper bound."""
+        """Estimated tokens that an event of the kind's own adds to what the model reads, or that the kind adds to a
+        model's answer: an upper bound."""
         ...
 
     def images(self, event: JournalEvent) -> list[str]:

@@ -18,7 +18,7 @@ def work_of(run: Run, prompts: Prompts) -> list[str]:
         message
         for step in run.steps
         if not isinstance(step, AnswerStep)
-        for message in in_summary(step, messages_of(_plain(step), run.agent, prompts))
+        for message in in_summary(step, messages_of(_plain(step), run, prompts))
     ]
     return [clip(_text(message["content"]), _LONGEST) for message in as_text(messages)]
 

@@ -13,7 +13,7 @@ from cadre.journal.steps import ActionStep, CallKind, CallState, Step
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.messages import Budget, ErrorInfo, RunState, Task, Usage
 from cadre.spec.agent import AgentSpec
-from cadre.spec.kinds import declared_kinds
+from cadre.spec.kinds import declaration_of, declared_kinds
 
 if TYPE_CHECKING:
     AnyKindState = KindState
@@ -260,7 +260,9 @@ class Run(msgspec.Struct, kw_only=True):
     def max_steps(self) -> int:
         if self.task is not None and self.task.max_steps is not None:
             return self.task.max_steps
-        return self.spec.limits.max_steps if self.spec else 0
+        if self.spec is None:
+            return 0
+        return declaration_of(self.spec.kind).max_steps(self.spec) or self.spec.limits.max_steps
 
     @property
     def parent(self) -> str | None:

@@ -7,13 +7,15 @@ from typing import Any
 
 from cadre.engine.commands import Command
 from cadre.engine.kind import Chat, Deed, Execution, Kind
-from cadre.engine.model_request import ModelRequest
+from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.engine.moves import PARTIAL_RESULT, Moves, Signalled, Stop
 from cadre.engine.steps import still_open
+from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
-from cadre.journal.steps import CallState
+from cadre.journal.steps import ActionStep, CallState
+from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo, Message
 from cadre.spec.agent import AgentSpec
 
@@ -28,6 +30,7 @@ class PlainKind(ABC):
     counts_steps: bool = True
     stops_repeats: bool = True
     trusts_counts: bool = True
+    ending: str = FINAL_ANSWER
     reads_whole: bool = False
 
     @abstractmethod
@@ -70,6 +73,12 @@ class PlainKind(ABC):
 
     def arguments(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         return arguments
+
+    def frame(self, prompts: Prompts) -> str:
+        return ""
+
+    def messages(self, step: ActionStep, prompts: Prompts) -> list[ChatMessage] | None:
+        return None
 
     def deed(self, own: KindStep) -> Deed:
         raise TypeError(f"steps of kind {self.name} hold nothing but calls, not {type(own).__name__}")

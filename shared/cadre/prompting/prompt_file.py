@@ -11,7 +11,13 @@ from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from cadre.errors import PromptError
-from cadre.prompting.tool_text import to_call_example, to_code_prompt, to_short_prompt, to_tool_calling_prompt
+from cadre.prompting.tool_text import (
+    to_call_example,
+    to_code_prompt,
+    to_listed_prompt,
+    to_short_prompt,
+    to_tool_calling_prompt,
+)
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.spec.kinds import DEFAULT, PromptFile, declared_kinds
 from cadre.spec.names import NAME
@@ -160,9 +166,13 @@ _environment = ImmutableSandboxedEnvironment(
 )
 _environment.filters["to_tool_calling_prompt"] = to_tool_calling_prompt
 _environment.filters["to_short_prompt"] = to_short_prompt
+_environment.filters["to_listed_prompt"] = to_listed_prompt
 _environment.filters["to_call_example"] = to_call_example
 _environment.filters["to_code_prompt"] = to_code_prompt
 _environment.filters["as_date"] = lambda at: datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
+_environment.filters["as_time"] = lambda at: datetime.fromtimestamp(at, UTC).strftime(
+    "%a %d %b %Y %H:%M:%S UTC"
+)
 
 # Each sample holds the mark by which it is found again in what a template renders.
 _MARKS = {
@@ -173,11 +183,13 @@ _MARKS = {
 }
 _MARKS["remaining_steps"] = "97531"
 _MARKS["char_limit"] = "86420"
+_MARKS["now"] = "Sun 09 Sep 2001"
 _LISTS = {name for file in SHIPPED.values() for name in file.lists}
 _SAMPLES: dict[str, Any] = {
     **_MARKS,
     "remaining_steps": 97531,
     "char_limit": 86420,
+    "now": 1_000_000_000.0,
     "memories": [
         {"text": _MARKS["memories"], "agent": "researcher", "at": 0.0, "scope": "agent", "run": "r"}
     ],

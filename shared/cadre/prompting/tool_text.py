@@ -14,6 +14,7 @@ __all__ = [
     "to_call_example",
     "to_code_prompt",
     "to_json",
+    "to_listed_prompt",
     "to_short_prompt",
     "to_tool_calling_prompt",
 ]
@@ -43,6 +44,14 @@ def to_short_prompt(card: ToolCard | AgentCard) -> str:
     needed = ["task"] if isinstance(card, AgentCard) else card.input_schema.get("required", [])
     words = {name: _in_words(about, name in needed) for name, about in inputs.items()}
     return f"{card.name}: {' '.join(card.description.split())} Arguments: {to_json(words)}"
+
+
+def to_listed_prompt(card: ToolCard | AgentCard) -> str:
+    """Name, description and the JSON schemas of a card's arguments on one line, as SuperAGI lists tools. Prompt files
+    have it as a filter of the same name."""
+    inputs = MEMBER_INPUTS if isinstance(card, AgentCard) else _inputs(card.input_schema)
+    description = " ".join(card.description.split())
+    return f'"{card.name}": {description}, args json schema: {to_json(inputs)}'
 
 
 def to_call_example(card: ToolCard | AgentCard, calls: str) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from cadre.errors import SpecError
 from cadre.protocol.messages import MemoryScope
 from cadre.spec.agent import SHORT_PROMPTS, AgentSpec, Selector
-from cadre.spec.kinds import declaration_of
+from cadre.spec.kinds import declaration_of, declared_kinds
 from cadre.spec.model import ReasoningEffort, check_url
 from cadre.spec.model_file import check_keys, with_models
 from cadre.spec.yaml_file import known_keys, read_yaml, refused_key
@@ -97,7 +97,7 @@ _KEYS = known_keys(_Document)
 _CHOICES = {
     "apiVersion": "cadre.dev/v1",
     "kind": "Agent",
-    "spec.kind": "tool_calling or code",
+    "spec.kind": "one of " + ", ".join(declared_kinds()),
     "spec.permission": "open or restricted",
     "spec.model.tool_choice": "auto, required or {function: NAME}",
     "spec.model.calls": "native, schema, text or auto",

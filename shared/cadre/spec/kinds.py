@@ -21,6 +21,7 @@ GROUP = "cadre.kinds"
 _BUILT_IN = {
     "tool_calling": "cadre.kinds.tool_calling.records:DECLARATION",
     "code": "cadre.kinds.code.records:DECLARATION",
+    "goals": "cadre.kinds.goals.records:DECLARATION",
 }
 
 DEFAULT = "tool_calling"
@@ -55,6 +56,10 @@ class PromptFile(NamedTuple):
 
 def _no_needs(_: Any) -> Needs:
     return Needs()
+
+
+def _no_steps(_: Any) -> int | None:
+    return None
 
 
 def _nothing_wrong(_: Any) -> None:
@@ -94,6 +99,8 @@ class KindDeclaration(NamedTuple):
     check: Callable[[Any], None] = _nothing_wrong
     """Raises SpecError for a spec of this kind that cannot work."""
     needs: Callable[[Any], Needs] = _no_needs
+    max_steps: Callable[[Any], int | None] = _no_steps
+    """How many steps a run may take, where the section says so; None: as `limits.max_steps` says."""
     prompt_file: Callable[[Any], str] | None = None
     """Which of `prompt_files` a spec uses; None: the one of the kind's name."""
     prompt_terms: Callable[[Any], dict[str, Any]] = _no_terms

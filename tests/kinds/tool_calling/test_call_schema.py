@@ -6,9 +6,9 @@ import jsonschema_rs
 import pytest
 
 from cadre.engine.calls.call_check import MEMBER_SCHEMA
+from cadre.engine.calls.call_schema import call_schema
 from cadre.engine.chat import functions
 from cadre.journal.run import Run
-from cadre.kinds.tool_calling.call_schema import call_schema
 from cadre.kinds.tool_calling.parse import read_calls
 from cadre.spec.answer_schema import is_strict
 from unit.loop.build import OFFER, SPEC

@@ -53,7 +53,14 @@ def test_the_kept_runs_are_of_all_kinds() -> None:
                 found |= {str(event.__struct_config__.tag) for event in entry.events}
                 found |= {"snapshot"} if entry.snapshot is not None else set()
     lacking = {"snapshot", *(str(event.__struct_config__.tag) for event in EVENTS)} - found
-    assert lacking == {"context.overflowed", "signal.received", "step.started", "wait.begun", "wait.ended"}
+    assert lacking == {
+        "context.overflowed",
+        "goals.thought",
+        "signal.received",
+        "step.started",
+        "wait.begun",
+        "wait.ended",
+    }
 
 
 # --- runs of this version

@@ -10,6 +10,7 @@ from cadre.engine import chat
 from cadre.engine.chat import LONGEST_CALL_ID, Transcript
 from cadre.engine.model_request import ModelRequest
 from cadre.journal import events as ev
+from cadre.journal.run import Run
 from cadre.journal.steps import Step
 from cadre.kinds.stepwise import END_PLAN
 from cadre.prompting.prompts import Prompts
@@ -259,9 +260,9 @@ def test_a_step_is_rendered_once_however_often_the_model_is_asked(monkeypatch: p
     rendered: list[Step] = []
     real = chat.messages_of
 
-    def counted(step: Step, agent: str, prompts: Prompts) -> list[dict[str, Any]]:
+    def counted(step: Step, run: Run, prompts: Prompts) -> list[dict[str, Any]]:
         rendered.append(step)
-        return real(step, agent, prompts)
+        return real(step, run, prompts)
 
     monkeypatch.setattr(chat, "messages_of", counted)
     course, transcript = Course(spec(planning_interval=3, limits=Limits(max_steps=60))).begin(), None

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from cadre.engine.kind import kind_of
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.run import Run
 from cadre.protocol.messages import ErrorInfo
@@ -43,15 +44,16 @@ class CallNotAllowed(Exception):
 
 def check_call(run: Run, name: str, arguments: dict[str, Any]) -> None:
     """Raises CallNotAllowed unless the run may make this call now."""
+    ending = kind_of(run).ending if run.spec is not None else FINAL_ANSWER
     if name in run.tools:
         check_arguments(name, run.tools[name].input_schema, arguments)
     elif name in run.members:
         check_arguments(name, MEMBER_SCHEMA, arguments)
         _check_delegation(run, name)
-    elif name == FINAL_ANSWER:
+    elif name == FINAL_ANSWER == ending:
         check_arguments(name, FINAL_ANSWER_SCHEMA, arguments)
     else:
-        known = ", ".join([*run.tools, *run.members, FINAL_ANSWER])
+        known = ", ".join([*run.tools, *run.members, ending])
         gone = f" {name!r} is not running at the moment." if name in run.missing else ""
         raise CallNotAllowed(f"Unknown tool {name!r}, should be one of: {known}.{gone}")
 

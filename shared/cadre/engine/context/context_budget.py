@@ -243,9 +243,10 @@ def _of_memories(_: Run, event: ev.MemoryRecalled) -> int:
     return 2 * MESSAGE + sum(MESSAGE + tokens_of(memory.text) for memory in event.memories)
 
 
-def _of_answer(_: Run, event: ev.ModelAnswered) -> int:
-    if event.purpose == "act":
-        return 3 * MESSAGE + tokens_of(event.content) + sum(map(_asked, event.calls))
+def _of_answer(run: Run, event: ev.ModelAnswered) -> int:
+    if event.purpose == "act" or (run.current is not None and event.purpose != SUMMARY):
+        more = kind_of(run).tokens(run, event) if run.spec is not None else 0
+        return 3 * MESSAGE + tokens_of(event.content) + sum(map(_asked, event.calls)) + more
     return 4 * MESSAGE + tokens_of(event.content) if event.purpose == "plan" else 0
 
 

@@ -6,12 +6,12 @@ What was answered in text is read again as that text, and its outcomes as messag
 
 from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.answers.stop_sequences import STOP_SEQUENCES
+from cadre.engine.calls.call_schema import call_schema
 from cadre.engine.chat import as_text
 from cadre.engine.kind import Chat
 from cadre.engine.model_choice import asked_model
 from cadre.engine.model_request import ModelRequest
 from cadre.journal.run import Run
-from cadre.kinds.tool_calling.call_schema import call_schema
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.model import NamedFunction
 

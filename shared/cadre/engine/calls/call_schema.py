@@ -28,19 +28,27 @@ def call_schema(functions: list[dict[str, Any]]) -> Schema:
     Functions that take the same arguments share one branch, and equal definitions are written once.
     """
     definitions: Schema = {}
-    names: dict[bytes, list[str]] = {}
-    shapes: dict[bytes, Schema] = {}
-    for function in (one["function"] for one in functions):
-        shape = _arguments(function["name"], function["parameters"], definitions)
-        key = msgspec.json.encode(shape, order="sorted")
-        names.setdefault(key, []).append(function["name"])
-        shapes[key] = shape
-    union = [_object(name=_one_of(names[key]), arguments=shape) for key, shape in shapes.items()]
-    whole = _object(function={"anyOf": union} if len(union) > 1 else union[0])
+    union = call_union([one["function"] for one in functions], definitions)
+    whole = object_of(function={"anyOf": union} if len(union) > 1 else union[0])
     return whole | ({"$defs": definitions} if definitions else {})
 
 
-def _arguments(name: str, parameters: Schema, definitions: Schema) -> Schema:
+def call_union(
+    functions: list[dict[str, Any]], definitions: Schema, under: str = "arguments"
+) -> list[Schema]:
+    """Returns the schemas of `{"name": …, under: …}` for functions by `name` and `parameters`, one for all that
+    take the same. What they refer to is added to `definitions`."""
+    names: dict[bytes, list[str]] = {}
+    shapes: dict[bytes, Schema] = {}
+    for function in functions:
+        shape = schema_at_root(function["name"], function["parameters"], definitions)
+        key = msgspec.json.encode(shape, order="sorted")
+        names.setdefault(key, []).append(function["name"])
+        shapes[key] = shape
+    return [object_of(**{"name": _one_of(names[key]), under: shape}) for key, shape in shapes.items()]
+
+
+def schema_at_root(name: str, parameters: Schema, definitions: Schema) -> Schema:
     """The schema of a function's arguments; its own definitions move to the root, where references look for them."""
     shape = {"type": "object", **_bare(parameters)}
     own = {key: value for place in _DEFINITIONS for key, value in shape.pop(place, {}).items()}
@@ -88,7 +96,8 @@ def _inner(key: str, value: Any, change: Any) -> Any:
     return change(value)
 
 
-def _object(**properties: Schema) -> Schema:
+def object_of(**properties: Schema) -> Schema:
+    """The schema of an object with exactly these properties."""
     return {
         "type": "object",
         "properties": properties,

@@ -1,0 +1,67 @@
+"""What the kind `goals` declares and writes down."""
+
+from typing import Any
+
+from cadre.journal.parts import JournalEvent, KindStep
+from cadre.kinds.iteration.records import (
+    ITERATION_TEMPLATES,
+    SYSTEM_TERMS,
+    IterationSection,
+    check_section,
+    max_steps,
+    prompt_terms,
+)
+from cadre.spec.kinds import KindDeclaration, PromptFile
+
+KIND = "goals"
+
+
+class GoalsSpec(IterationSection, frozen=True, kw_only=True, omit_defaults=True):
+    """The section `goals` of an agent's file."""
+
+
+class GoalThought(JournalEvent, frozen=True, tag="goals.thought"):
+    """What the model thought when it chose a tool, as far as it is meant for somebody who looks on."""
+
+    step: int
+    tool: str = ""
+    text: str = ""
+    speak: str = ""
+
+
+class ThoughtStep(KindStep, kw_only=True, tag=KIND, omit_defaults=True):
+    """A step in which the model thought a question through."""
+
+    question: str = ""
+    thought: str | None = None
+
+
+def goals_of(spec: Any) -> GoalsSpec:
+    """The section of an agent's spec."""
+    section: GoalsSpec = spec.goals
+    return section
+
+
+DECLARATION = KindDeclaration(
+    name=KIND,
+    behavior="cadre.kinds.goals.kind:GOALS",
+    prompt_files={
+        KIND: PromptFile(
+            must=SYSTEM_TERMS,
+            may="think output_schema",
+            lists=("goals", "constraints"),
+            templates=ITERATION_TEMPLATES,
+            like="tool_calling",
+            has_short=False,
+        )
+    },
+    purposes={"act": "thinking", "plan": "planning", "think": "thinking a question through"},
+    events=(GoalThought,),
+    step=ThoughtStep,
+    writes_calls=False,
+    section=GoalsSpec,
+    check=lambda spec: check_section(spec, KIND, goals_of(spec)),
+    max_steps=lambda spec: max_steps(goals_of(spec)),
+    prompt_terms=lambda spec: prompt_terms(goals_of(spec)),
+    doing={"goals.thought": ""},
+)

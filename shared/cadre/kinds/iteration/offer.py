@@ -1,0 +1,60 @@
+"""Tools and members as an iteration names them, and the JSON Schema of its answer."""
+
+from typing import Any
+
+from cadre.engine.answers.answer_form import final_answer_parameters
+from cadre.engine.calls.call_schema import ANY_ANSWER, call_union, object_of
+from cadre.engine.chat import functions
+from cadre.engine.model_choice import asked_model
+from cadre.engine.model_request import ChatMessage, ModelRequest
+from cadre.engine.tool_names import FINAL_ANSWER
+from cadre.journal.run import Run
+from cadre.kinds.iteration.parse import FINISH, THINK, plain_name
+
+_TEXT = {"type": "string"}
+
+_THINK_PARAMETERS = object_of(task_description=_TEXT)
+
+
+def named_in_offer(run: Run, name: str) -> str:
+    """The tool or member that the model means; the name as it is where there is none.
+
+    Names are compared without case and blanks, and where that finds none, without `_` and `-` too.
+    """
+    known = [*run.tools, *run.members]
+    if name in known:
+        return name
+    for without in ("", "_-"):
+        wanted = _bare(name, without)
+        alike = [one for one in known if _bare(one, without) == wanted]
+        if len(alike) == 1:
+            return alike[0]
+    return name.strip()
+
+
+def _bare(name: str, without: str) -> str:
+    return plain_name(name).translate({ord(sign): None for sign in without})
+
+
+def iteration_schema(run: Run, *, think: bool) -> dict[str, Any]:
+    """The JSON Schema of thoughts and one of the tools that the run has at this moment."""
+    form = final_answer_parameters(run)
+    is_open = run.spec is None or run.spec.output_schema is None
+    about = {"response": ANY_ANSWER if is_open else form["properties"]["answer"]}
+    response = {**form, "properties": about, "required": ["response"]}
+    offered = [one["function"] for one in functions(run) if one["function"]["name"] != FINAL_ANSWER]
+    offered += [{"name": THINK, "parameters": _THINK_PARAMETERS}] if think else []
+    definitions: dict[str, Any] = {}
+    union = call_union([*offered, {"name": FINISH, "parameters": response}], definitions, "args")
+    thoughts = object_of(text=_TEXT, reasoning=_TEXT, plan=_TEXT, criticism=_TEXT, speak=_TEXT)
+    return object_of(thoughts=thoughts, tool={"anyOf": union}) | (
+        {"$defs": definitions} if definitions else {}
+    )
+
+
+def in_form(run: Run, messages: list[ChatMessage], schema: dict[str, Any]) -> ModelRequest:
+    """A request for JSON, in the form that the model's endpoint takes (`model.structured`, or `calls: schema`)."""
+    model = asked_model(run)
+    if model.structured == "schema" or (model.structured == "auto" and model.calls == "schema"):
+        return ModelRequest(messages=messages, schema=schema)
+    return ModelRequest(messages=messages, json_object=model.structured == "object")

@@ -1,0 +1,60 @@
+"""What the kinds whose model answers with thoughts and a tool declare in common."""
+
+from typing import Any
+
+import msgspec
+
+from cadre.errors import SpecError
+from cadre.spec.names import check_bounds
+
+
+class IterationSection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the sections of these kinds have in common."""
+
+    goals: list[str] = []
+    """What is to be reached; the task of a run is one more goal."""
+    constraints: list[str] = []
+    iterations: int | None = None
+    """The number of model calls that a run may take, in place of `limits.max_steps`."""
+    think: bool = True
+    """Whether the model may call `think`."""
+
+
+ITERATION_TEMPLATES = {
+    "iteration.time": ("now", ""),
+    "iteration.next": ("", ""),
+    "iteration.result": ("name text", ""),
+    "iteration.think": ("question", "goals found"),
+}
+"""Templates of prompt files that these kinds share, with the variables that they must show and may use."""
+
+SYSTEM_TERMS = "goals constraints custom_instructions tools managed_agents"
+
+
+def max_steps(section: IterationSection) -> int | None:
+    """How many steps a run may take, where the section says so."""
+    return section.iterations
+
+
+def prompt_terms(section: IterationSection) -> dict[str, Any]:
+    """Values of the variables of the system prompt."""
+    return {
+        **{key: value for key, value in msgspec.structs.asdict(section).items() if isinstance(value, list)},
+        "think": "think" if section.think else "",
+    }
+
+
+def check_section(spec: Any, kind: str, section: IterationSection) -> None:
+    """Raises SpecError for a section that cannot hold."""
+    check_bounds(spec.name, [(f"{kind}.iterations", section.iterations, 1)])
+    for key, texts in msgspec.structs.asdict(section).items():
+        if isinstance(texts, list) and not all(isinstance(text, str) and text.strip() for text in texts):
+            raise SpecError(f"agent {spec.name}: {kind}.{key} holds an empty one: write each as a sentence")
+    if spec.kind != kind:
+        return
+    taken = {"finish", *(["think"] if section.think else [])}
+    names = [name for name in [*spec.tools, *map(str, spec.team)] if name.casefold() in taken]
+    if names:
+        raise SpecError(
+            f"agent {spec.name}: {names[0]!r} is a tool of kind {kind} itself: name yours otherwise"
+        )

@@ -1,0 +1,265 @@
+"""Agents that work on goals, story by story: thoughts and one tool in each iteration, until `finish`."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from cadre.errors import SpecError
+from cadre.journal import events as ev
+from cadre.journal.arrivals import ModelReplied
+from cadre.journal.steps import ActionStep
+from cadre.kinds.goals.records import GoalsSpec, GoalThought
+from cadre.protocol.messages import Decision, ErrorInfo, Fork, ToolResult
+from cadre.spec.agent import AgentSpec, Limits, sections
+from cadre.spec.model import ModelSpec
+from kinds.goals.build import answer, begun, goals_spec, request_of, says
+from unit.loop.build import OFFER, Course, kinds, only, result, sound, task
+
+
+def texts(course: Course) -> list[tuple[str, str]]:
+    return [(one["role"], one["content"]) for one in request_of(course).messages]
+
+
+def test_an_iteration_is_thoughts_and_one_tool() -> None:
+    course = begun()
+    events = says(course, "add", a=1, b=2)
+    assert kinds(events) == ["ModelAnswered", "GoalThought", "ToolCalled"]
+    assert only(events, GoalThought) == GoalThought(step=1, tool="add", text="I see.", speak="On it.")
+    assert kinds(course.arrive(result(course.id(), 3))) == ["ToolAnswered", "StepFinished", "ModelCalled"]
+    end = says(course, "finish", response="3")[-1]
+    assert isinstance(end, ev.RunFinished)
+    assert (end.state, end.output) == ("success", "3")
+    sound(course)
+
+
+def test_the_order_of_messages_is_superagis() -> None:
+    course = begun(
+        GoalsSpec(goals=["Know the sum."], constraints=["Be quick."]), instructions="Use both hands."
+    )
+    first = answer("add", a=1, b=2)
+    course.say(content=first)
+    course.arrive(result(course.id(), 3))
+    messages = texts(course)
+    assert [role for role, _ in messages] == ["system", "system", "user", "assistant", "user"]
+    system, now, goal, said, seen = (text for _, text in messages)
+    assert "GOALS:\n1. Know the sum." in system
+    assert "INSTRUCTION: Use both hands." in system
+    assert "1. Be quick." in system
+    assert '- "add": Adds., args json schema: {"a"' in system
+    assert '"finish": ' in system
+    assert now == "The current time and date is Thu 01 Jan 1970 00:01:40 UTC."
+    assert goal == "One more goal, which comes with this run:\nAdd up."
+    assert said == first
+    assert seen.startswith("Tool add returned: 3\n\nDecide which tool comes next")
+
+
+@pytest.mark.parametrize("name", ["LOOK", " look ", "l o o k", "Look"])
+def test_names_are_compared_without_case_and_blanks(name: str) -> None:
+    assert only(says(begun(), name, at="sky"), ev.ToolCalled).tool == "look"
+
+
+@pytest.mark.parametrize("name", ["finish", "Finish", "FINISH ", "", " "])
+def test_finish_and_an_empty_name_end_the_run(name: str) -> None:
+    end = says(begun(), name, response="42")[-1]
+    assert isinstance(end, ev.RunFinished)
+    assert (end.state, end.output) == ("success", "42")
+
+
+def test_an_end_without_a_response_answers_with_the_thought() -> None:
+    end = says(begun(), "")[-1]
+    assert isinstance(end, ev.RunFinished)
+    assert end.output == "I see."
+
+
+def test_an_unknown_tool_is_told_to_the_model() -> None:
+    course = begun()
+    events = says(course, "fly", to="Rome")
+    assert kinds(events) == ["ModelAnswered", "GoalThought", "CallRefused", "StepFinished", "ModelCalled"]
+    seen = texts(course)[-1][1]
+    assert "Tool fly returned: Error: Unknown tool 'fly', should be one of: add, look, kid, finish." in seen
+
+
+def test_a_failed_tool_is_told_to_the_model() -> None:
+    course = begun()
+    says(course, "add", a=1, b=2)
+    failed = msgspec.structs.replace(result(course.id(), None), error=ErrorInfo("ToolError", "no abacus"))
+    assert isinstance(failed, ToolResult)
+    course.arrive(failed)
+    assert "Tool add returned: Error: no abacus" in texts(course)[-1][1]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("I think I shall add.", "holds no JSON object"),
+        ("null", "holds no JSON object"),
+        ('{"thoughts": {"text": "hm"}}', "names no tool"),
+        ('{"tool": {"name": "add", "args": {"a": 1', "cannot be read"),
+        ('{"tool": {"name": "add", "args": [1, 2]}}', "must be a JSON object"),
+        ('{"tool": {"name": "add", "args": {"a": __import__("os").getpid()}}}', "cannot be read"),
+    ],
+)
+def test_what_cannot_be_read_goes_back_with_the_reason(content: str, why: str) -> None:
+    course = begun()
+    events = course.say(content=content)
+    assert kinds(events) == ["ModelAnswered", "StepFinished", "ModelCalled"]
+    told = texts(course)[-1][1]
+    assert why in told
+    assert '"tool": {"name"' in told
+    sound(course)
+
+
+def test_what_cannot_be_read_again_and_again_ends_the_run() -> None:
+    course = begun(limits=Limits(repeats=3))
+    for _ in range(3):
+        events = course.say(content="Hm.")
+    end = events[-1]
+    assert isinstance(end, ev.RunFinished)
+    assert end.error is not None
+    assert end.error.type == "LoopDetected"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "```json\n" + answer("look", at="sky") + "\n```",
+        "{'thoughts': {'text': 'Up.'}, 'tool': {'name': 'look', 'args': {'at': 'sky',},},}",
+        '{"thoughts": "Up.", "tool": {"name": "look", "args": "{\\"at\\": \\"sky\\"}"}}',
+        '{"thoughts": {}, "tool": "look", "args": {"at": "sky"}}',
+        '{"name": "look", "arguments": {"at": "sky"}}',
+    ],
+)
+def test_answers_are_read_with_patience(content: str) -> None:
+    called = only(begun().say(content=content), ev.ToolCalled)
+    assert (called.tool, called.arguments) == ("look", {"at": "sky"})
+
+
+def test_an_answer_that_was_cut_calls_nothing() -> None:
+    course = begun()
+    cut = '{"thoughts": {"text": "x"}, "tool": {"name": "look", "args": {"at": "sky"'
+    assert course.run.model is not None
+    events = course.arrive(ModelReplied(attempt=1, content=cut, finish_reason="length"))
+    assert "ToolCalled" not in kinds(events)
+
+
+def test_to_think_is_a_model_call_of_its_own_and_no_executors() -> None:
+    course = begun()
+    events = says(course, "Think", task_description="Is it worth it?")
+    assert kinds(events) == ["ModelAnswered", "GoalThought", "StepFinished", "StepStarted", "ModelCalled"]
+    assert only(events, ev.ModelCalled).purpose == "think"
+    question = request_of(course).messages
+    assert len(question) == 1
+    assert "Is it worth it?" in question[0]["content"]
+    assert "1. Know the sum.\n2. Add up." in question[0]["content"]
+    assert kinds(course.say(content="Yes, it is.")) == ["ModelAnswered", "StepFinished", "ModelCalled"]
+    assert "Tool think returned: Yes, it is." in texts(course)[-1][1]
+    assert [step.number for step in course.run.steps if isinstance(step, ActionStep)] == [1, 2]
+    sound(course)
+
+
+def test_a_fork_at_a_thought_thinks_first() -> None:
+    course = begun()
+    says(course, "think", task_description="Is it worth it?")
+    steps = [step for step in course.run.steps if isinstance(step, ActionStep)]
+    fork = Course(goals_spec(), run="r2")
+    fork.arrive(task("Add up.", run="r2", forks=Fork(run="r1", at=2)), prefix=list(steps))
+    assert fork.run.model is not None
+    assert (fork.run.model.purpose, fork.run.model.step) == ("think", 2)
+    fork.say(content="No.")
+    assert "Tool think returned: No." in texts(fork)[-1][1]
+    sound(fork)
+
+
+def test_where_it_may_not_think_there_is_no_such_tool() -> None:
+    course = begun(GoalsSpec(think=False))
+    assert '"think"' not in texts(course)[0][1]
+    assert (
+        "Unknown tool 'think'"
+        in only(says(course, "think", task_description="?"), ev.CallRefused).error.message
+    )
+
+
+def test_the_limit_of_iterations_ends_with_what_was_found() -> None:
+    course = begun(GoalsSpec(iterations=2), limits=Limits(max_steps=20))
+    for _ in range(2):
+        says(course, "add", a=1, b=2)
+        events = course.arrive(result(course.id(), 3))
+    end = events[-1]
+    assert isinstance(end, ev.RunFinished)
+    assert (end.state, "add: 3" in end.output) == ("max_steps_error", True)
+    assert end.error is not None
+    assert "limit of 2 steps" in end.error.message
+    sound(course)
+
+
+def test_a_thought_counts_as_an_iteration() -> None:
+    course = begun(GoalsSpec(iterations=1))
+    end = says(course, "think", task_description="?")[-1]
+    assert isinstance(end, ev.RunFinished)
+    assert end.state == "max_steps_error"
+
+
+def test_the_answer_goes_through_schema_and_checks() -> None:
+    schema = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
+    course = begun(output_schema=schema, checks=["when: answer.sum > 2"])
+    assert '"sum": {"type": "integer"}' in texts(course)[0][1]
+    assert kinds(says(course, "finish", response="three"))[-1] == "ModelCalled"
+    assert "does not fit the output schema" in texts(course)[-1][1]
+    assert kinds(says(course, "finish", response={"sum": 1}))[-1] == "ModelCalled"
+    end = says(course, "finish", response='{"sum": 3}')[-1]
+    assert isinstance(end, ev.RunFinished)
+    assert end.output == {"sum": 3}
+    sound(course)
+
+
+def test_a_call_waits_for_permission_and_what_a_person_says_is_read() -> None:
+    course = begun(permission="restricted")
+    assert kinds(says(course, "add", a=1, b=2))[-1] == "ApprovalRequested"
+    held = course.run.open_calls()[0].id
+    course.arrive(
+        Decision(id="d1", tree="r1", run="r1", at=2.0, call=held, verdict="rejected", feedback="Use a slate.")
+    )
+    told = texts(course)[-1][1]
+    assert "did not allow this call of 'add'. They said: Use a slate." in told
+    sound(course)
+
+
+def test_a_plan_may_come_first() -> None:
+    course = begun(planning_interval=3)
+    assert course.run.model is not None
+    assert course.run.model.purpose == "plan"
+    course.say(content="First add.")
+    assert "First add." in str(texts(course))
+
+
+def test_the_schema_has_thoughts_and_every_tool() -> None:
+    course = begun(model=ModelSpec(structured="schema"))
+    schema = request_of(course).schema
+    assert schema is not None
+    names = [json.dumps(one["properties"]["name"]) for one in schema["properties"]["tool"]["anyOf"]]
+    assert all(any(f'"{name}"' in one for one in names) for name in [*OFFER.tools, "kid", "think", "finish"])
+    assert list(schema["properties"]["thoughts"]["properties"]) == [
+        "text",
+        "reasoning",
+        "plan",
+        "criticism",
+        "speak",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"section": GoalsSpec(goals=[" "])}, "goals.goals holds an empty one"),
+        ({"section": GoalsSpec(iterations=0)}, "goals.iterations must be at least 1"),
+        ({"section": GoalsSpec(), "tools": ["finish"]}, "'finish' is a tool of kind goals itself"),
+        ({"section": GoalsSpec(), "tools": ["think"]}, "'think' is a tool of kind goals itself"),
+    ],
+)
+def test_a_section_that_cannot_hold_is_refused(fields: dict[str, Any], why: str) -> None:
+    given = {"kind": "goals", **fields}
+    given |= sections(given.pop("section"))
+    with pytest.raises(SpecError, match=why):
+        AgentSpec(name="boss", description="Leads.", **given)
