@@ -201,6 +201,15 @@ async def test_a_stream_that_is_no_answer(body: str, kind: str, complaint: str) 
     assert caught.value.rate_limited == ("429" in complaint)
 
 
+async def test_an_answer_that_a_content_filter_cut_is_none() -> None:
+    body = 'data: {"choices": [{"delta": {"content": "half"}, "finish_reason": "content_filter"}]}\n\n'
+    async with server_that_sends(body, "text/event-stream") as spec:
+        with pytest.raises(
+            ModelRefused, match=r"content filter of .* withheld the answer .*model\.fallbacks"
+        ):
+            await ask(spec, saying("plain"))
+
+
 @pytest.mark.parametrize(
     ("body", "kind"),
     [

@@ -98,6 +98,23 @@ def test_the_root_cause_is_the_systems_own_word() -> None:
     assert root_cause(RuntimeError("peer\nclosed")) == "peer closed"
 
 
+@pytest.mark.parametrize(
+    ("status", "code", "text"),
+    [
+        (400, "content_filter", "The response was filtered."),
+        (400, None, "The prompt triggered Azure OpenAI's content management policy."),
+        (403, "content_policy_violation", "Not allowed."),
+    ],
+)
+def test_a_content_filter_has_its_own_words(status: int, code: str | None, text: str) -> None:
+    error = failed_status(ModelSpec(), URL, Refusal(status=status, text=text, code=code), SENT)
+    assert isinstance(error, ModelRefused)
+    where = "the content filter of the model endpoint http://host:1/v1"
+    assert str(error).startswith(f"{where} refused the request ({status}): {text}; ")
+    assert "model.fallbacks" in str(error)
+    assert "CADRE_MODEL_KEY" not in str(error)
+
+
 def test_urls_are_shown_without_secrets() -> None:
     assert shown_url(URL) == "http://host:1/v1"
 

@@ -20,9 +20,10 @@ from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.status_line import discard_output, print_status
 from cadre.local import local_stack
 from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.local.local_stack import TEAM_FILE
 from cadre.local.nats_server import choose_port
 from cadre.local.processes import START_SECONDS, Stack
-from cadre.local.team_file import TEAM_FILE, TeamSpec, read_team
+from cadre.local.team_file import TeamSpec, read_team
 from cadre.local.users import StackUsers
 
 SHIPPED_DEMO = "apollo"

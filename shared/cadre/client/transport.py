@@ -26,10 +26,25 @@ _PIECE_BYTES = 256 * 1024
 
 
 def gateway_url(data: Path | None = None) -> str:
-    """URL of the gateway: CADRE_GATEWAY_URL, else that of the `cadre up` of this folder, else the default address."""
+    """URL of the gateway: CADRE_GATEWAY_URL, else that of the `cadre up` of this folder, else the default address.
+
+    Raises Unreachable where this folder has a stack of its own that is not ready: whoever answers at the default
+    address then is another folder's.
+    """
     given = gateway_url_given()
-    if given is None and (running := local_stack.read_state(data or local_stack.default_data())) is not None:
-        given = running.gateway
+    if given is None:
+        data = data or local_stack.default_data()
+        if (running := local_stack.read_state(data)) is not None:
+            given = running.gateway
+        elif local_stack.is_starting(data):
+            raise Unreachable(
+                "the gateway of this folder is not ready: its `cadre up` is starting; wait until it says `cadre: ready`"
+            )
+        elif local_stack.has_stack(data):
+            raise Unreachable(
+                "the gateway of this folder is not ready: no `cadre up` runs here; start it and wait until it says"
+                " `cadre: ready`, or name another gateway by CADRE_GATEWAY_URL"
+            )
     return (given or read_settings().gateway_url).rstrip("/")
 
 

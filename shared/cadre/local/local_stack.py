@@ -14,6 +14,10 @@ SCRIPTED_NAME = "scripted"
 """Name of the model that the scripted model plays."""
 
 
+TEAM_FILE = "team.yaml"
+"""The file that `cadre up` takes when none is named."""
+
+
 class StackState(msgspec.Struct, frozen=True, kw_only=True):
     """The content of `up.json`."""
 
@@ -57,6 +61,16 @@ def read_state(data: Path) -> StackState | None:
         raise CommandFailed(f"{data / 'up.json'} cannot be read ({error}): remove it") from error
     # A stack that was killed leaves its file behind, but not its lock.
     return running if _is_held(data / "up.lock") else None
+
+
+def is_starting(data: Path) -> bool:
+    """Whether a `cadre up` works on this data folder and has not said yet where its services are."""
+    return not (data / "up.json").exists() and _is_held(data / "up.lock")
+
+
+def has_stack(data: Path) -> bool:
+    """Whether a `cadre up` belongs to this folder: it has run on this data folder, or there is a team for it."""
+    return (data / "ports.json").exists() or (data.parent / TEAM_FILE).is_file()
 
 
 def find_nats() -> None:

@@ -8,7 +8,8 @@ import msgspec
 from cadre.adapters.models.probing.endpoint import ProbedEndpoint, ProbeFailed
 from cadre.adapters.models.probing.probes import ask_under_schema, call_tool
 from cadre.adapters.models.probing.report import Probe
-from cadre.local.team_file import TEAM_FILE, read_team
+from cadre.local.local_stack import TEAM_FILE
+from cadre.local.team_file import read_team
 from cadre.local.tested_models import with_tested_calls
 from cadre.settings import ModelSettings
 from cadre.spec.agent_file import read_agent

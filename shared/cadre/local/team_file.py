@@ -9,14 +9,13 @@ import msgspec
 
 from cadre.automation.automation_file import path_of, read_automations
 from cadre.errors import SpecError
+from cadre.local.local_stack import TEAM_FILE
 from cadre.protocol.code import INTERPRETER_TOOL
 from cadre.protocol.memory import MEMORY_TOOLS
 from cadre.spec.agent import AgentSpec, MemorySpec
 from cadre.spec.agent_file import read_agent
 from cadre.spec.kinds import declaration_of
 from cadre.spec.yaml_file import known_keys, read_yaml, refused_key
-
-TEAM_FILE = "team.yaml"
 
 
 class Demo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,6 +9,9 @@ from cadre.journal.events import RequestedCall
 from cadre.ports import ModelReply, OnText
 from cadre.protocol.messages import Usage
 
+FILTERED = "content_filter"
+"""The finish_reason of an answer that the endpoint's content filter withheld or cut."""
+
 MIN_PAUSE_SECONDS = 0.05
 """Between two pieces of text that are passed on."""
 

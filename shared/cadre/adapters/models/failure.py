@@ -33,6 +33,12 @@ HINTS = {
 
 _UNTOLD_CONTEXT = "model.context in the agent's spec to what the model takes"
 
+FILTER_HINT = "change the task or what the run has read, or set model.fallbacks in the agent's spec"
+
+_FILTER_CODES = ("content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation")
+_FILTER_WORDS = re.compile(r"content (?:management|filtering|usage) polic|content[_ ]filter", re.IGNORECASE)
+"""What endpoints say when their filter refuses a request."""
+
 _UNWANTED = r"unsupported|not support|unknown|unrecognized|unexpected|invalid|not permitted|not allowed"
 
 
@@ -61,6 +67,13 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         return self.status in (408, 409, 429) or self.status >= 500
 
     @property
+    def filtered(self) -> bool:
+        """Whether the endpoint's content filter refused the request."""
+        return self.status in (400, 403, 422) and (
+            self.code in _FILTER_CODES or _FILTER_WORDS.search(self.text) is not None
+        )
+
+    @property
     def too_long(self) -> bool:
         """Whether it says that request and answer together take more than the model's context."""
         return self.status in (400, 413, 422) and is_too_long(self.code or "", self.text)
@@ -85,6 +98,10 @@ def failed_status(spec: ModelSpec, url: str, refusal: Refusal, sent: Mapping[str
         return ModelRefused(
             f"{line}; set {hint}", status=status, too_long=True, context=context, tokens=tokens
         )
+    if refusal.filtered:
+        filtered = f"the content filter of the model endpoint {shown_url(url)} refused the request ({status})"
+        text = f"{filtered}: {message}" if message else filtered
+        return ModelRefused(f"{text}; {FILTER_HINT}", status=status)
     hint = _hint(spec, refusal, sent)
     return ModelRefused(f"{line}; {hint}" if hint else line, status=status)
 
@@ -147,6 +164,14 @@ def failed_silence(url: str, seconds: float) -> ModelUnavailable:
     """Makes the error for an endpoint that sent nothing for its timeout, in seconds."""
     return ModelUnavailable(
         f"the model endpoint {shown_url(url)} sent nothing for {seconds:g} s; model.timeout sets how long"
+    )
+
+
+def filtered_answer(url: str) -> ModelRefused:
+    """Makes the error for an answer that the endpoint's content filter withheld or cut."""
+    return ModelRefused(
+        f"the content filter of the model endpoint {shown_url(url)} withheld the answer"
+        f" (finish_reason content_filter); {FILTER_HINT}"
     )
 
 

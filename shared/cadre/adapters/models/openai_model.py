@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from cadre.adapters.models.answer import MalformedAnswer, ModelAnswer
+from cadre.adapters.models.answer import FILTERED, MalformedAnswer, ModelAnswer
 from cadre.adapters.models.failure import (
     Refusal,
     complains_of,
@@ -17,6 +17,7 @@ from cadre.adapters.models.failure import (
     failed_connection,
     failed_silence,
     failed_status,
+    filtered_answer,
     shown_url,
 )
 from cadre.adapters.models.images import with_images
@@ -105,6 +106,8 @@ class OpenAIModel:
         except MalformedAnswer as error:
             hint = "; does the URL end as it should (most end in /v1)?" if "no choice" in str(error) else ""
             raise failed_answer(self._url, f"cannot be used: {error}{hint}") from None
+        if reply.finish_reason == FILTERED:
+            raise filtered_answer(self._url)
         return reply if reply.usage.tokens else self._with_usage(request, reply)
 
     async def load(self) -> None:

@@ -54,7 +54,8 @@ class Gateway(Blocking[Transport]):
     _close = blocking(Transport.close)
 
     def __init__(self, url: str | None = None) -> None:
-        super().__init__(Transport(url), asyncio.Runner())
+        with command_errors():
+            super().__init__(Transport(url), asyncio.Runner())
 
     @property
     def url(self) -> str:
