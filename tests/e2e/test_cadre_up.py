@@ -3,17 +3,15 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from harness.folder_commands import FolderCommands, stop
 from harness.guard import Guard
 from harness.patience import eventually, patience
 
-CADRE = [sys.executable, "-m", "cadre.cli.main"]
 AGENT = """
 apiVersion: cadre.dev/v1
 kind: Agent
@@ -51,71 +49,13 @@ def guard() -> Iterator[Guard]:
     guard.close()
 
 
-class Commands:
-    """`cadre …` in one folder, with nothing of the environment that says where anything is."""
-
-    def __init__(self, folder: Path, guard: Guard) -> None:
-        self.folder = folder
-        self._guard = guard
-        self.environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("CADRE_")
-        }
-        self.environment |= {"CADRE_SHARDS": "1", "CADRE_DRAIN_SECONDS": "2", "PYTHONUNBUFFERED": "1"}
-
-    def start(self, *words: str, piped: bool = False) -> subprocess.Popen[bytes]:
-        """Starts it; its output is a pipe, or a file named after the verb."""
-        with (self.folder / f"{words[0]}.log").open("ab") as log:
-            return subprocess.Popen(
-                [*CADRE, *words],
-                cwd=self.folder,
-                env=self.environment,
-                stdout=subprocess.PIPE if piped else log,
-                stderr=subprocess.STDOUT,
-                process_group=self._guard.group,
-            )
-
-    def up(self, *words: str) -> subprocess.Popen[bytes]:
-        """Starts `cadre up` and waits until all of it is ready."""
-        process = self.start("up", "--port", "0", *words)
-        eventually(lambda: self.state() is not None, what="cadre up is ready", state=lambda: self.log("up"))
-        return process
-
-    def state(self) -> dict[str, object] | None:
-        """The content of up.json; None while there is none."""
-        try:
-            return dict(json.loads((self.folder / ".cadre/up.json").read_bytes()))
-        except FileNotFoundError:
-            return None
-
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Runs it to its end."""
-        return subprocess.run(
-            [*CADRE, *words],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=patience(),
-            check=False,
-        )
-
-    def log(self, verb: str) -> str:
-        """What the command has written to its file."""
-        return (self.folder / f"{verb}.log").read_text()
-
-
 @pytest.fixture
-def commands(tmp_path: Path, guard: Guard) -> Commands:
-    return Commands(tmp_path, guard)
-
-
-def stop(process: subprocess.Popen[bytes]) -> int:
-    process.send_signal(signal.SIGINT)
-    return process.wait(patience())
+def commands(tmp_path: Path, guard: Guard) -> FolderCommands:
+    return FolderCommands(tmp_path, guard)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_stops_though_nobody_reads_its_output_any_more(commands: Commands, number: int) -> None:
+def test_it_stops_though_nobody_reads_its_output_any_more(commands: FolderCommands, number: int) -> None:
     """As after Ctrl-C on `cadre up 2>&1 | tee log`, which ends tee first."""
     process = commands.start("up", "--port", "0", piped=True)
     assert process.stdout is not None
@@ -132,7 +72,7 @@ def test_it_stops_though_nobody_reads_its_output_any_more(commands: Commands, nu
     assert [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()] == []
 
 
-def test_a_second_signal_ends_all_at_once(commands: Commands) -> None:
+def test_a_second_signal_ends_all_at_once(commands: FolderCommands) -> None:
     commands.environment["CADRE_DRAIN_SECONDS"] = "600"
     process = commands.up()
     state = commands.state()
@@ -147,7 +87,7 @@ def test_a_second_signal_ends_all_at_once(commands: Commands) -> None:
     assert [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()] == []
 
 
-def test_services_find_it_whenever_it_is_started(commands: Commands, tmp_path: Path) -> None:
+def test_services_find_it_whenever_it_is_started(commands: FolderCommands, tmp_path: Path) -> None:
     """An agent that is there before `cadre up`, and lives through its restart, is found by the next one; so is the
     scripted model by the agent."""
     for name, text in {
@@ -197,7 +137,7 @@ def nap() -> str:
 """
 
 
-def test_a_run_says_what_it_waits_for_and_nobody_offers(commands: Commands, tmp_path: Path) -> None:
+def test_a_run_says_what_it_waits_for_and_nobody_offers(commands: FolderCommands, tmp_path: Path) -> None:
     """The only executor of its tool has died in the middle of the call, then the agent itself."""
     (tmp_path / "helper.yaml").write_text(AGENT.replace("Helps.", "Helps., tools: [nap]"))
     (tmp_path / "nap.py").write_text(TOOL)
@@ -233,12 +173,12 @@ def test_a_run_says_what_it_waits_for_and_nobody_offers(commands: Commands, tmp_
     assert stop(up) == 0
 
 
-def live(commands: Commands) -> str:
+def live(commands: FolderCommands) -> str:
     """What `cadre ps` lists, as JSON."""
     return commands.run("ps", "-o", "json").stdout
 
 
-def answer(commands: Commands) -> str:
+def answer(commands: FolderCommands) -> str:
     """The helper's answer, once it is live."""
 
     def is_live() -> bool:

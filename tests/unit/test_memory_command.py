@@ -31,7 +31,7 @@ def test_a_team_that_remembers_gets_a_memory_service(tmp_path: Path, more: str, 
     team = write_team(tmp_path, {"a": "", "b": more})
     assert team.needs_memory == remembers
     stack = Stack(tmp_path / "data", team, Ports(gateway=1, nats=2, model=3), lambda name, line: None)
-    started = {service.name: service for service in stack._services()}
+    started = {service.name: service for service in stack.services()}
     assert ("memory" in started) == remembers
     assert ("memory" in [component.role for component in components_of(team, Values())]) == remembers
     if remembers:

@@ -73,7 +73,7 @@ def test_a_team_with_code_agents_gets_a_sandbox_per_pool(tmp_path: Path) -> None
     team = write_team(tmp_path, kinds)
     assert team.pools == ["default", "heavy"]
     stack = Stack(tmp_path / "data", team, Ports(gateway=1, nats=2, model=3), lambda name, line: None)
-    started = {service.name: list(service.argv) for service in stack._services()}
+    started = {service.name: list(service.argv) for service in stack.services()}
     for name, pool in (("sandbox", "default"), ("sandbox-heavy", "heavy")):
         assert started[name][1:] == ["-m", "cadre_sandbox", "--pool", pool]
 

@@ -23,6 +23,7 @@ from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.local.local_stack import TEAM_FILE
 from cadre.local.nats_server import choose_port
 from cadre.local.processes import START_SECONDS, Stack
+from cadre.local.reload import Reloader
 from cadre.local.team_file import TeamSpec, read_team
 from cadre.local.users import StackUsers
 
@@ -54,6 +55,7 @@ _LAST_SECONDS = 5.0
 @click.option(
     "--secure", is_flag=True, help="Give every service a NATS user of its own, with the rights that it needs."
 )
+@click.option("--reload", "reloads", is_flag=True, help="Restart the services whose files change.")
 @click.option(
     "--wait",
     "start_seconds",
@@ -65,25 +67,36 @@ _LAST_SECONDS = 5.0
 @click.option(
     "--timeout", type=click.FloatRange(min=1), default=300.0, show_default=True, help="Seconds for --run."
 )
-def command(team: Path | None, shipped: bool, runs_demo: bool, timeout: float, **places: Any) -> int:
+def command(
+    team: Path | None, shipped: bool, runs_demo: bool, timeout: float, reloads: bool, **places: Any
+) -> int:
     """Start NATS and the services of TEAM (a folder with a team.yaml, or such a file).
 
     Without TEAM, the team.yaml of this folder; without one, NATS and the gateway alone. Stops on Ctrl-C.
     """
     found = _team(team, shipped)
+    if reloads and (found is None or runs_demo or places["secure"]):
+        raise click.UsageError("--reload needs a team, and goes neither with --run nor with --secure")
     if not runs_demo:
-        return _serve(found, **places)
+        return _serve(found, reloads, **places)
     if found is None or found.demo is None:
         raise click.UsageError(f"--run needs a team whose {TEAM_FILE} has a demo: {{agent, task}}")
     return _demonstrate(found, timeout, **places)
 
 
-def _serve(team: TeamSpec | None, data: Path | None, port: int | None, nats_port: int, **choices: Any) -> int:
+def _serve(
+    team: TeamSpec | None,
+    reloads: bool,
+    data: Path | None,
+    port: int | None,
+    nats_port: int,
+    **choices: Any,
+) -> int:
     folder = data or local_stack.default_data()
     with local_stack.locked(folder):
         ports = (GATEWAY_PORT if port is None else port, nats_port)
         stack = _stack(folder, team, ports, LogPrinter(), **choices)
-        return asyncio.run(_supervised(stack, _until_stopped(stack), ExitCode.OK))
+        return asyncio.run(_supervised(stack, _until_stopped(stack, reloads), ExitCode.OK))
 
 
 def _demonstrate(
@@ -186,7 +199,7 @@ def _give_automations(url: str, files: list[Path]) -> list[str]:
         return [made["name"] for file in files for made in add_file(gateway, file)]
 
 
-async def _until_stopped(stack: Stack) -> int:
+async def _until_stopped(stack: Stack, reloads: bool) -> int:
     await demo.start(stack)
     try:
         click.echo(f"gateway  {stack.gateway}\nnats     {stack.nats}")
@@ -201,5 +214,7 @@ async def _until_stopped(stack: Stack) -> int:
         )
     else:
         print_status(f'cadre: ready; ask with: cadre run {next(iter(stack.team.agents))} "TASK"')
+    if reloads and stack.team is not None:
+        await stack.alive_during(Reloader(stack, stack.team).watch())
     await stack.alive_during(asyncio.Event().wait())
     return ExitCode.OK

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from cadre.local import local_stack, nats_server
 from cadre.local.extras import check_extras
 from cadre.local.roles import tool_service_names, unused_name
 from cadre.local.service_check import isolation_tier
+from cadre.local.source_files import source_files
 from cadre.local.supervise import ManagedProcess, ProcessSpec, until_ready
 from cadre.local.team_file import TeamSpec
 from cadre.local.users import StackUsers
@@ -28,6 +29,7 @@ from cadre.settings import (
     read_settings,
     read_tracing_settings,
 )
+from cadre.spec.agent_file import files_of_agent
 
 T = TypeVar("T")
 
@@ -40,6 +42,8 @@ _KILL_SECONDS = 5.0
 """Seconds after its drain time when a process is killed."""
 
 _PROBE_SECONDS = 10.0
+_LOOK_SECONDS = 1.0
+"""Seconds until a service that is new is looked after as well."""
 
 MAX_LOG_BYTES = 20 * 1024 * 1024
 """Bytes of a log file above which the next start begins a new one."""
@@ -61,6 +65,8 @@ class Stack:
     _groups: list[list[ManagedProcess]] = field(default_factory=list)
     """Groups in the order of their start, each of which needs those before it; they end in reverse order."""
     _running: dict[asyncio.Task[None], ManagedProcess] = field(default_factory=dict)
+    _left_out: list[str] = field(default_factory=list)
+    """Agents that can do nothing on this machine."""
     _started: bool = False
     notes: list[str] = field(default_factory=list)
     """Remarks for the user, once all is ready."""
@@ -91,7 +97,7 @@ class Stack:
             await isolated
         finally:
             isolated.cancel()
-        await self._launch(self._tracer(), self._services())
+        await self._launch(self._tracer(), self.services())
         self._started = True
         self._write_state()
 
@@ -106,16 +112,20 @@ class Stack:
             self.notes.append(
                 f"without {', '.join(self.team.isolated)}: their code cannot be run here: {why}"
             )
-            self.team = msgspec.structs.replace(self.team, agents=others, pools=[])
+            self._left_out = self.team.isolated
+            self.team = self.without_left_out(self.team)
 
     async def alive_during(self, work: Coroutine[Any, Any, T]) -> T:
         """Awaits the work; raises the CommandFailed of a service that cannot be kept alive meanwhile."""
         task = asyncio.create_task(work)
         try:
-            await asyncio.wait([task, *self._running], return_when=asyncio.FIRST_COMPLETED)
-            for life in self._running:
-                if life.done():
+            while not task.done():
+                # The work may start and stop services: those of the moment are looked after.
+                lives = [task, *self._running]
+                await asyncio.wait(lives, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                for life in [life for life in self._running if life.done()]:
                     life.result()
+                    del self._running[life]
             return await task
         finally:
             # The work unwinds before the stack does.
@@ -132,6 +142,46 @@ class Stack:
         """Ends all processes at once."""
         for child in self._running.values():
             child.kill()
+
+    # --- changes while it runs
+
+    @property
+    def children(self) -> list[ManagedProcess]:
+        """The processes that run."""
+        return list(self._running.values())
+
+    async def add(self, service: ProcessSpec) -> ManagedProcess:
+        """Starts one more service and returns when it is ready. Raises CommandFailed; then it does not run."""
+        child = ManagedProcess(service, self.on_line, self._restarted)
+        life = asyncio.create_task(child.keep_alive())
+        ready = asyncio.create_task(until_ready([child], self.start_seconds, self.on_line))
+        try:
+            await asyncio.wait([life, ready], return_when=asyncio.FIRST_COMPLETED)
+            await (life if life.done() else ready)
+        except BaseException:
+            ready.cancel()
+            child.kill()
+            await asyncio.gather(life, ready, return_exceptions=True)
+            raise
+        self._running[life] = child
+        self._groups[-1].append(child)
+        self._write_state()
+        return child
+
+    async def remove(self, child: ManagedProcess) -> None:
+        """Ends a service within its drain time."""
+        await self._end([child], self.drain + _KILL_SECONDS)
+        for group in self._groups:
+            if child in group:
+                group.remove(child)
+        self._running = {life: one for life, one in self._running.items() if one is not child}
+        self._write_state()
+
+    def without_left_out(self, team: TeamSpec) -> TeamSpec:
+        """The team without the agents that are left out on this machine."""
+        agents = {name: file for name, file in team.agents.items() if name not in self._left_out}
+        pools = [] if self._left_out else team.pools
+        return msgspec.structs.replace(team, agents=agents, pools=pools)
 
     # --- life
 
@@ -200,25 +250,37 @@ class Stack:
         return self._service("nats", [str(server), "-c", str(config)], {}, ready)
 
     def _scripted_model(self) -> ProcessSpec:
+        self.model = f"http://127.0.0.1:{self.ports.model}/v1"
+        return self._script_at("model", self.ports.model)
+
+    def trial_of_script(self) -> ProcessSpec:
+        """The scripted model at another port, to see whether its script holds."""
+        return self._script_at("model-trial", nats_server.free_port(0, "a trial", "nothing"))
+
+    def _script_at(self, name: str, port: int) -> ProcessSpec:
         assert self.team is not None
-        port = self.ports.model
-        self.model = f"http://127.0.0.1:{port}/v1"
-        argv = ["--script", str(self.team.script), "--port", str(port)]
-        return self._python("model", "cadre_scripted_model", argv, "", port)
+        script = self.team.script
+        assert script is not None
+        argv = ["--script", str(script), "--port", str(port)]
+        return replace(self._python(name, "cadre_scripted_model", argv, "", port), files=lambda: (script,))
 
     def _tracer(self) -> list[ProcessSpec]:
         """The tracer; [] where no receiver of traces is configured."""
         wanted = bool(read_tracing_settings().endpoint)
         return [self._python("tracer", "cadre_tracer", [], "tracer")] if wanted else []
 
-    def _services(self) -> list[ProcessSpec]:
+    def services(self) -> list[ProcessSpec]:
+        """The gateway and the services of the team as it is now, each with a port of its own."""
         services = [self._python("gateway", "cadre_gateway", [], "gateway", self.ports.gateway)]
         if self.team is None:
             return services
         for entry, role in zip(self.team.tools, tool_service_names(self.team.tools), strict=True):
             name = Path(entry.partition(":")[0]).stem if "/" in entry else entry
             name = self._unused(name, services)
-            services.append(self._python(name, "cadre_tools", [entry], f"tools-{role}"))
+            sources = partial(source_files, entry, Path.cwd())
+            services.append(
+                replace(self._python(name, "cadre_tools", [entry], f"tools-{role}"), files=sources)
+            )
         for pool in self.team.pools:
             name = self._unused("sandbox" if pool == "default" else f"sandbox-{pool}", services)
             services.append(self._python(name, "cadre_sandbox", ["--pool", pool], f"sandbox-{pool}"))
@@ -228,8 +290,9 @@ class Stack:
                 self._python(self._unused("memory", services), "cadre_memory", [], "memory", more=directory)
             )
         for name, file in self.team.agents.items():
-            user = f"agent-{name}"
-            services.append(self._python(self._unused(name, services), "cadre_agent", [str(file)], user))
+            name, user = self._unused(name, services), f"agent-{name}"
+            sources = partial(files_of_agent, file)
+            services.append(replace(self._python(name, "cadre_agent", [str(file)], user), files=sources))
         return services
 
     @staticmethod

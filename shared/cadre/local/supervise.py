@@ -37,6 +37,8 @@ class ProcessSpec:
     ready: Callable[[], Awaitable[str | None]]
     """Returns None when it is ready, else what it lacks."""
     log: Path
+    files: Callable[[], Sequence[Path]] = tuple
+    """Returns the files of its user that it is started from. Raises SetupError for one that is wrong."""
 
 
 @dataclass
@@ -134,6 +136,10 @@ class ManagedProcess:
     def stop(self) -> None:
         """Asks the process to end in its own time; it is not started again."""
         self._stopping.set()
+        self.restart()
+
+    def restart(self) -> None:
+        """Asks the process to end in its own time; unless it is stopped, it is started again then."""
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.terminate()

@@ -111,6 +111,14 @@ def read_team(path: Path) -> TeamSpec:
     )
 
 
+def named_files(file: Path) -> list[Path]:
+    """The team file and the agents' files that it names, as far as it can be read: whether they hold is not asked."""
+    try:
+        return [file, *((file.parent / entry).resolve() for entry in _document(file).spec.agents)]
+    except SpecError:
+        return [file]
+
+
 def _check_demo(file: Path, demo: Demo, agents: dict[str, Path]) -> None:
     for key, command in (("program", demo.program), ("check", demo.check)):
         if command is not None and not _is_command(command):

@@ -1,0 +1,144 @@
+"""`cadre up --reload`: restarts the services of a team whose files change, starts new ones, stops those that are gone.
+
+A restart is a rolling one: the new process is started beside the old one, which is stopped when the new one is ready.
+So no run is lost, and a file with an error costs nothing: its process never becomes ready, and the old one goes on.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from cadre.errors import SetupError
+from cadre.local.exit_codes import CommandFailed
+from cadre.local.processes import Stack
+from cadre.local.supervise import ManagedProcess, ProcessSpec
+from cadre.local.team_file import TeamSpec, named_files, read_team
+
+_POLL_SECONDS = 0.5
+_QUIET_SECONDS = 0.3
+"""How long nothing may change before it is taken up: an editor may write several files, one after another."""
+
+_State = dict[Path, tuple[int, int] | None]
+"""Modification time in nanoseconds and size of each file; None for one that is not there."""
+
+
+class Reloader:
+    """Watches the files of a running stack's team, by looking at their times: that works on every file system."""
+
+    def __init__(self, stack: Stack, team: TeamSpec) -> None:
+        self._stack = stack
+        self._team = team
+        self._script = next((one for one in stack.children if team.script in one.service.files()), None)
+        services = {_key(service) for service in stack.services()}
+        self._children = {
+            _key(child.service): child for child in stack.children if _key(child.service) in services
+        }
+        self._files: dict[tuple[str, ...], set[Path]] = {}
+        """The files of each service."""
+        self._seen: _State = {}
+        """What is watched, as it was when it was last taken up."""
+        self._problem = ""
+        """What is wrong with the team's files."""
+
+    async def watch(self) -> None:
+        """Takes up changes for ever."""
+        self._note(named_files(self._team.file), [self._team.script] if self._team.script else [])
+        self._find_files(child.service for child in self._children.values())
+        while True:
+            await asyncio.sleep(_POLL_SECONDS)
+            if changed := await self._changed():
+                await self._take_up(changed)
+
+    async def _changed(self) -> set[Path]:
+        """The files that have changed since, once nothing changes any more."""
+        now = _states(self._seen)
+        while now != self._seen:
+            await asyncio.sleep(_QUIET_SECONDS)
+            later = _states(self._seen)
+            if later == now:
+                break
+            now = later
+        before, self._seen = self._seen, now
+        return {path for path in now if now[path] != before[path]}
+
+    async def _take_up(self, changed: set[Path]) -> None:
+        stack = self._stack
+        # Noted before they are read: what changes afterwards is a change.
+        self._note(named_files(self._team.file))
+        try:
+            stack.team = stack.without_left_out(read_team(self._team.file))
+            stack.check_packages()
+        except (SetupError, CommandFailed) as error:
+            # A service whose own file is wrong says so itself, below.
+            own = not changed.isdisjoint(path for files in self._files.values() for path in files)
+            if not own and self._problem != str(error):
+                stack.on_line("team", f"reload: {error}; what runs goes on as it is")
+            self._problem = str(error)
+        else:
+            self._problem = ""
+        if self._script is not None and self._team.script in changed:
+            await self._restart_script(self._script)
+        wanted = {_key(service): service for service in stack.services()}
+        new = [service for key, service in wanted.items() if key not in self._children]
+        again = [
+            service
+            for key, service in wanted.items()
+            if key in self._children and not changed.isdisjoint(self._files.get(key, ()))
+        ]
+        self._find_files(wanted.values())
+        await asyncio.gather(*map(self._start, [*new, *again]))
+        for key in self._children.keys() - wanted.keys():
+            child = self._children.pop(key)
+            await stack.remove(child)
+            stack.on_line(child.service.name, "reload: stopped, it is in the team no more")
+
+    async def _start(self, service: ProcessSpec) -> None:
+        """Starts the service in the place of the one that runs, if one does."""
+        before = self._children.get(_key(service))
+        try:
+            child = await self._stack.add(service)
+        except CommandFailed as failure:
+            goes_on = "; the one before goes on" if before is not None else ""
+            self._stack.on_line(service.name, f"reload: not started: {failure}{goes_on}")
+            return
+        self._children[_key(service)] = child
+        if before is not None:
+            await self._stack.remove(before)
+        self._stack.on_line(service.name, "reload: started" if before is None else "reload: restarted")
+
+    async def _restart_script(self, child: ManagedProcess) -> None:
+        """Restarts the scripted model at its own port, when its script holds on another one."""
+        try:
+            await self._stack.remove(await self._stack.add(self._stack.trial_of_script()))
+        except CommandFailed as failure:
+            self._stack.on_line(child.service.name, f"reload: {failure}; the script before goes on")
+            return
+        child.restart()
+        self._stack.on_line(child.service.name, "reload: restarted")
+
+    def _find_files(self, services: Iterable[ProcessSpec]) -> None:
+        """Finds out which files each service consists of by now; of one whose files are wrong, those it had."""
+        for service in services:
+            with contextlib.suppress(SetupError):
+                self._files[_key(service)] = {path.resolve() for path in service.files()}
+        self._note(*self._files.values())
+
+    def _note(self, *files: Iterable[Path]) -> None:
+        """Watches these files as well, from now on."""
+        self._seen = _states(path for some in files for path in some) | self._seen
+
+
+def _key(service: ProcessSpec) -> tuple[str, ...]:
+    return tuple(service.argv)
+
+
+def _states(files: Iterable[Path]) -> _State:
+    found: _State = {}
+    for file in files:
+        try:
+            about = file.stat()
+            found[file] = (about.st_mtime_ns, about.st_size)
+        except OSError:
+            found[file] = None
+    return found
