@@ -36,6 +36,7 @@ from cadre.service.revision import differing_replicas, revision_of
 from cadre.settings import ModelSettings, Settings, read_settings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
+from cadre.spec.kinds import declaration_of
 from cadre.spec.prices import Prices
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
@@ -103,7 +104,7 @@ class AgentHost:
         self._registry = platform.registry
         self._offer = Offer()
         self._offer_version = -1
-        self._asks_endpoint = model is None
+        self._asks_endpoint = model is None and declaration_of(spec.kind).needs(spec).model
         self._own_model = ModelChain(spec.model, endpoint, platform.blobs)
         world = World(platform.journal, platform.bus, model or self._own_model, SystemClock())
         prices = Prices.read(platform.settings.prices)

@@ -12,7 +12,7 @@ from cadre.spec.agent import SHORT_PROMPTS, AgentSpec, Selector
 from cadre.spec.kinds import declaration_of, declared_kinds
 from cadre.spec.model import ReasoningEffort, check_url
 from cadre.spec.model_file import check_keys, with_models
-from cadre.spec.yaml_file import known_keys, read_yaml, refused_key
+from cadre.spec.yaml_file import known_keys, read_yaml, refused_key, sections_at
 
 
 class _Metadata(msgspec.Struct):
@@ -116,10 +116,8 @@ def _check_keys(data: Any) -> None:
     older version's service unable to read.
     """
     for path, known in _KEYS.items():
-        found = data
-        for key in filter(None, path.split(".")):
-            found = found.get(key) if isinstance(found, dict) else None
-        check_keys(found, path or "the document", known)
+        for place, found in sections_at(data, path):
+            check_keys(found, place or "the document", known)
     team = (
         data.get("spec", {}).get("team")
         if isinstance(data, dict) and isinstance(data.get("spec"), dict)

@@ -22,6 +22,7 @@ _BUILT_IN = {
     "tool_calling": "cadre.kinds.tool_calling.records:DECLARATION",
     "code": "cadre.kinds.code.records:DECLARATION",
     "goals": "cadre.kinds.goals.records:DECLARATION",
+    "workflow": "cadre.kinds.workflow.records:DECLARATION",
 }
 
 DEFAULT = "tool_calling"
@@ -33,6 +34,8 @@ class Needs(NamedTuple):
 
     pools: tuple[str, ...] = ()
     """Sandbox pools that run their code."""
+    model: bool = True
+    """Whether their runs ask a model."""
 
 
 class PromptFile(NamedTuple):

@@ -11,7 +11,7 @@ import msgspec
 from cadre.errors import SpecError
 from cadre.spec.model import ModelSpec, check_url
 from cadre.spec.names import check_name
-from cadre.spec.yaml_file import known_keys, read_yaml, refused_key
+from cadre.spec.yaml_file import known_keys, read_yaml, refused_key, sections_at
 
 Capability = Literal["vision", "streaming", "tools", "json_schema"]
 
@@ -79,10 +79,10 @@ def read_model(path: Path) -> ModelFile:
         raise SpecError(f"{path}: spec.capabilities: write a list of {known}") from error
     try:
         for place, keys in _KEYS.items():
-            found = data
-            for key in filter(None, place.split(".")):
-                found = found.get(key) if isinstance(found, dict) else None
-            check_keys(found, place or "the document", (*keys, "capabilities") if place == "spec" else keys)
+            for where, found in sections_at(data, place):
+                check_keys(
+                    found, where or "the document", (*keys, "capabilities") if place == "spec" else keys
+                )
         document = msgspec.convert(data, _Document)
         if document.metadata.name != path.stem:
             raise SpecError(f"metadata.name: must be the file's name, {path.stem!r}")

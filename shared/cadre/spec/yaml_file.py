@@ -1,9 +1,9 @@
 """Reads YAML files that people write; each error is one line that names the file."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import msgspec
 import yaml
@@ -16,8 +16,12 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NOT_YAML = (yaml.YAMLError, ValueError, RecursionError)
 
 
+_BOOL, _TEXT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:str"
+
+
 class _UniqueKeys(_Loader):  # type: ignore[misc]
-    """Refuses a key that stands twice in a mapping: YAML would silently drop the first."""
+    """Refuses a key that stands twice in a mapping, of which YAML would silently drop the first, and takes the keys
+    yes, no, on and off as the texts that they are."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -27,6 +31,8 @@ class _UniqueKeys(_Loader):  # type: ignore[misc]
                     problem=f"the key {key.value!r} stands there twice", problem_mark=key.start_mark
                 )
             seen.add(str(key.value))
+            if key.tag == _BOOL:
+                key.tag = _TEXT
         found: dict[Any, Any] = super().construct_mapping(node, deep=deep)
         return found
 
@@ -54,14 +60,41 @@ def _read(file: Path | Traversable, wrong: type[SetupError], load: Callable[[str
 
 
 def known_keys(kind: type[msgspec.Struct], place: str = "") -> dict[str, tuple[str, ...]]:
-    """The keys that may stand in each section of a document of this kind, by the section's place (`spec.limits`)."""
+    """The keys that may stand in each section of a document of this kind, by the section's place (`spec.limits`);
+    `*` in a place is any key or item there."""
     fields = msgspec.structs.fields(kind)
     keys = {place: tuple(field.encode_name for field in fields)}
     for field in fields:
-        for one in (field.type, *get_args(field.type)):
-            if isinstance(one, type) and issubclass(one, msgspec.Struct) and one is not kind:
-                keys |= known_keys(one, f"{place}.{field.encode_name}".lstrip("."))
+        for one, below in _sections(field.type):
+            if one is not kind:
+                keys |= known_keys(one, f"{place}.{field.encode_name}{below}".lstrip("."))
     return keys
+
+
+def _sections(written: Any, below: str = "") -> Iterator[tuple[type[msgspec.Struct], str]]:
+    """The structs in a field's type, each with what stands in its place below the field."""
+    if isinstance(written, type) and issubclass(written, msgspec.Struct):
+        yield written, below
+    many = get_origin(written) in (dict, list)
+    for one in get_args(written):
+        yield from _sections(one, f"{below}.*" if many else below)
+
+
+def sections_at(data: Any, place: str) -> Iterator[tuple[str, Any]]:
+    """What stands at a place of a document as `known_keys` names it, each with its own place; items of a list have
+    the list's."""
+    found = [("", data)]
+    for key in filter(None, place.split(".")):
+        below = [item for at, many in found for item in _items(at, many)]
+        found = [(at, one) for at, name, one in below if key in ("*", name)]
+    yield from found
+
+
+def _items(at: str, data: Any) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(data, dict):
+        yield from ((f"{at}.{name}".lstrip("."), name, one) for name, one in data.items())
+    elif isinstance(data, list):
+        yield from ((at, None, one) for one in data)
 
 
 def refused_key(error: msgspec.ValidationError) -> tuple[str, str]:

@@ -1,0 +1,141 @@
+"""What events make of a run's place in its workflow."""
+
+from typing import Any
+
+import msgspec
+
+from cadre.journal import events as ev
+from cadre.journal.parts import JournalEvent
+from cadre.journal.run import Run
+from cadre.journal.steps import ActionStep
+from cadre.kinds.workflow.records import (
+    AnswerRead,
+    Ending,
+    FailedStep,
+    ItemsListed,
+    StepLeft,
+    Undoable,
+    UndoBegun,
+    WorkflowState,
+    WorkflowStepNote,
+)
+from cadre.kinds.workflow.section import workflow_of
+
+PERSONS_WORD = {"approved": "yes", "corrected": "yes", "rejected": "no", "expired": "expired"}
+"""The label that a verdict is."""
+
+
+def state_of(run: Run) -> WorkflowState:
+    """The kind's state of the run; an empty one before it has begun."""
+    return run.own if isinstance(run.own, WorkflowState) else WorkflowState()
+
+
+def fold_workflow(run: Run, event: JournalEvent, n: int, at: float) -> None:
+    """Makes the event true of the kind's part of the run."""
+    state = state_of(run)
+    if isinstance(event, ev.RunAccepted):
+        run.own = resumed(event.prefix) if event.prefix else WorkflowState()
+        return
+    if isinstance(event, ev.DelegateFinished) and not _counts(run, event.call):
+        return
+    undo = ""
+    if isinstance(event, StepLeft) and run.spec is not None:
+        undo = workflow_of(run.spec).steps[event.name].undo
+    run.own = after(state, event, at, undo)
+    if run.current is not None and isinstance(event, ev.StepStarted):
+        run.current.own = WorkflowStepNote(name=event.name, attempt=event.attempt)
+    elif isinstance(event, StepLeft) and run.current is not None:
+        result = None if event.error is not None else state.value
+        run.current.own = WorkflowStepNote(
+            name=event.name, attempt=state.attempt, result=result, next=event.next
+        )
+
+
+def _counts(run: Run, call: str) -> bool:
+    """Whether a report is an answer that the step in work has waited for."""
+    calls = run.current.calls if run.current is not None else []
+    return any(one.id == call and one.observation is not None for one in calls)
+
+
+def resumed(prefix: list[Any]) -> WorkflowState:
+    """Where a fork begins: the steps that it takes over have their results."""
+    state = WorkflowState()
+    for step in prefix:
+        note = step.own if isinstance(step, ActionStep) else None
+        if isinstance(note, WorkflowStepNote):
+            visits = {**state.visits, note.name: state.visits.get(note.name, 0) + 1}
+            state = msgspec.structs.replace(state, visits=visits, step=note.next)
+            if step.error is None:
+                results = {**state.results, note.name: note.result}
+                state = msgspec.structs.replace(state, results=results, last=note.name)
+    return state
+
+
+def after(state: WorkflowState, event: JournalEvent, at: float, undo: str = "") -> WorkflowState:
+    """The state after an event; `undo` is the step that makes up for the one which the event leaves."""
+    match event:
+        case ev.StepStarted(name=name, attempt=attempt) if name:
+            visits = state.visits
+            if attempt == 1:
+                visits = {**visits, name: visits.get(name, 0) + 1}
+            return msgspec.structs.replace(
+                state,
+                step=name,
+                attempt=attempt,
+                begun=at if attempt == 1 else state.begun,
+                visits=visits,
+                value=None,
+                items=[],
+                answers={},
+                complaint=state.complaint if attempt > 1 else "",
+            )
+        case ev.ToolAnswered(error=error, output=output):
+            # A check's result is a word on the answer, and no step's.
+            return msgspec.structs.replace(state, value=output) if error is None else state
+        case ev.DelegateFinished():
+            answers = {**state.answers, event.call: event.output}
+            return msgspec.structs.replace(state, value=event.output, answers=answers)
+        case ev.ApprovalDecided():
+            return msgspec.structs.replace(state, value=word_of(event))
+        case AnswerRead(value=value):
+            return msgspec.structs.replace(state, value=value)
+        case ItemsListed(items=items):
+            return msgspec.structs.replace(state, items=items)
+        case StepLeft():
+            return _left(state, event, undo)
+        case UndoBegun():
+            ending = Ending(state=event.state, error=event.error, undone=state.undo[-1])
+            return msgspec.structs.replace(state, ending=ending, undo=state.undo[:-1])
+        case _:
+            return state
+
+
+def word_of(event: ev.ApprovalDecided) -> dict[str, Any]:
+    """A person's word, as templates read it."""
+    return {"answer": PERSONS_WORD[event.verdict], "feedback": event.feedback, "by": event.sender}
+
+
+def _left(state: WorkflowState, event: StepLeft, undo: str) -> WorkflowState:
+    if event.error is not None:
+        if event.again:
+            return msgspec.structs.replace(state, complaint=event.error.message)
+        failed = FailedStep(step=event.name, type=event.error.type, message=event.error.message)
+        return _next_undo(msgspec.structs.replace(state, error=failed), event)
+    results = {**state.results, event.name: state.value}
+    done = msgspec.structs.replace(state, results=results, last=event.name, complaint="")
+    if undo and state.ending is None:
+        entry = Undoable(step=event.name, undo=undo, result=state.value)
+        done = msgspec.structs.replace(done, undo=[*state.undo, entry])
+    return _next_undo(done, event)
+
+
+def _next_undo(state: WorkflowState, event: StepLeft) -> WorkflowState:
+    """What is made up for next, where a chain of steps that made up for something is at its end."""
+    ending = state.ending
+    if ending is None or event.next:
+        return state
+    if event.error is not None:
+        ending = msgspec.structs.replace(ending, failed=[*ending.failed, ending.undone.step])
+    if state.undo:
+        ending = msgspec.structs.replace(ending, undone=state.undo[-1])
+    return msgspec.structs.replace(state, ending=ending, undo=state.undo[:-1])

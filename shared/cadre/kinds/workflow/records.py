@@ -1,0 +1,142 @@
+"""What the kind `workflow` declares and writes down: what its steps came to, and where that led."""
+
+from typing import Any
+
+import msgspec
+
+from cadre.journal.parts import JournalEvent, KindState, KindStep
+from cadre.kinds.workflow import section
+from cadre.kinds.workflow.check import check, needs
+from cadre.protocol.messages import ErrorInfo, RunState
+from cadre.spec.kinds import KindDeclaration, PromptFile
+
+
+class ItemsListed(JournalEvent, frozen=True, tag="workflow.items"):
+    """The items of an `each` step: a run begins for each of them in turn."""
+
+    items: list[Any]
+
+
+class AnswerRead(JournalEvent, frozen=True, tag="workflow.read"):
+    """What the model's answer to an `ask` step was read as: the step's result."""
+
+    value: Any
+
+
+class StepLeft(JournalEvent, frozen=True, tag="workflow.left"):
+    """A step is over, and leads to another one or to an end."""
+
+    name: str
+    next: str = ""
+    """The step that follows; "" at an end."""
+    label: str = ""
+    """Which of its ways was taken: the model's choice, the condition that holds, a person's word."""
+    error: ErrorInfo | None = None
+    again: bool = False
+    """It will be tried once more."""
+
+
+class UndoBegun(JournalEvent, frozen=True, tag="workflow.undo"):
+    """The workflow will end so; the steps that make up for what was done come first."""
+
+    state: RunState
+    error: ErrorInfo
+    steps: list[str]
+    """What is made up for, the latest first."""
+
+
+class Undoable(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A finished step that another one makes up for."""
+
+    step: str
+    undo: str
+    result: Any = None
+
+
+class Ending(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How the run ends once all is made up for."""
+
+    state: RunState
+    error: ErrorInfo
+    undone: Undoable
+    """What is being made up for."""
+    failed: list[str] = []
+    """Steps for which that has failed."""
+
+
+class FailedStep(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The latest step that failed for good, as templates read it by the name `error`."""
+
+    step: str
+    type: str
+    message: str
+
+
+class WorkflowState(KindState, kw_only=True, tag=section.KIND, omit_defaults=True):
+    """Where a run is in its workflow, and what the steps gave. Its containers are replaced, never changed."""
+
+    step: str = ""
+    """The step in work, or the one that is to be tried again."""
+    attempt: int = 0
+    begun: float = 0.0
+    """When its first attempt began (Unix seconds)."""
+    last: str = ""
+    """The latest step that succeeded."""
+    visits: dict[str, int] = {}
+    results: dict[str, Any] = {}
+    value: Any = None
+    """Of the step in work, as far as it has one."""
+    complaint: str = ""
+    """Why the attempt before failed: the model is told."""
+    error: FailedStep | None = None
+    items: list[Any] = []
+    answers: dict[str, Any] = {}
+    """Of the parts that succeeded, by call."""
+    undo: list[Undoable] = []
+    ending: Ending | None = None
+
+
+class WorkflowStepNote(KindStep, kw_only=True, tag=section.KIND, omit_defaults=True):
+    """What a step of a run was, as summaries and people read it."""
+
+    name: str
+    attempt: int = 1
+    result: Any = None
+    next: str = ""
+
+
+DECLARATION = KindDeclaration(
+    name=section.KIND,
+    behavior="cadre.kinds.workflow.kind:WORKFLOW",
+    purposes={
+        "arguments": "filling in a tool's arguments",
+        "ask": "answering",
+        "route": "choosing the next step",
+    },
+    doing={
+        "workflow.left": "",
+        "workflow.items": "going through a list",
+        "workflow.undo": "undoing",
+        "workflow.read": "",
+    },
+    prompt_files={
+        "workflow": PromptFile(
+            must="custom_instructions",
+            may="tools managed_agents output_schema",
+            templates={
+                "workflow.arguments": ("task results tool instruction complaint", ""),
+                "workflow.ask": ("task results prompt complaint", "output_schema"),
+                "workflow.route": ("task results step result instruction options complaint", ""),
+            },
+            lists=("options",),
+            like="tool_calling",
+            has_short=False,
+        )
+    },
+    events=(ItemsListed, AnswerRead, StepLeft, UndoBegun),
+    state=WorkflowState,
+    step=WorkflowStepNote,
+    section=section.WorkflowSpec,
+    check=check,
+    needs=needs,
+)

@@ -1,0 +1,45 @@
+"""What templates and conditions of a workflow read, and what a model is told of it."""
+
+from typing import Any
+
+import msgspec
+
+from cadre.engine.context.context_budget import known_room
+from cadre.engine.context.observation import observation_of
+from cadre.engine.context.tokens import fit
+from cadre.journal.run import Run
+from cadre.kinds.workflow.records import WorkflowState
+from cadre.kinds.workflow.section import workflow_of
+from cadre.spec.expressions import filled
+
+
+def values_of(run: Run, state: WorkflowState) -> dict[str, Any]:
+    """The values by their names. A result has its step's name."""
+    task = run.task
+    assert task is not None
+    assert run.spec is not None
+    given = workflow_of(run.spec).given
+    if given is None:
+        values: dict[str, Any] = {"task": task.task, "additional_args": task.additional_args}
+    else:
+        values = {**given, **task.additional_args}
+    values |= {"visits": state.visits, "now": state.begun, **state.results}
+    if state.error is not None:
+        values["error"] = msgspec.to_builtins(state.error)
+    if state.ending is not None:
+        values["undone"] = msgspec.to_builtins(state.ending.undone)
+    return values
+
+
+def text_of(template: str, values: dict[str, Any]) -> str:
+    """A template as text, whatever value it gives. Raises ExpressionError."""
+    return observation_of(filled(template, values))
+
+
+def results_told(run: Run, state: WorkflowState) -> str:
+    """What the steps so far gave, as a model reads it: each with its share of what there is room for."""
+    if not state.results:
+        return ""
+    most = known_room(run) // 4 // len(state.results)
+    texts = {name: fit(observation_of(value), most) for name, value in state.results.items()}
+    return "\n".join(f'<result step="{name}">\n{text}\n</result>' for name, text in texts.items())

@@ -1,0 +1,115 @@
+"""Files with workflows: what they may say, and what is said of one that cannot work."""
+
+from pathlib import Path
+
+import pytest
+
+from cadre.errors import SpecError
+from cadre.kinds.workflow.section import ToolAction, action_of, workflow_of
+from cadre.spec.agent_file import read_agent
+
+HEAD = """
+apiVersion: cadre.dev/v1
+kind: Agent
+metadata: {name: clerk}
+spec:
+  description: Works.
+  kind: workflow
+  tools: [look]
+  team: [kid]
+"""
+WHOLE = """
+  workflow:
+    start: seen
+    steps:
+      seen:
+        tool: {name: look, arguments: {at: "{{ task }}"}}
+        attempts: {most: 3, pause: 2s, on: [busy]}
+        route:
+          instruction: What is it?
+          options: {bird: sign, fish: rest}
+          default: done
+      sign: {approve: {question: "{{ seen }}?", seconds: 2d, yes: rest, no: done, expired: done}}
+      rest: {wait: 90s, next: pick}
+      pick: {choose: [{if: "seen.n > 3", next: ask}], on_error: done}
+      ask: {ask: {prompt: "How many? {{ error }}", schema: {type: integer}}, next: kid}
+      kid: {agent: {name: kid, task: Do it.}, undo: back, next: done}
+      back: {tool: look}
+      done: {end: "{{ seen }}"}
+"""
+
+
+def test_a_whole_one_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "clerk.yaml"
+    file.write_text(HEAD + WHOLE)
+    workflow = workflow_of(read_agent(file))
+    assert next(iter(workflow.steps)) == "seen"
+    assert isinstance(action_of(workflow.steps["back"]), ToolAction)
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "message"),
+    [
+        ("start: seen", "start: sea", "workflow.start: names 'sea'; write one of seen, sign"),
+        ("next: pick", "next: pock", "workflow.steps.rest.next: there is no step 'pock'; the steps are seen"),
+        ("fish: rest", "fish: nowhere", "workflow.steps.seen.route.options.fish: there is no step 'nowhere'"),
+        ("{bird: sign, fish: rest}", "{}", "workflow.steps.sign: no way leads to it from 'seen'"),
+        (
+            "name: look, ",
+            "name: lock, ",
+            "workflow.steps.seen.tool: 'lock' is not in the agent's tools: add it",
+        ),
+        ("name: kid, ", "name: cat, ", "workflow.steps.kid.agent: 'cat' is not in the agent's team: add it"),
+        (
+            "{{ task }}",
+            "{{ tusk }}",
+            "workflow.steps.seen.tool.arguments: reads 'tusk', which is no step; it may read",
+        ),
+        ("seen.n > 3", "seen.n >", "workflow.steps.pick.choose: 'seen.n >' is no expression"),
+        ("{{ seen }}?", "{{ seen ?", "workflow.steps.sign.approve.question: '{{ seen ?' is no template"),
+        ("wait: 90s", "wait: soon", "workflow.steps.rest.wait.seconds: 'soon' is no length of time"),
+        ("wait: 90s", "wait: {}", "workflow.steps.rest.wait: write either seconds or until"),
+        (
+            "wait: 90s",
+            "wait: {seconds: 9, expired: done}",
+            "workflow.steps.rest.wait.expired: it is for a signal",
+        ),
+        ("pause: 2s", "pause: -1", "workflow.steps.seen.attempts.pause: -1"),
+        ("most: 3", "most: 0", "workflow.steps.seen.attempts.most: must be at least 1"),
+        ("type: integer", "type: whole", "workflow.steps.ask.ask.schema: "),
+        ("undo: back, ", "", "workflow.steps.back: no way leads to it from 'seen'"),
+        (
+            "rest: {wait: 90s, next",
+            "rest: {wait: 90s, visits: 0, next",
+            "workflow.steps.rest.visits: must be",
+        ),
+        ("back: {tool: look}", "back: {tool: look, end: x}", "a step does exactly one of tool, ask"),
+        ("back: {tool: look}", "back: {next: done}", "a step does exactly one of tool, ask, agent"),
+        ('done: {end: "{{ seen }}"}', "done: {wait: 1, next: done}", "no way leads from it to an end"),
+        ("      done:", "      now:", "workflow.steps.now: name it by letters"),
+        (
+            "next: pick",
+            "next: pick, retries: 3",
+            "unknown key 'retries' in spec.workflow.steps.rest; known keys",
+        ),
+        (
+            "default: done",
+            "defalt: done",
+            "unknown key 'defalt' in spec.workflow.steps.seen.route; known keys",
+        ),
+        (
+            "next: ask}]",
+            "next: ask, to: x}]",
+            "unknown key 'to' in spec.workflow.steps.pick.choose; known keys",
+        ),
+        ("kind: workflow", "kind: code", "workflow is for agents of kind workflow"),
+    ],
+)
+def test_what_cannot_work_is_said(was: str, now: str, message: str, tmp_path: Path) -> None:
+    text = HEAD + WHOLE
+    assert was in text
+    file = tmp_path / "clerk.yaml"
+    file.write_text(text.replace(was, now, 1))
+    with pytest.raises(SpecError) as refused:
+        read_agent(file)
+    assert message in str(refused.value)

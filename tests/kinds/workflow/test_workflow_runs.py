@@ -1,0 +1,361 @@
+"""Runs of workflows, story by story."""
+
+from typing import Any
+
+import pytest
+
+from cadre.journal import events as ev
+from cadre.journal.run import Phase
+from cadre.protocol.messages import ErrorInfo, Signal
+from kinds.workflow.built import decide, entered, run_of, workflow
+from unit.loop.build import OFFER, Course, Offer, call, cancel, kinds, only, report, result, sound, timer
+
+LOOK = {"tool": {"name": "look", "arguments": {"at": "{{ task }}"}}}
+BUSY = ErrorInfo("AgentToolExecutionError", "busy")
+GONE = ErrorInfo("AgentToolExecutionError", "gone")
+ADD = {"tool": {"name": "add", "arguments": {"a": "{{ seen.a }}", "b": 2}}}
+
+
+def end_of(course: Course) -> ev.RunFinished:
+    end = course.journal()[-1].events[-1]
+    assert isinstance(end, ev.RunFinished)
+    return end
+
+
+def test_two_tools_follow_each_other_without_a_model() -> None:
+    course = run_of(workflow("seen", seen={**LOOK, "next": "sum"}, sum=ADD), "the sky")
+    first = course.journal()[0].events
+    assert kinds(first) == ["RunAccepted", "OfferChanged", "StepStarted", "ToolCalled"]
+    assert first[-1].arguments == {"at": "the sky"}  # type: ignore[attr-defined]
+    second = course.arrive(result(course.id(), {"a": 40}, tool="look"))
+    assert kinds(second) == ["ToolAnswered", "StepLeft", "StepFinished", "StepStarted", "ToolCalled"]
+    assert second[-1].arguments == {"a": 40, "b": 2}  # type: ignore[attr-defined]
+    course.arrive(result(course.id(), 42))
+    assert (end_of(course).state, end_of(course).output, end_of(course).steps) == ("success", 42, 2)
+    assert course.run.usage.model_calls == 0
+    sound(course)
+
+
+def test_a_whole_template_keeps_its_values_type_and_text_around_it_makes_text() -> None:
+    steps: dict[str, Any] = {
+        "seen": {**LOOK, "next": "done"},
+        "done": {
+            "end": {"output": {"n": "{{ seen.n + 1 }}", "said": "n is {{ seen.n }}", "all": "{{ seen }}"}}
+        },
+    }
+    course = run_of(workflow("seen", **steps))
+    course.arrive(result(course.id(), {"n": 4, "deep": [1, None, True]}, tool="look"))
+    assert end_of(course).output == {"n": 5, "said": "n is 4", "all": {"n": 4, "deep": [1, None, True]}}
+    sound(course)
+
+
+def test_the_model_makes_arguments_where_a_step_says_so() -> None:
+    tool = {"name": "add", "instruction": "Add one to {{ task }}.", "arguments": {"b": 1}}
+    course = run_of(workflow("sum", sum={"tool": tool}), "six")
+    assert course.run.phase is Phase.THINKING
+    assert kinds(course.say(call("add", a=6, b=99))) == ["ModelAnswered", "ToolCalled"]
+    assert course.run.open_calls()[0].arguments == {"a": 6, "b": 1}
+    course.arrive(result(course.id(), 7))
+    assert end_of(course).output == 7
+    sound(course)
+
+
+@pytest.mark.parametrize(
+    "said", ['{"a": 6, "b": 1}', 'So:\n```json\n{"name": "add", "args": {"a": 6, "b": 1}}\n```']
+)
+def test_arguments_may_come_as_text(said: str) -> None:
+    course = run_of(workflow("sum", sum={"tool": {"name": "add", "instruction": "Add."}}))
+    course.say(content=said)
+    assert course.run.open_calls()[0].arguments == {"a": 6, "b": 1}
+    sound(course)
+
+
+def test_a_model_that_errs_is_told_and_asked_anew_within_bounds() -> None:
+    course = run_of(workflow("sum", sum={"tool": {"name": "add", "instruction": "Add."}}))
+    events = course.say(content="I would rather not.")
+    assert kinds(events) == ["ModelAnswered", "StepLeft", "StepFinished", "StepStarted", "ModelCalled"]
+    assert kinds(course.say(call("add", a="six", b=1)))[1] == "CallRefused"
+    course.say(content="[]")
+    assert end_of(course).state == "error"
+    assert "Step 'sum' has failed" in (end_of(course).error or GONE).message
+    sound(course)
+
+
+def test_an_answer_fits_its_schema() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    ask = {"ask": {"prompt": "How many? {{ task }}", "schema": schema}, "next": "done"}
+    course = run_of(workflow("count", count=ask, done={"end": "{{ count.n * 2 }}"}))
+    course.say(content='{"n": "many"}')
+    assert "does not fit the schema" in course.run.own.complaint  # type: ignore[union-attr]
+    course.say(content='{"n": 4}')
+    assert end_of(course).output == 8
+    sound(course)
+
+
+def test_a_member_is_delegated_to() -> None:
+    agent = {"agent": {"name": "kid", "task": "Count {{ task }}.", "additional_args": {"n": [1, 2]}}}
+    course = run_of(workflow("ask", ask=agent), "sheep")
+    started = only(course.journal()[0].events, ev.DelegateStarted)
+    assert (started.member, started.task, started.additional_args) == ("kid", "Count sheep.", {"n": [1, 2]})
+    course.arrive(report(course.id(), "3 sheep"))
+    assert end_of(course).output == "3 sheep"
+    sound(course)
+
+
+def test_conditions_choose_without_a_model() -> None:
+    steps: dict[str, Any] = {
+        "seen": {**LOOK, "next": "pick"},
+        "pick": {"choose": [{"if": "seen.n > 10", "next": "big"}, {"if": "seen.n > 5", "next": "middle"}]},
+        "big": {"end": "big"},
+        "middle": {"end": "middle"},
+    }
+    for n, found in ((11, "big"), (6, "middle")):
+        course = run_of(workflow("seen", **steps))
+        course.arrive(result(course.id(), {"n": n}, tool="look"))
+        assert end_of(course).output == found
+        sound(course)
+
+
+def test_no_open_way_is_an_error_and_never_a_standstill() -> None:
+    course = run_of(
+        workflow(
+            "seen",
+            seen={**LOOK, "next": "pick"},
+            pick={"choose": [{"if": "seen.n > 10", "next": "big"}]},
+            big={"end": "big"},
+        )
+    )
+    course.arrive(result(course.id(), {"n": 1}, tool="look"))
+    error = end_of(course).error
+    assert error is not None
+    assert (error.type, "seen.n > 10" in error.message) == ("NoRoute", True)
+    sound(course)
+
+
+@pytest.mark.parametrize(("verdict", "led_to"), [("approved", "ship"), ("rejected", "mend")])
+def test_a_person_is_asked_and_the_word_is_read_later(verdict: str, led_to: str) -> None:
+    steps: dict[str, Any] = {
+        "sign": {"approve": {"question": "Ship {{ task }}?", "yes": "ship", "no": "mend"}},
+        "ship": {"end": "{{ sign.answer }} by {{ sign.by }}: {{ sign.feedback }}"},
+        "mend": {"end": "{{ sign.answer }} by {{ sign.by }}: {{ sign.feedback }}"},
+    }
+    course = run_of(workflow("sign", **steps), "it")
+    asked = only(course.journal()[0].events, ev.ApprovalRequested)
+    assert (asked.kind, asked.name, asked.reason) == ("question", "sign", "Ship it?")
+    decide(course, verdict, "well then")
+    assert entered(course) == ["sign", led_to]
+    assert end_of(course).output == f"{'yes' if led_to == 'ship' else 'no'} by ada: well then"
+    sound(course)
+
+
+def test_a_question_expires() -> None:
+    steps: dict[str, Any] = {
+        "sign": {"approve": {"question": "Ship?", "seconds": "2h", "expired": "late"}},
+        "late": {"end": "late"},
+    }
+    course = run_of(workflow("sign", **steps))
+    asked = only(course.journal()[0].events, ev.ApprovalRequested)
+    assert asked.expires == course.at + 7200
+    course.arrive(timer(f"approval-{asked.call}"))
+    assert end_of(course).output == "late"
+    sound(course)
+
+
+def test_a_no_without_a_way_ends_in_error_with_the_feedback() -> None:
+    course = run_of(workflow("sign", sign={"approve": "Ship?"}))
+    decide(course, "rejected", "too early")
+    error = end_of(course).error
+    assert error is not None
+    assert (error.type, "too early" in error.message) == ("Rejected", True)
+    sound(course)
+
+
+def test_a_wait_is_a_timer_and_nothing_else() -> None:
+    course = run_of(workflow("rest", rest={"wait": "30d", "next": "done"}, done={"end": "rested"}))
+    begun = only(course.journal()[0].events, ev.WaitBegun)
+    assert begun.until == course.at + 30 * 86_400
+    assert [type(debt).__name__ for debt in course.owed()] == ["SetTimer"]
+    course.at = begun.until
+    course.arrive(timer(f"kind-{begun.name}"))
+    assert end_of(course).output == "rested"
+    sound(course)
+
+
+def test_a_wait_ends_at_a_time_that_an_earlier_step_gave() -> None:
+    steps: dict[str, Any] = {"seen": {**LOOK, "next": "rest"}, "rest": {"wait": {"until": "{{ seen.due }}"}}}
+    course = run_of(workflow("seen", **steps))
+    events = course.arrive(result(course.id(), {"due": "1970-01-01T01:00:00+00:00"}, tool="look"))
+    assert only(events, ev.WaitBegun).until == 3600.0
+    sound(course)
+
+
+SIGNALLED = {
+    "paid": {"wait": {"signal": "paid", "seconds": "2d", "expired": "late"}, "next": "done"},
+    "late": {"end": "late"},
+    "done": {"end": "{{ paid.payload.sum }} by {{ paid.by }}"},
+}
+
+
+def test_a_wait_ends_with_a_signal_from_outside() -> None:
+    course = run_of(workflow("paid", **SIGNALLED))
+    payload = {"sum": 7}
+    course.arrive(Signal(id="s1", tree="r1", run="r1", at=2.0, name="paid", payload=payload, sender="till"))
+    assert end_of(course).output == "7 by till"
+    sound(course)
+
+
+def test_a_signal_that_does_not_come_in_time() -> None:
+    course = run_of(workflow("paid", **SIGNALLED))
+    name = only(course.journal()[0].events, ev.WaitBegun).name
+    course.arrive(timer(f"kind-{name}"))
+    assert end_of(course).output == "late"
+    sound(course)
+
+
+ROUTE = {
+    "route": {
+        "instruction": "What is it?",
+        "options": {"Complaint": "calm", "Praise": "thank", "Thanks": "thank"},
+        "default": "drop",
+    }
+}
+ENDS = {"calm": {"end": "calm"}, "thank": {"end": "thank"}, "drop": {"end": "drop"}}
+
+
+@pytest.mark.parametrize(
+    ("said", "led_to"),
+    [
+        ("Complaint", "calm"),
+        ('"praise".', "thank"),
+        ("'THANKS'", "thank"),
+        ('{"answer": "Praise"}', "thank"),
+        ("A complaint, I think", "drop"),
+    ],
+)
+def test_the_model_chooses_a_way_by_its_label(said: str, led_to: str) -> None:
+    course = run_of(workflow("seen", seen={**LOOK, **ROUTE}, **ENDS))
+    assert kinds(course.arrive(result(course.id(), "a letter", tool="look"))) == [
+        "ToolAnswered",
+        "ModelCalled",
+    ]
+    course.say(content=said)
+    assert end_of(course).output == led_to
+    sound(course)
+
+
+def test_a_step_is_tried_again_after_a_pause_that_grows() -> None:
+    steps: dict[str, Any] = {"seen": {**LOOK, "attempts": {"most": 3, "pause": 10, "on": ["busy"]}}}
+    course = run_of(workflow("seen", **steps))
+    for pause in (10, 20):
+        events = course.arrive(result(course.id(), error=BUSY, tool="look"))
+        assert kinds(events) == ["ToolAnswered", "StepLeft", "StepFinished", "WaitBegun"]
+        wait = only(events, ev.WaitBegun)
+        assert wait.until - course.at == pause
+        course.arrive(timer(f"kind-{wait.name}"))
+    course.arrive(result(course.id(), {"n": 1}, tool="look"))
+    assert (end_of(course).output, course.run.own.visits) == ({"n": 1}, {"seen": 1})  # type: ignore[union-attr]
+    sound(course)
+
+
+def test_another_error_is_not_tried_again() -> None:
+    course = run_of(workflow("seen", seen={**LOOK, "attempts": {"most": 3, "on": ["busy"]}}))
+    course.arrive(result(course.id(), error=GONE, tool="look"))
+    assert end_of(course).state == "error"
+
+
+def test_an_error_leads_to_the_step_that_is_there_for_it() -> None:
+    steps: dict[str, Any] = {
+        "seen": {**LOOK, "on_error": "sorry"},
+        "sorry": {"end": "{{ error.step }}: {{ error.message }}"},
+    }
+    course = run_of(workflow("seen", **steps))
+    course.arrive(result(course.id(), error=GONE, tool="look"))
+    assert str(end_of(course).output).startswith("seen: ")
+    sound(course)
+
+
+def test_a_loop_ends_at_the_visits_of_its_step() -> None:
+    steps: dict[str, Any] = {
+        "seen": {**LOOK, "visits": 3, "when": [{"if": "seen.done", "next": "done"}], "next": "seen"}
+    }
+    course = run_of(workflow("seen", **steps, done={"end": "done"}))
+    for _ in range(3):
+        course.arrive(result(course.id(), {"done": False}, tool="look"))
+    error = end_of(course).error
+    assert error is not None
+    assert (error.type, entered(course)) == ("LoopDetected", ["seen"] * 4)
+    sound(course)
+
+
+def test_the_same_call_may_be_made_as_often_as_the_steps_say() -> None:
+    steps: dict[str, Any] = {"seen": {**LOOK, "when": [{"if": "seen.done", "next": "done"}], "next": "seen"}}
+    course = run_of(workflow("seen", **steps, done={"end": "done"}))
+    for done in [*[False] * 20, True]:
+        course.arrive(result(course.id(), {"done": done}, tool="look"))
+    assert end_of(course).output == "done"
+
+
+def test_a_tool_that_no_service_offers_at_the_moment_is_waited_for() -> None:
+    course = Course(workflow("seen", seen=LOOK), Offer(missing=["look"])).begin()
+    events = course.journal()[0].events
+    assert kinds(events)[-5:] == ["StepStarted", "CallRefused", "StepLeft", "StepFinished", "WaitBegun"]
+    course.offer = OFFER
+    wait = only(events, ev.WaitBegun)
+    assert kinds(course.arrive(timer(f"kind-{wait.name}")))[-1] == "ToolCalled"
+    course.arrive(result(course.id(), 1, tool="look"))
+    assert end_of(course).output == 1
+    sound(course)
+
+
+def test_a_call_that_needs_approval_waits_for_it_in_a_workflow_too() -> None:
+    agent = workflow("seen", {"permission": "restricted"}, seen={**LOOK, "on_error": "no"}, no={"end": "no"})
+    course = run_of(agent)
+    assert only(course.journal()[0].events, ev.ApprovalRequested).name == "look"
+    assert course.owed() == []
+    decide(course, "rejected", "not that")
+    assert (end_of(course).output, entered(course)) == ("no", ["seen", "no"])
+    sound(course)
+
+
+def test_what_is_not_there_is_an_error_of_the_step() -> None:
+    course = run_of(workflow("seen", seen={**LOOK, "next": "done"}, done={"end": "{{ seen.nothing }}"}))
+    course.arrive(result(course.id(), {"n": 1}, tool="look"))
+    error = end_of(course).error
+    assert error is not None
+    assert (error.type, "nothing" in error.message) == ("ExpressionError", True)
+
+
+def test_what_a_tool_returns_is_never_read_as_a_template() -> None:
+    course = run_of(workflow("seen", seen={**LOOK, "next": "done"}, done={"end": "It is {{ seen }}."}))
+    course.arrive(result(course.id(), "{{ 1 + 1 }} __import__('os')", tool="look"))
+    assert end_of(course).output == "It is {{ 1 + 1 }} __import__('os')."
+
+
+def test_an_answer_that_does_not_fit_ends_the_workflow_in_error() -> None:
+    course = run_of(workflow("seen", {"output_schema": {"type": "integer"}}, seen=LOOK))
+    course.arrive(result(course.id(), "many", tool="look"))
+    error = end_of(course).error
+    assert error is not None
+    assert (error.type, "output schema" in error.message) == ("AgentError", True)
+    sound(course)
+
+
+def test_a_cancelled_run_is_over() -> None:
+    course = run_of(workflow("seen", seen=LOOK))
+    course.arrive(cancel())
+    assert end_of(course).state == "cancelled"
+    sound(course)
+
+
+def test_a_snapshot_holds_all_of_it() -> None:
+    course = run_of(workflow("seen", seen={**LOOK, "next": "sum"}, sum=ADD))
+    course.arrive(result(course.id(), {"a": 40}, tool="look"), snapshot=True)
+    course.arrive(result(course.id(), 42), snapshot=True)
+    assert end_of(course).output == 42
+    sound(course)
+
+
+def test_the_steps_of_a_run_are_bounded_by_its_task() -> None:
+    course = run_of(workflow("seen", seen={**LOOK, "next": "seen2"}, seen2=LOOK), max_steps=1)
+    course.arrive(result(course.id(), 1, tool="look"))
+    assert end_of(course).state == "max_steps_error"
