@@ -79,3 +79,23 @@ def test_a_name_that_is_none_is_refused(
     done = cadre("new", kind, name)
     assert done.exit_code == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_every_shipped_team_is_a_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    listed = cadre("new", "templates").stdout.splitlines()[1:]
+    templates = [line.split()[0] for line in listed]
+    assert {"apollo", "concierge"} <= set(templates)
+    assert all(len(line.split()) > 3 for line in listed), "each says what it does"
+    for template in templates:
+        done = cadre("new", "team", f"my-{template}", "--template", template)
+        assert done.exit_code == 0, done.stderr
+        assert f"cadre up my-{template} --run" in done.stdout
+        team = read_team(tmp_path / f"my-{template}")
+        assert (team.name, team.demo is not None) == (f"my-{template}", True)
+
+
+def test_an_unknown_template_is_refused_with_those_that_there_are() -> None:
+    done = cadre("new", "team", "mine", "--template", "nothing")
+    assert done.exit_code == 2
+    assert "there is no template 'nothing'; there are: apollo, concierge" in done.stderr

@@ -6,8 +6,11 @@ from pathlib import Path
 import click
 
 from cadre.cli.terminal import skeletons
+from cadre.cli.terminal.table import table
 from cadre.errors import SpecError
 from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.local.shipped_teams import files_of, shipped_team, shipped_teams
+from cadre.local.team_file import read_team
 from cadre.spec.names import check_name
 
 
@@ -44,12 +47,26 @@ def new_tool(name: str) -> None:
 
 @command.command("team")
 @click.argument("name")
-def new_team(name: str) -> None:
-    """Write the folder NAME: two agents, a tool, answers for the scripted model, and a test of them."""
+@click.option("--template", help="A team that comes with Cadre, as `cadre new templates` lists them.")
+def new_team(name: str, template: str | None) -> None:
+    """Write the folder NAME: two agents, a tool, answers for the scripted model, and a test of them; or the whole
+    team of a template."""
     _check(name)
+    if template is not None:
+        files = files_of(shipped_team(template), name)
+        _write({f"{name}/{path}": data for path, data in files.items()})
+        click.echo(f"\nTo see it do its work, and the answer checked:\n  cadre up {name} --run")
+        return
     _write(skeletons.team_files(name))
     test = f"{name}/{skeletons.test_file(name)}"
     _next(f"cadre up {name}", 'cadre run lead "How many words has this sentence?"', test=test)
+
+
+@command.command("templates")
+def list_templates() -> None:
+    """List the teams that `cadre new team --template` starts from."""
+    rows = [(name, read_team(folder).description) for name, folder in shipped_teams().items()]
+    click.echo(table(["NAME", "WHAT IT DOES"], rows))
 
 
 def _check(name: str) -> None:
@@ -59,7 +76,7 @@ def _check(name: str) -> None:
         raise click.UsageError(str(error)) from error
 
 
-def _write(files: dict[str, str]) -> None:
+def _write(files: dict[str, str] | dict[str, bytes]) -> None:
     """Writes them all, or none. Raises CommandFailed."""
     there = [name for name in files if Path(name).exists()]
     if there:
@@ -69,8 +86,8 @@ def _write(files: dict[str, str]) -> None:
     for name, text in files.items():
         try:
             Path(name).parent.mkdir(parents=True, exist_ok=True)
-            with Path(name).open("x", encoding="utf-8") as file:
-                file.write(text)
+            with Path(name).open("xb") as file:
+                file.write(text if isinstance(text, bytes) else text.encode())
         except OSError as error:
             raise CommandFailed(f"{name}: cannot be written: {error.strerror}") from error
         click.echo(f"wrote {name}")

@@ -12,22 +12,21 @@ from typing import Any
 
 import click
 
-import cadre.cli
 from cadre.cli.logs import LogPrinter
 from cadre.cli.terminal import demo
 from cadre.cli.terminal.automations import add_file
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.status_line import discard_output, print_status
 from cadre.local import local_stack
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.local.exit_codes import ExitCode
 from cadre.local.local_stack import TEAM_FILE
 from cadre.local.nats_server import choose_port
 from cadre.local.processes import START_SECONDS, Stack
 from cadre.local.reload import Reloader
+from cadre.local.shipped_teams import DEMO, shipped_team
 from cadre.local.team_file import TeamSpec, read_team
 from cadre.local.users import StackUsers
 
-SHIPPED_DEMO = "apollo"
 GATEWAY_PORT = 8080
 
 _LAST_SECONDS = 5.0
@@ -142,19 +141,10 @@ def _team(given: Path | None, shipped: bool) -> TeamSpec | None:
     if given is not None and shipped:
         raise click.UsageError("give a team or --demo, not both")
     if shipped:
-        return read_team(_shipped_demo())
+        return read_team(shipped_team(DEMO))
     if given is not None:
         return read_team(given)
     return read_team(Path(TEAM_FILE)) if Path(TEAM_FILE).is_file() else None
-
-
-def _shipped_demo() -> Path:
-    """Folder of the shipped demo: in the package of a wheel, or beside `shared/` in a checkout."""
-    package = Path(cadre.cli.__file__).parents[1]
-    for folder in (package / "teams", package.parents[1] / "teams"):
-        if (folder / SHIPPED_DEMO / TEAM_FILE).is_file():
-            return folder / SHIPPED_DEMO
-    raise CommandFailed("this installation ships no demo team: give the folder of a team instead")
 
 
 async def _supervised(stack: Stack, work: Coroutine[Any, Any, int], interrupted: ExitCode) -> int:

@@ -58,6 +58,7 @@ class TeamSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     file: Path
+    description: str = ""
     agents: dict[str, Path] = {}
     """Agent file by the name of the agent in it."""
     tools: list[str] = []
@@ -100,6 +101,7 @@ def read_team(path: Path) -> TeamSpec:
     return TeamSpec(
         name=document.metadata.name,
         file=file,
+        description=body.description,
         agents=agents,
         tools=[_tool(file, f"spec.tools[{i}]", entry) for i, entry in enumerate(body.tools)],
         pools=sorted({pool for one in needed.values() for pool in one.pools}),

@@ -1,0 +1,45 @@
+"""The teams that come with Cadre: each does real work on data of its own, and is a template for others."""
+
+import re
+from pathlib import Path
+
+from cadre.errors import SpecError
+from cadre.local.local_stack import TEAM_FILE
+
+DEMO = "apollo"
+"""The team of `cadre up --demo`."""
+
+_NAME = re.compile(r"(?m)^metadata:\s*(?:\n\s+|\{)name: *([\w-]+)")
+
+
+def shipped_teams() -> dict[str, Path]:
+    """The folders of the teams by their names: in the package of a wheel, or beside `shared/` in a checkout."""
+    package = Path(__file__).parents[1]
+    for folder in (package / "teams", package.parents[1] / "teams"):
+        if (folder / DEMO / TEAM_FILE).is_file():
+            return {file.parent.name: file.parent for file in sorted(folder.glob(f"*/{TEAM_FILE}"))}
+    return {}
+
+
+def shipped_team(name: str) -> Path:
+    """The folder of one of them. Raises SpecError, which names those that there are."""
+    teams = shipped_teams()
+    if name not in teams:
+        raise SpecError(
+            f"there is no template {name!r}; there are: {', '.join(teams) or 'none in this installation'}"
+        )
+    return teams[name]
+
+
+def files_of(folder: Path, name: str) -> dict[str, bytes]:
+    """The files of a shipped team by their paths below its folder, the team being called `name`."""
+    found = {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not any(part[0] in "._" for part in path.relative_to(folder).parts)
+    }
+    team = found[TEAM_FILE].decode()
+    match = _NAME.search(team)
+    assert match is not None
+    found[TEAM_FILE] = f"{team[: match.start(1)]}{name}{team[match.end(1) :]}".encode()
+    return found
