@@ -32,11 +32,15 @@ def offer_of(spec: AgentSpec, presences: Iterable[Presence]) -> Offer:
     tools: dict[str, tuple[tuple[str, float], ToolCard]] = {}
     members: dict[str, tuple[tuple[str, float], AgentCard]] = {}
     live: set[str] = set()
-    hidden = [*(check for check in spec.checks if not is_expression(check)), *_of_memory(spec)]
+    checks = [check for check in spec.checks if not is_expression(check)]
+    hidden = [*checks, *_of_memory(spec)]
+    with_calls: set[str] = set()
     for presence in presences:
         rank = presence.started_at
         if presence.tool is not None and presence.tool.name in hidden:
             live.add(presence.tool.name)
+            if "calls" in presence.tool.input_schema.get("properties", {}):
+                with_calls.add(presence.tool.name)
         if presence.tool is not None and presence.tool.name in spec.tools:
             _keep(tools, presence.tool.name, (presence.tool.version, rank), presence.tool)
         if presence.agent is not None and _in_team(spec, presence.agent):
@@ -50,6 +54,7 @@ def offer_of(spec: AgentSpec, presences: Iterable[Presence]) -> Offer:
         tools={name: tools[name][1] for name in spec.tools if name in tools},
         members={name: members[name][1] for name in sorted(members)},
         missing=[name for name in named if name not in tools and name not in members],
+        checks_with_calls=[check for check in checks if check in with_calls],
     )
 
 

@@ -72,13 +72,15 @@ def finished(
 def news_of_the_offer(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
     """What the model may call is journaled when it differs from what the run knows."""
     offer = arrival.offer
-    if offer.tools == run.tools and offer.members == run.members and offer.missing == run.missing:
+    known = (run.tools, run.members, run.missing, run.checks_with_calls)
+    if (offer.tools, offer.members, offer.missing, offer.checks_with_calls) == known:
         return []
     return [
         ev.OfferChanged(
             tools=list(offer.tools.values()),
             members=list(offer.members.values()),
             missing=offer.missing,
+            checks_with_calls=offer.checks_with_calls,
             base=arrival.base_with_offer,
         )
     ]

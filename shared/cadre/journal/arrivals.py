@@ -27,6 +27,8 @@ class Offer(msgspec.Struct, frozen=True):
     members: dict[str, AgentCard] = {}
     missing: list[str] = []
     """Named by the spec, offered by no live service."""
+    checks_with_calls: list[str] = []
+    """Tools that check answers and take the calls of the run as well."""
 
 
 class ModelReplied(msgspec.Struct, frozen=True, kw_only=True):

@@ -64,6 +64,8 @@ class OfferChanged(JournalEvent, frozen=True, tag="offer.changed"):
     members: list[AgentCard]
     missing: list[str] = []
     """Tools and team members that the spec names and no live service offers."""
+    checks_with_calls: list[str] = []
+    """Tools that check the run's answers and take its calls as well."""
     base: int = 0
     """Tokens of a request besides the steps, with this offer."""
 

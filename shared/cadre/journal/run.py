@@ -198,6 +198,8 @@ class Run(msgspec.Struct, kw_only=True):
     tools: dict[str, ToolCard] = {}
     members: dict[str, AgentCard] = {}
     missing: list[str] = []
+    checks_with_calls: list[str] = []
+    """Tools that check its answers and take its calls as well."""
     steps: list[Step] = []
     """Finished steps, the task first."""
     recalling: Recalling | None = None

@@ -148,9 +148,10 @@ def _recalled(entry: Entry) -> dict[str, Any]:
 
 def _offer(run: Run, changed: ev.OfferChanged | None) -> Offer:
     if changed is None:
-        return Offer(run.tools, run.members, run.missing)
+        return Offer(run.tools, run.members, run.missing, run.checks_with_calls)
     tools = {tool.name: tool for tool in changed.tools}
-    return Offer(tools, {member.name: member for member in changed.members}, changed.missing)
+    members = {member.name: member for member in changed.members}
+    return Offer(tools, members, changed.missing, changed.checks_with_calls)
 
 
 def _problem(entry: Entry) -> str:

@@ -236,7 +236,7 @@ def _finish(run: Run, event: ev.RunFinished, n: int, at: float) -> None:
 def _change_offer(run: Run, event: ev.OfferChanged, n: int, at: float) -> None:
     run.tools = {tool.name: tool for tool in event.tools}
     run.members = {member.name: member for member in event.members}
-    run.missing = event.missing
+    run.missing, run.checks_with_calls = event.missing, event.checks_with_calls
     run.fixed_tokens = event.base or run.fixed_tokens
 
 

@@ -92,8 +92,9 @@ class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds that a call may take from being sent to its answer, by tool or team member."""
     planning_interval: int | None = None
     checks: list[str] = []
-    """The checks that an answer must pass, all of them, before it counts: `when: <expression over answer, task and
-    additional_args>`, or the name of a tool that takes `answer` and `task` and returns true."""
+    """The checks that an answer must pass, all of them, before it counts: `when: <expression over answer, task,
+    additional_args and calls>`, or the name of a tool that takes `answer`, `task` and perhaps `calls`, and returns
+    true."""
     output_schema: dict[str, Any] | None = None
     """The JSON Schema that an answer must fit before it counts."""
     provide_run_summary: bool = False
@@ -221,7 +222,7 @@ def _budget_bounds(budget: Budget | None) -> list[tuple[str, float | None, float
     ]
 
 
-_JUDGED = {"answer", "task", "additional_args"}
+_JUDGED = {"answer", "task", "additional_args", "calls"}
 """The variables in the expression of a check."""
 
 _WRITTEN_AS: dict[str, type] = {

@@ -8,8 +8,10 @@ agent's own answer goes into them.
 from typing import Any
 
 from cadre.engine.steps import finished, step_in_work
+from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal import events as ev
 from cadre.journal.run import Run
+from cadre.journal.steps import ActionStep, TaskStep
 from cadre.protocol.messages import ToolResult
 from cadre.protocol.topology import call_id
 from cadre.spec.answer_schema import misfits
@@ -50,10 +52,17 @@ def check_calls(run: Run, answer: Any, arguments: dict[str, Any] | None) -> list
     step = step_in_work(run)
     checks = {call_id(run.id, step, index): tool for index, tool in enumerate(tools, made)}
     proposed = ev.AnswerProposed(step=step, answer=answer, checks=checks, arguments=arguments)
-    asked = {"answer": answer, "task": _values(run, answer)["task"]}
+    values = _values(run, answer)
+    asked = {"answer": answer, "task": values["task"]}
+    with_calls = {**asked, "calls": values["calls"]} if run.checks_with_calls else asked
     return [
         proposed,
-        *(ev.ToolCalled(call=call, tool=tool, arguments=asked) for call, tool in checks.items()),
+        *(
+            ev.ToolCalled(
+                call=call, tool=tool, arguments=with_calls if tool in run.checks_with_calls else asked
+            )
+            for call, tool in checks.items()
+        ),
     ]
 
 
@@ -100,4 +109,26 @@ def problem_of(result: ToolResult) -> str:
 def _values(run: Run, answer: Any) -> dict[str, Any]:
     task = run.task
     assert task is not None
-    return {"answer": answer, "task": task.task, "additional_args": task.additional_args}
+    return {
+        "answer": answer,
+        "task": task.task,
+        "additional_args": task.additional_args,
+        "calls": _calls_of(run),
+    }
+
+
+def _calls_of(run: Run) -> list[dict[str, Any]]:
+    """The calls that the run has made for its task, in their order, each with the text of its error or None."""
+    steps = [*run.steps, run.current] if run.current is not None else run.steps
+    begin = max((place for place, step in enumerate(steps) if isinstance(step, TaskStep)), default=-1)
+    return [
+        {
+            "name": call.name,
+            "arguments": call.arguments,
+            "error": call.error.message if call.error is not None else None,
+        }
+        for step in steps[begin + 1 :]
+        if isinstance(step, ActionStep)
+        for call in step.asked
+        if call.name != FINAL_ANSWER
+    ]
