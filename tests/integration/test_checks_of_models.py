@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from cadre.adapters.models.probing.report import ModelReport
 from cadre.cli.doctor import Finding, memory, model_calls
 from cadre.local.service_check import check_service
+from cadre.local.tested_models import keep_report
 from integration.probed_server import Body, Refused, able, probed_server, weak
 from unit.team_files import write_team
 
@@ -68,6 +70,34 @@ def test_each_model_of_the_team_is_asked_as_its_agents_ask_it(folder: Path) -> N
     assert "answered in text instead of calling" in found[0].text
     assert "`cadre model test` says what works" in found[0].text
     assert "answered 404: no such model" in found[3].text
+
+
+def test_a_model_with_less_context_or_of_which_nothing_is_known_is_told(folder: Path) -> None:
+    with probed_server(able) as server:
+        server.entry |= {"max_model_len": 8192}
+        write_team(folder, {"boss": f"model: {{url: '{server.url}', name: m-1, calls: auto}}"})
+        about = f"model m-1 at {server.url}"
+        assert findings(folder) == [
+            Finding(
+                "warn",
+                f"{about}: calls: auto, and it was never tested in this folder: run `cadre model test`",
+            ),
+            Finding(
+                "warn", f"{about}: it takes 8192 tokens, and model.context says 128000: write context: 8192"
+            ),
+            Finding("ok", f"{about}: a call of a tool works"),
+        ]
+        keep_report(ModelReport(url=server.url, model="m-1"))
+        write_team(folder, {"boss": f"model: {{url: '{server.url}', name: m-1, calls: auto, context: 8192}}"})
+        assert findings(folder) == [Finding("ok", f"{about}: a call of a tool works")]
+
+
+def test_a_model_that_is_asked_for_neither_is_asked_plainly(folder: Path) -> None:
+    with probed_server(able) as server:
+        write_team(folder, {"boss": f"model: {{url: '{server.url}', name: m-1, calls: text}}"})
+        [found] = findings(folder)
+        assert found == Finding("ok", f"model m-1 at {server.url}: a plain question works")
+        assert not {"tools", "response_format"} & server.asked[0].keys()
 
 
 async def test_a_memory_is_asked_for_one_vector(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """`cadre model test` and `model.calls: auto`: what an endpoint can do is asked of it, kept, and used."""
 
+import itertools
 import json
 import os
 from pathlib import Path
@@ -116,6 +117,19 @@ def test_a_broken_endpoint_has_a_line_for_each_probe_and_an_exit_code() -> None:
     ]
     assert sum("answered 500: CUDA out of memory" in line for line in lines) == 2
     assert not Path(".cadre/models.json").exists()
+
+
+def test_a_server_that_closes_its_connections_behind_an_answer_is_asked_again() -> None:
+    requests = itertools.count()
+
+    def lossy(body: Body) -> Body:
+        if next(requests) % 2:
+            raise ConnectionResetError
+        return able(body)
+
+    with probed_server(lossy) as server:
+        found = found_by(server.url)
+    assert [name for name, verdict in verdicts(found).items() if verdict != "yes"] == ["context"]
 
 
 def test_an_endpoint_that_is_not_there_or_silent() -> None:

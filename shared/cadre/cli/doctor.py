@@ -240,15 +240,27 @@ async def model_calls(folder: Path) -> AsyncIterator[Finding]:
         return
     for used in models:
         about = f"model {used.model.name} at {shown_url(used.model.url)}"
+        if used.untested:
+            text = f"{about}: calls: auto, and it was never tested in this folder: run `cadre model test`"
+            yield Finding("warn", text)
         for probe in await check_model(used):
-            what = "under a schema" if probe.name == "json_schema" else "of a tool"
-            if probe.verdict == "yes":
-                yield Finding("ok", f"{about}: a call {what} works")
+            what = f"{about}: {_ASKED_FOR[probe.name]}" if probe.name in _ASKED_FOR else about
+            if probe.verdict == "unknown":
+                yield Finding("fail", f"{what}: {probe.detail}")
             elif probe.verdict == "no":
-                text = f"{about}: a call {what}: {probe.detail} (`cadre model test` says what works)"
-                yield Finding("warn", text)
-            else:
-                yield Finding("fail", f"{about}: a call {what}: {probe.detail}")
+                hint = " (`cadre model test` says what works)" if what != about else ""
+                yield Finding("warn", f"{what}: {probe.detail}{hint}")
+            elif what != about:
+                yield Finding("ok", f"{what} works")
+
+
+_ASKED_FOR = {
+    "tools": "a call of a tool",
+    "tool_choice: required": "a call of a tool",
+    "json_schema": "a call under a schema",
+    "answer": "a plain question",
+}
+"""What doctor calls the probes that it makes."""
 
 
 def endpoint(url: str, status: int) -> Finding:

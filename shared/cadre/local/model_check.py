@@ -1,17 +1,18 @@
 """The models that the agents of a folder ask, and whether one answers as its agents will ask it."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 import msgspec
 
 from cadre.adapters.models.probing.endpoint import ProbedEndpoint, ProbeFailed
-from cadre.adapters.models.probing.probes import ask_under_schema, call_tool
+from cadre.adapters.models.probing.probes import ask_plainly, ask_under_schema, call_tool, told_context
 from cadre.adapters.models.probing.report import Probe
 from cadre.local.local_stack import TEAM_FILE
 from cadre.local.team_file import read_team
-from cadre.local.tested_models import with_tested_calls
+from cadre.local.tested_models import report_of, with_tested_calls
 from cadre.settings import ModelSettings
+from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
 from cadre.spec.kinds import declaration_of
 from cadre.spec.model import ModelSpec
@@ -25,10 +26,10 @@ class UsedModel(msgspec.Struct, frozen=True):
 
     model: ModelSpec
     """With its URL and its name."""
-    tools: bool
-    """Native tool calls are asked for."""
-    schema: bool
-    """Answers are held to a JSON Schema."""
+    asks: frozenset[str]
+    """What is asked of it, of `tools` and `json_schema`."""
+    untested: bool = False
+    """Some agent has `calls: auto`, and nothing is known of the model."""
 
 
 def used_models(folder: Path, settings: ModelSettings) -> list[UsedModel]:
@@ -37,48 +38,69 @@ def used_models(folder: Path, settings: ModelSettings) -> list[UsedModel]:
     Raises SpecError for a file of the team that is wrong.
     """
     found: dict[tuple[str, str], UsedModel] = {}
-    for used in (*_of_team(folder, settings), UsedModel(ModelSpec(), tools=False, schema=False)):
-        own = used.model
-        model = msgspec.structs.replace(own, url=own.url or settings.url, name=own.name or settings.name)
-        if not model.url or not model.name:
-            continue
-        key = model.url.rstrip("/"), model.name
-        known = found.get(key, UsedModel(model, tools=False, schema=False))
-        found[key] = UsedModel(known.model, known.tools or used.tools, known.schema or used.schema)
-    return [
-        one if one.tools or one.schema else UsedModel(one.model, tools=True, schema=False)
-        for one in found.values()
-    ]
+    for used in _of_team(folder, settings):
+        if used.model.url and used.model.name:
+            key = used.model.url.rstrip("/"), used.model.name
+            known = found.get(key, used)
+            asks, untested = known.asks | used.asks, known.untested or used.untested
+            found[key] = UsedModel(known.model, asks, untested)
+    if settings.url and settings.name:
+        own = UsedModel(ModelSpec(url=settings.url, name=settings.name), frozenset({"tools"}))
+        found.setdefault((settings.url.rstrip("/"), settings.name), own)
+    return list(found.values())
 
 
 def _of_team(folder: Path, settings: ModelSettings) -> Iterable[UsedModel]:
     if not (folder / TEAM_FILE).is_file():
         return
     for file in read_team(folder).agents.values():
-        spec = with_tested_calls(read_agent(file), settings)
-        for model in (spec.model, *spec.model.fallbacks):
+        written = read_agent(file)
+        spec = with_tested_calls(written, settings)
+        for model, as_written in zip(_models(spec), _models(written), strict=True):
             asks = declaration_of(spec.kind).capabilities(msgspec.structs.replace(spec, model=model))
-            yield UsedModel(model, tools="tools" in asks, schema="json_schema" in asks)
+            own = msgspec.structs.replace(
+                model, url=model.url or settings.url, name=model.name or settings.name
+            )
+            untested = as_written.calls == "auto" and report_of(own.url, own.name) is None
+            yield UsedModel(own, asks, untested)
+
+
+def _models(spec: AgentSpec) -> list[ModelSpec]:
+    return [spec.model, *spec.model.fallbacks]
 
 
 async def check_model(used: UsedModel) -> list[Probe]:
-    """Asks the model as its agents do: by a call with a tool, and under a schema. `no` is an answer that is none of
-    the kind, `unknown` no answer, with the reason."""
+    """Asks the model as its agents do: by a call with a tool, and under a schema, or plainly. `no` is an answer that is
+    none of the kind, `unknown` no answer, with the reason."""
     spec = used.model
     endpoint = ProbedEndpoint(spec, _CHECK_SECONDS)
+    choice = spec.tool_choice if isinstance(spec.tool_choice, str) else "required"
+    questions: dict[str, Callable[[], Awaitable[Probe]]] = {
+        "context": lambda: _context(endpoint, spec),
+    }
+    if "tools" in used.asks:
+        questions["tools"] = lambda: call_tool(endpoint, choice, stream=spec.stream)
+    if "json_schema" in used.asks:
+        questions["json_schema"] = lambda: ask_under_schema(endpoint, stream=spec.stream)
+    if not used.asks:
+        questions["answer"] = lambda: ask_plainly(endpoint, stream=spec.stream)
     found = []
     try:
-        if used.tools:
-            choice = spec.tool_choice if isinstance(spec.tool_choice, str) else "required"
+        for name, question in questions.items():
             try:
-                found.append(await call_tool(endpoint, choice, stream=spec.stream))
+                found.append(await question())
             except ProbeFailed as failure:
-                found.append(Probe("tools", "unknown", str(failure)))
-        if used.schema:
-            try:
-                found.append(await ask_under_schema(endpoint, stream=spec.stream))
-            except ProbeFailed as failure:
-                found.append(Probe("json_schema", "unknown", str(failure)))
+                # Not every endpoint has a list of models.
+                if name != "context":
+                    found.append(Probe(name, "unknown", str(failure)))
     finally:
         await endpoint.close()
     return found
+
+
+async def _context(endpoint: ProbedEndpoint, spec: ModelSpec) -> Probe:
+    size = await told_context(endpoint, spec.name)
+    if size is None or size >= spec.context:
+        return Probe("context", "yes")
+    detail = f"it takes {size} tokens, and model.context says {spec.context}: write context: {size}"
+    return Probe("context", "no", detail)

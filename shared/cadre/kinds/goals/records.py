@@ -7,6 +7,7 @@ from cadre.kinds.iteration.records import (
     ITERATION_TEMPLATES,
     SYSTEM_TERMS,
     IterationSection,
+    capabilities,
     check_section,
     max_steps,
     prompt_terms,
@@ -63,5 +64,6 @@ DECLARATION = KindDeclaration(
     check=lambda spec: check_section(spec, KIND, goals_of(spec)),
     max_steps=lambda spec: max_steps(goals_of(spec)),
     prompt_terms=lambda spec: prompt_terms(goals_of(spec)),
+    capabilities=capabilities,
     doing={"goals.thought": ""},
 )

@@ -44,6 +44,13 @@ def prompt_terms(section: IterationSection) -> dict[str, Any]:
     }
 
 
+def capabilities(spec: Any) -> frozenset[str]:
+    """A schema where each answer is held to one (`model.structured`, or `calls: schema`)."""
+    form = spec.model.structured
+    held = form == "schema" or (form == "auto" and spec.model.calls == "schema")
+    return frozenset({"json_schema"} if held else ())
+
+
 def check_section(spec: Any, kind: str, section: IterationSection) -> None:
     """Raises SpecError for a section that cannot hold."""
     check_bounds(spec.name, [(f"{kind}.iterations", section.iterations, 1)])

@@ -113,6 +113,7 @@ DECLARATION = KindDeclaration(
         "ask": "answering",
         "route": "choosing the next step",
     },
+    capabilities=lambda spec: frozenset(() if spec.model.calls == "text" else {"json_schema"}),
     doing={
         "workflow.left": "",
         "workflow.items": "going through a list",

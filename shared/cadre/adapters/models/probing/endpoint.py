@@ -21,11 +21,15 @@ _CONNECT_SECONDS = 5.0
 class ProbeFailed(Exception):
     """A request that brought no answer; the text says why. `refused`: the same request would be refused again."""
 
-    def __init__(self, text: str, *, refused: bool = False, slow: bool = False, sent: str = "") -> None:
+    def __init__(
+        self, text: str, *, refused: bool = False, slow: bool = False, cut: bool = False, sent: str = ""
+    ) -> None:
         super().__init__(text)
         self.refused = refused
         self.slow = slow
         """The answer did not end in time."""
+        self.cut = cut
+        """The connection was lost, before the answer or within it."""
         self.sent = sent
         """What the endpoint itself said, whole."""
 
@@ -71,7 +75,13 @@ class ProbedEndpoint:
             **({"stream": True, "stream_options": {"include_usage": True}} if stream else {}),
             **fields,
         }
-        return await self._within(self._send(body), body)
+        try:
+            return await self._within(self._send(body), body)
+        except ProbeFailed as failure:
+            if not failure.cut:
+                raise
+            # Some servers close the connection behind a streamed answer, and the next request finds it closed.
+            return await self._within(self._send(body), body)
 
     async def limit_told(self, tokens: int) -> str:
         """What the endpoint says of a request for that many tokens, or "" where it begins to answer it."""
@@ -152,7 +162,9 @@ class ProbedEndpoint:
             if error.how == "unreachable":
                 cause = str(error) or "it did not answer in time"
                 raise _failed(failed_connection(self._spec.url, cause)) from None
-            raise _failed(failed_answer(self._spec.url, f"broke off: {error}")) from None
+            raise ProbeFailed(
+                failed_answer(self._spec.url, f"broke off: {error}").message, cut=True
+            ) from None
         except (MalformedAnswer, json.JSONDecodeError, TypeError, AttributeError, IndexError) as error:
             text = self._client.redacted(str(error))
             raise _failed(failed_answer(self._spec.url, f"cannot be used: {text}")) from None

@@ -126,6 +126,14 @@ async def _streaming(endpoint: ProbedEndpoint) -> list[Probe]:
     return [Probe("streaming", "yes", f"{streamed.pieces} pieces"), _usage("usage in streams", streamed)]
 
 
+async def ask_plainly(endpoint: ProbedEndpoint, *, stream: bool = True) -> Probe:
+    """Whether the model answers. Raises ProbeFailed."""
+    asked = await endpoint.ask(_COUNT, 60, stream=stream)
+    return Probe(
+        "answer", "yes" if asked.reply.content else "no", "" if asked.reply.content else "it is empty"
+    )
+
+
 async def _asked_in_either_way(endpoint: ProbedEndpoint, *, stream: bool) -> ProbeReply:
     """Asks with the limit of tokens under one name, and under the other where that is refused."""
     try:
@@ -161,6 +169,11 @@ async def call_tool(endpoint: ProbedEndpoint, choice: str, *, stream: bool = Tru
     if asked.ran_on and choice != "auto":
         return Probe(name, "no", f"the answer ran on for {_ANSWER_TOKENS} tokens; {_USE_AUTO}")
     return _called(name, asked)
+
+
+async def told_context(endpoint: ProbedEndpoint, name: str) -> int | None:
+    """The tokens that this model takes, by the endpoint's list; None where it does not tell. Raises ProbeFailed."""
+    return next((listed_context(one) for one in await endpoint.models() if one.get("id") == name), None)
 
 
 async def _tools(endpoint: ProbedEndpoint) -> Probe:

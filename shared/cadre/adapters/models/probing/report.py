@@ -70,6 +70,8 @@ class ModelReport(msgspec.Struct, frozen=True, kw_only=True):
         found["capabilities"] = capabilities
         if self.can("tools") and self.lacks("tool_choice: required"):
             found["tool_choice"] = "auto"
+        if self.lacks("json_schema") and self.can("json_object"):
+            found["structured"] = "object"
         if any(probe.name == "token_limit" and probe.detail != "max_tokens" for probe in self.probes):
             found["token_limit"] = "max_completion_tokens"
         return found
