@@ -43,6 +43,7 @@ from cadre_gateway.routes import (
     steering,
     time_travel,
     tracing,
+    triggers,
 )
 from cadre_gateway.runs.admission import Admission, Capacity
 from cadre_gateway.runs.approvals import Approvals
@@ -166,6 +167,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
         files.router(lookup, workspaces),
         memory.router(NatsMemory(nc, topology)),
         schedules.router(automation.schedules),
+        triggers.router(automation.triggers),
         tracing.router(lookup, content=tracing_settings.content),
     ]
     return routers, automation

@@ -6,11 +6,13 @@ from cadre.adapters.nats.automations import NatsAlarms, NatsDefinitions
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.system_clock import SystemClock
 from cadre.automation.schedule_state import ScheduleState
+from cadre.automation.trigger import TriggerSpec
 from cadre.service.frame import Platform
-from cadre_gateway.automation.due_queue import start_due_queue
+from cadre_gateway.automation.queues import start_due_queue, start_event_queue
 from cadre_gateway.automation.run_starter import RunStarter
 from cadre_gateway.automation.schedule_editor import ScheduleEditor
 from cadre_gateway.automation.scheduler import Scheduler
+from cadre_gateway.automation.trigger_intake import TriggerIntake
 
 
 @dataclass(eq=False)
@@ -20,11 +22,13 @@ class Automation:
     platform: Platform
     scheduler: Scheduler
     schedules: ScheduleEditor
+    triggers: TriggerIntake
     _queues: list[Queue] = field(default_factory=list)
 
     async def run(self) -> None:
         """Works until cancelled. Raises SetupError."""
         self._queues.append(await start_due_queue(self.platform, self.scheduler))
+        self._queues.append(await start_event_queue(self.platform, self.triggers))
         await self.scheduler.look_after()
 
     async def drain(self, grace: float) -> None:
@@ -39,4 +43,10 @@ def automation_of(platform: Platform, runs: RunStarter) -> Automation:
     states = NatsDefinitions(platform.nc, platform.topology, "schedule", ScheduleState)
     alarms = NatsAlarms(platform.nc, platform.topology)
     scheduler = Scheduler(states, alarms, runs, clock)
-    return Automation(platform, scheduler, ScheduleEditor(states, alarms, scheduler, runs, clock))
+    triggers = NatsDefinitions(platform.nc, platform.topology, "trigger", TriggerSpec)
+    return Automation(
+        platform,
+        scheduler,
+        ScheduleEditor(states, alarms, scheduler, runs, clock),
+        TriggerIntake(triggers, runs),
+    )

@@ -1,6 +1,6 @@
 """The HTTP routes of schedules: list, make, show, replace, remove, pause, resume, run."""
 
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 
 import msgspec
 from fastapi import APIRouter, Query, Request
@@ -37,6 +37,8 @@ _RUN: openapi.Responses = {
     "default": openapi.answers(StartedRun)["default"],
 }
 
+Spec = TypeVar("Spec", bound=msgspec.Struct)
+
 Upcoming = Annotated[int, Query(alias="next", ge=0, le=1000)]
 
 
@@ -53,8 +55,7 @@ def router(schedules: ScheduleEditor) -> APIRouter:
     @routes.post("", summary="Make a schedule", status_code=201, openapi_extra=_POST)
     async def post_schedule(request: Request) -> Response:
         """201; 409 when there is one of its name."""
-        given = await _object(request)
-        spec = _spec(str(given.pop("name", "")), given)
+        spec = await spec_of(ScheduleSpec, None, request)
         async with answer_deadline():
             return json_answer(await schedules.put(spec, only_new=True), 201)
 
@@ -66,9 +67,7 @@ def router(schedules: ScheduleEditor) -> APIRouter:
     @routes.put("/{name}", summary="Make or replace a schedule", openapi_extra=_PUT)
     async def put_schedule(name: str, request: Request) -> Response:
         """Replaces all keys. Where its times stay the same, its ticks do; else they are counted from now."""
-        given = await _object(request)
-        given.pop("name", None)
-        spec = _spec(name, given)
+        spec = await spec_of(ScheduleSpec, name, request)
         async with answer_deadline():
             return json_answer(await schedules.put(spec))
 
@@ -102,18 +101,17 @@ def router(schedules: ScheduleEditor) -> APIRouter:
     return routes
 
 
-async def _object(request: Request) -> dict[str, Any]:
+async def spec_of(kind: type[Spec], name: str | None, request: Request) -> Spec:
+    """The checked specification in a request's body; its name stands in the body when none is given. Raises a 400 or
+    422 problem."""
     try:
         given = msgspec.json.decode(await body.read(request))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise invalid(f"the body must be a JSON object: {error}", status=400) from error
     if not isinstance(given, dict):
         raise invalid("the body must be a JSON object", status=400)
-    return given
-
-
-def _spec(name: str, given: dict[str, Any]) -> ScheduleSpec:
+    named = given.pop("name", "")
     try:
-        return automation_of(ScheduleSpec, name, given)
+        return automation_of(kind, str(named) if name is None else name, given)
     except SpecError as error:
         raise invalid(str(error)) from error

@@ -77,7 +77,7 @@ def summary_of(letter: DeadLetter) -> DeadLetterSummary:
     if letter.message is not None:
         summary.kind = _kind(letter.message.data)
         summary.tree, summary.run, summary.call = _address(letter.message.subject)
-        summary.sender = Topology.sender(letter.message.subject)
+        summary.sender = Topology.sender(letter.message.subject) if summary.run is not None else None
         summary.size = len(letter.message.data)
     return summary
 
@@ -103,9 +103,12 @@ def _kind(data: bytes) -> str:
     return _head(data).type or "unreadable"
 
 
-def _address(subject: str) -> tuple[str, str, str | None]:
-    """Tree, run and, for a tool's queue, call. The subject says so even where the message is unreadable."""
+def _address(subject: str) -> tuple[str | None, str | None, str | None]:
+    """Tree, run and, for a tool's queue, call; None where it is about no run. The subject says so even where the
+    message is unreadable."""
     tokens = subject.split(".")
+    if tokens[1] in ("automation", "event"):
+        return None, None, None
     tree, leaf = tokens[-2:]
     if tokens[1] == "call":
         return tree, parent_of(leaf) or leaf, leaf
@@ -132,6 +135,8 @@ async def _payload(blobs: Blobs, data: bytes) -> tuple[Any, Literal["json", "tex
 async def hindrance(journal: Journal, message: StoredMessage) -> str | None:
     """Why the message could not take its run forward; None when it may. Raises BusUnavailable."""
     tree, run, call = _address(message.subject)
+    if tree is None or run is None:
+        return None
     state = await _state(journal, tree, run)
     if state is None:
         return None

@@ -3,20 +3,23 @@
 import re
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from cadre.automation.schedule import ScheduleSpec
+from cadre.automation.trigger import TriggerSpec
 from cadre.errors import SpecError
 from cadre.spec.yaml_file import read_yaml_documents, refused_key
 
-AnySpec = ScheduleSpec
+AnySpec = ScheduleSpec | TriggerSpec
 
-KINDS: dict[str, type[AnySpec]] = {"Schedule": ScheduleSpec}
+KINDS: dict[str, type[AnySpec]] = {"Schedule": ScheduleSpec, "Trigger": TriggerSpec}
 """What a document may be, by its `kind`."""
 
-_COLLECTIONS: dict[type[AnySpec], str] = {ScheduleSpec: "schedules"}
+Spec = TypeVar("Spec", bound=msgspec.Struct)
+
+_COLLECTIONS: dict[type[AnySpec], str] = {ScheduleSpec: "schedules", TriggerSpec: "triggers"}
 
 _API_VERSION = "cadre.dev/v1"
 
@@ -37,7 +40,7 @@ def path_of(spec: AnySpec) -> str:
     return f"/v1/{_COLLECTIONS[type(spec)]}/{spec.name}"
 
 
-def automation_of(kind: type[AnySpec], name: str, body: dict[str, Any]) -> AnySpec:
+def automation_of(kind: type[Spec], name: str, body: dict[str, Any]) -> Spec:
     """The checked specification of this kind whose keys stand in `body`. Raises SpecError."""
     given = {key: _midnight(value) for key, value in body.items()}
     try:

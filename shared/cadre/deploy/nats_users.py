@@ -127,8 +127,12 @@ def consumers(role: Role, topology: Topology) -> list[DurableConsumer]:
         case "tracer":
             return [queue(topology.tracer_consumer(), Subject.JOURNAL, endless=True)]
         case "gateway":
-            due = [topology.below(Subject.DUE)]
-            return [DurableConsumer(topology.schedules_consumer(), due, True, topology.automation_stream)]
+            queues = (
+                (topology.schedules_consumer(), Subject.DUE),
+                (topology.events_consumer(), Subject.EVENT),
+            )
+            stream = topology.automation_stream
+            return [DurableConsumer(name, [topology.below(what)], True, stream) for name, what in queues]
         case _:
             return calls
 

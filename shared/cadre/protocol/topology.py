@@ -30,6 +30,8 @@ class Subject:
     TICK = "automation.tick.schedule.{name}"
     """Holds the message that the server delivers when a schedule is due."""
     DUE = "automation.due.schedule.{name}"
+    EVENT = "event.{subject}"
+    """Where anybody publishes what triggers listen to; `subject` may be several tokens."""
 
     DELTA = "delta.{tree}.{run}"
     INTERRUPT = "interrupt.{tree}"
@@ -91,9 +93,9 @@ class Topology:
     def dead_subjects(self) -> list[str]:
         """What the server says of messages that nobody could handle, and of those given up with a reason."""
         return [
-            f"$JS.EVENT.ADVISORY.CONSUMER.{what}.{self.stream(shard)}.*"
+            f"$JS.EVENT.ADVISORY.CONSUMER.{what}.{stream}.*"
             for what in ("MAX_DELIVERIES", "MSG_TERMINATED")
-            for shard in range(self.shards)
+            for stream in (*map(self.stream, range(self.shards)), self.automation_stream)
         ]
 
     @property
@@ -103,7 +105,7 @@ class Topology:
 
     @property
     def automation_subjects(self) -> list[str]:
-        return [f"{self.prefix}.automation.>"]
+        return [f"{self.prefix}.automation.>", self.below(Subject.EVENT)]
 
     @property
     def registry_bucket(self) -> str:
@@ -268,6 +270,16 @@ class Topology:
         return "schedules"
 
     @staticmethod
+    def events_consumer() -> str:
+        """The consumer of the messages that triggers listen to."""
+        return "events"
+
+    @property
+    def events_prefix(self) -> str:
+        """What stands before the subject that a trigger names."""
+        return f"{self.prefix}.event."
+
+    @staticmethod
     def fates_consumer(service: str) -> str:
         """The consumer of a service that keeps something of trees elsewhere and must hear of their end."""
         return f"fates-{service}"
@@ -284,8 +296,11 @@ class Topology:
 
     @staticmethod
     def address(subject: str) -> Address:
-        """What an inbox, call, code or journal subject says. Raises ValueError for a subject of no such form."""
+        """What an inbox, call, code or journal subject says; an event's is about no run, and stands for itself. Raises
+        ValueError for a subject of no such form."""
         _, kind, _, *named = subject.split(".")
+        if kind == "event":
+            return Address(kind, "", "", subject, subject)
         *queue, tree, leaf = named
         receiver, sender = (*queue, "", "")[:2]
         return Address(kind, receiver, sender, tree, leaf)

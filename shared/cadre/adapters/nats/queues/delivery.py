@@ -24,6 +24,7 @@ class NatsDelivery:
         """What the subject says of the message."""
         self.deliveries = int(tokens[at])
         self.seq = int(tokens[at + 1])
+        self.headers: dict[str, str] = dict(message.headers or {})
         self.retried = jetstream.RETRIED in (message.headers or ())
         self.imported = jetstream.IMPORTED in (message.headers or ())
         self.settled = False

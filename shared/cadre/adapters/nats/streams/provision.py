@@ -230,11 +230,26 @@ async def _ensure(nc: Client, config: dict[str, Any]) -> None:
             )
         if found is None:
             raise SetupError(f"stream {config['name']} cannot be created: {error.get('description')}")
+    found = await _with_subjects(nc, config, found)
     drift = _drift(config, found)
     if drift:
         raise StreamDrift("; ".join(drift))
     if config.get("max_age") == _FOR_EVER and found.get("max_age"):
         await _keep_for_ever(nc, found)
+
+
+async def _with_subjects(nc: Client, config: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """Gives a stream of an earlier version the subjects that it lacks; returns its configuration."""
+    if not set(found["subjects"]) < set(config["subjects"]):
+        return found
+    wanted = found | {"subjects": config["subjects"]}
+    answer = await jetstream.api(nc, f"STREAM.UPDATE.{config['name']}", wanted)
+    error = answer.get("error")
+    if error is None:
+        return wanted
+    if jetstream.is_passing(error):
+        raise BusUnavailable(f"changing stream {config['name']}", error.get("description"))
+    return found
 
 
 async def _keep_for_ever(nc: Client, found: dict[str, Any]) -> None:

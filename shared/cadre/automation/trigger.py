@@ -1,0 +1,100 @@
+"""A trigger as people write it: whose run starts when a message or a signed webhook arrives."""
+
+import re
+from typing import Any
+
+import msgspec
+
+from cadre.automation.durations import seconds_of
+from cadre.automation.schedule import check_options
+from cadre.automation.templates import check_template, render
+from cadre.errors import SpecError
+from cadre.spec.names import check_name
+
+_PATTERN = re.compile(r"[^\s.*>]+(\.[^\s.*>]+)*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+
+
+class WebhookSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How webhooks of a trigger are signed."""
+
+    secret_env: str
+    """The environment variable of the gateways that holds the secret, `whsec_…`."""
+    tolerance: float | str = 300
+    """A signed time may be so far from the gateway's."""
+
+
+class TriggerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A checked trigger. Raises SpecError."""
+
+    name: str
+    agent: str
+    task: str
+    """Template of the task; it may use `payload` (JSON, else text), `id`, `trigger` and, of a message, `subject`."""
+    subject: str | None = None
+    """The subject behind `cadre.event.` whose messages start runs; `*` and `>` as in NATS."""
+    webhook: WebhookSpec | None = None
+    options: dict[str, Any] = {}
+    """Other keys of the request for a run, as in `POST /v1/runs`."""
+
+    def __post_init__(self) -> None:
+        check_name("trigger", self.name)
+        check_name("agent", self.agent)
+        check_template("task", self.task)
+        check_options(self.options)
+        if self.subject is None and self.webhook is None:
+            raise SpecError("subject, webhook: write one of them, or both")
+        if self.subject is not None and not _is_pattern(self.subject):
+            raise SpecError(
+                f"subject: {self.subject!r} is no subject: write orders.created, orders.* or orders.>"
+            )
+        if self.webhook is not None:
+            check_variable("webhook.secret_env", self.webhook.secret_env)
+            seconds_of("webhook.tolerance", self.webhook.tolerance, 1.0)
+
+    def listens_to(self, subject: str) -> bool:
+        """Whether a message on the subject (behind `cadre.event.`) starts a run."""
+        return self.subject is not None and _matches(self.subject.split("."), subject.split("."))
+
+    def task_for(self, payload: bytes, message: str, subject: str = "") -> str:
+        """The task for a message of this id. Raises SpecError when it cannot be rendered."""
+        values = {"payload": _payload(payload), "id": message, "trigger": self.name, "subject": subject}
+        return render("task", self.task, values)
+
+
+def trigger_key(trigger: str, message: str) -> str:
+    """The idempotency key of the run that a message starts."""
+    return f"trigger/{trigger}/{message}"
+
+
+def check_variable(key: str, name: str) -> None:
+    """Raises SpecError, which names `key`, unless `name` can be that of an environment variable."""
+    if not _VARIABLE.fullmatch(name):
+        raise SpecError(
+            f"{key}: {name!r} is no name of an environment variable; never write the secret itself"
+        )
+
+
+def _payload(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return data.decode("utf-8", "replace")
+
+
+def _is_pattern(pattern: str) -> bool:
+    tokens = pattern.split(".")
+    plain = [
+        "x" if token == "*" or (token == ">" and i == len(tokens) - 1) else token
+        for i, token in enumerate(tokens)
+    ]
+    return _PATTERN.fullmatch(".".join(plain)) is not None
+
+
+def _matches(pattern: list[str], subject: list[str]) -> bool:
+    for i, token in enumerate(pattern):
+        if token == ">":
+            return len(subject) > i
+        if i >= len(subject) or token not in ("*", subject[i]):
+            return False
+    return len(pattern) == len(subject)
