@@ -31,12 +31,12 @@ def carry_out(run: Run, arrival: Arrival, moves: Moves, spent: Usage = NO_USAGE)
         match move:
             case Note(event):
                 events.append(event)
-            case Ask(purpose, step) if step <= run.max_steps or not kind_of(run).counts_steps:
-                events += begin_model_call(run, arrival, purpose, step)
+            case Ask(purpose, step, attempt) if step <= run.max_steps or not kind_of(run).counts_steps:
+                events += begin_model_call(run, arrival, purpose, step, attempt=attempt)
             case Ask(_, step):
                 events += _last_word(run, arrival, step - 1)
-            case Call(requests):
-                opened, stuck = open_calls(run, arrival, requests, spent)
+            case Call(requests, approved):
+                opened, stuck = open_calls(run, arrival, requests, spent, approved=approved)
                 if stuck is not None:
                     return [*events, finished(run, "error", output=partial_result_of(run), error=stuck)]
                 events += opened
@@ -58,8 +58,8 @@ def carry_out(run: Run, arrival: Arrival, moves: Moves, spent: Usage = NO_USAGE)
             case Wait(name, until, signal):
                 assert until is not None or signal is not None, f"nothing would end the wait {name!r}"
                 events.append(ev.WaitBegun(name=name, until=until, signal=signal))
-            case Hold(name, question, expires):
-                events.append(_question(run, events, name, question, expires))
+            case Hold():
+                events.append(_question(run, events, move))
             case _:
                 assert_never(move)
     return events
@@ -125,9 +125,7 @@ def _turned_down(
     return [refused, *carry_out(run, arrival, kind.went(run, arrival))]
 
 
-def _question(
-    run: Run, events: list[ev.AnyEvent], name: str, question: str, expires: float | None
-) -> ev.ApprovalRequested:
+def _question(run: Run, events: list[ev.AnyEvent], question: Hold) -> ev.ApprovalRequested:
     """Its id follows those of the calls that the step has, and of the questions before it."""
     made = len(run.current.calls) if run.current is not None else 0
     made += sum(
@@ -135,9 +133,9 @@ def _question(
     )
     return ev.ApprovalRequested(
         call=call_id(run.id, step_in_work(run), made),
-        name=name,
+        name=question.name,
         kind="question",
-        arguments={},
-        reason=question,
-        expires=expires,
+        arguments=question.arguments,
+        reason=question.question,
+        expires=question.expires,
     )

@@ -301,13 +301,20 @@ def _action(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:
     if not calls:
         # The run's last step: its answer follows.
         return [said] if step.content else []
-    observations = "\n\n".join(f"{call.name}: {observed(call, prompts)}" for call in calls)
+    observations = "\n\n".join(_observations(step, prompts))
     return [said, _user(f"Observation:\n{observations}")]
+
+
+def _observations(step: ActionStep, prompts: Prompts) -> list[str]:
+    """What came of each call that the model has asked for in its text."""
+    return [f"{call.name}: {observed(call, prompts)}" for call in step.asked]
 
 
 def _seen(deed: Deed, step: ActionStep, prompts: Prompts) -> str:
     """What came of a deed, even when it failed, and why it failed."""
-    seen = [f"Observation:\n{deed.seen}"] if deed.seen else []
+    observed = [deed.seen] if deed.seen else []
+    observed += _observations(step, prompts) if deed.with_calls else []
+    seen = ["Observation:\n" + "\n\n".join(observed)] if observed else []
     seen += [prompts.error(step.error.message)] if step.error is not None else []
     return "\n".join(seen) or deed.nothing
 

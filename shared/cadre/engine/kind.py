@@ -26,13 +26,15 @@ class Deed(NamedTuple):
     name: str
     """What it is, as a heading: `Code`."""
     text: str
-    """The deed itself; calls that were made within it are not told of by themselves."""
+    """The deed itself; calls that were made within it are not told of by themselves, unless `with_calls` says so."""
     written: str
     """The deed as the model reads it in place of its own prose."""
     seen: str | None
     """What came of it."""
     nothing: str
     """What the model reads where nothing came of it."""
+    with_calls: bool = False
+    """The step's calls are no part of it: the model reads of them as well."""
 
 
 class Execution(NamedTuple):

@@ -15,12 +15,16 @@ class Ask(NamedTuple):
     """One of `Kind.purposes`."""
     step: int
     """Number of the step that the answer belongs to, from 1."""
+    attempt: int = 1
+    """Counts up where the kind itself asks once more for the same answer."""
 
 
 class Call(NamedTuple):
     """Make calls in the step in work: each is checked, and made, held for approval or refused on its own."""
 
     requests: Sequence[RequestedCall]
+    approved: bool = False
+    """A person has agreed to them already: no policy holds them."""
 
 
 class Answer(NamedTuple):
@@ -92,6 +96,8 @@ class Hold(NamedTuple):
     question: str
     expires: float | None = None
     """Unix seconds; None: the question waits for ever."""
+    arguments: dict[str, Any] = {}  # noqa: RUF012 - a default of a tuple, which nobody changes
+    """What the question is about. `calls` in it (name and arguments of each) may be edited by the decision."""
 
 
 class Note(NamedTuple):

@@ -66,10 +66,15 @@ def _call(run: Run, spec: AgentSpec, step: ActionStep | None, text: str) -> Tool
 def _text_of(step: ActionStep) -> str:
     """The step in plain text: what was thought, done and seen. Empty for one that held only the answer."""
     deed = deed_of(step)
-    if deed is not None:
-        return "\n".join([f"{deed.name}:\n{deed.text}", clip(deed.seen or "", _OBSERVED)])
     calls = []
+    if deed is not None:
+        came = clip(deed.seen or "", _OBSERVED)
+        if not deed.with_calls:
+            return "\n".join([f"{deed.name}:\n{deed.text}", came])
+        calls = [came] if came else []
     for call in step.calls:
+        if call.kind == "question":
+            continue
         seen = call.observation if call.error is None else f"failed: {call.error.message}"
         calls.append(f"{call.name}({observation_of(call.arguments)}): {clip(seen or '', _OBSERVED)}")
     return "\n".join([step.content, *calls] if step.content and calls else calls)

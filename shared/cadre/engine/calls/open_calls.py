@@ -24,15 +24,16 @@ ALONE = (
 
 
 def open_calls(
-    run: Run, arrival: Arrival, calls: Sequence[ev.RequestedCall], spent: Usage
+    run: Run, arrival: Arrival, calls: Sequence[ev.RequestedCall], spent: Usage, *, approved: bool = False
 ) -> tuple[list[ev.AnyEvent], ErrorInfo | None]:
     """An event for each call, and why the run must end when its calls lead nowhere.
 
-    `spent` is what the arrival in hand adds to the run's usage.
+    `spent` is what the arrival in hand adds to the run's usage; calls that a person has `approved` are not held.
     """
     step, first = step_in_work(run), len(run.current.calls) if run.current is not None else 0
     opened = [
-        _open(run, arrival, call, call_id(run.id, step, index)) for index, call in enumerate(calls, first)
+        _open(run, arrival, call, call_id(run.id, step, index), approved)
+        for index, call in enumerate(calls, first)
     ]
     repeated = sum(isinstance(event, ev.CallRefused) and event.error.type == LOOP for event in opened)
     shared = zip(calls, shared_out(run, opened, spent), strict=True)
@@ -49,7 +50,7 @@ def _afforded(run: Run, call: ev.RequestedCall, event: ev.AnyEvent) -> ev.AnyEve
     return ev.CallRefused(call=event.call, name=call.name, arguments=read_arguments(call), error=error)
 
 
-def _open(run: Run, arrival: Arrival, call: ev.RequestedCall, call_id: str) -> ev.AnyEvent:
+def _open(run: Run, arrival: Arrival, call: ev.RequestedCall, call_id: str, approved: bool) -> ev.AnyEvent:
     arguments: dict[str, Any] = {}
     try:
         arguments = read_arguments(call)
@@ -63,5 +64,5 @@ def _open(run: Run, arrival: Arrival, call: ev.RequestedCall, call_id: str) -> e
     repeated = refusal_of(run, call.name, arguments) if kind_of(run).stops_repeats else None
     if repeated is not None:
         return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=repeated)
-    held = hold(run, arrival, call_id, call.name, arguments)
+    held = None if approved else hold(run, arrival, call_id, call.name, arguments)
     return held if held is not None else made(run, call_id, call.name, arguments)

@@ -193,8 +193,12 @@ def _weight_of_action(step: ActionStep) -> int:
     weight = 3 * MESSAGE + tokens_of(step.content) + _of_failure(step.error.message if step.error else None)
     deed = deed_of(step)
     if deed is not None:
-        return weight + tokens_of(deed.seen or "") + tokens_of(deed.text)
+        weight += tokens_of(deed.seen or "") + tokens_of(deed.text)
+        if not deed.with_calls:
+            return weight
     for call in step.calls:
+        if call.kind == "question":
+            continue  # the model has not asked it
         asked = call.correction or call
         weight += 2 * MESSAGE + _tokens(asked.arguments) + tokens_of(call.observation or "")
         weight += _of_failure(call.error.message if call.error else None)
