@@ -8,6 +8,8 @@ from cadre.journal import events as ev
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep
 from cadre.kinds.code.records import BlockFinished
+from cadre.kinds.solution.records import SolutionState
+from cadre.kinds.solution.section import solution_of
 from cadre.protocol.messages import Cancel
 from simulation.history import Chronicle, Violation
 from simulation.plans import plan_number
@@ -54,6 +56,15 @@ def _has_reason(world: World, chronicle: Chronicle) -> bool:
         case "LoopDetected":
             # Calls that came to the same, calls that could never be made, or steps that failed alike.
             return bool(run.repeated) or run.refused_repeats > 0 or _is_in_circles(run)
+        case "AgentParsingError" | "AgentError":
+            assert run.spec is not None
+            own = run.own
+            return isinstance(own, SolutionState) and own.misses >= solution_of(run.spec).tries
+        case "Expired":
+            return any(
+                isinstance(event, ev.ApprovalDecided) and event.verdict == "expired"
+                for event in chronicle.events
+            )
         case _:
             return False
 

@@ -19,7 +19,7 @@ from cadre.spec.agent import AgentSpec
 from simulation.contexts import size_of, steps_told, summary_of
 from simulation.faults import Faults
 from simulation.iterations import as_iteration
-from simulation.plans import ITERATING, Plan, _call, plan_number
+from simulation.plans import ITERATING, Plan, _call, as_solution, plan_number
 
 _NOTE = re.compile(r"<note.*?</note>", re.DOTALL)
 
@@ -77,6 +77,9 @@ class PlannedModel:
             raise Defect(plan.task)
         if request.max_tokens is not None:
             return ModelReply(content=summary_of(request.messages[0]["content"], A_PLAN), usage=usage)
+        wants_solution = request.schema is not None or request.json_object
+        if self._spec.kind == "solution" and wants_solution:
+            return ModelReply(content=self._solution(request, plan, step), usage=usage)
         iterates = self._spec.kind in ITERATING and END_PLAN not in request.stop
         if iterates and "task_description" not in str(request.messages[0]["content"]):
             return ModelReply(content="A thought.", usage=usage)
@@ -97,6 +100,18 @@ class PlannedModel:
         if step < len(plan.steps):
             return ModelReply(calls=plan.steps[step], usage=usage)
         return ModelReply(calls=[_call("final_answer", answer=plan.answer)], usage=usage)
+
+    def _solution(self, request: ModelRequest, plan: Plan, step: int) -> str:
+        """What the plan's step would call, as a solution; right, or almost so."""
+        if request.schema is not None and self._spec.model.structured == "auto":
+            raise ModelRefused("response_format: json_schema is not known here", status=400)
+        if plan.nonsense == step:
+            return "Let me think."
+        step -= plan.nonsense is not None and step > plan.nonsense
+        step = 0 if plan.stubborn else step
+        calls = plan.steps[step] if step < len(plan.steps) else []
+        output = plan.answer if step >= len(plan.steps) else None
+        return as_solution(calls, output, self._chance.choice(("json", "fence", "python", "open")))
 
     def _written(self, block: str) -> str:
         """The block as a model writes it; the closing tag, at which it was to stop, is not there."""

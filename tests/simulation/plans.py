@@ -134,6 +134,31 @@ class Planner:
         return _call(chance.choice(tools), n=number, seconds=round(chance.expovariate(1.0), 3))
 
 
+def as_solution(calls: list[RequestedCall], output: str | None, form: str) -> str:
+    """The calls as a solution: as JSON, in a fence, as Python writes it, or without its last brackets."""
+    solution = {"calls": [{"name": one.name, "arguments": _written_arguments(one)} for one in calls]}
+    whole = {"solution": {**solution, "output": output}}
+    text = msgspec.json.encode(whole).decode()
+    match form:
+        case "fence":
+            return f"I propose:\n```json\n{text}\n```"
+        case "python":
+            return repr(whole)
+        case "open":
+            return text.removesuffix("}}")
+        case _:
+            return text
+
+
+def _written_arguments(call: RequestedCall) -> Any:
+    """As an object, or as the broken text that they are."""
+    assert isinstance(call.arguments, str)
+    try:
+        return msgspec.json.decode(call.arguments)
+    except msgspec.DecodeError:
+        return call.arguments
+
+
 def _arguments(call: RequestedCall) -> dict[str, Any]:
     assert isinstance(call.arguments, str)
     try:

@@ -7,6 +7,7 @@ import msgspec
 
 from cadre.journal.arrivals import Offer
 from cadre.kinds.code.section import CodeSpec
+from cadre.kinds.solution.section import SolutionSpec
 from cadre.protocol.cards import AgentCard
 from cadre.protocol.messages import Budget
 from cadre.spec.agent import AgentSpec, Limits, MemorySpec, sections
@@ -21,6 +22,10 @@ NAMES = ("lead", "mid", "low")
 
 CODERS = 0.3
 """Of the agents, those that write code."""
+
+
+SOLVERS = 0.25
+"""Of the agents that would call tools, those that propose solutions."""
 
 
 class Order(NamedTuple):
@@ -143,6 +148,20 @@ class Scenario:
             if narrow:
                 spec = narrowed(spec, self.offers[name], more)
             specs[name] = spec
+        return self._with_solvers(specs)
+
+    def _with_solvers(self, specs: dict[str, AgentSpec]) -> dict[str, AgentSpec]:
+        """Some agents that call tools propose solutions instead. Nothing else of a seed is drawn otherwise by that."""
+        own = random.Random(str(self._more.getstate()[1][:4]))
+        for name, spec in specs.items():
+            if spec.kind == DEFAULT and own.random() < SOLVERS:
+                section = SolutionSpec(
+                    approve=own.choice(("never", "never", "always", "when: 'book' in names")),
+                    at_expiry=own.choice(("reject", "approve", "end")),
+                )
+                form = own.choice(("schema", "object", "auto"))
+                model = msgspec.structs.replace(spec.model, structured=form)
+                specs[name] = msgspec.structs.replace(spec, kind="solution", model=model, **sections(section))
         return specs
 
     def _limits(self) -> Limits:

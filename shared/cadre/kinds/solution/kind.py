@@ -1,0 +1,205 @@
+"""The kind `solution`: a request loop. Each answer proposes calls and an output; it ends when no call is proposed.
+
+A proposal is journaled before anything of it runs. Its explicit calls go the way of all calls, alone or after a
+person's word on the whole of it; implicit ones carry their outcome.
+"""
+
+from cadre.engine.answers.answer_form import last_answer_form
+from cadre.engine.answers.json_text import ReadingError, is_closed
+from cadre.engine.calls.call_schema import Schema
+from cadre.engine.chat import as_text
+from cadre.engine.context.context_budget import MESSAGE
+from cadre.engine.context.observation import observation_of
+from cadre.engine.context.tokens import tokens_of
+from cadre.engine.kind import Chat, Deed
+from cadre.engine.model_request import ModelRequest
+from cadre.engine.moves import PARTIAL_RESULT, Answer, Ask, Call, EndStep, Moves, Note, Stop
+from cadre.engine.steps import step_in_work
+from cadre.journal import events as ev
+from cadre.journal.arrivals import Arrival, ModelReplied
+from cadre.journal.events import RequestedCall
+from cadre.journal.parts import JournalEvent, KindStep
+from cadre.journal.run import Run
+from cadre.journal.steps import CallState
+from cadre.kinds.solution.parse import Solution, read_solution
+from cadre.kinds.solution.records import (
+    DECLARATION,
+    FormRefused,
+    ProposedCall,
+    SolutionProposed,
+    SolutionState,
+    SolutionStep,
+)
+from cadre.kinds.solution.request import ask_for_json, form_after
+from cadre.kinds.solution.review import hold_solution
+from cadre.kinds.solution.schema import solution_schema
+from cadre.kinds.solution.section import solution_of
+from cadre.kinds.stepwise import StepwiseKind
+from cadre.protocol.messages import Decision, ErrorInfo
+from cadre.spec.agent import AgentSpec
+
+UNDECIDED = ("Rejected", "Expired")
+"""Errors of steps whose solution was sound, and not wanted."""
+
+FORM = '{"solution": {"calls": [{"name": "some_tool", "arguments": {"some_argument": "value"}}], "output": null}}'
+
+
+class SolutionKind(StepwiseKind):
+    """`cadre.engine.kind.Kind` for agents that propose solutions."""
+
+    name, version = DECLARATION.name, DECLARATION.version
+
+    # --- decide
+
+    def act(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
+        try:
+            proposed = read_solution(run, reply.content, reply.calls)
+        except ReadingError as error:
+            text = f"{error} Answer with JSON of this form and nothing else: {FORM}"
+            return self.went(run, arrival, ErrorInfo(error.info.type, text))
+        if not proposed.calls and proposed.output is None and not _null_fits(run):
+            text = "Your solution has neither calls nor an output: propose a call, or give the output"
+            return self.went(run, arrival, ErrorInfo("AgentParsingError", text))
+        noted = Note(SolutionProposed(step=step_in_work(run), calls=proposed.calls, output=proposed.output))
+        held = hold_solution(run, proposed, arrival)
+        if held is not None:
+            return [noted, held]
+        return [noted, *self._carry_on(run, proposed, arrival)]
+
+    def _carry_on(self, run: Run, proposed: Solution, arrival: Arrival, *, approved: bool = False) -> Moves:
+        """What follows from a solution that may be carried out."""
+        calls = [RequestedCall(call.name, call.arguments) for call in proposed.explicit]
+        if calls:
+            return [Call(calls, approved)]
+        return self.went(run, arrival) if proposed.calls else [Answer(proposed.output)]
+
+    def settled(self, run: Run, call: CallState | None, arrival: Arrival) -> Moves:
+        if call is None or call.kind != "question":
+            return super().settled(run, call, arrival)
+        own = run.current.own if run.current is not None else None
+        assert isinstance(own, SolutionStep)
+        assert run.spec is not None
+        proposed = Solution(own.calls, own.output)
+        if not isinstance(arrival.what, Decision):
+            return self._expired(run, proposed, arrival)
+        if arrival.what.verdict == "rejected":
+            said = f" They said: {arrival.what.feedback}" if arrival.what.feedback else ""
+            text = f"A person did not allow this solution, so no call of it was made.{said}"
+            return self.went(run, arrival, ErrorInfo("Rejected", text))
+        return self._carry_on(run, proposed, arrival, approved=True)
+
+    def _expired(self, run: Run, proposed: Solution, arrival: Arrival) -> Moves:
+        assert run.spec is not None
+        then = solution_of(run.spec).at_expiry
+        if then == "approve":
+            return self._carry_on(run, proposed, arrival)
+        error = ErrorInfo("Expired", "Nobody decided in time about this solution, so no call of it was made.")
+        if then == "end":
+            return [EndStep(error), Stop("error", PARTIAL_RESULT, error)]
+        return self.went(run, arrival, error)
+
+    def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves:
+        assert run.spec is not None
+        is_miss = error is not None and error.type not in UNDECIDED
+        if is_miss and state_of(run).misses + 1 >= solution_of(run.spec).tries:
+            return [EndStep(error), Stop("error", PARTIAL_RESULT, error)]
+        return super().went(run, arrival, error)
+
+    def gave_up(self, run: Run, purpose: str, reason: str, arrival: Arrival) -> Moves | None:
+        """An endpoint that refuses the form of the request is asked in the next one."""
+        form, model = form_after(run, reason), run.model
+        if form is None or model is None:
+            return super().gave_up(run, purpose, reason, arrival)
+        return [Note(FormRefused(form=form, reason=reason)), Ask(purpose, model.step, model.attempt + 1)]
+
+    # --- state
+
+    def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
+        match event:
+            case ev.RunAccepted():
+                run.own = SolutionState()
+            case FormRefused():
+                state_of(run).form = event.form
+            case SolutionProposed() if run.current is not None:
+                run.current.own = SolutionStep(calls=event.calls, output=event.output)
+            case ev.ApprovalDecided() if run.current is not None:
+                own = run.current.own
+                if isinstance(own, SolutionStep) and _is_question(run, event.call):
+                    own.review = _review(event)
+            case ev.StepFinished():
+                error = event.error
+                if error is None:
+                    state_of(run).misses = 0
+                elif error.type not in UNDECIDED:
+                    state_of(run).misses += 1
+            case _:
+                pass
+
+    # --- what is read
+
+    def action_request(self, run: Run, chat: Chat) -> ModelRequest:
+        return ask_for_json(run, chat, as_text(chat.messages(run)), solution_schema(run))
+
+    def request(self, run: Run, purpose: str, chat: Chat) -> ModelRequest:
+        form: Schema | None = last_answer_form(run)
+        if purpose != "final":
+            return super().request(run, purpose, chat)
+        messages = chat.last_word(run)
+        return (
+            ask_for_json(run, chat, messages, form) if form is not None else ModelRequest(messages=messages)
+        )
+
+    def deed(self, own: KindStep) -> Deed:
+        assert isinstance(own, SolutionStep)
+        seen = [own.review] if own.review else []
+        seen += [_outcome(call) for call in own.calls if call.implicit]
+        return Deed(
+            name="Solution",
+            text="",
+            written=observation_of({"solution": {"calls": own.calls, "output": own.output}}),
+            seen="\n\n".join(seen),
+            nothing="Observation:\n(no call of it was made)",
+            with_calls=True,
+        )
+
+    def tokens(self, run: Run, event: JournalEvent) -> int:
+        if not isinstance(event, SolutionProposed):
+            return 0
+        return sum(
+            2 * MESSAGE + tokens_of(_outcome(call)) + tokens_of(observation_of(call.arguments))
+            for call in event.calls
+        )
+
+    def is_whole(self, spec: AgentSpec, reply: ModelReplied) -> bool:
+        return is_closed(reply.content)
+
+
+def state_of(run: Run) -> SolutionState:
+    """The run's own state."""
+    assert isinstance(run.own, SolutionState)
+    return run.own
+
+
+def _null_fits(run: Run) -> bool:
+    """Whether nothing at all is an answer: the schema says so, and `Answer` checks it."""
+    return run.spec is not None and run.spec.output_schema is not None
+
+
+def _outcome(call: ProposedCall) -> str:
+    return f"{call.name}: {observation_of(call.outcome)}"
+
+
+def _is_question(run: Run, call: str) -> bool:
+    return run.current is not None and any(
+        one.id == call and one.kind == "question" for one in run.current.calls
+    )
+
+
+def _review(event: ev.ApprovalDecided) -> str:
+    """What the model reads of a person's word beside what came of the calls."""
+    if event.verdict in ("rejected", "expired"):
+        return ""
+    return f"A person agreed to this solution. They said: {event.feedback}" if event.feedback else ""
+
+
+SOLUTION = SolutionKind()

@@ -1,0 +1,78 @@
+"""What the kind `solution` declares and writes down: each solution as it was proposed, and how one is asked for."""
+
+from typing import Any
+
+import msgspec
+
+from cadre.journal.parts import JournalEvent, KindState, KindStep
+from cadre.kinds.purposes import STEPWISE
+from cadre.kinds.solution import section
+from cadre.spec.kinds import KindDeclaration, PromptFile
+
+
+class ProposedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A call of a solution, as the model proposed it."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+    implicit: bool = False
+    """No tool runs it: the model gave its outcome."""
+    outcome: Any = None
+
+
+class SolutionProposed(JournalEvent, frozen=True, tag="solution.proposed"):
+    """A solution, before anything of it is run. Implicit calls have their outcome, what becomes of others follows."""
+
+    step: int
+    calls: list[ProposedCall]
+    output: Any = None
+
+
+class FormRefused(JournalEvent, frozen=True, tag="solution.form_refused"):
+    """The endpoint refuses the form in which solutions were asked for: from now on they are asked for in `form`."""
+
+    form: str
+    reason: str = ""
+
+
+class SolutionState(KindState, kw_only=True, tag=section.KIND, omit_defaults=True):
+    """What a run keeps between its solutions."""
+
+    form: str = ""
+    """How solutions are asked for, once the endpoint has refused a form; "": as the spec says."""
+    misses: int = 0
+    """Solutions in a row, the latest among them, that could not be taken."""
+
+
+class SolutionStep(KindStep, kw_only=True, tag=section.KIND, omit_defaults=True):
+    """The solution of a step, and what a person made of it."""
+
+    calls: list[ProposedCall] = []
+    output: Any = None
+    review: str = ""
+    """What a person changed or said, as the model reads it."""
+
+
+DECLARATION = KindDeclaration(
+    name=section.KIND,
+    behavior="cadre.kinds.solution.kind:SOLUTION",
+    purposes=STEPWISE,
+    doing={"solution.proposed": "", "solution.form_refused": ""},
+    prompt_files={
+        section.KIND: PromptFile(
+            must="custom_instructions tools managed_agents implicit",
+            may="output_schema",
+            lists=("implicit",),
+            templates={"solution.form": ("schema", "")},
+            like="tool_calling",
+        )
+    },
+    events=(SolutionProposed, FormRefused),
+    state=SolutionState,
+    step=SolutionStep,
+    section=section.SolutionSpec,
+    check=section.check,
+    prompt_terms=section.prompt_terms,
+    spans="cadre.kinds.solution.spans:SolutionSpans",
+    writes_calls=False,
+)

@@ -1,0 +1,163 @@
+"""The schema of a solution: small, strict where it can be, and whole."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cadre.engine.calls.call_schema import call_schema
+from cadre.engine.chat import functions
+from cadre.engine.context.tokens import tokens_of
+from cadre.errors import SpecError
+from cadre.kinds.solution.schema import solution_schema, with_all_required, without_nulls
+from cadre.kinds.solution.section import ImplicitActivity, SolutionSpec
+from cadre.prompting.prompts import Prompts
+from cadre.protocol.cards import AgentCard, ToolCard
+from cadre.spec.agent import AgentSpec, sections
+from cadre.spec.agent_file import read_agent
+from cadre.spec.answer_schema import is_strict, misfits
+from kinds.solution.build import ADD, KID, LOOK, asked, solver
+from unit.loop.build import Offer, spec
+
+MONEY = {
+    "type": "object",
+    "properties": {"amount": {"type": "number"}, "currency": {"type": "string"}},
+    "required": ["amount", "currency"],
+    "additionalProperties": False,
+}
+
+
+def taking_money(name: str) -> ToolCard:
+    schema = {
+        "type": "object",
+        "properties": {"sum": {"$ref": "#/$defs/Money", "description": "What is meant."}},
+        "required": ["sum"],
+        "additionalProperties": False,
+        "$defs": {"Money": MONEY},
+    }
+    return ToolCard(name=name, description="About money.", input_schema=schema)
+
+
+def test_it_says_what_may_be_proposed() -> None:
+    course = solver(SolutionSpec(implicit={"note": ImplicitActivity(description="Notes.")})).begin()
+    schema = solution_schema(course.run)
+    noted = {"name": "note", "arguments": {}, "outcome": "seen"}
+    for calls, output in (([LOOK, ADD, KID, noted], None), ([], "done"), ([LOOK], 3)):
+        assert misfits(schema, {"solution": {"calls": calls, "output": output}}) == []
+    for wrong in (
+        {"name": "nobody", "arguments": {}},
+        {**LOOK, "arguments": {}},
+        {"name": "note", "arguments": {}},
+    ):
+        assert misfits(schema, {"solution": {"calls": [wrong], "output": None}})
+    assert misfits(schema, {"calls": [], "output": None})
+    assert is_strict(schema)
+
+
+def test_the_output_is_that_of_the_agent_or_nothing() -> None:
+    schema = {"$ref": "#/$defs/Money", "$defs": {"Money": MONEY}}
+    course = solver(output_schema=schema).begin()
+    whole = solution_schema(course.run)
+    for output in (None, {"amount": 1, "currency": "EUR"}):
+        assert misfits(whole, {"solution": {"calls": [], "output": output}}) == []
+    assert misfits(whole, {"solution": {"calls": [], "output": {"amount": 1}}})
+    assert is_strict(whole)
+
+
+def test_what_is_the_same_is_written_once() -> None:
+    offer = Offer(
+        tools={name: taking_money(name) for name in ("pay", "refund", "reserve")},
+        members={name: AgentCard(name=name, description="Helps.") for name in ("ada", "bob", "eve")},
+    )
+    course = solver().begin()
+    course.run.tools, course.run.members = offer.tools, offer.members
+    schema = solution_schema(course.run)
+    union = schema["properties"]["solution"]["properties"]["calls"]["items"]["anyOf"]
+    assert [one["properties"]["name"]["enum"] for one in union] == [
+        ["pay", "refund", "reserve"],
+        ["ada", "bob", "eve"],
+    ]
+    assert list(schema["$defs"]) == ["Money"]
+    text = msgspec.json.encode(schema).decode()
+    assert "description" not in text
+    as_functions = tokens_of(msgspec.json.encode(functions(course.run)).decode())
+    assert tokens_of(text) < as_functions / 2, (tokens_of(text), as_functions)
+    assert tokens_of(text) < 1.3 * tokens_of(msgspec.json.encode(call_schema(functions(course.run))).decode())
+
+
+def test_an_optional_argument_is_required_and_may_be_null() -> None:
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            "at": {"type": "string"},
+            "far": {"type": "boolean"},
+            "by": {"type": ["string", "null"]},
+        },
+        "required": ["at"],
+        "additionalProperties": False,
+    }
+    strict = with_all_required(schema)
+    assert is_strict(strict)
+    assert without_nulls(schema, {"at": "sky", "far": None, "by": None}) == {"at": "sky", "by": None}
+    assert with_all_required({**schema, "additionalProperties": True})["required"] == ["at"]
+
+
+def test_nothing_in_reach_leaves_the_output() -> None:
+    course = solver().begin()
+    course.run.tools, course.run.members = {}, {}
+    schema = solution_schema(course.run)
+    assert misfits(schema, {"solution": {"calls": [], "output": "done"}}) == []
+    assert misfits(schema, {"solution": {"calls": [{}], "output": "done"}})
+
+
+@pytest.mark.parametrize("file", ["solution", "solution_short"])
+def test_its_prompts_tell_what_it_may_propose(file: str) -> None:
+    section = SolutionSpec(implicit={"note": ImplicitActivity(description="Notes what was seen.")})
+    course = solver(section, instructions="Be kind.", prompts="short" if file.endswith("short") else None)
+    system = asked(course.begin(), file).messages[0]["content"]
+    for told in ("- look: Looks.", "- kid: Helps.", "note: Notes what was seen.", "Be kind.", '{"solution"'):
+        assert told in system
+    assert Prompts.load(file).kind == "solution"
+
+
+@pytest.mark.parametrize(
+    ("section", "why"),
+    [
+        (SolutionSpec(tries=0), "solution.tries must be at least 1"),
+        (SolutionSpec(approve="perhaps"), "solution.approve: 'perhaps'"),
+        (
+            SolutionSpec(approve="when: amount > 3"),
+            "it is about amount; it may be about calls, names, output, task",
+        ),
+        (SolutionSpec(implicit={"look": ImplicitActivity()}), "look is the name of a tool"),
+        (SolutionSpec(implicit={"a b": ImplicitActivity()}), "implicit activity name 'a b'"),
+        (
+            SolutionSpec(implicit={"n": ImplicitActivity(outcome={"type": "texts"})}),
+            "n.outcome: is no JSON Schema",
+        ),
+        (
+            SolutionSpec(implicit={"n": ImplicitActivity(arguments={"type": "string"})}),
+            "the schema of an object",
+        ),
+    ],
+)
+def test_a_section_that_cannot_hold_is_refused(section: SolutionSpec, why: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        AgentSpec(name="a", description="A.", kind="solution", tools=["look"], **sections(section))
+    assert why in str(refused.value)
+    assert spec(kind="solution").solution == SolutionSpec()  # type: ignore[attr-defined]
+
+
+def test_its_section_of_a_file_is_read_and_its_keys_are_known(tmp_path: Path) -> None:
+    file = tmp_path / "auditor.yaml"
+    text = (
+        "apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: auditor}\nspec:\n  description: Audits.\n"
+        "  kind: solution\n  solution: {approve: always, implicit: {judge: {description: Judges.}}}\n"
+    )
+    file.write_text(text)
+    found: SolutionSpec = read_agent(file).solution  # type: ignore[attr-defined]
+    assert found.implicit["judge"].description == "Judges."
+    file.write_text(text.replace("{description: Judges.}", "{describes: Judges.}"))
+    with pytest.raises(SpecError, match=r"unknown key 'describes' in spec\.solution\.implicit\.judge"):
+        read_agent(file)

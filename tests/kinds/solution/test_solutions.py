@@ -1,0 +1,320 @@
+"""The request loop, story by story: what is proposed, what is carried out, what the model reads, how it ends."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from cadre.journal import events as ev
+from cadre.journal.arrivals import ModelReplied
+from cadre.kinds.solution.records import SolutionProposed, SolutionState
+from cadre.kinds.solution.section import ImplicitActivity, SolutionSpec
+from cadre.protocol.messages import ToolCall
+from cadre.spec.agent import Limits
+from cadre.spec.model import ModelSpec
+from kinds.solution.build import ADD, KID, LOOK, asked, decides, last_read, proposes, solver
+from unit.loop.build import call, kinds, only, report, result, sent, sound, timer
+
+JUDGE = SolutionSpec(
+    implicit={
+        "judge": ImplicitActivity(
+            description="Judges a receipt.",
+            arguments={
+                "type": "object",
+                "properties": {"receipt": {"type": "string"}},
+                "required": ["receipt"],
+                "additionalProperties": False,
+            },
+            outcome={"type": "string", "enum": ["sound", "odd"]},
+        )
+    }
+)
+JUDGED = {"name": "judge", "arguments": {"receipt": "R1"}, "outcome": "odd"}
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def test_calls_are_proposed_made_and_read_until_none_is_left() -> None:
+    course = solver().begin()
+    assert kinds(proposes(course, LOOK, ADD)) == [
+        "ModelAnswered",
+        "SolutionProposed",
+        "ToolCalled",
+        "ToolCalled",
+    ]
+    assert [one.tool for one in sent(course, ToolCall)] == ["look", "add"]
+    assert kinds(course.arrive(result(course.id(0), "blue", tool="look"))) == ["ToolAnswered"]
+    ended = course.arrive(result(course.id(1), 3))
+    assert kinds(ended) == ["ToolAnswered", "StepFinished", "ModelCalled"]
+    assert last_read(course) == "Observation:\nlook: blue\n\nadd: 3"
+    end = proposes(course, output="Blue, and 3.")
+    assert kinds(end) == ["ModelAnswered", "SolutionProposed", "StepFinished", "RunFinished"]
+    assert only(end, ev.RunFinished).output == "Blue, and 3."
+    sound(course)
+
+
+def test_a_proposal_is_journaled_before_anything_runs() -> None:
+    course = solver().begin()
+    noted = only(proposes(course, LOOK, output="so far"), SolutionProposed)
+    assert (noted.step, noted.output, [one.name for one in noted.calls]) == (1, "so far", ["look"])
+    entry = course.journal()[-1]
+    assert (entry.kind, entry.kind_version) == ("solution", 1)
+    kept = [type(event).__name__ for event in entry.events]
+    assert kept.index("SolutionProposed") < kept.index("ToolCalled")
+
+
+def test_a_member_is_called_like_a_tool() -> None:
+    course = solver().begin()
+    assert only(proposes(course, KID), ev.DelegateStarted).task == "Help."
+    course.arrive(report(course.id(0), text="Helped."))
+    assert last_read(course) == "Observation:\nkid: Helped."
+    sound(course)
+
+
+def test_an_implicit_call_carries_its_outcome_and_nothing_runs() -> None:
+    course = solver(JUDGE).begin()
+    events = proposes(course, JUDGED)
+    assert kinds(events) == ["ModelAnswered", "SolutionProposed", "StepFinished", "ModelCalled"]
+    (noted,) = only(events, SolutionProposed).calls
+    assert (noted.implicit, noted.outcome) == (True, "odd")
+    assert last_read(course) == "Observation:\njudge: odd"
+    proposes(course, {**JUDGED, "arguments": {"receipt": "R2"}}, LOOK)
+    course.arrive(result(course.id(0), "blue", tool="look"))
+    assert last_read(course) == "Observation:\njudge: odd\n\nlook: blue"
+    sound(course)
+
+
+@pytest.mark.parametrize(
+    ("call_", "why"),
+    [
+        ({**JUDGED, "outcome": None}, "is run by nobody but you"),
+        ({**JUDGED, "outcome": "fine"}, "outcome of 'judge' does not fit"),
+        ({**JUDGED, "arguments": {}}, "arguments of 'judge' do not fit"),
+    ],
+)
+def test_an_implicit_call_that_does_not_fit_is_told(call_: dict[str, Any], why: str) -> None:
+    course = solver(JUDGE).begin()
+    assert kinds(proposes(course, call_)) == ["ModelAnswered", "StepFinished", "ModelCalled"]
+    assert why in last_read(course)
+    sound(course)
+
+
+def test_an_output_that_does_not_fit_is_told_a_bounded_number_of_times() -> None:
+    course = solver(SolutionSpec(tries=2), output_schema=NUMBER).begin()
+    assert kinds(proposes(course, output="many"))[-2:] == ["StepFinished", "ModelCalled"]
+    assert "does not fit the output schema" in last_read(course)
+    end = only(proposes(course, output="lots"), ev.RunFinished)
+    assert end.state == "error"
+    assert end.error is not None
+    assert "does not fit the output schema" in end.error.message
+    sound(course)
+
+
+def test_a_sound_solution_makes_the_tries_whole_again() -> None:
+    course = solver(SolutionSpec(tries=2), output_schema=NUMBER).begin()
+    proposes(course, output="many")
+    proposes(course, LOOK)
+    course.arrive(result(course.id(0), "blue", tool="look"))
+    proposes(course, output="many")
+    assert only(proposes(course, output={"n": 1}), ev.RunFinished).output == {"n": 1}
+    sound(course)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("I shall look at the sky.", 'no JSON object with "solution"'),
+        ('{"solution": {"calls": [{"name": "look", "arguments": {"at": "s', "a text has no end"),
+        ('{"solution": {"calls": ["look"], "output": null}}', "Call 1 of your solution needs"),
+        ('{"solution": {"calls": 3, "output": null}}', "must be a list"),
+        ('{"solution": {"calls": [], "output": null}}', "neither calls nor an output"),
+    ],
+)
+def test_what_is_no_solution_is_told(content: str, why: str) -> None:
+    course = solver().begin()
+    assert kinds(course.say(content=content)) == ["ModelAnswered", "StepFinished", "ModelCalled"]
+    assert why in last_read(course)
+    sound(course)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        """{'solution': {'calls': [{'name': 'look', 'arguments': {'at': 'sky'}}], 'output': None}}""",
+        """```json\n{"calls": [{"name": "look", "arguments": {"at": "sky"},}]}\n```""",
+        """I propose: {"solution": {"calls": {"tool": "look", "args": {"at": "sky"}}}}""",
+        """{"calls": [{"function": {"name": "look", "arguments": "{\\"at\\": \\"sky\\"}"}}], "output": null""",
+        """<think>Or {"calls": []}?</think>{"calls": [{"name": "look", "arguments": {"at": "sky"}, "outcome": 1}]}""",
+    ],
+)
+def test_what_is_almost_right_is_taken_as_it_was_meant(content: str) -> None:
+    course = solver().begin()
+    events = course.say(content=content)
+    assert only(events, ev.ToolCalled).arguments == {"at": "sky"}
+    assert not only(events, SolutionProposed).calls[0].implicit
+    sound(course)
+
+
+def test_native_calls_and_final_answer_are_understood_too() -> None:
+    course = solver().begin()
+    assert only(course.say(call("look", at="sky")), ev.ToolCalled).tool == "look"
+    course.arrive(result(course.id(0), "blue", tool="look"))
+    assert [message["role"] for message in asked(course).messages][-2:] == ["assistant", "user"]
+    end = proposes(course, {"name": "final_answer", "arguments": {"answer": "blue"}})
+    assert only(end, ev.RunFinished).output == "blue"
+    sound(course)
+
+
+def test_calls_that_cannot_be_made_are_refused_each_on_its_own() -> None:
+    course = solver().begin()
+    events = proposes(course, {"name": "nobody", "arguments": {}}, LOOK)
+    assert kinds(events)[-2:] == ["CallRefused", "ToolCalled"]
+    course.arrive(result(course.id(1), "blue", tool="look"))
+    assert "Unknown tool 'nobody'" in last_read(course)
+    sound(course)
+
+
+def test_one_call_is_held_and_corrected_and_the_model_reads_that() -> None:
+    course = solver(approvals={"add": "when: a > 0"}).begin()
+    assert kinds(proposes(course, LOOK, ADD))[-2:] == ["ToolCalled", "ApprovalRequested"]
+    course.arrive(result(course.id(0), "blue", tool="look"))
+    corrected = decides(course, "corrected", course.id(1), arguments={"a": 9, "b": 2}, feedback="Nine.")
+    assert only(corrected, ev.ToolCalled).arguments == {"a": 9, "b": 2}
+    course.arrive(result(course.id(1), 11))
+    read = last_read(course)
+    assert 'A person changed this call to {"name":"add","arguments":{"a":9,"b":2}}' in read
+    assert "Nine." in read
+    sound(course)
+
+
+def test_the_whole_of_a_solution_waits_for_a_person() -> None:
+    course = solver(SolutionSpec(approve="always"), approvals={"*": "always"}).begin()
+    events = proposes(course, LOOK, ADD, output="soon")
+    held = only(events, ev.ApprovalRequested)
+    assert kinds(events) == ["ModelAnswered", "SolutionProposed", "ApprovalRequested"]
+    assert (held.kind, held.name, held.arguments) == (
+        "question",
+        "solution",
+        {"calls": [LOOK, ADD], "output": "soon"},
+    )
+    assert course.owed() == []
+    made = decides(course, "approved", feedback="Go on.")
+    assert kinds(made) == ["ApprovalDecided", "ToolCalled", "ToolCalled"]
+    for index, tool in ((1, "look"), (2, "add")):
+        course.arrive(result(course.id(index), 3, tool=tool))
+    assert last_read(course) == (
+        "Observation:\nA person agreed to this solution. They said: Go on.\n\nlook: 3\n\nadd: 3"
+    )
+    sound(course)
+
+
+def test_a_rejected_solution_is_told_and_no_miss() -> None:
+    course = solver(SolutionSpec(approve="always", tries=1)).begin()
+    proposes(course, LOOK)
+    assert kinds(decides(course, "rejected", feedback="Look elsewhere.")) == [
+        "ApprovalDecided",
+        "StepFinished",
+        "ModelCalled",
+    ]
+    read = last_read(course)
+    assert "did not allow this solution" in read
+    assert "Look elsewhere." in read
+    proposes(course, {**LOOK, "arguments": {"at": "sea"}})
+    decides(course, "approved", "r1_2_0")
+    course.arrive(result(course.id(1), "grey", tool="look"))
+    proposes(course, output="grey")
+    assert course.run.result is not None
+    sound(course)
+
+
+@pytest.mark.parametrize(
+    ("at_expiry", "follows"),
+    [
+        ("reject", ["ApprovalDecided", "StepFinished", "ModelCalled"]),
+        ("approve", ["ApprovalDecided", "ToolCalled"]),
+        ("end", ["ApprovalDecided", "StepFinished", "RunFinished"]),
+    ],
+)
+def test_a_policy_says_what_follows_when_nobody_decides(at_expiry: Any, follows: list[str]) -> None:
+    course = solver(SolutionSpec(approve="always", at_expiry=at_expiry), approval_seconds=60.0).begin()
+    assert only(proposes(course, LOOK), ev.ApprovalRequested).expires == 160.0
+    course.at = 160.0
+    assert kinds(course.arrive(timer("approval-r1_1_0"))) == follows
+    sound(course)
+
+
+@pytest.mark.parametrize(
+    ("policy", "calls", "output", "held"),
+    [
+        ("when: 'add' in names", [LOOK], None, False),
+        ("when: 'add' in names", [LOOK, ADD], None, True),
+        ("when: calls | length > 1", [LOOK, ADD], None, True),
+        ("when: not calls and output | length > 3", [], "far too long", True),
+        ("when: output.n > 1", [LOOK], None, True),
+        ("always", [], "done", False),
+    ],
+)
+def test_a_policy_is_about_the_whole_solution(policy: str, calls: list[Any], output: Any, held: bool) -> None:
+    course = solver(SolutionSpec(approve=policy)).begin()
+    assert ("ApprovalRequested" in kinds(proposes(course, *calls, output=output))) is held
+
+
+def test_an_answer_itself_may_wait_for_a_person() -> None:
+    course = solver(SolutionSpec(approve="when: not calls")).begin()
+    proposes(course, output="42")
+    assert kinds(decides(course, "approved")) == ["ApprovalDecided", "StepFinished", "RunFinished"]
+    sound(course)
+
+
+def test_the_form_of_the_request_is_learned_from_refusals() -> None:
+    course = solver().begin()
+    assert asked(course).schema is not None
+    events = course.fail("status 400: response_format is not supported", final=True)
+    assert kinds(events) == ["FormRefused", "ModelCalled"]
+    request = asked(course)
+    assert (request.schema, request.json_object) == (None, True)
+    assert "must be JSON that fits this schema" in request.messages[0]["content"]
+    course.fail("Unknown parameter response_format", final=True)
+    request = asked(course)
+    assert (request.schema, request.json_object) == (None, False)
+    assert "must be JSON that fits this schema" in request.messages[0]["content"]
+    assert isinstance(course.run.own, SolutionState)
+    assert course.run.own.form == "prompt"
+    proposes(course, output="done")
+    sound(course)
+
+
+def test_other_refusals_end_the_run() -> None:
+    course = solver().begin()
+    assert only(course.fail("status 401: no key", final=True), ev.RunFinished).state == "error"
+    course = solver(model=ModelSpec(structured="schema")).begin()
+    assert only(course.fail("response_format is unknown", final=True), ev.RunFinished).state == "error"
+
+
+def test_an_answer_that_was_cut_off_does_nothing() -> None:
+    course = solver().begin()
+    cut = '{"solution": {"calls": [{"name": "look", "arguments": {"at": "sky"}}'
+    events = course.arrive(ModelReplied(attempt=1, content=cut, finish_reason="length"))
+    assert kinds(events) == ["ModelAnswered", "StepFinished", "ModelCalled"]
+    whole = msgspec.json.encode({"calls": [LOOK]}).decode()
+    course.arrive(ModelReplied(attempt=1, content=whole, finish_reason="length"))
+    assert [one.tool for one in sent(course, ToolCall)] == ["look"]
+
+
+def test_when_the_steps_are_used_up_a_last_answer_is_asked_for() -> None:
+    course = solver(limits=Limits(max_steps=1), output_schema=NUMBER).begin()
+    proposes(course, LOOK)
+    course.arrive(result(course.id(0), "blue", tool="look"))
+    request = asked(course)
+    assert request.schema is not None
+    assert "answer" in request.schema["properties"]
+    end = only(course.say(content='{"answer": {"n": 3}}'), ev.RunFinished)
+    assert (end.state, end.output) == ("max_steps_error", {"n": 3})
+    sound(course)
+
+
+def test_a_snapshot_keeps_the_solution_in_work() -> None:
+    course = solver(JUDGE).begin()
+    proposes(course, JUDGED, LOOK)
+    course.arrive(result(course.id(0), "blue", tool="look"), snapshot=True)
+    assert last_read(course) == "Observation:\njudge: odd\n\nlook: blue"
+    sound(course)
