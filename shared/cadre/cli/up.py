@@ -19,13 +19,13 @@ from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.status_line import discard_output, print_status
 from cadre.local import local_stack
 from cadre.local.exit_codes import ExitCode
-from cadre.local.local_stack import TEAM_FILE
 from cadre.local.nats_server import choose_port
 from cadre.local.processes import START_SECONDS, Stack
 from cadre.local.reload import Reloader
 from cadre.local.shipped_teams import DEMO, shipped_team
 from cadre.local.team_file import TeamSpec, read_team
 from cadre.local.users import StackUsers
+from cadre.spec.names import TEAM_FILE
 
 GATEWAY_PORT = 8080
 

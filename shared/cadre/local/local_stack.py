@@ -9,13 +9,10 @@ import msgspec
 
 from cadre.local.exit_codes import CommandFailed
 from cadre.settings import ModelSettings, Settings, prefer_nats, preferred_nats, read_model_settings
+from cadre.spec.names import TEAM_FILE
 
 SCRIPTED_NAME = "scripted"
 """Name of the model that the scripted model plays."""
-
-
-TEAM_FILE = "team.yaml"
-"""The file that `cadre up` takes when none is named."""
 
 
 class StackState(msgspec.Struct, frozen=True, kw_only=True):

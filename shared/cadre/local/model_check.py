@@ -8,7 +8,6 @@ import msgspec
 from cadre.adapters.models.probing.endpoint import ProbedEndpoint, ProbeFailed
 from cadre.adapters.models.probing.probes import ask_plainly, ask_under_schema, call_tool, told_context
 from cadre.adapters.models.probing.report import Probe
-from cadre.local.local_stack import TEAM_FILE
 from cadre.local.team_file import read_team
 from cadre.local.tested_models import report_of, with_tested_calls
 from cadre.settings import ModelSettings
@@ -16,6 +15,7 @@ from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
 from cadre.spec.kinds import declaration_of
 from cadre.spec.model import ModelSpec
+from cadre.spec.names import TEAM_FILE
 
 _CHECK_SECONDS = 30.0
 """The most that one request of a check may take."""

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from cadre.errors import SpecError
-from cadre.local.local_stack import TEAM_FILE
+from cadre.spec.names import TEAM_FILE
 
 DEMO = "apollo"
 """The team of `cadre up --demo`."""

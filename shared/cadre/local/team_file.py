@@ -3,18 +3,19 @@
 import re
 import shlex
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from cadre.automation.automation_file import path_of, read_automations
 from cadre.errors import SpecError
-from cadre.local.local_stack import TEAM_FILE
 from cadre.protocol.code import INTERPRETER_TOOL
 from cadre.protocol.memory import MEMORY_TOOLS
 from cadre.spec.agent import AgentSpec, MemorySpec
 from cadre.spec.agent_file import read_agent
 from cadre.spec.kinds import declaration_of
+from cadre.spec.names import TEAM_FILE
+from cadre.spec.team_defaults import defaults_for
 from cadre.spec.yaml_file import known_keys, read_yaml, refused_key
 
 
@@ -39,6 +40,10 @@ class _TeamBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     agents: list[str]
     tools: list[str] = []
     automations: list[str] = []
+    model: dict[str, Any] | str | None = None
+    """What the agents leave out in their section `model`."""
+    variables: dict[str, str | int | float | bool] = {}
+    """What stands for `${NAME}` in the agents' files."""
     script: str | None = None
     demo: Demo | None = None
 
@@ -96,6 +101,8 @@ def read_team(path: Path) -> TeamSpec:
     needed = {spec.name: _needs(spec) for spec in specs}
     if not agents:
         raise SpecError(f"{file}: spec.agents: name at least one agent file")
+    if body.model or body.variables:
+        _check_reach(file, agents)
     if demo is not None:
         _check_demo(file, demo, agents)
     return TeamSpec(
@@ -119,6 +126,16 @@ def named_files(file: Path) -> list[Path]:
         return [file, *((file.parent / entry).resolve() for entry in _document(file).spec.agents)]
     except SpecError:
         return [file]
+
+
+def _check_reach(file: Path, agents: dict[str, Path]) -> None:
+    """Raises SpecError for an agent that would not find what the team file gives to it."""
+    for name, path in agents.items():
+        if defaults_for(path).file != file:
+            raise SpecError(
+                f"{file}: spec.model and spec.variables do not reach agent {name} ({path}): they hold for agents in the"
+                f" folder of a {TEAM_FILE} and in those below it"
+            )
 
 
 def _check_demo(file: Path, demo: Demo, agents: dict[str, Path]) -> None:

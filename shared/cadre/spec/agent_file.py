@@ -12,6 +12,7 @@ from cadre.spec.agent import SHORT_PROMPTS, AgentSpec, Selector
 from cadre.spec.kinds import declaration_of, declared_kinds
 from cadre.spec.model import ReasoningEffort, check_url
 from cadre.spec.model_file import check_keys, with_models
+from cadre.spec.team_defaults import defaults_for, with_team_model, with_variables
 from cadre.spec.yaml_file import known_keys, read_yaml, refused_key, sections_at
 
 
@@ -56,14 +57,14 @@ def read_agent(path: Path) -> AgentSpec:
 
 
 def files_of_agent(path: Path) -> list[Path]:
-    """The files that an agent consists of: its own, then its prompts and its models. Raises SpecError."""
+    """The files that an agent consists of: its own, then its prompts, its models and its team's. Raises SpecError."""
     spec, models = _read(path)
     prompts = [] if spec.prompts in (None, SHORT_PROMPTS) else [Path(str(spec.prompts))]
     return [path.resolve(), *prompts, *dict.fromkeys(model.resolve() for model in models)]
 
 
 def _read(path: Path) -> tuple[AgentSpec, list[Path]]:
-    """The agent, and the files of its models."""
+    """The agent, and the files of its models and its team."""
     if path.suffix == ".py":
         raise SpecError(
             f"{path}: is Python, and an agent is a YAML file: run a program that serves one with `python {path}`,"
@@ -75,8 +76,11 @@ def _read(path: Path) -> tuple[AgentSpec, list[Path]]:
             f"{path}: is a team: start all of it with `cadre up {path}`, or name the file of one agent"
         )
     try:
-        written = data
+        team = defaults_for(path)
+        data = written = with_variables(data, team.variables) if team.variables else data
         data, models = with_models(data, path.parent)
+        data, of_team = with_team_model(data, team)
+        models += [*of_team, *([team.file] if team.file is not None else [])]
         _check_keys(data)
         document = msgspec.convert(data, _Document)
         check_url("spec.model.url", document.spec.model.url)

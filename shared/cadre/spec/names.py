@@ -5,6 +5,9 @@ from collections.abc import Iterable
 
 from cadre.errors import SpecError
 
+TEAM_FILE = "team.yaml"
+"""The file that names the agents of a team, in the team's folder."""
+
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """A name is one token of a NATS subject and a function name for a model."""
 
