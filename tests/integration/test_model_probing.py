@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,24 @@ def test_a_broken_endpoint_has_a_line_for_each_probe_and_an_exit_code() -> None:
     ]
     assert sum("answered 500: CUDA out of memory" in line for line in lines) == 2
     assert not Path(".cadre/models.json").exists()
+
+
+def test_what_a_later_test_cannot_find_out_stays_known() -> None:
+    out = threading.Event()
+
+    def failing(body: Body) -> Body:
+        if out.is_set() and body.get("tools"):
+            raise Refused(503, "busy")
+        return weak(body)
+
+    with probed_server(failing) as server:
+        ask_what_it_can(server.url)
+        out.set()
+        again = found_by(server.url)
+        assert verdicts(again)["tools"] == "unknown"
+        report = report_of(server.url, "m-1")
+    assert report is not None
+    assert (report.calls, report.lacks("tools")) == ("schema", True)
 
 
 def test_a_server_that_closes_its_connections_behind_an_answer_is_asked_again() -> None:

@@ -17,9 +17,20 @@ class _Reports(msgspec.Struct):
 
 
 def keep_report(report: ModelReport, data: Path | None = None) -> None:
-    """Keeps the report in place of an earlier one of the same model at the same endpoint. Raises OSError."""
-    file = _file(data)
-    others = [one for one in _read(file).models if _key(one.url, one.model) != _key(report.url, report.model)]
+    """Keeps the report in place of an earlier one of the same model at the same endpoint; what it could not find out is
+    taken from that one. Raises OSError."""
+    file, key = _file(data), _key(report.url, report.model)
+    others = []
+    for one in _read(file).models:
+        if _key(one.url, one.model) == key:
+            known = {probe.name: probe for probe in one.probes}
+            probes = [
+                known.get(probe.name, probe) if probe.verdict == "unknown" else probe
+                for probe in report.probes
+            ]
+            report = msgspec.structs.replace(report, probes=probes)
+        else:
+            others.append(one)
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_suffix(".json.new")
     fresh.write_bytes(msgspec.json.format(msgspec.json.encode(_Reports([*others, report]))) + b"\n")
