@@ -38,6 +38,7 @@ from cadre_gateway.routes import (
     directory,
     files,
     memory,
+    notices,
     runs,
     schedules,
     steering,
@@ -145,7 +146,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     sender = RecordSender(registry, feeds, bus)
     streams = EventStreams(lookup, feeds, partial(watch_deltas, nc, topology))
     submitter = Submitter(admission, sessions, workspaces, carrier, blobs, bus)
-    automation = automation_of(platform, RunStarter(submitter, lookup, run_end))
+    automation = automation_of(platform, RunStarter(submitter, lookup, run_end), history)
     routers = [
         runs.router(
             submitter,
@@ -168,6 +169,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
         memory.router(NatsMemory(nc, topology)),
         schedules.router(automation.schedules),
         triggers.router(automation.triggers),
+        notices.router(automation.notices),
         tracing.router(lookup, content=tracing_settings.content),
     ]
     return routers, automation

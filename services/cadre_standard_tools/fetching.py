@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import httpx2
 
-from cadre_standard_tools.addresses import (
+from cadre.adapters.addresses import (
     Address,
     AddressRefused,
     Network,

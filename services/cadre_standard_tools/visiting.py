@@ -2,9 +2,9 @@
 
 import codecs
 
+from cadre.adapters.addresses import read_networks
 from cadre.tool import tool
 from cadre.tools.thread import run_in_thread
-from cadre_standard_tools.addresses import read_private
 from cadre_standard_tools.fetching import FetchedPage, Fetcher, PageUnavailable
 from cadre_standard_tools.markdown import to_markdown
 from cadre_standard_tools.settings import read_standard_tools_settings
@@ -19,7 +19,7 @@ _TEXT = tuple(
 )
 _AS_TEXT = ("+json", "+xml", "+yaml")
 
-_fetcher = Fetcher(read_private(read_standard_tools_settings().visit_private))
+_fetcher = Fetcher(read_networks("CADRE_VISIT_PRIVATE", read_standard_tools_settings().visit_private))
 
 
 @tool(read_only=True, timeout=90)

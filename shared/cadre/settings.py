@@ -61,6 +61,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes in one shard above which no new run begins; 0 is as many as the server stores."""
     file_bytes: Annotated[int, Meta(ge=1)] = 16 * 1024 * 1024
     """The most bytes of one file in a workspace or in a tool's output."""
+    notice_private: str = ""
+    """What notices may be sent to beside the public internet: `1` for all, or networks such as 10.1.0.0/16."""
     prices: str = ""
     """A YAML file with the price of each model; without it budgets in cost cannot be kept."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from cadre_standard_tools.addresses import read_private
+from cadre.adapters.addresses import read_networks
 from cadre_standard_tools.fetching import MAX_PAGE_BYTES, MAX_REDIRECTS, Fetcher, PageUnavailable
 from cadre_standard_tools.search_results import Hit, SearchUnavailable
 from cadre_standard_tools.searxng import Searxng
 from cadre_standard_tools.visiting import MAX_CHARACTERS, page_text
 from integration.web_server import Answer, WebServer, web_server
 
-HERE = read_private("127.0.0.1/32")
+HERE = read_networks("CADRE_VISIT_PRIVATE", "127.0.0.1/32")
 """That machine and no other."""
 
 
@@ -161,7 +161,7 @@ async def test_a_redirect_to_a_private_address_is_refused(web: WebServer) -> Non
             with pytest.raises(PageUnavailable, match="not on the public internet"):
                 await visit(web.url)
         assert inner.asked == []
-        everywhere = Fetcher(read_private("1"))
+        everywhere = Fetcher(read_networks("CADRE_VISIT_PRIVATE", "1"))
         assert "secret" in await visit(inner.url, everywhere)
 
 
@@ -187,7 +187,7 @@ async def test_the_next_address_is_tried_when_one_does_not_answer(web: WebServer
         return ["127.0.0.3", "127.0.0.1"]
 
     web.pages["/"] = Answer(b"here", "text/plain")
-    fetcher = Fetcher(read_private("127.0.0.0/8"), resolve)
+    fetcher = Fetcher(read_networks("CADRE_VISIT_PRIVATE", "127.0.0.0/8"), resolve)
     assert await visit(f"http://two.example:{web.port}/", fetcher) == "here"
 
 

@@ -1,13 +1,21 @@
 """What a gateway does for schedules beside all requests."""
 
+import asyncio
 from dataclasses import dataclass, field
 
-from cadre.adapters.nats.automations import NatsAlarms, NatsDefinitions
+from cadre.adapters.addresses import read_networks
+from cadre.adapters.nats.automations import NatsAlarms, NatsDefinitions, NatsDeliveries
+from cadre.adapters.nats.history import History
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.system_clock import SystemClock
+from cadre.adapters.webhooks import WebhookSender
+from cadre.automation.notice import NoticeSpec
 from cadre.automation.schedule_state import ScheduleState
 from cadre.automation.trigger import TriggerSpec
 from cadre.service.frame import Platform
+from cadre_gateway.automation.definition_editor import DefinitionEditor
+from cadre_gateway.automation.notice_queues import NoticeQueues
+from cadre_gateway.automation.notices import Notices
 from cadre_gateway.automation.queues import start_due_queue, start_event_queue
 from cadre_gateway.automation.run_starter import RunStarter
 from cadre_gateway.automation.schedule_editor import ScheduleEditor
@@ -23,30 +31,39 @@ class Automation:
     scheduler: Scheduler
     schedules: ScheduleEditor
     triggers: TriggerIntake
+    notices: DefinitionEditor[NoticeSpec]
+    notice_queues: NoticeQueues
     _queues: list[Queue] = field(default_factory=list)
 
     async def run(self) -> None:
         """Works until cancelled. Raises SetupError."""
         self._queues.append(await start_due_queue(self.platform, self.scheduler))
         self._queues.append(await start_event_queue(self.platform, self.triggers))
-        await self.scheduler.look_after()
+        await asyncio.gather(self.scheduler.look_after(), self.notice_queues.run())
 
     async def drain(self, grace: float) -> None:
         """Ends what is in hand within `grace` seconds and hands back the rest."""
         for queue in self._queues:
             await queue.drain(grace)
+        await self.notice_queues.drain(grace)
 
 
-def automation_of(platform: Platform, runs: RunStarter) -> Automation:
+def automation_of(platform: Platform, runs: RunStarter, history: History) -> Automation:
     """The parts put together."""
     clock = SystemClock()
     states = NatsDefinitions(platform.nc, platform.topology, "schedule", ScheduleState)
     alarms = NatsAlarms(platform.nc, platform.topology)
     scheduler = Scheduler(states, alarms, runs, clock)
     triggers = NatsDefinitions(platform.nc, platform.topology, "trigger", TriggerSpec)
+    notices = NatsDefinitions(platform.nc, platform.topology, "notice", NoticeSpec)
+    deliveries = NatsDeliveries(platform.nc, platform.topology)
+    sender = WebhookSender(read_networks("CADRE_NOTICE_PRIVATE", platform.settings.notice_private))
+    source = f"urn:cadre:{platform.settings.prefix}"
     return Automation(
         platform,
         scheduler,
         ScheduleEditor(states, alarms, scheduler, runs, clock),
         TriggerIntake(triggers, runs),
+        DefinitionEditor(notices, "notice"),
+        NoticeQueues(platform, Notices(notices, deliveries, history, sender, source)),
     )

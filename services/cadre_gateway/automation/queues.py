@@ -40,7 +40,7 @@ async def start_due_queue(platform: Platform, scheduler: Scheduler) -> Queue:
         else:
             await delivery.ack()
 
-    return await _started(platform, Topology.schedules_consumer(), Subject.DUE, handle)
+    return await start_queue(platform, Topology.schedules_consumer(), Subject.DUE, handle)
 
 
 async def start_event_queue(platform: Platform, triggers: TriggerIntake) -> Queue:
@@ -62,10 +62,11 @@ async def start_event_queue(platform: Platform, triggers: TriggerIntake) -> Queu
             await delivery.ack()
             await jetstream.delete(nc, topology.automation_stream, delivery.seq)
 
-    return await _started(platform, Topology.events_consumer(), Subject.EVENT, handle)
+    return await start_queue(platform, Topology.events_consumer(), Subject.EVENT, handle)
 
 
-async def _started(platform: Platform, consumer: str, subject: str, handle: Handler) -> Queue:
+async def start_queue(platform: Platform, consumer: str, subject: str, handle: Handler) -> Queue:
+    """Begins to handle what comes below the subject, a template of Subject. Raises SetupError."""
     topology = platform.topology
     queue = EndlessQueue(
         platform.nc, topology.automation_stream, consumer, topology.below(subject), handle, limit=AT_ONCE

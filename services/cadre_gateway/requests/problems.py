@@ -35,6 +35,7 @@ _TITLES = {
     "signals-full": "The run keeps as many signals as it can",
     "unknown-schedule": "There is no such schedule",
     "schedule-exists": "There is a schedule of this name",
+    "unknown-notice": "There is no such notice",
     "unknown-trigger": "There is no such trigger",
     "invalid-signature": "The webhook is not signed as it must be",
     "no-secret": "A secret is not set",

@@ -7,19 +7,24 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from cadre.automation.notice import NoticeSpec
 from cadre.automation.schedule import ScheduleSpec
 from cadre.automation.trigger import TriggerSpec
 from cadre.errors import SpecError
 from cadre.spec.yaml_file import read_yaml_documents, refused_key
 
-AnySpec = ScheduleSpec | TriggerSpec
+AnySpec = ScheduleSpec | TriggerSpec | NoticeSpec
 
-KINDS: dict[str, type[AnySpec]] = {"Schedule": ScheduleSpec, "Trigger": TriggerSpec}
+KINDS: dict[str, type[AnySpec]] = {"Schedule": ScheduleSpec, "Trigger": TriggerSpec, "Notice": NoticeSpec}
 """What a document may be, by its `kind`."""
 
 Spec = TypeVar("Spec", bound=msgspec.Struct)
 
-_COLLECTIONS: dict[type[AnySpec], str] = {ScheduleSpec: "schedules", TriggerSpec: "triggers"}
+_COLLECTIONS: dict[type[AnySpec], str] = {
+    ScheduleSpec: "schedules",
+    TriggerSpec: "triggers",
+    NoticeSpec: "notices",
+}
 
 _API_VERSION = "cadre.dev/v1"
 

@@ -26,6 +26,7 @@ VERBS = {
     "reject": "Turn a held call down.",
     "correct": "Have a held call made otherwise.",
     "schedule": "Start runs by the clock: list, add, pause, run, remove.",
+    "notice": "Tell web addresses of runs: list, add, remove.",
     "trigger": "Start runs by messages and webhooks: list, add, remove.",
     "dead": "List, show, retry or drop messages that nobody could handle.",
     "fork": "Start a new run from a step of another.",

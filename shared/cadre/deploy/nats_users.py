@@ -130,6 +130,7 @@ def consumers(role: Role, topology: Topology) -> list[DurableConsumer]:
             queues = (
                 (topology.schedules_consumer(), Subject.DUE),
                 (topology.events_consumer(), Subject.EVENT),
+                (topology.deliveries_consumer(), Subject.DELIVERY),
             )
             stream = topology.automation_stream
             return [DurableConsumer(name, [topology.below(what)], True, stream) for name, what in queues]
@@ -313,6 +314,7 @@ class _Bus:
             *self._topology.automation_subjects,
             *(f"$JS.API.{how}.{stream}" for how in ("STREAM.MSG.GET", "DIRECT.GET", "STREAM.PURGE")),
             f"$JS.API.STREAM.MSG.DELETE.{stream}",
+            f"$JS.ACK.*.{self._topology.notices_consumer()}.>",
         ]
 
     def _kept(self, template: str) -> list[str]:

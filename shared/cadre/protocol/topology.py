@@ -30,6 +30,10 @@ class Subject:
     TICK = "automation.tick.schedule.{name}"
     """Holds the message that the server delivers when a schedule is due."""
     DUE = "automation.due.schedule.{name}"
+    DELIVERY = "automation.delivery.{notice}.{id}"
+    """Holds a webhook that is to be sent."""
+    RETRY = "automation.retry.{notice}.{id}"
+    """Holds one that the server delivers again later."""
     EVENT = "event.{subject}"
     """Where anybody publishes what triggers listen to; `subject` may be several tokens."""
 
@@ -273,6 +277,16 @@ class Topology:
     def events_consumer() -> str:
         """The consumer of the messages that triggers listen to."""
         return "events"
+
+    @staticmethod
+    def notices_consumer() -> str:
+        """The consumer of the journals from which notices are derived; it is there as long as there are notices."""
+        return "notices"
+
+    @staticmethod
+    def deliveries_consumer() -> str:
+        """The consumer of the webhooks that are to be sent."""
+        return "deliveries"
 
     @property
     def events_prefix(self) -> str:

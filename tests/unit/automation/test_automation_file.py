@@ -50,7 +50,7 @@ def test_a_file_holds_several(tmp_path: Path) -> None:
         ("  agent: analyst", "  agent: an analyst", "agent name 'an analyst'"),
         ("  agent: analyst", "  agent: analyst\n  overlap: wait", "overlap: Invalid enum value 'wait'"),
         ("  agent: analyst", "  agent: analyst\n  when: now", "when: unknown key; known keys: agent, task"),
-        ("kind: Schedule", "kind: Cron", "kind: 'Cron': write Schedule or Trigger"),
+        ("kind: Schedule", "kind: Cron", "kind: 'Cron': write Schedule or Trigger or Notice"),
         ("cadre.dev/v1", "cadre.dev/v2", "apiVersion: write cadre.dev/v1"),
         ("  agent: analyst\n", "", "missing required field `agent`"),
     ],

@@ -7,9 +7,10 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream, listing
 from cadre.adapters.nats.streams.fenced_value import FencedValue
-from cadre.delivery.codec import decode
+from cadre.automation.notice import NoticeDelivery
+from cadre.delivery.codec import decode, encode
 from cadre.errors import UnreadableMessage
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Subject, Topology
 
 _DUE_TTL = "1h"
 """Where no gateway takes a message within this time, the look at all schedules that each makes finds what is due."""
@@ -58,6 +59,30 @@ class NatsDefinitions(Generic[D]):
     def _value(self, name: str) -> FencedValue[D]:
         subject = self._topology.definition(self._kind, name)
         return FencedValue(self._nc, self._stream, subject, self._form, {jetstream.ROLLUP: "sub"})
+
+
+class NatsDeliveries:
+    """Webhooks on their way. Every method raises RetryableError."""
+
+    def __init__(self, nc: Client, topology: Topology) -> None:
+        self._nc = nc
+        self._topology = topology
+
+    async def send(self, delivery: NoticeDelivery) -> None:
+        """Has the webhook sent; the same one again within two minutes is stored once."""
+        headers = {jetstream.MESSAGE_ID: f"{delivery.notice}/{delivery.id}"}
+        await jetstream.append(
+            self._nc, self._subject(Subject.DELIVERY, delivery), encode(delivery), headers=headers
+        )
+
+    async def retry(self, delivery: NoticeDelivery, due: float) -> None:
+        """Has the webhook sent once more at `due`, in Unix seconds."""
+        again = msgspec.structs.replace(delivery, attempt=delivery.attempt + 1)
+        subject, target = self._subject(Subject.RETRY, delivery), self._subject(Subject.DELIVERY, delivery)
+        await jetstream.schedule(self._nc, subject, encode(again), target, due)
+
+    def _subject(self, template: str, delivery: NoticeDelivery) -> str:
+        return self._topology.subject(template, notice=delivery.notice, id=delivery.id)
 
 
 class NatsAlarms:

@@ -4,14 +4,14 @@ import ipaddress
 
 import pytest
 
-from cadre.errors import SettingError
-from cadre_standard_tools.addresses import (
+from cadre.adapters.addresses import (
     AddressRefused,
     checked_addresses,
     may_visit,
-    read_private,
+    read_networks,
     system_resolve,
 )
+from cadre.errors import SettingError
 
 PUBLIC = ["93.184.216.34", "2606:2800:220:1:248:1893:25c8:1946", "64:ff9b::5db8:d822", "2002:5db8:d822::1"]
 
@@ -61,11 +61,11 @@ def test_the_public_internet_is_open(address: str) -> None:
 @pytest.mark.parametrize("address", KEPT_BACK)
 def test_all_else_is_not(address: str) -> None:
     assert not may_visit(ipaddress.ip_address(address))
-    assert may_visit(ipaddress.ip_address(address), read_private("1"))
+    assert may_visit(ipaddress.ip_address(address), read_networks("CADRE_VISIT_PRIVATE", "1"))
 
 
 def test_only_the_networks_named_are_opened() -> None:
-    allowed = read_private("10.1.0.0/16, 127.0.0.1/32")
+    allowed = read_networks("CADRE_VISIT_PRIVATE", "10.1.0.0/16, 127.0.0.1/32")
     assert may_visit(ipaddress.ip_address("10.1.9.9"), allowed)
     assert may_visit(ipaddress.ip_address("::ffff:10.1.9.9"), allowed)
     assert may_visit(ipaddress.ip_address("127.0.0.1"), allowed)
@@ -76,13 +76,13 @@ def test_only_the_networks_named_are_opened() -> None:
 
 @pytest.mark.parametrize("setting", ["", "0"])
 def test_nothing_is_opened_unless_told(setting: str) -> None:
-    assert read_private(setting) == ()
+    assert read_networks("CADRE_VISIT_PRIVATE", setting) == ()
 
 
 @pytest.mark.parametrize("setting", ["yes", "10.0.0.1/8", "10.0.0.0/8,"])
 def test_a_wrong_setting_is_named(setting: str) -> None:
     with pytest.raises(SettingError, match="CADRE_VISIT_PRIVATE="):
-        read_private(setting)
+        read_networks("CADRE_VISIT_PRIVATE", setting)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.1", "0x7f000001", "2130706433", "0177.0.0.1", "::1"])

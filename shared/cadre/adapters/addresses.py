@@ -1,4 +1,4 @@
-"""Decides which addresses a page may be fetched from: the public internet, and what the operator allows."""
+"""Decides which addresses others may name: the public internet, and what the operator allows."""
 
 import asyncio
 import ipaddress
@@ -29,11 +29,12 @@ _IPV4_COMPATIBLE = ipaddress.IPv6Network("::/96")
 
 
 class AddressRefused(Exception):
-    """Nothing may be fetched from an address. The text says why."""
+    """Nothing may be asked of an address. The text says why."""
 
 
-def read_private(setting: str) -> tuple[Network, ...]:
-    """Returns the networks that `CADRE_VISIT_PRIVATE` opens: none, all (`1`), or those listed. Raises SettingError."""
+def read_networks(variable: str, setting: str) -> tuple[Network, ...]:
+    """Returns the networks that the setting of this variable opens: none, all (`1`), or those listed. Raises
+    SettingError."""
     if setting in ("", "0"):
         return ()
     if setting == "1":
@@ -42,8 +43,7 @@ def read_private(setting: str) -> tuple[Network, ...]:
         return tuple(ipaddress.ip_network(part.strip()) for part in setting.split(","))
     except ValueError as error:
         raise SettingError(
-            f"CADRE_VISIT_PRIVATE={setting}: must be 0, 1 (all), or networks such as 10.1.0.0/16,127.0.0.1/32:"
-            f" {error}"
+            f"{variable}={setting}: must be 0, 1 (all), or networks such as 10.1.0.0/16,127.0.0.1/32: {error}"
         ) from error
 
 

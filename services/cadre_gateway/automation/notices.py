@@ -1,0 +1,132 @@
+"""Tells web addresses what happens to runs: derived from the journals, delivered until somebody has taken it."""
+
+import logging
+import time
+from dataclasses import dataclass, field
+
+from cadre.adapters.nats.automations import NatsDefinitions, NatsDeliveries
+from cadre.adapters.nats.history import History
+from cadre.adapters.webhooks import WebhookFailed, WebhookGone, WebhookSender
+from cadre.automation.notice import (
+    RETRY_SECONDS,
+    Happened,
+    NoticeDelivery,
+    NoticeSpec,
+    budget_warning,
+    cloud_event,
+    happened_in,
+)
+from cadre.automation.signature import signature
+from cadre.errors import BusUnavailable
+from cadre.journal.entry import Entry
+from cadre.journal.events import DelegateFinished, ModelAnswered
+from cadre.loop.fold import fold
+from cadre.settings import read_secret
+
+log = logging.getLogger("cadre.notices")
+
+_FRESH_SECONDS = 1.0
+"""For so long the list of notices is not read anew."""
+
+
+class DeliveryGivenUp(Exception):
+    """A webhook is not tried again; the text says why."""
+
+
+@dataclass
+class Notices:
+    """Every method raises RetryableError."""
+
+    specs: NatsDefinitions[NoticeSpec]
+    deliveries: NatsDeliveries
+    history: History
+    sender: WebhookSender
+    source: str
+    """Names this deployment in what is sent."""
+    _known: list[NoticeSpec] = field(default_factory=list)
+    _read_at: float = 0.0
+
+    async def known(self) -> list[NoticeSpec]:
+        """All notices, as they were a second ago at most."""
+        if time.monotonic() - self._read_at > _FRESH_SECONDS:
+            found = await self.specs.all()
+            self._known = [one for one in found if isinstance(one, NoticeSpec)]
+            self._read_at = time.monotonic()
+        return self._known
+
+    async def on_entry(self, seq: int, entry: Entry) -> None:
+        """Puts a delivery on its way for each notice that tells of what is in the entry at `seq`."""
+        specs = await self.known()
+        happened = list(happened_in(entry))
+        if any(spec.tells_of("budget.warning") for spec in specs) and _is_spending(entry):
+            happened += await self._budget_warnings(seq, entry)
+        for one in happened:
+            for spec in specs:
+                if spec.wants(one, entry.agent):
+                    await self.deliveries.send(_delivery(spec, one))
+
+    async def deliver(self, delivery: NoticeDelivery) -> None:
+        """Sends a webhook; one that is not taken is scheduled again. Raises DeliveryGivenUp."""
+        spec, _ = await self.specs.read(delivery.notice)
+        if spec is None:
+            return
+        try:
+            await self._post(spec, delivery)
+        except WebhookGone as error:
+            raise DeliveryGivenUp(f"notice {spec.name}: {error}") from error
+        except WebhookFailed as error:
+            if delivery.attempt >= spec.attempts:
+                raise DeliveryGivenUp(
+                    f"notice {spec.name}: not taken in {delivery.attempt} tries, at last: {error}"
+                ) from error
+            pause = RETRY_SECONDS[min(delivery.attempt, len(RETRY_SECONDS)) - 1]
+            log.warning("notice %s: %s; trying again in %g s", spec.name, error, pause)
+            await self.deliveries.retry(delivery, time.time() + pause)
+
+    async def _post(self, spec: NoticeSpec, delivery: NoticeDelivery) -> None:
+        secret = read_secret(spec.secret_env)
+        if not secret:
+            raise WebhookFailed("its secret is not set at this gateway")
+        body, now = cloud_event(delivery, self.source), int(time.time())
+        try:
+            signed = signature(secret, delivery.id, now, body)
+        except ValueError as error:
+            raise WebhookFailed(str(error)) from error
+        headers = {
+            "Content-Type": "application/cloudevents+json",
+            "User-Agent": "Cadre",
+            "webhook-id": delivery.id,
+            "webhook-timestamp": str(now),
+            "webhook-signature": signed,
+        }
+        await self.sender.post(spec.url, body, headers)
+
+    async def _budget_warnings(self, seq: int, entry: Entry) -> list[Happened]:
+        stored = await self.history.read_run(entry.tree, entry.run)
+        before = [one.entry for one in stored if one.seq < seq]
+        if len(before) != entry.n - 1:
+            raise BusUnavailable(
+                f"reading run {entry.run}", f"{len(before)} of {entry.n - 1} entries are there yet"
+            )
+        run = fold(before, entry.run, entry.tree)
+        if run.budget is None:
+            return []
+        warning = budget_warning(run, fold([*before, entry], entry.run, entry.tree), entry)
+        return [] if warning is None else [warning]
+
+
+def _is_spending(entry: Entry) -> bool:
+    return entry.parent is None and any(
+        isinstance(one, ModelAnswered | DelegateFinished) for one in entry.events
+    )
+
+
+def _delivery(spec: NoticeSpec, happened: Happened) -> NoticeDelivery:
+    return NoticeDelivery(
+        notice=spec.name,
+        id=happened.id,
+        type=happened.type,
+        run=happened.run,
+        at=happened.at,
+        data=happened.data,
+    )

@@ -1,0 +1,163 @@
+"""A notice as people write it: which web address is told of what happens to runs; and what there is to tell."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from cadre.automation.trigger import check_variable
+from cadre.errors import SpecError
+from cadre.journal.entry import Entry
+from cadre.journal.events import ApprovalRequested, RunFinished
+from cadre.journal.run import Run
+from cadre.spec.names import check_name
+
+Happening = Literal["run.finished", "approval.waiting", "budget.warning"]
+
+BUDGET_SHARE = 0.8
+"""A run that has used this share of its budget is told of."""
+
+RETRY_SECONDS = (5.0, 30.0, 120.0, 600.0, 1800.0, 7200.0, 21_600.0, 43_200.0)
+"""Pauses before what could not be delivered is tried again, the last one again and again."""
+
+_MAX_OUTPUT_CHARS = 10_000
+_CLOUD_EVENTS = "1.0"
+
+
+class NoticeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A checked notice. Raises SpecError."""
+
+    name: str
+    url: str
+    """Where webhooks go: https, or http where the gateway's settings allow its address."""
+    secret_env: str
+    """The environment variable of the gateways that holds the secret, `whsec_…`."""
+    events: list[Happening] = []
+    """Only these; all when empty."""
+    agents: list[str] = []
+    """Only runs of these agents; all when empty."""
+    states: list[str] = []
+    """Only runs that ended so (`success`, `error`, …); all when empty."""
+    attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 9
+    """Tries of one delivery; then it is a dead letter."""
+
+    def __post_init__(self) -> None:
+        check_name("notice", self.name)
+        check_variable("secret_env", self.secret_env)
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
+            raise SpecError(f"url: {self.url!r}: write https://HOST/PATH, without a user")
+
+    def tells_of(self, what: Happening) -> bool:
+        """Whether it tells of such things at all."""
+        return not self.events or what in self.events
+
+    def wants(self, happened: "Happened", agent: str) -> bool:
+        """Whether it tells of this, of a run of the agent."""
+        if not self.tells_of(happened.type) or (self.agents and agent not in self.agents):
+            return False
+        return happened.type != "run.finished" or not self.states or happened.data["state"] in self.states
+
+
+class Happened(NamedTuple):
+    """One thing to tell of; `id` is the same whenever it is derived again."""
+
+    id: str
+    type: Happening
+    run: str
+    at: float
+    data: dict[str, Any]
+
+
+class NoticeDelivery(msgspec.Struct, kw_only=True):
+    """One webhook on its way."""
+
+    notice: str
+    id: str
+    type: str
+    run: str
+    at: float
+    data: dict[str, Any]
+    attempt: int = 1
+    """Which try the next one is."""
+
+
+def happened_in(entry: Entry) -> Iterator[Happened]:
+    """What an entry has to tell of by itself: the end of a root run, calls that wait for a person."""
+    for event in entry.events:
+        match event:
+            case RunFinished() if entry.parent is None:
+                output = event.output
+                if isinstance(output, str):
+                    output = output[:_MAX_OUTPUT_CHARS]
+                elif len(msgspec.json.encode(output)) > _MAX_OUTPUT_CHARS:
+                    output = None
+                error = (
+                    None
+                    if event.error is None
+                    else {"type": event.error.type, "message": event.error.message}
+                )
+                data = {
+                    "run": entry.run,
+                    "agent": entry.agent,
+                    "state": event.state,
+                    "output": output,
+                    "error": error,
+                    "steps": event.steps,
+                    "usage": msgspec.to_builtins(event.usage),
+                }
+                yield Happened(f"{entry.run}:finished", "run.finished", entry.run, entry.at, data)
+            case ApprovalRequested():
+                data = {
+                    "run": entry.run,
+                    "agent": entry.agent,
+                    "call": event.call,
+                    "name": event.name,
+                    "reason": event.reason,
+                    "expires": event.expires,
+                }
+                yield Happened(f"{event.call}:approval", "approval.waiting", entry.run, entry.at, data)
+
+
+def budget_warning(before: Run, after: Run, entry: Entry) -> Happened | None:
+    """What there is to tell when the entry takes a root run over 80 % of its budget."""
+    if entry.parent is not None or budget_share(before) >= BUDGET_SHARE or budget_share(after) < BUDGET_SHARE:
+        return None
+    data = {
+        "run": entry.run,
+        "agent": entry.agent,
+        "share": round(budget_share(after), 3),
+        "budget": msgspec.to_builtins(after.budget),
+        "usage": msgspec.to_builtins(after.usage),
+    }
+    return Happened(f"{entry.run}:budget", "budget.warning", entry.run, entry.at, data)
+
+
+def budget_share(run: Run) -> float:
+    """The greatest used share of what the run's budget bounds; 0 without one."""
+    if run.budget is None:
+        return 0.0
+    used = (
+        (run.budget.tokens, run.usage.tokens),
+        (run.budget.cost, run.usage.cost),
+        (run.budget.steps, run.usage.steps),
+    )
+    return max((spent / bound for bound, spent in used if bound), default=0.0)
+
+
+def cloud_event(delivery: NoticeDelivery, source: str) -> bytes:
+    """The body of a webhook: a CloudEvent in JSON."""
+    return msgspec.json.encode(
+        {
+            "specversion": _CLOUD_EVENTS,
+            "id": delivery.id,
+            "source": source,
+            "type": f"dev.cadre.{delivery.type}",
+            "subject": delivery.run,
+            "time": datetime.fromtimestamp(delivery.at, UTC).isoformat().replace("+00:00", "Z"),
+            "datacontenttype": "application/json",
+            "data": delivery.data,
+        }
+    )
