@@ -290,7 +290,7 @@ def children_let_go(chronicle: Chronicle) -> list[str]:
         match event:
             case ev.DelegateStarted(call=call):
                 started[call] = None
-            case ev.CallTimedOut(call=call):
+            case ev.CallTimedOut(call=call) | ev.CallDropped(call=call):
                 given_up.add(call)
             case ev.DelegateFinished(call=call) if call not in given_up:
                 started.pop(call, None)

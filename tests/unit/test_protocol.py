@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from cadre.delivery.codec import encode
 from cadre.journal.entry import EVENTS, Entry
-from cadre.journal.events import RecordIgnored, StepStarted, WaitBegun, WaitEnded
+from cadre.journal.events import CallDropped, RecordIgnored, StepStarted, WaitBegun, WaitEnded
 from cadre.journal.run import Phase
 from cadre.loop.owed import owed
 from cadre.protocol.messages import Task
@@ -159,10 +159,11 @@ class TestMachine:
         assert {run.phase for run in EXPLORED.runs} == set(Phase)
 
     def test_it_sees_every_event_but_those_without_consequence_and_of_waits(self) -> None:
-        """Workflows, which begin steps and wait by themselves, are played in `tests/kinds/workflow`."""
-        of_workflows = {StepStarted, WaitBegun, WaitEnded, *declared_kinds()["workflow"].events}
+        """The explorer plays the two kinds of smolagents; others have their own stories in `tests/kinds`."""
+        others = [kind for name, kind in declared_kinds().items() if name not in ("tool_calling", "code")]
+        of_others = {CallDropped, StepStarted, WaitBegun, WaitEnded}.union(*(kind.events for kind in others))
         seen = {type(event) for entry in EXPLORED.entries for event in entry.events}
-        assert seen == set(EVENTS) - {RecordIgnored} - of_workflows
+        assert seen == set(EVENTS) - {RecordIgnored} - of_others
 
     def test_no_run_that_began_stands_still(self) -> None:
         for run in EXPLORED.runs:

@@ -8,7 +8,7 @@ import msgspec
 
 from cadre.api.approvals import PendingCall
 from cadre.journal.entry import Entry
-from cadre.journal.events import ApprovalDecided, ApprovalRequested, RunFinished
+from cadre.journal.events import ApprovalDecided, ApprovalRequested, CallDropped, RunFinished
 from cadre.journal.run import Run
 
 MAX_ARGUMENTS_BYTES = 2048
@@ -52,7 +52,7 @@ def pending_changes(
             case ApprovalRequested():
                 if event.call not in pending:
                     added[event.call] = _of_event(event, entry)
-            case ApprovalDecided(call=call) if call in pending:
+            case ApprovalDecided(call=call) | CallDropped(call=call) if call in pending:
                 gone[call] = pending[call]
             case RunFinished():
                 added, gone = {}, dict(pending)

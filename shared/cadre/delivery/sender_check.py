@@ -54,6 +54,8 @@ def impersonation(message: Record | ToolCall, sender: str) -> str | None:
             author = GATEWAY_SENDER
         case TimerFired():
             author = TIMER_SENDER
+        case Task() if message.spec and (message.reply_to is None or message.reply_to.agent != message.agent):
+            return f"a part of the work of {message.agent!r} was sent by {sender!r}: only the agent itself gives such"
         case Task(reply_to=ReplyTo(agent=manager)):
             author = manager
         case Task() if sender in (SANDBOX_SENDER, TIMER_SENDER):

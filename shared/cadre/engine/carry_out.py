@@ -6,12 +6,25 @@ from typing import Any, assert_never
 import msgspec
 
 from cadre.engine.answers.answer_checks import NOT_PASSED, check_calls, given, problem_with
-from cadre.engine.calls.open_calls import open_calls
+from cadre.engine.calls.open_calls import open_calls, open_parts
 from cadre.engine.calls.repeats import is_failing_alike
 from cadre.engine.kind import kind_of
-from cadre.engine.moves import Answer, Ask, BeginStep, Call, EndStep, Hold, Moves, Note, Stop, Wait
+from cadre.engine.moves import (
+    Answer,
+    Ask,
+    BeginStep,
+    Call,
+    Divide,
+    Drop,
+    EndStep,
+    Hold,
+    Moves,
+    Note,
+    Stop,
+    Wait,
+)
 from cadre.engine.partial_result import partial_result_of
-from cadre.engine.steps import begin_model_call, finished, news_of_the_offer, step_in_work
+from cadre.engine.steps import begin_model_call, finished, news_of_the_offer, step_in_work, still_open
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival, ModelReplied
@@ -42,6 +55,14 @@ def carry_out(run: Run, arrival: Arrival, moves: Moves, spent: Usage = NO_USAGE)
                 events += opened
                 if all(isinstance(event, ev.CallRefused) for event in opened):
                     events += carry_out(run, arrival, kind_of(run).refused(run, opened, arrival))
+            case Divide(parts):
+                begun = open_parts(run, parts, spent)
+                events += begun
+                if isinstance(begun[0], ev.CallRefused):
+                    events += carry_out(run, arrival, kind_of(run).refused(run, begun, arrival))
+            case Drop(reason):
+                open_calls_left = still_open(run, arrival)
+                events += [ev.CallDropped(call=call.id, reason=reason) for call in open_calls_left]
             case Answer(value, arguments):
                 events += _propose(run, arrival, value, arguments)
             case BeginStep(step, name, attempt, own):

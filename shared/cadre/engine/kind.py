@@ -129,6 +129,10 @@ class Kind(Protocol):
         """What follows when the model gives no answer however often it is asked; None: the run ends in error."""
         ...
 
+    def cancelled(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:
+        """What follows when somebody wants the run to end; None: it ends at once. It is asked once."""
+        ...
+
     # --- state
 
     def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
@@ -141,6 +145,10 @@ class Kind(Protocol):
 
     def arguments(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
         """The arguments that a call is sent with, from those that were journaled."""
+        ...
+
+    def part(self, run: Run, call: CallState) -> dict[str, Any]:
+        """The fields of the spec that hold in the run of this call, where that does a part of the run's own work."""
         ...
 
     # --- what is read

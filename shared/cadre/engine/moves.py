@@ -27,6 +27,25 @@ class Call(NamedTuple):
     """A person has agreed to them already: no policy holds them."""
 
 
+class RunPart(NamedTuple):
+    """A part of the run's own work, for a run of the same agent; `Kind.part` says what holds in it."""
+
+    task: str
+    additional_args: dict[str, Any]
+
+
+class Divide(NamedTuple):
+    """Have runs of this very agent do parts of the work, as calls of the step in work."""
+
+    parts: Sequence[RunPart]
+
+
+class Drop(NamedTuple):
+    """Give up all open calls of the step in work: whoever works at them is told to stop."""
+
+    reason: str
+
+
 class Answer(NamedTuple):
     """Propose the run's answer: it counts once it fits the output schema and has passed the agent's checks."""
 
@@ -106,5 +125,5 @@ class Note(NamedTuple):
     event: JournalEvent
 
 
-Move = Ask | Call | Answer | BeginStep | EndStep | Stop | Wait | Hold | Note
+Move = Ask | Call | Divide | Drop | Answer | BeginStep | EndStep | Stop | Wait | Hold | Note
 Moves = Sequence[Move]

@@ -223,6 +223,13 @@ class CallTimedOut(JournalEvent, frozen=True, tag="call.timed_out"):
     seconds: float
 
 
+class CallDropped(JournalEvent, frozen=True, tag="call.dropped"):
+    """An open call is given up, because nobody needs its answer any more."""
+
+    call: str
+    reason: str
+
+
 class DelegateFinished(JournalEvent, frozen=True, tag="delegate.finished"):
     """The member's Report. `usage` counts its whole tree; `text` is what the manager's model reads.
 
@@ -342,6 +349,7 @@ CommonEvent = (
     | CallRefused
     | ToolAnswered
     | CallTimedOut
+    | CallDropped
     | DelegateFinished
     | AnswerProposed
     | AnswerChecked

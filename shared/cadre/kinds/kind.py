@@ -65,6 +65,12 @@ class PlainKind(ABC):
     def gave_up(self, run: Run, purpose: str, reason: str, arrival: Arrival) -> Moves | None:
         return None
 
+    def cancelled(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:
+        return None
+
+    def part(self, run: Run, call: CallState) -> dict[str, Any]:
+        return {}
+
     def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
         return None
 

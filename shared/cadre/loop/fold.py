@@ -12,6 +12,7 @@ import msgspec
 from cadre.engine.calls.fold_calls import (
     close_call,
     decide_call,
+    drop_call,
     failure_of,
     open_call,
     revoke,
@@ -207,6 +208,9 @@ def _defer(run: Run, event: ev.ModelDeferred, n: int, at: float) -> None:
 def _start_step(run: Run, event: ev.StepStarted, n: int, at: float) -> None:
     run.step = event.step
     run.current = ActionStep(number=event.step, started_at=at)
+    # A step may begin while a model is asked: when the run is to be wound up.
+    run.model, run.deferral = None, None
+    run.phase = Phase.ACTING
 
 
 def _finish_step(run: Run, event: ev.StepFinished, n: int, at: float) -> None:
@@ -280,6 +284,7 @@ _EFFECTS: dict[type, Callable[[Run, Any, int, float], None]] = {
     ev.AnswerProposed: _propose,
     ev.ApprovalDecided: decide_call,
     ev.ApprovalRequested: open_call,
+    ev.CallDropped: drop_call,
     ev.CallRefused: open_call,
     ev.CallTimedOut: time_out_call,
     ev.CancelRequested: _request_cancel,

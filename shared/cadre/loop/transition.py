@@ -16,6 +16,7 @@ from cadre.engine.context.observation import clip
 from cadre.engine.kind import kind_of
 from cadre.engine.model_failure import on_model_failure
 from cadre.engine.partial_result import partial_result_of
+from cadre.engine.parts import as_part
 from cadre.engine.recall import on_memories, on_no_memories
 from cadre.engine.steps import accepted, begin_model_call, finished
 from cadre.engine.timers import DEADLINE, call_of, kind_wait_of
@@ -43,6 +44,7 @@ _QUESTION_CHARS = 2_000
 
 def transition(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
     """The events that the arrival makes true of the run; at least one."""
+    arrival = as_part(run, arrival)
     events = end_signalled_waits(run, _decide(run, arrival), arrival)
     events = within_context(run, events, arrival)
     events = within_bounds(run, events, arrival.at)
@@ -63,10 +65,7 @@ def _decide(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
         return _before_the_task(run, arrival)
     match what:
         case Cancel():
-            return [
-                ev.CancelRequested(reason=what.reason, sender=what.sender),
-                finished(run, "cancelled", error=ErrorInfo("Cancelled", what.reason or "cancelled")),
-            ]
+            return _on_cancel(run, what, arrival)
         case Poisoned():
             return [finished(run, "error", error=_poison(what))]
         case TimerFired(name=name) if name == DEADLINE and run.deadline is not None:
@@ -81,6 +80,16 @@ def _decide(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
             if isinstance(what, TimerFired) and run.deferral and run.deferral.timer == what.name:
                 events = _again(run, arrival, run.deferral.attempt + 1)
     return events if events is not None else _of_kind(run, arrival)
+
+
+def _on_cancel(run: Run, cancel: Cancel, arrival: Arrival) -> list[ev.AnyEvent]:
+    """The end, or what the agent's kind does before it; who asks again has it at once."""
+    requested = ev.CancelRequested(reason=cancel.reason, sender=cancel.sender)
+    error = ErrorInfo("Cancelled", cancel.reason or "cancelled")
+    moves = kind_of(run).cancelled(run, error, arrival) if run.cancelled is None else None
+    if moves is None:
+        return [requested, finished(run, "cancelled", error=error)]
+    return [requested, *carry_out(run, arrival, moves)]
 
 
 def _before_the_task(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:

@@ -138,6 +138,9 @@ class Task(Message, frozen=True, tag="task"):
     images: list[str] = []
     """`blob:`, `data:` or `https:` references."""
     max_steps: int | None = None
+    spec: dict[str, Any] = {}
+    """Fields of the agent's spec that hold in this run in place of the agent's own: the run does a part of its
+    parent's work. Only the agent itself may give it such a part."""
     session: str | None = None
     continues: str | None = None
     """A finished root run of the same agent whose steps this run continues (`reset=False`)."""

@@ -121,6 +121,7 @@ def _filling(text: str) -> Callable[..., Any]:
     return render
 
 
+@functools.lru_cache(maxsize=1024)
 def _names(text: str) -> frozenset[str]:
     from jinja2 import meta
 

@@ -55,6 +55,7 @@ def test_the_kept_runs_are_of_all_kinds() -> None:
     known = {"snapshot", *(str(event.__struct_config__.tag) for event in EVENTS)}
     lacking = {tag for tag in known - found if not tag.startswith(("workflow.", "solution."))}
     assert lacking == {
+        "call.dropped",
         "context.overflowed",
         "goals.thought",
         "signal.received",

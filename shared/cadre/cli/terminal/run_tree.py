@@ -131,6 +131,8 @@ def _changed(node: RunNode, name: str, event: dict[str, Any], at: float) -> RunN
         case "call.timed_out":
             late = f"no answer within {event.get('seconds', 0):g} s"
             return _close(node, {**event, "state": "error", "output": late})
+        case "call.dropped":
+            return _close(node, {**event, "state": "error", "output": event.get("reason")})
         case "tool.called":
             return _open(node, event, event.get("tool", ""), "tool", arguments)
         case "delegate.started":

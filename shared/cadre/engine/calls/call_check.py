@@ -49,7 +49,7 @@ def check_call(run: Run, name: str, arguments: dict[str, Any]) -> None:
         check_arguments(name, run.tools[name].input_schema, arguments)
     elif name in run.members:
         check_arguments(name, MEMBER_SCHEMA, arguments)
-        _check_delegation(run, name)
+        check_delegation(run, name)
     elif name == FINAL_ANSWER == ending:
         check_arguments(name, FINAL_ANSWER_SCHEMA, arguments)
     else:
@@ -92,7 +92,9 @@ def _explain(error: Any) -> str:
     return f"argument {path}: {error.message}" if path else str(error.message)
 
 
-def _check_delegation(run: Run, member: str) -> None:
+def check_delegation(run: Run, member: str, *, is_part: bool = False) -> None:
+    """Raises CallNotAllowed when the tree is too deep already, or the member waits for this very run; a part of the
+    run's own work is no circle."""
     if run.spec is None or run.task is None:
         return
     above = [*run.task.path, run.agent]
@@ -107,7 +109,7 @@ def _check_delegation(run: Run, member: str) -> None:
             f"{member!r} cannot be asked: the delegation is {len(run.task.path)} levels deep already"
             f" ({' > '.join(above)}) and the limit is {limits.depth}. Do the work with your own tools."
         )
-    if above.count(member) > limits.cycles:
+    if not is_part and above.count(member) > limits.cycles:
         raise CallNotAllowed(
             f"{member!r} cannot be asked: it is itself waiting for this answer ({' > '.join(above)})."
             " Do the work with your own tools or ask somebody else."

@@ -111,6 +111,17 @@ def time_out_call(run: Run, event: ev.CallTimedOut, n: int, at: float) -> None:
     close_call(run, event.call, n, at, None, error_of(event, state))
 
 
+def drop_call(run: Run, event: ev.CallDropped, n: int, at: float) -> None:
+    """Gives up a call that nobody needs any more, and has its worker told."""
+    state = _find(run, event.call)
+    if state is None or not state.is_open:
+        return
+    revoke(run, state, n, at, event.reason)
+    if state.kind == "member" and state.opened:
+        run.late_members[state.id] = state.budget
+    state.hold, state.error = None, ErrorInfo("Cancelled", event.reason)
+
+
 def revoke(run: Run, call: CallState, n: int, at: float, reason: str) -> None:
     """Whoever works at the call is to be told that nobody waits for it."""
     if not call.opened:

@@ -6,10 +6,11 @@ from typing import Any
 from cadre.engine.answers.json_text import ReadingError, read_arguments
 from cadre.engine.budget import too_little_for
 from cadre.engine.calls.approval import hold
-from cadre.engine.calls.call_check import CallNotAllowed, check_call
+from cadre.engine.calls.call_check import CallNotAllowed, check_call, check_delegation
 from cadre.engine.calls.call_events import made, shared_out
 from cadre.engine.calls.repeats import LOOP, is_stuck, refusal_of, refused_alike
 from cadre.engine.kind import kind_of
+from cadre.engine.moves import RunPart
 from cadre.engine.steps import step_in_work
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
@@ -38,6 +39,21 @@ def open_calls(
     repeated = sum(isinstance(event, ev.CallRefused) and event.error.type == LOOP for event in opened)
     shared = zip(calls, shared_out(run, opened, spent), strict=True)
     return [_afforded(run, call, event) for call, event in shared], is_stuck(run, repeated)
+
+
+def open_parts(run: Run, parts: Sequence[RunPart], spent: Usage) -> list[ev.AnyEvent]:
+    """An event for each part of the run's own work: all are begun, or all are refused."""
+    step, first = step_in_work(run), len(run.current.calls) if run.current is not None else 0
+    ids = [call_id(run.id, step, index) for index, _ in enumerate(parts, first)]
+    try:
+        check_delegation(run, run.agent, is_part=True)
+    except CallNotAllowed as error:
+        return [ev.CallRefused(call=call, name=run.agent, error=error.info) for call in ids]
+    opened: list[ev.AnyEvent] = [
+        ev.DelegateStarted(call=call, member=run.agent, task=part.task, additional_args=part.additional_args)
+        for call, part in zip(ids, parts, strict=True)
+    ]
+    return shared_out(run, opened, spent)
 
 
 def _afforded(run: Run, call: ev.RequestedCall, event: ev.AnyEvent) -> ev.AnyEvent:

@@ -6,13 +6,16 @@ from cadre.engine.moves import Ask, Call, Hold, Moves, Wait
 from cadre.journal.events import RequestedCall
 from cadre.journal.run import Run
 from cadre.kinds.workflow.outcome import StepOutcome
+from cadre.kinds.workflow.parts import begin_parts
 from cadre.kinds.workflow.records import WorkflowState
 from cadre.kinds.workflow.section import (
     AgentAction,
     ApproveAction,
     AskAction,
     ChooseAction,
+    EachAction,
     EndAction,
+    ParallelAction,
     RouteCase,
     ToolAction,
     WaitAction,
@@ -66,6 +69,8 @@ def _begun(run: Run, state: WorkflowState, step: WorkflowStep, number: int, at: 
             return [Ask("ask", number)]
         case AgentAction() as agent:
             return [Call([RequestedCall(agent.name, _task(agent, values))])]
+        case EachAction() | ParallelAction() as parts:
+            return begin_parts(run, state, parts, values)
         case ApproveAction() as asked:
             expires = None if asked.seconds is None else at + seconds_of(asked.seconds)
             return [Hold(state.step, text_of(asked.question, values), expires)]
@@ -77,8 +82,6 @@ def _begun(run: Run, state: WorkflowState, step: WorkflowStep, number: int, at: 
             return StepOutcome(error=ErrorInfo(FAILED, text_of(error, values)))
         case EndAction(output=output):
             return StepOutcome(state.results.get(state.last) if output is None else filled(output, values))
-        case action:
-            raise ValueError(f"a step cannot do {type(action).__name__}")
 
 
 def way_after(run: Run, state: WorkflowState, step: WorkflowStep, outcome: StepOutcome) -> StepOutcome:

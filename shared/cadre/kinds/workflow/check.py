@@ -17,7 +17,6 @@ from cadre.kinds.workflow.section import (
     ChooseAction,
     EachAction,
     EndAction,
-    GoalsAction,
     ParallelAction,
     StepAttempts,
     ToolAction,
@@ -31,7 +30,7 @@ from cadre.kinds.workflow.section import (
 from cadre.spec.answer_schema import check_schema
 from cadre.spec.durations import seconds_of, unix_of
 from cadre.spec.expressions import check_expression, check_template
-from cadre.spec.kinds import Needs, declared_kinds
+from cadre.spec.kinds import Needs
 from cadre.spec.names import check_name
 
 VALUES = ("task", "additional_args", "item", "index", "error", "undone", "visits", "now")
@@ -154,16 +153,6 @@ def _of_action(spec: Any, action: Action) -> Iterator[tuple[str, str]]:
             yield "agent", f"{name!r} is not in the agent's team: add it to spec.team"
         case AskAction(schema=schema) if schema is not None:
             yield from _unless("ask.schema", lambda: check_schema(schema))
-        case GoalsAction():
-            if lacking := [tool for tool in action.tools if tool not in spec.tools]:
-                yield "goals.tools", f"{lacking[0]!r} is not in the agent's tools: add it to spec.tools"
-            if "goals" not in declared_kinds():
-                yield (
-                    "goals",
-                    "this version of Cadre has no agents of kind goals: delegate to an agent instead",
-                )
-            if not action.goals:
-                yield "goals.goals", "name at least one goal"
         case EachAction() | ParallelAction():
             yield from _of_parts(action)
         case ApproveAction(seconds=seconds) if seconds is not None:
@@ -233,7 +222,6 @@ _TEMPLATES: dict[type, tuple[str, ...]] = {
     ToolAction: ("arguments", "instruction"),
     AskAction: ("prompt",),
     AgentAction: ("task", "additional_args"),
-    GoalsAction: ("goals", "constraints"),
     EachAction: ("items",),
     ApproveAction: ("question",),
     WaitAction: ("seconds", "until"),
@@ -256,4 +244,4 @@ def needs(spec: Any) -> Needs:
 def _asks_a_model(step: WorkflowStep) -> bool:
     action = action_of(step)
     made = isinstance(action, ToolAction) and bool(action.instruction)
-    return made or step.route is not None or isinstance(action, AskAction | GoalsAction)
+    return made or step.route is not None or isinstance(action, AskAction)

@@ -1,5 +1,6 @@
 """What events make of a run's place in its workflow."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -7,7 +8,7 @@ import msgspec
 from cadre.journal import events as ev
 from cadre.journal.parts import JournalEvent
 from cadre.journal.run import Run
-from cadre.journal.steps import ActionStep
+from cadre.journal.steps import ActionStep, CallState
 from cadre.kinds.workflow.records import (
     AnswerRead,
     Ending,
@@ -19,7 +20,7 @@ from cadre.kinds.workflow.records import (
     WorkflowState,
     WorkflowStepNote,
 )
-from cadre.kinds.workflow.section import workflow_of
+from cadre.kinds.workflow.section import EachAction, ParallelAction, action_of, workflow_of
 
 PERSONS_WORD = {"approved": "yes", "corrected": "yes", "rejected": "no", "expired": "expired"}
 """The label that a verdict is."""
@@ -41,7 +42,12 @@ def fold_workflow(run: Run, event: JournalEvent, n: int, at: float) -> None:
     undo = ""
     if isinstance(event, StepLeft) and run.spec is not None:
         undo = workflow_of(run.spec).steps[event.name].undo
-    run.own = after(state, event, at, undo)
+    state = after(state, event, at, undo)
+    if isinstance(event, ev.DelegateFinished) and run.current is not None and run.spec is not None:
+        action = action_of(workflow_of(run.spec).steps[state.step])
+        if isinstance(action, EachAction | ParallelAction):
+            state = msgspec.structs.replace(state, value=together(action, run.current.calls, state.answers))
+    run.own = state
     if run.current is not None and isinstance(event, ev.StepStarted):
         run.current.own = WorkflowStepNote(name=event.name, attempt=event.attempt)
     elif isinstance(event, StepLeft) and run.current is not None:
@@ -54,7 +60,7 @@ def fold_workflow(run: Run, event: JournalEvent, n: int, at: float) -> None:
 def _counts(run: Run, call: str) -> bool:
     """Whether a report is an answer that the step in work has waited for."""
     calls = run.current.calls if run.current is not None else []
-    return any(one.id == call and one.observation is not None for one in calls)
+    return any(one.id == call and one.observation is not None and one.error is None for one in calls)
 
 
 def resumed(prefix: list[Any]) -> WorkflowState:
@@ -108,6 +114,12 @@ def after(state: WorkflowState, event: JournalEvent, at: float, undo: str = "") 
             return msgspec.structs.replace(state, ending=ending, undo=state.undo[:-1])
         case _:
             return state
+
+
+def together(action: EachAction | ParallelAction, calls: Sequence[CallState], answers: dict[str, Any]) -> Any:
+    """What the parts gave: a list in the order of the items, or values by branch; None for one that gave nothing."""
+    found = [answers.get(call.id) for call in calls]
+    return found if isinstance(action, EachAction) else dict(zip(action.branches, found, strict=False))
 
 
 def word_of(event: ev.ApprovalDecided) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 where a step says so."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -17,13 +18,21 @@ from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
 from cadre.kinds.kind import PlainKind
-from cadre.kinds.workflow.actions import NO_VALUE, NO_WAY, OVERDUE
-from cadre.kinds.workflow.fold import fold_workflow, resumed
+from cadre.kinds.workflow.actions import NO_VALUE, NO_WAY, OVERDUE, PAUSE
+from cadre.kinds.workflow.fold import fold_workflow, resumed, state_of
 from cadre.kinds.workflow.outcome import StepOutcome, outcome_of
+from cadre.kinds.workflow.parts import on_part, part_of
 from cadre.kinds.workflow.records import DECLARATION, AnswerRead, WorkflowStepNote
 from cadre.kinds.workflow.replies import read_answer, read_label, read_tool_arguments
 from cadre.kinds.workflow.request import ask_for_step
-from cadre.kinds.workflow.section import AskAction, ToolAction, action_of, workflow_of
+from cadre.kinds.workflow.section import (
+    AskAction,
+    EachAction,
+    ParallelAction,
+    ToolAction,
+    action_of,
+    workflow_of,
+)
 from cadre.kinds.workflow.values import values_of
 from cadre.kinds.workflow.walk import Walk
 from cadre.protocol.messages import ErrorInfo, Message, TimerFired
@@ -74,7 +83,15 @@ class WorkflowKind(PlainKind):
     def settled(self, run: Run, call: CallState | None, arrival: Arrival) -> Moves:
         if call is None or run.current is None:
             return []
-        return Walk(run, arrival).settle(outcome_of(call, arrival))
+        walk, outcome = Walk(run, arrival), outcome_of(call, arrival)
+        action = action_of(walk.step)
+        if isinstance(action, EachAction | ParallelAction):
+            together = on_part(run, walk.state, action, call, outcome)
+            if not isinstance(together, StepOutcome):
+                return together
+            walk.drop(f"{walk.state.step} is over")
+            outcome = together
+        return walk.settle(outcome)
 
     def refused(self, run: Run, calls: Sequence[JournalEvent], arrival: Arrival) -> Moves:
         errors = [event.error for event in calls if isinstance(event, ev.CallRefused)]
@@ -93,9 +110,22 @@ class WorkflowKind(PlainKind):
             return walk.settle(StepOutcome(value))
         if not isinstance(what, TimerFired):
             return None
+        if what.name != f"{PAUSE}{run.step}":
+            return []  # of a step that was given up
         if run.current is None:
             return walk.enter(walk.state.step, walk.state.attempt + 1)
         return walk.settle(StepOutcome(label=OVERDUE))
+
+    def cancelled(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:
+        """What was done is made up for first."""
+        walk = Walk(run, arrival)
+        if not walk.state.undo or walk.state.ending is not None:
+            return None
+        walk.drop(error.message)
+        return walk.give_up("cancelled", error)
+
+    def part(self, run: Run, call: CallState) -> dict[str, Any]:
+        return part_of(run, state_of(run), call)
 
     def gave_up(self, run: Run, purpose: str, reason: str, arrival: Arrival) -> Moves | None:
         return Walk(run, arrival).settle(StepOutcome(error=ErrorInfo("AgentGenerationError", reason)))

@@ -29,7 +29,9 @@ def outcome_of(call: CallState, arrival: Arrival) -> StepOutcome:
             return StepOutcome(output) if error is None else StepOutcome(error=error)
         case Report() as report:
             failure = failure_of(delegate_finished(report))
-            return StepOutcome(report.output) if failure is None else StepOutcome(error=failure)
+            return (
+                StepOutcome(report.output) if failure is None else StepOutcome(error=report.error or failure)
+            )
         case Decision() as decision:
             return _decided(call, decision)
         case TimerFired():

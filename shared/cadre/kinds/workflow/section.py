@@ -34,15 +34,6 @@ class AgentAction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     additional_args: dict[str, Any] = {}
 
 
-class GoalsAction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Work towards goals with some of the agent's tools, in a run of its own of kind `goals`."""
-
-    goals: list[str]
-    constraints: list[str] = []
-    tools: list[str] = []
-    iterations: int = 25
-
-
 class EachAction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Do a step, and what follows it, for every item of a list, each in a run of its own."""
 
@@ -114,7 +105,6 @@ Action = (
     ToolAction
     | AskAction
     | AgentAction
-    | GoalsAction
     | EachAction
     | ParallelAction
     | ApproveAction
@@ -145,12 +135,11 @@ class StepAttempts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class WorkflowStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One step: what it does, by exactly one of the first ten keys, and where it leads."""
+    """One step: what it does, by exactly one of the first nine keys, and where it leads."""
 
     tool: str | ToolAction | None = None
     ask: str | AskAction | None = None
     agent: AgentAction | None = None
-    goals: GoalsAction | None = None
     each: EachAction | None = None
     parallel: ParallelAction | None = None
     approve: str | ApproveAction | None = None
@@ -171,7 +160,7 @@ class WorkflowStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """How often the step may be entered in one run."""
 
 
-ACTIONS = ("tool", "ask", "agent", "goals", "each", "parallel", "approve", "wait", "choose", "end")
+ACTIONS = ("tool", "ask", "agent", "each", "parallel", "approve", "wait", "choose", "end")
 """The keys of a step that say what it does."""
 
 

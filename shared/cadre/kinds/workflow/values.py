@@ -8,7 +8,7 @@ from cadre.engine.context.context_budget import known_room
 from cadre.engine.context.observation import observation_of
 from cadre.engine.context.tokens import fit
 from cadre.journal.run import Run
-from cadre.kinds.workflow.records import WorkflowState
+from cadre.kinds.workflow.records import FailedStep, WorkflowState
 from cadre.kinds.workflow.section import workflow_of
 from cadre.spec.expressions import filled
 
@@ -24,10 +24,12 @@ def values_of(run: Run, state: WorkflowState) -> dict[str, Any]:
     else:
         values = {**given, **task.additional_args}
     values |= {"visits": state.visits, "now": state.begun, **state.results}
-    if state.error is not None:
-        values["error"] = msgspec.to_builtins(state.error)
-    if state.ending is not None:
-        values["undone"] = msgspec.to_builtins(state.ending.undone)
+    ending, error = state.ending, state.error
+    if ending is not None:
+        values["undone"] = msgspec.to_builtins(ending.undone)
+        error = error or FailedStep(step="", type=ending.error.type, message=ending.error.message)
+    if error is not None:
+        values["error"] = msgspec.to_builtins(error)
     return values
 
 

@@ -3,8 +3,20 @@ for something, or to the end."""
 
 import msgspec
 
-from cadre.engine.moves import PARTIAL_RESULT, Answer, Ask, BeginStep, EndStep, Move, Moves, Note, Stop, Wait
-from cadre.engine.steps import step_in_work
+from cadre.engine.moves import (
+    PARTIAL_RESULT,
+    Answer,
+    Ask,
+    BeginStep,
+    Drop,
+    EndStep,
+    Move,
+    Moves,
+    Note,
+    Stop,
+    Wait,
+)
+from cadre.engine.steps import step_in_work, still_open
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.parts import JournalEvent
@@ -84,6 +96,11 @@ class Walk:
         """The workflow ends so, whatever it is at; what was done is made up for first."""
         self._end_badly(state, error)
         return self._walked()
+
+    def drop(self, reason: str) -> None:
+        """Gives up what the step in work still waits for."""
+        if still_open(self._run, self._arrival):
+            self.moves.append(Drop(reason))
 
     def note(self, event: JournalEvent) -> None:
         """Journals an event of the kind's own; what follows is decided in the state after it."""
@@ -196,10 +213,14 @@ class Walk:
         if self.state.undo and self.state.ending is None:
             steps = [entry.step for entry in reversed(self.state.undo)]
             self.note(UndoBegun(state=state, error=error, steps=steps))
-            self.moves.append(EndStep(error))
+            self.moves += [EndStep(error)] if self._is_in_step() else []
             self._undo_next(True)
         else:
-            self.moves += [EndStep(error), Stop(state, PARTIAL_RESULT, error)]
+            self.moves += [EndStep(error)] if self._is_in_step() else []
+            self.moves.append(Stop(state, PARTIAL_RESULT, error))
+
+    def _is_in_step(self) -> bool:
+        return self._run.current is not None or any(isinstance(move, BeginStep) for move in self.moves)
 
     def _undo_next(self, more: bool) -> None:
         """Goes on with what is to be made up for, or ends the run as it was to end."""

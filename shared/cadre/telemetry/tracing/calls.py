@@ -49,6 +49,8 @@ class Calls:
                 self._spans.end(call, now, fault, attributes={names.CALL_STATE: state, **content})
             case ev.CallTimedOut(call=call, seconds=seconds):
                 self._spans.end(call, now, Fault("timeout", f"no answer within {seconds:g} s"))
+            case ev.CallDropped(call=call, reason=reason):
+                self._spans.end(call, now, Fault("dropped", reason))
             case ev.MemoryAsked(call=call, query=query, count=count):
                 self._recall(call, query, count, agent, parent, now)
             case ev.MemoryRecalled():

@@ -1,0 +1,193 @@
+"""Parts of a workflow as runs of their own, and what makes up for steps that were done."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from cadre.delivery.sender_check import impersonation
+from cadre.kinds.workflow.section import workflow_of
+from cadre.protocol.messages import ErrorInfo, ReplyTo, Report, Task
+from kinds.workflow.built import entered, run_of, workflow
+from kinds.workflow.test_workflow_runs import LOOK, end_of
+from unit.loop.build import Course, cancel, kinds, report, result, sent, sound
+
+GONE = ErrorInfo("AgentToolExecutionError", "gone")
+EACH: dict[str, Any] = {
+    "seen": {**LOOK, "next": "all"},
+    "all": {"each": {"items": "{{ seen.numbers }}", "step": "one", "parallel": 2}, "next": "done"},
+    "one": {"tool": {"name": "add", "arguments": {"a": "{{ item }}", "b": "{{ seen.plus }}"}}},
+    "done": {"end": "{{ all }}"},
+}
+BOTH: dict[str, Any] = {
+    "both": {"parallel": {"branches": {"left": "look", "right": "sum"}}, "next": "done"},
+    "look": LOOK,
+    "sum": {"tool": {"name": "add", "arguments": {"a": 1, "b": 2}}, "next": "twice"},
+    "twice": {"end": "{{ sum * 2 }}"},
+    "done": {"end": "{{ both }}"},
+}
+
+
+def child_of(course: Course, task: Task) -> Course:
+    """The course of the run that a task of this one begins."""
+    child = Course(course.spec, course.offer, task.run)
+    child.arrive(task)
+    return child
+
+
+def reported(child: Course) -> Report:
+    """Its report, as the parent gets it."""
+    return next(iter(sent(child, Report)))
+
+
+def test_each_item_is_a_run_and_the_results_have_the_items_order() -> None:
+    course = run_of(workflow("seen", **EACH))
+    course.arrive(result(course.id(), {"numbers": [5, 6, 7], "plus": 10}, tool="look"))
+    tasks = sent(course, Task)
+    assert [(task.agent, task.additional_args["item"]) for task in tasks] == [("boss", 5), ("boss", 6)]
+    children = [child_of(course, task) for task in tasks]
+    assert children[1].run.open_calls()[0].arguments == {"a": 6, "b": 10}
+    assert list(workflow_of(children[1].run.spec).steps) == ["one"]
+    for child, value in zip(reversed(children), (16, 15), strict=True):
+        child.arrive(result(child.id(), value))
+        course.arrive(reported(child))
+    third = child_of(course, sent(course, Task)[-1])
+    third.arrive(result(third.id(), 17))
+    course.arrive(reported(third))
+    assert end_of(course).output == [15, 16, 17]
+    assert course.run.usage.steps == 3 + 3
+    for one in (course, *children, third):
+        sound(one)
+
+
+def test_an_empty_list_is_a_result_at_once() -> None:
+    course = run_of(workflow("seen", **EACH))
+    course.arrive(result(course.id(), {"numbers": [], "plus": 1}, tool="look"))
+    assert end_of(course).output == []
+    sound(course)
+
+
+def test_an_item_that_fails_ends_the_step_and_the_others_are_told() -> None:
+    course = run_of(workflow("seen", **EACH))
+    course.arrive(result(course.id(), {"numbers": [5, 6, 7], "plus": 10}, tool="look"))
+    events = course.arrive(report(course.id(), "", "error", agent="boss", error=GONE))
+    assert kinds(events)[:3] == ["DelegateFinished", "CallDropped", "StepLeft"]
+    assert "1 of 3 have failed" in (end_of(course).error or GONE).message
+    assert [one.call for one in course.run.revoked] == [course.id(1)]
+    sound(course)
+
+
+def test_some_items_may_fail_where_the_step_says_so() -> None:
+    steps = {**EACH, "all": {"each": {"items": [1, 2], "step": "one", "need": 1}, "next": "done"}}
+    course = run_of(workflow("seen", **steps))
+    course.arrive(result(course.id(), {"plus": 1}, tool="look"))
+    course.arrive(report(course.id(), "", "error", agent="boss", error=GONE))
+    course.arrive(report(course.id(1), "3", agent="boss"))
+    assert end_of(course).output == [None, "3"]
+    sound(course)
+
+
+def test_branches_run_side_by_side_and_have_their_own_ends() -> None:
+    course = run_of(workflow("both", **BOTH), "the sky")
+    left, right = (child_of(course, task) for task in sent(course, Task))
+    assert left.run.open_calls()[0].arguments == {"at": "the sky"}
+    right.arrive(result(right.id(), 3))
+    left.arrive(result(left.id(), "blue", tool="look"))
+    course.arrive(reported(right))
+    course.arrive(reported(left))
+    assert end_of(course).output == {"left": "blue", "right": 6}
+    sound(course)
+
+
+def test_the_first_branches_are_enough_and_the_rest_is_dropped() -> None:
+    steps = {**BOTH, "both": {"parallel": {**BOTH["both"]["parallel"], "need": 1}, "next": "done"}}
+    course = run_of(workflow("both", **steps))
+    call = course.id()
+    course.arrive(report(course.id(1), "6", agent="boss"))
+    assert end_of(course).output == {"left": None, "right": "6"}
+    assert [one.call for one in course.run.revoked] == [call]
+    sound(course)
+
+
+def test_parts_are_bounded_by_depth() -> None:
+    steps: dict[str, Any] = {
+        "both": {"parallel": {"branches": {"again": "inner"}}},
+        "inner": {**BOTH["both"]},
+    }
+    steps = {
+        "both": {"parallel": {"branches": {"again": "deeper"}}},
+        "deeper": {"each": {"items": [1], "step": "both"}},
+    }
+    course = run_of(workflow("both", **steps))
+    for _ in range(8):
+        course = child_of(course, sent(course, Task)[0])
+    error = end_of(course).error
+    assert error is not None
+    assert (error.type, "levels deep" in error.message) == ("AgentToolCallError", True)
+
+
+def test_nobody_else_may_say_what_part_an_agent_does() -> None:
+    task = sent(run_of(workflow("both", **BOTH)), Task)[0]
+    assert impersonation(task, "boss") is None
+    theirs = msgspec.structs.replace(task, reply_to=ReplyTo(agent="kid", run="r1"))
+    assert "only the agent itself" in (impersonation(theirs, "kid") or "")
+
+
+UNDO: dict[str, Any] = {
+    "book": {**LOOK, "undo": "unbook", "next": "pay"},
+    "pay": {**LOOK, "undo": "repay", "next": "send"},
+    "send": LOOK,
+    "unbook": {"tool": {"name": "look", "arguments": {"at": "unbook {{ undone.result }}"}}},
+    "repay": {"tool": {"name": "look", "arguments": {"at": "repay {{ undone.result }} {{ error.step }}"}}},
+}
+
+
+def booked_and_paid() -> Course:
+    course = run_of(workflow("book", **UNDO))
+    course.arrive(result(course.id(), "seat 4", tool="look"))
+    course.arrive(result(course.id(), "30 EUR", tool="look"))
+    return course
+
+
+def asked(course: Course) -> Any:
+    return course.run.open_calls()[0].arguments["at"]
+
+
+def test_what_was_done_is_made_up_for_in_reverse_order() -> None:
+    course = booked_and_paid()
+    events = course.arrive(result(course.id(), error=GONE, tool="look"))
+    assert kinds(events)[1:4] == ["StepLeft", "UndoBegun", "StepFinished"]
+    assert asked(course) == "repay 30 EUR send"
+    course.arrive(result(course.id(), "ok", tool="look"))
+    assert asked(course) == "unbook seat 4"
+    course.arrive(result(course.id(), "ok", tool="look"))
+    end = end_of(course)
+    assert (end.state, (end.error or GONE).message) == ("error", "Step 'send' has failed: gone")
+    assert entered(course) == ["book", "pay", "send", "repay", "unbook"]
+    sound(course)
+
+
+def test_what_cannot_be_made_up_for_is_said_and_the_rest_goes_on() -> None:
+    course = booked_and_paid()
+    course.arrive(result(course.id(), error=GONE, tool="look"))
+    course.arrive(result(course.id(), error=GONE, tool="look"))
+    assert asked(course) == "unbook seat 4"
+    course.arrive(result(course.id(), "ok", tool="look"))
+    assert (end_of(course).error or GONE).message.endswith("could not be undone: pay.")
+    sound(course)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_cancelled_run_makes_up_for_what_it_did_unless_it_is_cancelled_again(again: bool) -> None:
+    course = booked_and_paid()
+    events = course.arrive(cancel())
+    assert kinds(events)[:4] == ["CancelRequested", "CallDropped", "UndoBegun", "StepFinished"]
+    assert asked(course) == "repay 30 EUR "
+    if again:
+        course.arrive(cancel("c2"))
+    else:
+        course.arrive(result(course.id(), "ok", tool="look"))
+        course.arrive(result(course.id(), "ok", tool="look"))
+    assert end_of(course).state == "cancelled"
+    assert len(entered(course)) == (4 if again else 5)
+    sound(course)
