@@ -108,17 +108,17 @@ async def test_a_template_that_fails_names_its_rule(server: ModelServer) -> None
 
 async def test_a_request_that_its_context_has_no_room_for(tmp_path: Path) -> None:
     script = tmp_path / "script.yaml"
-    script.write_text("context: 50\n" + SCRIPT)
+    script.write_text("context: 500\n" + SCRIPT)
     with running_model("--script", script) as narrow:
-        with pytest.raises(ModelRefused, match="maximum context length is 50 tokens") as caught:
-            await ask(spec_for(narrow), saying("plain " + "x" * 200))
+        with pytest.raises(ModelRefused, match="maximum context length is 500 tokens") as caught:
+            await ask(spec_for(narrow), saying("plain " + "x" * 2_000))
         assert caught.value.too_long
         reply, _ = await ask(spec_for(narrow), saying("plain"))
         assert reply.content == "The answer to plain is 42."
         lines = [(line["rule"], line["status"], line["tokens"]) for line in narrow.journal()]
-    assert lines == [("context", 400, 52), ("plain", 200, 2)]
-    with running_model("--script", script, "--context", "60") as wider:
-        await ask(spec_for(wider), saying("plain " + "x" * 200))
+    assert lines == [("context", 400, 502), ("plain", 200, 2)]
+    with running_model("--script", script, "--context", "600") as wider:
+        await ask(spec_for(wider), saying("plain " + "x" * 2_000))
 
 
 async def test_it_says_everywhere_that_it_is_no_ai(server: ModelServer) -> None:

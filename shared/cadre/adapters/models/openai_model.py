@@ -188,8 +188,11 @@ class OpenAIModel:
             return rest if self._limit is None else {**rest, other: body[name]}
         if not refusal.too_long:
             return None
+        excess = excess_of(refusal.text)
+        self._endpoint_context = excess.context or self._endpoint_context
+        if excess.context is not None and excess.tokens is not None and excess.tokens >= excess.context:
+            return None
         # The answer alone may be what there is no room for: the endpoint's context is smaller than the spec's.
-        self._endpoint_context = excess_of(refusal.text).context or self._endpoint_context
         return rest
 
     async def _send(self, body: dict[str, Any], answer: ModelAnswer) -> None:
