@@ -1,0 +1,1 @@
+"""Answers of real small models, and what agents of every kind make of them."""
