@@ -148,6 +148,20 @@ def test_a_run_that_was_out_of_steps_goes_on(cadre: Commands, gateway: Gateway) 
     assert (result["step"], result["budget"]) == (4, {"steps": 9})
 
 
+def test_a_run_out_of_steps_is_gone_on_with(gateway: Gateway, cadre: Commands, counted: str) -> None:
+    run = gateway.submit("solo", "count to 60", max_steps=58)
+    assert gateway.finished(run)["state"] == "max_steps_error"
+    done = cadre("continue", run, "--iterations", 10, "-o", "json")
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["output"]) == (0, "60 numbers"), done.stderr
+    assert result["forked_from"] == {"run": run, "at": 59}
+    answer = gateway.request("POST", f"/v1/runs/{counted}/continue", json={})
+    assert (answer.status_code, answer.json()["detail"]) == (
+        422,
+        f"run {counted} has given its answer: there is nothing to go on with",
+    )
+
+
 def test_a_child_is_forked_as_a_run_of_its_own(gateway: Gateway, delegated: str) -> None:
     child = f"{delegated}_1_0"
     result = fork(gateway, child, at=2)

@@ -18,7 +18,7 @@ from cadre.protocol.messages import Usage
 from cadre.spec.agent import AgentSpec
 from simulation.contexts import size_of, steps_told, summary_of
 from simulation.faults import Faults
-from simulation.iterations import as_iteration
+from simulation.iterations import as_iteration, part_in, queue_answer
 from simulation.plans import ITERATING, Plan, _call, as_solution, plan_number
 
 _NOTE = re.compile(r"<note.*?</note>", re.DOTALL)
@@ -69,6 +69,8 @@ class PlannedModel:
             if size > self._room:
                 self._outgrown(f"{self._spec.name} asks with {size} tokens and has room for {self._room}")
         plan, step = self._place(request)
+        if self._spec.kind == "task_queue":
+            step = part_in(request.messages) or 0
         if plan.deadly == step:
             self._die(plan.task)
             await asyncio.Future[None]()
@@ -77,6 +79,9 @@ class PlannedModel:
             raise Defect(plan.task)
         if request.max_tokens is not None:
             return ModelReply(content=summary_of(request.messages[0]["content"], A_PLAN), usage=usage)
+        if self._spec.kind == "task_queue":
+            content = queue_answer(plan, request.messages, self._chance)
+            return ModelReply(content=content, usage=usage)
         wants_solution = request.schema is not None or request.json_object
         if self._spec.kind == "solution" and wants_solution:
             return ModelReply(content=self._solution(request, plan, step), usage=usage)

@@ -11,7 +11,7 @@ from cadre.spec.agent import AgentSpec
 from simulation.language import Ask, Die, Fail, Final, Luck, Statement, Work, as_code
 from simulation.tools import UNLUCKY
 
-ITERATING = ("goals",)
+ITERATING = ("goals", "task_queue")
 """Kinds whose models answer thoughts and one tool."""
 
 _MANY: dict[str, tuple[int, ...]] = {"code": (1, 2, 3, 5), **dict.fromkeys(ITERATING, (1,))}

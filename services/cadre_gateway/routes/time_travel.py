@@ -13,7 +13,7 @@ from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import accepted, json_answer
 from cadre_gateway.runs.audit import ReplayAnswer, VerifyAnswer, replay, verify
-from cadre_gateway.runs.fork import ForkBody, Forker
+from cadre_gateway.runs.fork import ContinueBody, ForkBody, Forker
 from cadre_gateway.runs.lookup import RunLookup
 
 
@@ -51,6 +51,26 @@ def router(lookup: RunLookup, archive: NatsArchive, forker: Forker) -> APIRouter
         key = idempotency_key(key_header, f"fork {run}", data)
         async with answer_deadline():
             forked = await forker.fork(run, wanted, key, traceparent)
+        return accepted(forked.run, forked.later_files)
+
+    @routes.post(
+        "/{run}/continue",
+        summary="Go on where a run ended without an answer",
+        status_code=202,
+        openapi_extra=openapi.operation(ContinueBody, {"202": ("Accepted", Accepted)}),
+    )
+    async def post_continue(
+        run: str,
+        request: Request,
+        key_header: IdempotencyHeader = None,
+        traceparent: Annotated[str | None, Header()] = None,
+    ) -> Response:
+        """202 with the id of the new root run; 409 while the other one goes on, 422 when it has its answer."""
+        data = await body.read(request)
+        wanted = body.parse(data or b"{}", ContinueBody)
+        key = idempotency_key(key_header, f"continue {run}", data)
+        async with answer_deadline():
+            forked = await forker.go_on(run, wanted, key, traceparent)
         return accepted(forked.run, forked.later_files)
 
     return routes

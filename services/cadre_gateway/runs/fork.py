@@ -11,7 +11,7 @@ from cadre.api.runs import RunSummary
 from cadre.journal.events import AnyEvent
 from cadre.journal.run import Run
 from cadre.loop.fold import fold
-from cadre.loop.fork import ForkError, prefix_of
+from cadre.loop.fork import ForkError, next_step, prefix_of
 from cadre.ports import Stored
 from cadre.protocol.messages import Fork, Origin, Task
 from cadre.protocol.topology import task_id, tree_of
@@ -42,6 +42,13 @@ class ForkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     given, anew."""
     observations: dict[str, str] = {}
     """Other outcomes for calls of the steps before, by `<step>_<index>` or call id."""
+
+
+class ContinueBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of POST /v1/runs/{id}/continue."""
+
+    iterations: Count | None = None
+    """How many steps more it may take; left out: as many as the run had."""
 
 
 class Forked(NamedTuple):
@@ -76,6 +83,29 @@ class Forker:
         if known is not None:
             return Forked(known, [])
         past = await self._past(run)
+        return await self._start(past, new, wanted, key, traceparent)
+
+    async def go_on(
+        self, run: str, wanted: ContinueBody, key: IdempotencyKey | None, traceparent: str | None
+    ) -> Forked:
+        """Starts a run that goes on where another one ended without an answer. Raises Problem, RetryableError."""
+        agent = (await self.lookup.find(run)).agent
+        new, known = await self.admission.admit(agent, key)
+        if known is not None:
+            return Forked(known, [])
+        past = await self._past(run)
+        try:
+            at = next_step(past.run)
+        except ForkError as error:
+            raise Problem(409 if error.too_early else 422, "cannot-fork", str(error)) from error
+        steps = at - 1 + wanted.iterations if wanted.iterations is not None else None
+        if steps is None and past.run.max_steps < at:
+            steps = at - 1 + past.run.max_steps
+        return await self._start(past, new, ForkBody(at=at, max_steps=steps), key, traceparent)
+
+    async def _start(
+        self, past: _Past, new: str, wanted: ForkBody, key: IdempotencyKey | None, traceparent: str | None
+    ) -> Forked:
         task = _task(past.run, new, wanted, trace_of(traceparent), key.digest if key is not None else "")
         later = await self.carrier.carry(await self._files_at(past, wanted.at), new)
         await self.bus.send(task, SENDER)

@@ -30,6 +30,7 @@ VERBS = {
     "trigger": "Start runs by messages and webhooks: list, add, remove.",
     "dead": "List, show, retry or drop messages that nobody could handle.",
     "fork": "Start a new run from a step of another.",
+    "continue": "Go on where a run ended without an answer.",
     "replay": "Decide a run's journal anew and report what differs.",
     "verify": "Check that nothing of a run's journal was changed.",
     "logs": "Show what the services of `cadre up` logged.",
@@ -41,8 +42,12 @@ VERBS = {
 }
 """Each verb is `command` in the module of its name, beside this one, but for those of _MODULES."""
 
-_MODULES = {"approve": "approvals", "reject": "approvals", "correct": "approvals", "verify": "replay"}
-"""The module of each verb that shares one with others, in which it goes by its own name."""
+_MODULES = {
+    **{verb: f"approvals:{verb}" for verb in ("approve", "reject", "correct")},
+    "verify": "replay:verify",
+    "continue": "go_on:command",
+}
+"""The module, and the command in it, of each verb that has no module of its name."""
 
 SERVICES = {
     "agent": "Serve one agent from its YAML file.",
@@ -68,8 +73,8 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, imported now; None when there is none."""
         if cmd_name in VERBS:
-            module = import_module(f"cadre.cli.{_MODULES.get(cmd_name, cmd_name)}")
-            command = getattr(module, cmd_name if cmd_name in _MODULES else "command")
+            module, _, attribute = _MODULES.get(cmd_name, f"{cmd_name}:command").partition(":")
+            command = getattr(import_module(f"cadre.cli.{module}"), attribute)
         elif cmd_name in (services := _services()):
             command = _load_service(cmd_name, services[cmd_name])
             from cadre.local import local_stack

@@ -150,6 +150,14 @@ class RunHandle:
         body, key = fork_body(at, options), options.get("key")
         return await self._client.post_run(body, f"{self._path}/fork", key=key)
 
+    async def go_on(self, iterations: int | None = None, *, key: str | None = None) -> RunHandle:
+        """Starts a new run that goes on where this one ended without an answer, for so many steps more.
+
+        Without `iterations` it may take as many steps as this one.
+        """
+        body = {"iterations": iterations} if iterations is not None else {}
+        return await self._client.post_run(body, f"{self._path}/continue", key=key)
+
     async def files(self) -> list[FileEntry]:
         """The files of the workspace, which all runs of its tree share."""
         found = await self._client.request("GET", f"{self._path}/files")

@@ -56,6 +56,10 @@ class SyncRunHandle(Blocking[RunHandle]):
         """As RunHandle.fork."""
         return SyncRunHandle(self._wait(self._target.fork(at, **options)), self._loop)
 
+    def go_on(self, iterations: int | None = None, *, key: str | None = None) -> SyncRunHandle:
+        """As RunHandle.go_on."""
+        return SyncRunHandle(self._wait(self._target.go_on(iterations, key=key)), self._loop)
+
 
 class SyncClient(Blocking[Client]):
     """A Client whose methods wait. Close it, or use it as a context manager."""

@@ -4,6 +4,7 @@ A `Transcript` keeps what it has rendered, so that a step costs the same whateve
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -152,6 +153,14 @@ class Transcript:
             {"role": "system", "content": self._prompts.final_pre()},
             *as_text([*latest(self._messages, run), _user(self._final_question(run))]),
         ]
+
+    def read(self, run: Run, steps: Sequence[Step]) -> list[ChatMessage]:
+        """These steps alone as the model reads them, behind the summary of the run if there is one."""
+        pinned_steps = [step for step in steps if not isinstance(step, ActionStep)]
+        acted = [step for step in steps if isinstance(step, ActionStep)]
+        messages = [message for step in pinned_steps for message in self._messages_of(step, run)]
+        messages += [_user(self._prompts.summary(run.summary.text))] if run.summary is not None else []
+        return [*messages, *(message for step in acted for message in self._messages_of(step, run))]
 
     def rendered(self, key: str, **values: Any) -> str:
         """A template of the kind's own."""

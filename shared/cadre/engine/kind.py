@@ -13,7 +13,7 @@ from cadre.engine.moves import Moves, Signalled
 from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
-from cadre.journal.steps import ActionStep, CallState
+from cadre.journal.steps import ActionStep, CallState, Step
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo, Message
 from cadre.spec.agent import AgentSpec
@@ -63,6 +63,10 @@ class Chat(Protocol):
 
     def last_word(self, run: Run) -> list[ChatMessage]:
         """The request for an answer when the steps are used up."""
+        ...
+
+    def read(self, run: Run, steps: Sequence[Step]) -> list[ChatMessage]:
+        """These steps alone as the model reads them, behind the summary of the run if there is one."""
         ...
 
     def rendered(self, key: str, **values: Any) -> str:
@@ -163,8 +167,8 @@ class Kind(Protocol):
         """A finished step as its model reads it; None: as calls of the API, or as a text with observations."""
         ...
 
-    def deed(self, own: KindStep) -> Deed:
-        """What a step of this kind did beside single calls."""
+    def deed(self, own: KindStep) -> Deed | None:
+        """What a step of this kind did beside single calls, if anything."""
         ...
 
     def as_read(self, spec: AgentSpec, content: str) -> str:
@@ -178,6 +182,10 @@ class Kind(Protocol):
     def tokens(self, run: Run, event: JournalEvent) -> int:
         """Estimated tokens that an event of the kind's own adds to what the model reads, or that the kind adds to a
         model's answer: an upper bound."""
+        ...
+
+    def held_tokens(self, run: Run) -> int:
+        """Estimated tokens of what the model reads of `run.own` beside the steps: an upper bound."""
         ...
 
     def images(self, event: JournalEvent) -> list[str]:

@@ -86,7 +86,7 @@ class PlainKind(ABC):
     def messages(self, step: ActionStep, prompts: Prompts) -> list[ChatMessage] | None:
         return None
 
-    def deed(self, own: KindStep) -> Deed:
+    def deed(self, own: KindStep) -> Deed | None:
         raise TypeError(f"steps of kind {self.name} hold nothing but calls, not {type(own).__name__}")
 
     def as_read(self, spec: AgentSpec, content: str) -> str:
@@ -96,6 +96,9 @@ class PlainKind(ABC):
         return True
 
     def tokens(self, run: Run, event: JournalEvent) -> int:
+        return 0
+
+    def held_tokens(self, run: Run) -> int:
         return 0
 
     def images(self, event: JournalEvent) -> list[str]:

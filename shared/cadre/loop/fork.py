@@ -37,6 +37,17 @@ def prefix_of(source: Run, fork: Fork) -> Prefix:
     return Prefix(source.steps[:begin], steps)
 
 
+def next_step(source: Run) -> int:
+    """The step with which a run that ended without an answer can be gone on with. Raises ForkError."""
+    if source.result is None:
+        raise ForkError(f"run {source.id} has not ended: it goes on by itself", too_early=True)
+    if source.result.state == "success":
+        raise ForkError(f"run {source.id} has given its answer: there is nothing to go on with")
+    steps = [step.number for step in source.steps if isinstance(step, ActionStep) and step.entry]
+    begun = source.task.forks.at if source.task is not None and source.task.forks is not None else 1
+    return max([begun - 1, *steps]) + 1
+
+
 def _before(source: Run, steps: list[Step], fork: Fork) -> list[Step]:
     """The plans and actions before the step; copies, for observations are edited in them."""
     kept: list[Step] = []

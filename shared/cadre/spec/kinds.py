@@ -22,6 +22,7 @@ _BUILT_IN = {
     "tool_calling": "cadre.kinds.tool_calling.records:DECLARATION",
     "code": "cadre.kinds.code.records:DECLARATION",
     "goals": "cadre.kinds.goals.records:DECLARATION",
+    "task_queue": "cadre.kinds.task_queue.records:DECLARATION",
     "solution": "cadre.kinds.solution.records:DECLARATION",
     "workflow": "cadre.kinds.workflow.records:DECLARATION",
 }

@@ -8,7 +8,7 @@ from cadre.journal import events as ev
 from cadre.journal.run import Phase, Run
 from cadre.journal.steps import ActionStep, AnswerStep, PlanningStep, TaskStep
 from cadre.loop.fold import fold
-from cadre.loop.fork import ForkError, prefix_of
+from cadre.loop.fork import ForkError, next_step, prefix_of
 from cadre.loop.redecide import Journaled, redecide
 from cadre.protocol.messages import Fork
 from journals import kept
@@ -100,6 +100,19 @@ def test_a_run_that_ended_early_can_be_forked_behind_its_last_step() -> None:
     course = source()
     course.arrive(cancel())
     assert numbers(fork_of(course.run, 4)) == [1, 2, 3]
+
+
+def test_a_run_without_an_answer_is_gone_on_with_behind_its_last_step() -> None:
+    course = source()
+    with pytest.raises(ForkError, match="has not ended") as caught:
+        next_step(course.run)
+    assert caught.value.too_early
+    course.arrive(cancel())
+    assert next_step(course.run) == 4
+    answered = source()
+    answered.say(ANSWER)
+    with pytest.raises(ForkError, match="has given its answer"):
+        next_step(answered.run)
 
 
 def test_a_run_that_has_not_begun() -> None:

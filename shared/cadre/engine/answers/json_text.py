@@ -20,6 +20,10 @@ _BEGINS = re.compile(r"\{\s*(?:[\"'}]|[A-Za-z_]\w*\s*:)")
 """How an object begins; any other brace is part of the prose."""
 
 
+_BEGINS_ARRAY = re.compile(r"\[\s*(?:[\"'{\]])|" + _BEGINS.pattern)
+"""How an array of texts or objects begins, or an object that may hold one."""
+
+
 class ReadingError(Exception):
     """The answer holds no call that could be made; the text is for the model."""
 
@@ -63,6 +67,27 @@ def read_object(content: str, *keys: str) -> dict[str, Any]:
     if any(one != wanted[0] for one in wanted[1:]):
         raise ReadingError(f"Your answer holds {len(wanted)} JSON objects: write one")
     return wanted[0]
+
+
+def read_array(content: str, key: str) -> list[Any]:
+    """The JSON array that a model was asked for: bare, in a fence or in prose, or under `key` of an object.
+
+    Raises ReadingError with what is wrong.
+    """
+    text = without_reasoning(content).strip()
+    fenced = _FENCED.findall(text)
+    text = "\n".join(fenced) if fenced else text
+    begun = _BEGINS_ARRAY.search(text)
+    if begun is None or begun[0][0] == "{":
+        found = read_object(content, key)[key]
+        if not isinstance(found, list):
+            raise ReadingError(f'In your answer "{key}" must be a JSON array')
+        return found
+    try:
+        value: list[Any] = Reader(text, begun.start()).value()
+    except (LenientError, *UNREADABLE) as error:
+        raise ReadingError(f"The JSON in your answer cannot be read: {error}") from error
+    return value
 
 
 def is_closed(content: str) -> bool:

@@ -209,7 +209,8 @@ def weight_of_memory(run: Run) -> int:
     """Of everything that the model reads beside the base, between two steps."""
     summary = run.summary
     summarized = tokens_of(summary.text) if summary is not None else 0
-    return summarized + sum(weights_of(_steps_read(run), run))
+    held = kind_of(run).held_tokens(run) if run.spec is not None and run.own is not None else 0
+    return summarized + held + sum(weights_of(_steps_read(run), run))
 
 
 def _steps_read(run: Run) -> list[Step]:

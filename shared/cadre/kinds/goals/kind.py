@@ -1,6 +1,8 @@
 """The kind `goals`: iterations of thoughts and one tool, until the model calls `finish`, after SuperAGI's direct
 execution. Every iteration is one model call, `think` included."""
 
+from collections.abc import Sequence
+
 from cadre.engine.answers.answer_form import answer_of
 from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.chat import as_text, task_text
@@ -13,13 +15,15 @@ from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
-from cadre.journal.steps import ActionStep
+from cadre.journal.steps import ActionStep, Step
 from cadre.kinds.goals.records import DECLARATION, GoalThought, ThoughtStep, goals_of
 from cadre.kinds.iteration import view
 from cadre.kinds.iteration.offer import in_form, iteration_schema, named_in_offer
 from cadre.kinds.iteration.parse import FINISH, THINK, Iteration, is_whole, read_iteration
+from cadre.kinds.iteration.thinking import last_action, thinking_question
 from cadre.kinds.stepwise import StepwiseKind
 from cadre.prompting.prompts import Prompts
+from cadre.protocol.messages import ErrorInfo
 from cadre.spec.agent import AgentSpec
 
 
@@ -32,7 +36,7 @@ class GoalsKind(StepwiseKind):
     def begin(self, run: Run, arrival: Arrival) -> Moves:
         """The first step, or the one that a fork begins with, which may owe a thought."""
         at = run.task.forks.at if run.task is not None and run.task.forks is not None else 1
-        return self._think(run, at) if _asks_to_think(_last(arrival.prefix)) else [self._next(run, at)]
+        return [self._next(run, at)] if _question(arrival.prefix) is None else self._think(run, at)
 
     def replied(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
         if run.model is not None and run.model.purpose == THINK:
@@ -61,7 +65,7 @@ class GoalsKind(StepwiseKind):
         if run.current is None:
             return
         if isinstance(event, ev.StepStarted):
-            run.current.own = ThoughtStep(question=_question(_last(run.steps)))
+            run.current.own = ThoughtStep(question=_question(run.steps) or "")
         elif isinstance(event, ev.ModelAnswered) and isinstance(run.current.own, ThoughtStep):
             run.current.own.thought = event.content
 
@@ -78,7 +82,7 @@ class GoalsKind(StepwiseKind):
             return super().request(run, purpose, chat)
         assert run.spec is not None
         goals = [*goals_of(run.spec).goals, task_text(run)]
-        question = _question(_last(run.steps))
+        question = _question(run.steps) or ""
         return ModelRequest(messages=view.thinking_messages(run, question, goals, chat))
 
     def frame(self, prompts: Prompts) -> str:
@@ -97,7 +101,7 @@ class GoalsKind(StepwiseKind):
         """A thought is kept beside what the model wrote, with its question."""
         if not isinstance(event, ev.ModelAnswered) or event.purpose != THINK:
             return 0
-        return tokens_of(event.content) + tokens_of(_question(_last(run.steps)))
+        return tokens_of(event.content) + tokens_of(_question(run.steps) or "")
 
     def is_whole(self, spec: AgentSpec, reply: ModelReplied) -> bool:
         return is_whole(reply.content)
@@ -107,6 +111,10 @@ class GoalsKind(StepwiseKind):
             return [Stop("max_steps_error", PARTIAL_RESULT, self._out_of_steps(run))]
         return [BeginStep(step, THINK), Ask(THINK, step)]
 
+    def _out_of_steps(self, run: Run) -> ErrorInfo:
+        error = super()._out_of_steps(run)
+        return ErrorInfo(error.type, f"{error.message} `cadre continue {run.id}` goes on with it.")
+
 
 def _thought(step: int, answer: Iteration) -> GoalThought:
     thoughts = answer.thoughts
@@ -115,23 +123,10 @@ def _thought(step: int, answer: Iteration) -> GoalThought:
     )
 
 
-def _last(steps: object) -> ActionStep | None:
-    """The last action of the steps."""
-    assert isinstance(steps, list)
-    return next((step for step in reversed(steps) if isinstance(step, ActionStep)), None)
-
-
-def _asks_to_think(step: ActionStep | None) -> bool:
-    if step is None or step.calls or step.error is not None or step.own is not None:
-        return False
-    try:
-        return read_iteration(step.content).is_thinking
-    except ReadingError:
-        return False
-
-
-def _question(step: ActionStep | None) -> str:
-    return read_iteration(step.content).question if step is not None and _asks_to_think(step) else ""
+def _question(steps: Sequence[Step]) -> str | None:
+    """What is to be thought through behind the steps; None where nothing is."""
+    last = last_action(steps)
+    return thinking_question(last) if last is not None and last.own is None else None
 
 
 GOALS = GoalsKind()

@@ -36,8 +36,8 @@ def _bare(name: str, without: str) -> str:
     return plain_name(name).translate({ord(sign): None for sign in without})
 
 
-def iteration_schema(run: Run, *, think: bool) -> dict[str, Any]:
-    """The JSON Schema of thoughts and one of the tools that the run has at this moment."""
+def iteration_schema(run: Run, *, think: bool, ends: bool = True) -> dict[str, Any]:
+    """The JSON Schema of thoughts and one of the tools that the run has at this moment; `ends`: or of `finish`."""
     form = final_answer_parameters(run)
     is_open = run.spec is None or run.spec.output_schema is None
     about = {"response": ANY_ANSWER if is_open else form["properties"]["answer"]}
@@ -45,7 +45,8 @@ def iteration_schema(run: Run, *, think: bool) -> dict[str, Any]:
     offered = [one["function"] for one in functions(run) if one["function"]["name"] != FINAL_ANSWER]
     offered += [{"name": THINK, "parameters": _THINK_PARAMETERS}] if think else []
     definitions: dict[str, Any] = {}
-    union = call_union([*offered, {"name": FINISH, "parameters": response}], definitions, "args")
+    offered += [{"name": FINISH, "parameters": response}] if ends or not offered else []
+    union = call_union(offered, definitions, "args")
     thoughts = object_of(text=_TEXT, reasoning=_TEXT, plan=_TEXT, criticism=_TEXT, speak=_TEXT)
     return object_of(thoughts=thoughts, tool={"anyOf": union}) | (
         {"$defs": definitions} if definitions else {}

@@ -1,0 +1,158 @@
+"""What the kind `task_queue` declares and writes down."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from cadre.journal.parts import JournalEvent, KindState, KindStep
+from cadre.kinds.iteration.records import (
+    ITERATION_TEMPLATES,
+    SYSTEM_TERMS,
+    IterationSection,
+    check_section,
+    max_steps,
+    prompt_terms,
+)
+from cadre.spec.kinds import KindDeclaration, PromptFile
+from cadre.spec.names import check_bounds
+
+KIND = "task_queue"
+
+Stage = Literal["initialize", "analyse", "create", "prioritize", "conclude"]
+"""Why the model is asked next."""
+
+
+class TaskQueueSpec(IterationSection, frozen=True, kw_only=True, omit_defaults=True):
+    """The section `task_queue` of an agent's file."""
+
+    initial: int = 3
+    """The number of tasks that the queue begins with, at most."""
+    most: int = 50
+    """The number of tasks of a run, at most."""
+    tries: int = 3
+    """How often a task, or an answer that cannot be read, is tried before it counts as failed."""
+    create: bool = True
+    """Whether the model may add a task after each that is done."""
+    prioritize: bool = True
+    """Whether the model orders the pending tasks after each that is done."""
+
+
+class QueueChanged(JournalEvent, frozen=True, tag="queue.changed"):
+    """The pending tasks, in their order, as they are from now on."""
+
+    step: int
+    reason: Stage
+    pending: list[str]
+    added: list[str] = []
+    """Those among them that are new."""
+
+
+class QueueTaskTried(JournalEvent, frozen=True, tag="queue.task_tried"):
+    """The first pending task was tried in vain, and stays the first."""
+
+    step: int
+    task: str
+    reason: str
+
+
+class QueueTaskDone(JournalEvent, frozen=True, tag="queue.task_done"):
+    """The first pending task is over."""
+
+    step: int
+    task: str
+    result: str = ""
+    failed: bool = False
+    """It was given up; the result says why."""
+
+
+class QueueAnswerUnread(JournalEvent, frozen=True, tag="queue.answer_unread"):
+    """An answer about the queue could not be read, and is asked for again, or done without."""
+
+    step: int
+    purpose: Stage
+    reason: str
+    given_up: bool = False
+
+
+class DoneTask(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A task that is over."""
+
+    task: str
+    result: str = ""
+    failed: bool = False
+
+
+class QueueState(KindState, kw_only=True, tag=KIND, omit_defaults=True):
+    """The queue of a run."""
+
+    stage: Stage = "initialize"
+    pending: list[str] = []
+    done: list[DoneTask] = []
+    tries: int = 0
+    """Of the first pending task, or of the answer about the queue that is asked for."""
+    made: int = 0
+    """Tasks that were ever put into the queue."""
+
+
+class QueueStep(KindStep, kw_only=True, tag=KIND, omit_defaults=True):
+    """What a step was about, and what it made of the queue: a fork builds the queue anew from these."""
+
+    stage: Stage
+    task: str = ""
+    question: str | None = None
+    """What the model thought through, in a step that it thought in."""
+    thought: str | None = None
+    events: list[QueueChanged | QueueTaskTried | QueueTaskDone | QueueAnswerUnread] = []
+
+
+def queue_of(spec: Any) -> TaskQueueSpec:
+    """The section of an agent's spec."""
+    section: TaskQueueSpec = spec.task_queue
+    return section
+
+
+def _check(spec: Any) -> None:
+    section = queue_of(spec)
+    check_section(spec, KIND, section)
+    bounds = [(f"{KIND}.{key}", getattr(section, key), 1) for key in ("initial", "most", "tries")]
+    check_bounds(spec.name, bounds)
+
+
+DECLARATION = KindDeclaration(
+    name=KIND,
+    behavior="cadre.kinds.task_queue.kind:TASK_QUEUE",
+    prompt_files={
+        KIND: PromptFile(
+            must=SYSTEM_TERMS,
+            may="think output_schema",
+            lists=("goals", "constraints", "pending", "done"),
+            templates={
+                **ITERATION_TEMPLATES,
+                "queue.initialize": ("goals most", "constraints instructions offered"),
+                "queue.analyse": ("task pending done", ""),
+                "queue.create": ("goals task result pending done", ""),
+                "queue.prioritize": ("goals pending done", ""),
+                "queue.conclude": ("goals done", "output_schema"),
+            },
+            like="tool_calling",
+            has_short=False,
+        )
+    },
+    purposes={
+        "initialize": "making the first tasks",
+        "analyse": "deciding how to do a task",
+        "create": "looking for a further task",
+        "prioritize": "ordering the tasks",
+        "conclude": "writing the answer",
+        "think": "thinking a question through",
+    },
+    events=(QueueChanged, QueueTaskTried, QueueTaskDone, QueueAnswerUnread),
+    state=QueueState,
+    step=QueueStep,
+    section=TaskQueueSpec,
+    writes_calls=False,
+    check=_check,
+    max_steps=lambda spec: max_steps(queue_of(spec)),
+    prompt_terms=lambda spec: prompt_terms(queue_of(spec)),
+    doing={"queue.changed": "", "queue.task_tried": "", "queue.task_done": "", "queue.answer_unread": ""},
+)

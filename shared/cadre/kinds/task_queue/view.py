@@ -1,0 +1,155 @@
+"""What the model of a task-queue agent reads: the queue, and what was tried for the task in hand."""
+
+from collections.abc import Iterator, Sequence
+
+from cadre.engine.answers.answer_form import last_answer_form
+from cadre.engine.chat import as_text, task_text
+from cadre.engine.context.context_budget import MESSAGE, known_room
+from cadre.engine.context.tokens import fit, tokens_of
+from cadre.engine.kind import Chat
+from cadre.engine.model_request import ModelRequest
+from cadre.journal.run import Run
+from cadre.journal.steps import ActionStep, Step
+from cadre.kinds.iteration import view
+from cadre.kinds.iteration.offer import in_form, iteration_schema
+from cadre.kinds.task_queue.records import DoneTask, QueueState, QueueStep, queue_of
+from cadre.prompting.prompts import Prompts
+from cadre.prompting.tool_text import to_json
+
+MOST_DONE = 10
+"""Tasks that are told with what came of them, the last ones."""
+
+MAX_DONE_TOKENS = 600
+
+
+def request(run: Run, state: QueueState, chat: Chat) -> ModelRequest:
+    """The question of the stage that the queue is in."""
+    if state.stage == "analyse":
+        return _analysis(run, state, chat)
+    asked = [view.user(_question(run, state, chat)), *chat.read(run, _tries(run))[_summarized(run) :]]
+    if state.stage == "conclude":
+        return ModelRequest(messages=as_text(asked), schema=last_answer_form(run))
+    return ModelRequest(messages=as_text(asked))
+
+
+def _analysis(run: Run, state: QueueState, chat: Chat) -> ModelRequest:
+    """System prompt, current time, the run's goal, the queue, and what was tried for the task in hand."""
+    assert run.spec is not None
+    section = queue_of(run.spec)
+    covered = run.summary.covers if run.summary is not None else 0
+    given = [step for step in run.steps if not isinstance(step, ActionStep)]
+    tried = [step for step in _tries(run) if run.steps.index(step) >= covered]
+    queue = chat.rendered(
+        "queue.analyse",
+        task=fit(state.pending[0], _part(run)),
+        pending=_within(state.pending[1:], _part(run)),
+        done=_done(state, min(MAX_DONE_TOKENS, _part(run))),
+    )
+    system = chat.messages(run)[0]
+    told = [*chat.read(run, given), view.user(queue), *chat.read(run, tried)[_summarized(run) :]]
+    messages = [
+        system,
+        view.now_message(run, chat),
+        *as_text([*told, view.user(chat.rendered("iteration.next"))]),
+    ]
+    return in_form(run, messages, iteration_schema(run, think=section.think, ends=False))
+
+
+def _question(run: Run, state: QueueState, chat: Chat) -> str:
+    assert run.spec is not None
+    section, part = queue_of(run.spec), _part(run)
+    goals = [fit(goal, part) for goal in goals_of(run)]
+    pending, done = _within(state.pending, part), _done(state, min(MAX_DONE_TOKENS, part))
+    match state.stage:
+        case "initialize":
+            return chat.rendered(
+                "queue.initialize",
+                goals=goals,
+                constraints=section.constraints,
+                instructions=run.spec.instructions.strip(),
+                most=str(min(section.initial, section.most)),
+            )
+        case "create":
+            last = state.done[-1]
+            return chat.rendered(
+                "queue.create",
+                goals=goals,
+                task=fit(last.task, part),
+                result=fit(last.result, part),
+                pending=pending,
+                done=done,
+            )
+        case "prioritize":
+            return chat.rendered("queue.prioritize", goals=goals, pending=pending, done=done)
+        case _:
+            form = run.spec.output_schema
+            schema = to_json(form) if form is not None else ""
+            every = _within([*map(_told, reversed(state.done))], 2 * part)[::-1]
+            return chat.rendered("queue.conclude", goals=goals, done=every, output_schema=schema)
+
+
+def goals_of(run: Run) -> list[str]:
+    """The agent's goals, and the task of the run."""
+    assert run.spec is not None
+    return [*queue_of(run.spec).goals, *([task_text(run)] if task_text(run).strip() else [])]
+
+
+def held_tokens(run: Run, state: QueueState) -> int:
+    """The most that the lists of a request take up."""
+    texts = [*state.pending, *map(_told, state.done)]
+    return min(sum(tokens_of(text) + MESSAGE for text in texts), 4 * _part(run))
+
+
+def frame(prompts: Prompts) -> str:
+    """The longest of the fixed words around the lists."""
+    queue = [
+        prompts.rendered("queue.initialize", goals=[], constraints=[], instructions="", most=""),
+        prompts.rendered("queue.create", goals=[], task="", result="", pending=[], done=[]),
+        prompts.rendered("queue.analyse", task="", pending=[], done=[]),
+    ]
+    return f"{view.frame(prompts)}\n{max(queue, key=len)}"
+
+
+def _part(run: Run) -> int:
+    return known_room(run) // 16
+
+
+def _done(state: QueueState, tokens: int) -> list[str]:
+    return _within([_told(one) for one in reversed(state.done[-MOST_DONE:])], tokens)[::-1]
+
+
+def _told(one: DoneTask) -> str:
+    return f"{one.task}: {'failed: ' if one.failed else ''}{one.result or 'done'}"
+
+
+def _within(texts: Sequence[str], tokens: int) -> list[str]:
+    """As many of the texts, from the first on, as there is room for; the last of them may be cut."""
+
+    def found() -> Iterator[str]:
+        left = tokens
+        for text in texts:
+            if left < MESSAGE:
+                return
+            yield (cut := fit(text, left))
+            left -= tokens_of(cut)
+
+    return [*found()]
+
+
+def _tries(run: Run) -> list[Step]:
+    """The steps before this one that were about the very same thing, and in vain."""
+    now = run.current.own if run.current is not None else None
+    if not isinstance(now, QueueStep):
+        return []
+    tries: list[Step] = []
+    for step in reversed(run.steps):
+        own = step.own if isinstance(step, ActionStep) else None
+        if not isinstance(own, QueueStep) or (own.stage, own.task) != (now.stage, now.task):
+            break
+        tries.append(step)
+    return tries[::-1]
+
+
+def _summarized(run: Run) -> int:
+    """Messages of the summary, which stands once in a request."""
+    return 1 if run.summary is not None else 0
