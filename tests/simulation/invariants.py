@@ -19,6 +19,7 @@ from simulation.blocks import blocks_do_what_their_code_says
 from simulation.ends import every_end_has_its_reason, poison_takes_nobody_along
 from simulation.history import Chronicle, Violation
 from simulation.remembered import (
+    another_model_is_asked_for_a_reason,
     answers_count_once_they_have_passed,
     no_request_outgrows_its_context,
     summaries_go_on,
@@ -313,6 +314,7 @@ AT_THE_END: tuple[Check, ...] = (
     what_is_recalled_is_one_answer,
     summaries_go_on,
     no_request_outgrows_its_context,
+    another_model_is_asked_for_a_reason,
     answers_count_once_they_have_passed,
     poison_takes_nobody_along,
 )

@@ -23,6 +23,8 @@ KEPT = "what is handed to the memory service is kept once"
 RECALLED = "a run knows what one answer of the memory service said"
 COVERS = "a summary covers more than the one before"
 WITHIN = "no request outgrows its model's context"
+FOLLOWS = "another model is asked once the one before has failed, in the order of the spec"
+
 PASSED = "an answer counts once it has passed its checks"
 
 
@@ -166,3 +168,18 @@ def answers_count_once_they_have_passed(world: World) -> None:
             raise Violation(PASSED, f"{name} answered what was never proposed")
         if verdicts.keys() != proposed.checks.keys() or any(verdicts.values()):
             raise Violation(PASSED, f"{name} answered, and the verdicts are {verdicts}")
+
+
+def another_model_is_asked_for_a_reason(world: World) -> None:
+    """A call goes to the next of the agent's models when one has failed, and to the first again some minutes later."""
+    for name, chronicle in world.history.runs.items():
+        spec, asked = chronicle.run.spec, 0
+        for event in chronicle.events:
+            if not isinstance(event, ev.ModelCalled) or spec is None:
+                continue
+            models = 1 + len(spec.model.fallbacks)
+            follows = event.fallback == (asked + 1) % models and event.reason
+            if event.fallback != asked and not follows and event.fallback:
+                raise Violation(FOLLOWS, f"{name} asks model {event.fallback} of {models} behind {asked}")
+            world.trace.counts["fell-back"] += bool(follows)
+            asked = event.fallback

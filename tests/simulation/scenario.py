@@ -20,6 +20,9 @@ from simulation.tools import CARDS, CHECK
 NAMES = ("lead", "mid", "low")
 """Each may delegate to those behind it."""
 
+FALLING_BACK = 0.4
+"""Of the agents, those with models to fall back on."""
+
 CODERS = 0.3
 """Of the agents, those that write code."""
 
@@ -148,7 +151,7 @@ class Scenario:
             if narrow:
                 spec = narrowed(spec, self.offers[name], more)
             specs[name] = spec
-        return self._with_solvers(specs)
+        return self._with_fallbacks(self._with_solvers(specs))
 
     def _with_solvers(self, specs: dict[str, AgentSpec]) -> dict[str, AgentSpec]:
         """Some agents that call tools propose solutions instead. Nothing else of a seed is drawn otherwise by that."""
@@ -162,6 +165,20 @@ class Scenario:
                 form = own.choice(("schema", "object", "auto"))
                 model = msgspec.structs.replace(spec.model, structured=form)
                 specs[name] = msgspec.structs.replace(spec, kind="solution", model=model, **sections(section))
+        return specs
+
+    def _with_fallbacks(self, specs: dict[str, AgentSpec]) -> dict[str, AgentSpec]:
+        """Some agents have further models behind their own, which gives up sooner then; drawn beside the rest, too."""
+        own = random.Random(f"fallbacks {self._more.getstate()[1][:4]}")
+        for name, spec in specs.items():
+            if own.random() < FALLING_BACK:
+                form = {key: getattr(spec.model, key) for key in ("context", "max_tokens", "structured")}
+                others = [
+                    ModelSpec(name=f"{name}-{number}", retries=own.choice((1, 1000)), patience=1e6, **form)
+                    for number in range(1, own.choice((2, 3)))
+                ]
+                model = msgspec.structs.replace(spec.model, retries=own.choice((0, 1)), fallbacks=others)
+                specs[name] = msgspec.structs.replace(spec, model=model)
         return specs
 
     def _limits(self) -> Limits:

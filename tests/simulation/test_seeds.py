@@ -46,6 +46,6 @@ def test_the_seeds_have_seen_it_all() -> None:
             "unrestorable",
             "held-in-code",
         ),
-        *("remembered", "recalled", "not-recalled", "summary", "later-summary", "checked"),
+        *("remembered", "recalled", "not-recalled", "summary", "later-summary", "checked", "fell-back"),
     ):
         assert seen.get(what, 0) > 0, what
