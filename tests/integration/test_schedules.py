@@ -8,7 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cadre.adapters.nats.streams import listing
+from cadre.client.client import Client
+from cadre.client.errors import NotFound
 from cadre.delivery.codec import unpack_record
 from cadre.protocol.messages import Task
 from harness.nats_server import NatsServer
@@ -79,6 +83,19 @@ async def test_pause_resume_and_run_now(world: World) -> None:
     listed = (await world.http.get("/v1/schedules", params={"next": 3})).json()["schedules"]
     (yearly,) = [one for one in listed if one["name"] == "yearly"]
     assert [datetime.fromtimestamp(tick, UTC).hour for tick in yearly["next"]] == [23, 23, 23]
+
+
+async def test_schedules_from_python(world: World, gateway: GatewayProcess) -> None:
+    async with Client(gateway.url) as client:
+        made = await client.put_schedule("python", {"agent": "boss", "task": "x", "cron": "0 0 1 1 *"})
+        assert (made.name, made.spec["cron"]) == ("python", "0 0 1 1 *")
+        first = await client.run_schedule("python", key="k")
+        assert (await client.run_schedule("python", key="k")).id == first.id
+        assert (await client.schedule("python", upcoming=3)).last_run == first.id
+        assert "python" in [one.name for one in await client.schedules()]
+        await client.remove_schedule("python")
+        with pytest.raises(NotFound):
+            await client.schedule("python")
 
 
 async def test_what_is_wrong_with_a_schedule_is_said(world: World) -> None:

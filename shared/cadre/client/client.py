@@ -11,6 +11,7 @@ import httpx2
 import msgspec
 
 from cadre.api.approvals import Approval, ApprovalDecision
+from cadre.api.automations import ScheduleView
 from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool
 from cadre.api.runs import RunDetail, RunSummary, State
 from cadre.client.errors import Unreachable
@@ -152,6 +153,27 @@ class Client(Transport):
         """
         body = {"decision": decision, "feedback": note, "by": by, **(correction or {})}
         return typed(await self.request("POST", f"/v1/approvals/{call}", json=body), ApprovalDecision)
+
+    async def schedules(self) -> list[ScheduleView]:
+        """All schedules, by name, each with its next tick."""
+        return typed((await self.request("GET", "/v1/schedules"))["schedules"], list[ScheduleView])
+
+    async def schedule(self, name: str, *, upcoming: int = 5) -> ScheduleView:
+        """One schedule with so many next ticks and what became of its last ones."""
+        path = f"/v1/schedules/{name}"
+        return typed(await self.request("GET", path, params={"next": upcoming}), ScheduleView)
+
+    async def put_schedule(self, name: str, spec: Mapping[str, Any]) -> ScheduleView:
+        """Makes or replaces a schedule by the keys of its file: `agent`, `task`, `cron` or `every`, …"""
+        return typed(await self.request("PUT", f"/v1/schedules/{name}", json=dict(spec)), ScheduleView)
+
+    async def remove_schedule(self, name: str) -> None:
+        """Removes a schedule; its runs go on."""
+        await self.request("DELETE", f"/v1/schedules/{name}")
+
+    async def run_schedule(self, name: str, *, key: str | None = None) -> RunHandle:
+        """Starts a run of the schedule now; one for each `key`."""
+        return RunHandle(self, (await self.post_once(f"/v1/schedules/{name}/run", {}, key=key))["id"])
 
     async def blob(self, ref: str) -> bytes:
         """The content of a file in an answer, by the `ref` of its `{"$file": …}`."""

@@ -93,6 +93,10 @@ class SyncClient(Blocking[Client]):
     sandboxes = blocking(Client.sandboxes)
     approvals = blocking(Client.approvals)
     decide = blocking(Client.decide)
+    schedules = blocking(Client.schedules)
+    schedule = blocking(Client.schedule)
+    put_schedule = blocking(Client.put_schedule)
+    remove_schedule = blocking(Client.remove_schedule)
     blob = blocking(Client.blob)
     search_memory = blocking(Client.search_memory)
     memories = blocking_iterator(Client.memories)
@@ -101,6 +105,10 @@ class SyncClient(Blocking[Client]):
     def start(self, agent: str, task: str, **options: Unpack[StartOptions]) -> SyncRunHandle:
         """As Client.start."""
         return SyncRunHandle(self._wait(self._target.start(agent, task, **options)), self._loop)
+
+    def run_schedule(self, name: str, *, key: str | None = None) -> SyncRunHandle:
+        """As Client.run_schedule."""
+        return SyncRunHandle(self._wait(self._target.run_schedule(name, key=key)), self._loop)
 
     def attach(self, run_id: str) -> SyncRunHandle:
         """As Client.attach."""

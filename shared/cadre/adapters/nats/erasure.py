@@ -161,8 +161,8 @@ class NatsErasure:
     async def _outstanding(self, stream: str) -> list[Outstanding]:
         found: list[Outstanding] = []
         for one in await listing.consumers(self._nc, stream):
-            if one["name"] == self._topology.tracer_consumer():
-                continue  # it follows the journals, however far behind
+            if one["name"] in (self._topology.tracer_consumer(), self._topology.notices_consumer()):
+                continue  # they follow the journals, however far behind
             config = one["config"]
             if config["ack_policy"] != "explicit" or not one["num_pending"] + one["num_ack_pending"]:
                 continue
