@@ -31,6 +31,7 @@ VERBS = {
     "dead": "List, show, retry or drop messages that nobody could handle.",
     "fork": "Start a new run from a step of another.",
     "continue": "Go on where a run ended without an answer.",
+    "graph": "Print the steps of an agent's file as a Mermaid diagram.",
     "replay": "Decide a run's journal anew and report what differs.",
     "verify": "Check that nothing of a run's journal was changed.",
     "logs": "Show what the services of `cadre up` logged.",

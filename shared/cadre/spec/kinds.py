@@ -117,6 +117,8 @@ class KindDeclaration(NamedTuple):
     before."""
     writes_calls: bool = True
     """Whether its model writes calls, so that `model.calls` can say how."""
+    graph: str = ""
+    """Where the lines of a Mermaid diagram are made of a spec, as `module:attribute`; "" when it has no fixed steps."""
     spans: str = ""
     """Where the spans of its own events are made, as `module:attribute`; "" when there are none."""
 

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from cadre.cli.graph import command
 from cadre.errors import SpecError
 from cadre.kinds.workflow.section import ToolAction, action_of, workflow_of
 from cadre.spec.agent_file import read_agent
@@ -113,3 +115,18 @@ def test_what_cannot_work_is_said(was: str, now: str, message: str, tmp_path: Pa
     with pytest.raises(SpecError) as refused:
         read_agent(file)
     assert message in str(refused.value)
+
+
+def test_it_is_drawn(tmp_path: Path) -> None:
+    file = tmp_path / "clerk.yaml"
+    file.write_text(HEAD + WHOLE)
+    done = CliRunner().invoke(command, [str(file)])
+    lines = [line.strip() for line in done.output.splitlines()]
+    assert lines[:2] == ["flowchart TD", "start([start]) --> step_seen"]
+    assert {
+        'step_seen -->|"bird"| step_sign',
+        'step_pick -->|"seen.n #gt; 3"| step_ask',
+        'step_pick -.->|"error"| step_done',
+        "step_ask --> step_kid",
+        "step_done --> stop([end])",
+    } <= {*lines}

@@ -140,4 +140,5 @@ DECLARATION = KindDeclaration(
     section=section.WorkflowSpec,
     check=check,
     needs=needs,
+    graph="cadre.kinds.workflow.graph:graph_of",
 )

@@ -1,0 +1,27 @@
+"""`cadre graph`: the steps of an agent's file as a Mermaid diagram."""
+
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from cadre.errors import SpecError
+from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.spec.agent_file import read_agent
+from cadre.spec.kinds import declaration_of
+
+
+@click.command("graph")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+def command(file: Path) -> int:
+    """Print the steps of the agent in FILE as a Mermaid diagram."""
+    try:
+        spec = read_agent(file)
+    except SpecError as error:
+        raise CommandFailed(str(error), ExitCode.USAGE) from error
+    module, _, attribute = declaration_of(spec.kind).graph.partition(":")
+    if not module:
+        raise CommandFailed(f"{file}: agents of kind {spec.kind} have no fixed steps to draw", ExitCode.USAGE)
+    for line in getattr(import_module(module), attribute)(spec):
+        click.echo(line)
+    return ExitCode.OK
