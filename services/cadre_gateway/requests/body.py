@@ -9,7 +9,7 @@ import msgspec
 from fastapi import Request
 
 from cadre.errors import SpecError
-from cadre.protocol.messages import Budget, Verdict
+from cadre.protocol.messages import Budget, CallEdit, Verdict
 from cadre.spec.names import check_name
 from cadre_gateway.requests.problems import Problem, invalid
 
@@ -101,6 +101,10 @@ class RulingBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """With `correct`: these take the place of the call's own of the same names; of another `tool` they are all."""
     replace: bool = False
     """With `correct`: `arguments` are all arguments, none of the call's own stays."""
+    only: list[int] | None = None
+    """With `approve`, of a question that proposes calls: the numbers of those that are made, from 1."""
+    edits: list[CallEdit] = []
+    """With `approve`, of a question that proposes calls: calls that are changed, dropped or added first."""
     by: str = ""
     """Who decides; the header `Cadre-User` counts before it."""
 
@@ -114,6 +118,8 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, Any] | None
     replace: bool
     by: str
+    only: list[int] | None = None
+    edits: list[CallEdit] = []
 
     def arguments_of(self, name: str, own: dict[str, Any]) -> dict[str, Any] | None:
         """All arguments of the corrected call of the tool `name`, whose own are given; None leaves them as they are."""
@@ -207,18 +213,22 @@ def ruling(data: bytes, user: str | None) -> Ruling:
         raise invalid('tool, arguments and replace are what `"decision": "correct"` changes; leave them out')
     if verdict == "corrected" and not changes:
         raise invalid("a correction changes something: give arguments, tool, or both")
+    if (found.edits or found.only is not None) and (verdict != "approved" or (found.edits and found.only)):
+        raise invalid('edits, or only, come with `"decision": "approve"`; leave the other out')
     by = (user or found.by).strip()
     if len(by) > _MAX_NAME_CHARS or not by.isprintable():
         raise invalid(
             f"who decides (Cadre-User, by) is told in at most {_MAX_NAME_CHARS} printable characters"
         )
     return Ruling(
-        verdict=verdict,
+        verdict="corrected" if found.edits else verdict,
         feedback=found.feedback,
         tool=found.tool,
         arguments=found.arguments,
         replace=found.replace,
         by=by,
+        only=found.only,
+        edits=found.edits,
     )
 
 

@@ -5,9 +5,12 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from cadre.api.approvals import ApprovalDecision
-from cadre.engine.calls.approval import check_correction
+from cadre.engine.calls.approval import check_correction, check_edits
 from cadre.engine.calls.call_check import CallNotAllowed
+from cadre.engine.calls.call_edits import only_edits, proposed_calls
 from cadre.journal.events import ApprovalRequested
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
@@ -36,9 +39,10 @@ class ApprovalDecisions:
             held = await self.held_calls.read(call)
             if held.pending is None:
                 return await self._earlier(held, wanted)
+            wanted = _with_edits(wanted, held.pending.arguments)
             arguments = wanted.arguments_of(held.pending.name, held.pending.arguments)
             if wanted.verdict == "corrected":
-                _check_correction(held.run, held.pending, wanted.tool, arguments)
+                _check_correction(held.run, held.pending, wanted, arguments)
         decision = Decision(
             id=f"{call}:decision:{secrets.token_hex(8)}",
             tree=held.run.tree,
@@ -49,6 +53,7 @@ class ApprovalDecisions:
             feedback=wanted.feedback,
             tool=wanted.tool,
             arguments=arguments,
+            edits=wanted.edits,
             sender=wanted.by or SENDER,
             trace=trace_of(traceparent),
         )
@@ -69,6 +74,7 @@ class ApprovalDecisions:
             feedback=decision.feedback,
             tool=decision.tool,
             arguments=decision.arguments,
+            edits=decision.edits,
         )
 
     async def _earlier(self, held: HeldCall, wanted: Ruling) -> ApprovalDecision:
@@ -88,8 +94,22 @@ class ApprovalDecisions:
         return ruled
 
 
+def _with_edits(wanted: Ruling, about: dict[str, Any]) -> Ruling:
+    """The decision with what it leaves out of the proposed calls as edits. Raises a 422 problem."""
+    if wanted.only is None:
+        return wanted
+    try:
+        edits = only_edits(len(proposed_calls(about)), wanted.only)
+    except CallNotAllowed as error:
+        raise invalid(str(error)) from error
+    return msgspec.structs.replace(
+        wanted, verdict="corrected" if edits else wanted.verdict, edits=edits, only=None
+    )
+
+
 def _says_the_same(ruled: ApprovalDecision, request: ApprovalRequested, wanted: Ruling) -> bool:
-    if ruled.verdict != wanted.verdict:
+    wanted = _with_edits(wanted, request.arguments)
+    if ruled.verdict != wanted.verdict or ruled.edits != wanted.edits:
         return False
     tool, own, arguments = (
         request.name,
@@ -102,10 +122,11 @@ def _says_the_same(ruled: ApprovalDecision, request: ApprovalRequested, wanted: 
     )
 
 
-def _check_correction(
-    run: Run, pending: CallState, tool: str | None, arguments: dict[str, Any] | None
-) -> None:
+def _check_correction(run: Run, pending: CallState, wanted: Ruling, arguments: dict[str, Any] | None) -> None:
     try:
-        check_correction(run, pending, tool, arguments)
+        if wanted.edits:
+            check_edits(run, pending, wanted.edits)
+        elif pending.kind != "question":
+            check_correction(run, pending, wanted.tool, arguments)
     except CallNotAllowed as error:
         raise invalid(str(error)) from error

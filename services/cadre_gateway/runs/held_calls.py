@@ -86,6 +86,7 @@ def ruled_in(entry: Entry, call: str) -> ApprovalDecision | None:
                 feedback=event.feedback,
                 tool=event.name,
                 arguments=event.arguments,
+                edits=event.edits,
             )
     return None
 

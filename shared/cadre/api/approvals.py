@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from cadre.protocol.messages import Verdict
+from cadre.protocol.messages import CallEdit, Verdict
 
 ApprovalState = Literal["pending", "decided", "dropped"]
 
@@ -39,6 +39,8 @@ class ApprovalDecision(msgspec.Struct, kw_only=True):
     """The tool or member that is called instead, when that was corrected."""
     arguments: dict[str, Any] | None = None
     """The arguments of the call, when they were corrected."""
+    edits: list[CallEdit] = []
+    """What was changed about the calls that a question proposed."""
 
 
 class Approval(PendingCall, frozen=True, kw_only=True):

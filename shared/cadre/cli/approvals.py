@@ -41,10 +41,25 @@ def command(agent: str | None, run: str | None, limit: int, output: str) -> None
 @click.command("approve")
 @_call
 @click.option("--feedback", default="", help="A remark; kept in the run's journal.")
+@click.option("--only", type=int, multiple=True, metavar="N", help="Of proposed calls make the Nth, from 1.")
+@click.option(
+    "--edit",
+    "edits",
+    multiple=True,
+    metavar="JSON",
+    help='Of proposed calls: {"call": 1, "arguments": {…}}, {"call": 2, "drop": true}, {"tool": NAME, …}.',
+)
 @output_option("text")
-def approve(call: str, feedback: str, output: str) -> int:
-    """Let CALL be made: its id, a beginning of one, or its run's when no other call of that run waits."""
-    return decide(call, {"decision": "approve", "feedback": feedback}, output)
+def approve(call: str, feedback: str, only: tuple[int, ...], edits: tuple[str, ...], output: str) -> int:
+    """Let CALL be made: its id, a beginning of one, or its run's when no other call of that run waits.
+
+    Of a question that proposes calls all are made; with --only those alone, with --edit as it changes, drops and adds
+    them. Both options may be given several times.
+    """
+    content: dict[str, Any] = {"decision": "approve", "feedback": feedback}
+    content |= {"only": [*only]} if only else {}
+    content |= {"edits": [json_object("--edit", edit) for edit in edits]} if edits else {}
+    return decide(call, content, output)
 
 
 @click.command("reject")

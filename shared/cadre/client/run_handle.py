@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 from urllib.parse import quote
 
+from msgspec import to_builtins
+
 from cadre.api.approvals import Approval, ApprovalDecision
 from cadre.api.runs import RunDetail
 from cadre.api.steering import Delivered
@@ -20,6 +22,7 @@ from cadre.client.events import read_events
 from cadre.client.run_options import ForkOptions, fork_body
 from cadre.client.transport import typed
 from cadre.client.typed_output import converted
+from cadre.protocol.messages import CallEdit
 from cadre.tools.workspace import FileEntry
 
 if TYPE_CHECKING:
@@ -117,10 +120,25 @@ class RunHandle:
         """Its calls that wait for a person, and those of the runs below it."""
         return await self._client.approvals(run=self.id)
 
-    async def approve(self, call: str, *, note: str = "", by: str = "") -> list[ApprovalDecision]:
-        """Lets a call be made, or with "all" every call that waits."""
+    async def approve(
+        self,
+        call: str,
+        *,
+        only: Sequence[int] | None = None,
+        edits: Sequence[CallEdit] = (),
+        note: str = "",
+        by: str = "",
+    ) -> list[ApprovalDecision]:
+        """Lets a call be made, or with "all" every call that waits.
+
+        Of the calls that a question proposes `only` those with these numbers are made, from 1, or all as `edits`
+        change, drop and add them.
+        """
+        some: dict[str, Any] = {"only": [*only]} if only is not None else {}
+        some |= {"edits": to_builtins([*edits])} if edits else {}
         return [
-            await self._client.decide(one, "approve", note=note, by=by) for one in await self._calls(call)
+            await self._client.decide(one, "approve", some, note=note, by=by)
+            for one in await self._calls(call)
         ]
 
     async def reject(self, call: str, *, note: str = "", by: str = "") -> list[ApprovalDecision]:

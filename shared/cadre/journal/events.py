@@ -9,7 +9,7 @@ from cadre.journal.run import Postponed
 from cadre.journal.steps import Memory, Step
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.code import BlobForm
-from cadre.protocol.messages import Budget, ErrorInfo, FileInfo, RunState, Task, Usage, Verdict
+from cadre.protocol.messages import Budget, CallEdit, ErrorInfo, FileInfo, RunState, Task, Usage, Verdict
 from cadre.spec.agent import AgentSpec
 
 
@@ -166,6 +166,8 @@ class ApprovalDecided(JournalEvent, frozen=True, tag="approval.decided"):
     """What is called instead, when that was corrected."""
     arguments: dict[str, Any] | None = None
     """What it is called with, when that was corrected."""
+    edits: list[CallEdit] = []
+    """What was changed about the calls that a question proposed."""
     trace: str | None = None
     """`traceparent` of what brought the decision."""
 

@@ -1,14 +1,16 @@
 """Calls that a person must agree to: which are held back, and what a decision makes of them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from cadre.engine.calls.call_check import CallNotAllowed, check_call
+from cadre.engine.calls.call_edits import edited_calls, proposed_calls
 from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
-from cadre.protocol.messages import Decision
+from cadre.protocol.messages import CallEdit, Decision
 from cadre.spec.policy import ALWAYS, NEVER, reason_to_ask
 
 
@@ -63,6 +65,8 @@ def decided(run: Run, held: CallState, decision: Decision) -> ev.ApprovalDecided
         name = decision.tool if decision.tool not in (None, held.name) else None
         arguments = decision.arguments
         check_correction(run, held, decision.tool, decision.arguments)
+    if decision.edits:
+        check_edits(run, held, decision.edits)
     return ev.ApprovalDecided(
         call=held.id,
         verdict=decision.verdict,
@@ -70,8 +74,17 @@ def decided(run: Run, held: CallState, decision: Decision) -> ev.ApprovalDecided
         sender=decision.sender,
         name=name,
         arguments=arguments,
+        edits=decision.edits,
         trace=decision.trace,
     )
+
+
+def check_edits(run: Run, held: CallState, edits: Sequence[CallEdit]) -> None:
+    """Raises CallNotAllowed saying why the calls that a question proposes cannot be changed like this."""
+    calls = proposed_calls(held.arguments) if held.kind == "question" else []
+    if not calls:
+        raise CallNotAllowed(f"{held.name!r} proposes no calls that could be edited")
+    edited_calls(run, calls, edits)
 
 
 def check_correction(run: Run, held: CallState, tool: str | None, arguments: dict[str, Any] | None) -> None:

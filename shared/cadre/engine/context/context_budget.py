@@ -281,7 +281,8 @@ def _of_step(_: Run, event: ev.StepFinished) -> int:
 
 
 def _of_ruling(_: Run, event: ev.ApprovalDecided) -> int:
-    return 4 * MESSAGE + tokens_of(event.feedback)
+    edits = sum(2 * MESSAGE + 2 * _tokens(edit.arguments or {}) for edit in event.edits)
+    return 4 * MESSAGE + tokens_of(event.feedback) + edits
 
 
 def _of_silence(_: Run, __: ev.CallTimedOut) -> int:

@@ -6,6 +6,7 @@ person's word on the whole of it; implicit ones carry their outcome.
 
 from cadre.engine.answers.answer_form import last_answer_form
 from cadre.engine.answers.json_text import ReadingError, is_closed
+from cadre.engine.calls.call_edits import edited_calls, edits_as_text, proposed_calls
 from cadre.engine.calls.call_schema import Schema
 from cadre.engine.chat import as_text
 from cadre.engine.context.context_budget import MESSAGE
@@ -86,6 +87,9 @@ class SolutionKind(StepwiseKind):
             said = f" They said: {arrival.what.feedback}" if arrival.what.feedback else ""
             text = f"A person did not allow this solution, so no call of it was made.{said}"
             return self.went(run, arrival, ErrorInfo("Rejected", text))
+        if arrival.what.edits:
+            calls = edited_calls(run, proposed_calls(call.arguments), arrival.what.edits)
+            return [Call(calls, approved=True)] if calls else self.went(run, arrival)
         return self._carry_on(run, proposed, arrival, approved=True)
 
     def _expired(self, run: Run, proposed: Solution, arrival: Arrival) -> Moves:
@@ -125,7 +129,7 @@ class SolutionKind(StepwiseKind):
             case ev.ApprovalDecided() if run.current is not None:
                 own = run.current.own
                 if isinstance(own, SolutionStep) and _is_question(run, event.call):
-                    own.review = _review(event)
+                    own.review = _review(own, event)
             case ev.StepFinished():
                 error = event.error
                 if error is None:
@@ -195,11 +199,15 @@ def _is_question(run: Run, call: str) -> bool:
     )
 
 
-def _review(event: ev.ApprovalDecided) -> str:
+def _review(own: SolutionStep, event: ev.ApprovalDecided) -> str:
     """What the model reads of a person's word beside what came of the calls."""
     if event.verdict in ("rejected", "expired"):
         return ""
-    return f"A person agreed to this solution. They said: {event.feedback}" if event.feedback else ""
+    said = f" They said: {event.feedback}" if event.feedback else ""
+    if event.edits:
+        calls = [RequestedCall(call.name, call.arguments) for call in own.calls if not call.implicit]
+        return f"A person changed this solution: {edits_as_text(calls, event.edits)}.{said}"
+    return f"A person agreed to this solution.{said}" if said else ""
 
 
 SOLUTION = SolutionKind()
