@@ -14,3 +14,9 @@ def test_the_concierge_remembers_its_guests_and_forgets_one(tmp_path: Path) -> N
     )
     assert "demo.program passed" in done.stderr
     assert list(tmp_path.iterdir()) == [], "a demo that passed leaves nothing behind"
+
+
+def test_a_person_corrects_a_payment_that_the_auditor_proposes(tmp_path: Path) -> None:
+    done = run_demo(TEAMS / "expenses", tmp_path)
+    assert "one payment, and 215.50 was paid: what is due." in done.stdout.splitlines()[-1]
+    assert "demo.program passed" in done.stderr
