@@ -9,7 +9,8 @@ import msgspec
 from fastapi import Request
 
 from cadre.errors import SpecError
-from cadre.protocol.messages import Budget, CallEdit, Verdict
+from cadre.protocol.call_edit import CallEdit
+from cadre.protocol.messages import Budget, Verdict
 from cadre.spec.names import check_name
 from cadre_gateway.requests.problems import Problem, invalid
 

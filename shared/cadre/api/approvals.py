@@ -4,7 +4,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from cadre.protocol.messages import CallEdit, Verdict
+from cadre.protocol.call_edit import CallEdit
+from cadre.protocol.messages import Verdict
 
 ApprovalState = Literal["pending", "decided", "dropped"]
 

@@ -22,7 +22,7 @@ from cadre.client.events import read_events
 from cadre.client.run_options import ForkOptions, fork_body
 from cadre.client.transport import typed
 from cadre.client.typed_output import converted
-from cadre.protocol.messages import CallEdit
+from cadre.protocol.call_edit import CallEdit
 from cadre.tools.workspace import FileEntry
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ import msgspec
 from cadre.journal.parts import JournalEvent
 from cadre.journal.run import Postponed
 from cadre.journal.steps import Memory, Step
+from cadre.protocol.call_edit import CallEdit
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.code import BlobForm
-from cadre.protocol.messages import Budget, CallEdit, ErrorInfo, FileInfo, RunState, Task, Usage, Verdict
+from cadre.protocol.messages import Budget, ErrorInfo, FileInfo, RunState, Task, Usage, Verdict
 from cadre.spec.agent import AgentSpec
 
 

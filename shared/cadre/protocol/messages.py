@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from cadre.protocol.call_edit import CallEdit
 from cadre.protocol.code import BlobForm, CodeExchange, CodeFunction, CodeLimits, CodeRequest
 
 SCHEMA_VERSION = 3
 """The version of everything that is stored. `cadre.protocol.upcast` reads messages of earlier versions."""
-
 type_field = "type"
 
 RunState = Literal["success", "max_steps_error", "error", "cancelled"]
@@ -229,19 +229,6 @@ class Cancel(Message, frozen=True, tag="cancel"):
 Verdict = Literal["approved", "rejected", "corrected"]
 
 
-class CallEdit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A change of calls that a question proposes: of one of them, or a further one."""
-
-    call: int | None = None
-    """Number of the call, from 1; None adds one."""
-    drop: bool = False
-    """The call is not made."""
-    tool: str | None = None
-    """The tool or team member to call, if not that of the call."""
-    arguments: dict[str, Any] | None = None
-    """They take the place of the call's own of the same names; of another tool they are all."""
-
-
 class Decision(Message, frozen=True, tag="decision"):
     """A person's decision on a call that is held for approval. The first one counts."""
 
@@ -254,7 +241,6 @@ class Decision(Message, frozen=True, tag="decision"):
     arguments: dict[str, Any] | None = None
     """With `corrected`: the arguments to call it with; None keeps them."""
     edits: list[CallEdit] = []
-    """With `corrected`, of a question that proposes calls: what is changed about them before they are made."""
     sender: str = ""
     trace: str | None = None
     """W3C traceparent of the request that brought the decision."""

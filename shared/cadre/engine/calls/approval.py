@@ -10,7 +10,8 @@ from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
-from cadre.protocol.messages import CallEdit, Decision
+from cadre.protocol.call_edit import CallEdit
+from cadre.protocol.messages import Decision
 from cadre.spec.policy import ALWAYS, NEVER, reason_to_ask
 
 

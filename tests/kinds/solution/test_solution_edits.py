@@ -1,0 +1,97 @@
+"""What a person changes about a whole solution before anything of it is made, story by story."""
+
+from typing import Any
+
+import pytest
+
+from cadre.journal import events as ev
+from cadre.kinds.solution.section import SolutionSpec
+from kinds.solution.build import ADD, KID, LOOK, decides, last_read, proposes, solver
+from unit.loop.build import kinds, only, report, result, sound
+
+
+def held_solution() -> Any:
+    course = solver(SolutionSpec(approve="always")).begin()
+    proposes(course, LOOK, ADD, KID)
+    return course
+
+
+def made_by(events: list[Any]) -> list[tuple[str, dict[str, Any]]]:
+    called = [event for event in events if isinstance(event, ev.ToolCalled | ev.DelegateStarted)]
+    return [
+        (one.tool, one.arguments) if isinstance(one, ev.ToolCalled) else (one.member, {"task": one.task})
+        for one in called
+    ]
+
+
+@pytest.mark.parametrize(
+    ("edits", "made", "told"),
+    [
+        (
+            [{"call": 2, "drop": True}, {"call": 3, "drop": True}],
+            [LOOK],
+            "dropped call 2 (add); dropped call 3 (kid)",
+        ),
+        (
+            [{"call": 2, "arguments": {"a": 9}}],
+            [LOOK, {"name": "add", "arguments": {"a": 9, "b": 2}}, KID],
+            "changed",
+        ),
+        (
+            [{"call": 1, "tool": "add", "arguments": {"a": 3, "b": 4}}],
+            [{"name": "add", "arguments": {"a": 3, "b": 4}}, ADD, KID],
+            "replaced call 1 (look) by add",
+        ),
+        (
+            [{"tool": "look", "arguments": {"at": "sea"}}],
+            [LOOK, ADD, KID, {"name": "look", "arguments": {"at": "sea"}}],
+            "added a call of look",
+        ),
+    ],
+)
+def test_a_person_changes_what_was_proposed(edits: list[Any], made: list[Any], told: str) -> None:
+    course = held_solution()
+    events = decides(course, "corrected", edits=edits, feedback="As we said.")
+    assert only(events, ev.ApprovalDecided).edits
+    assert made_by(events) == [(one["name"], one["arguments"]) for one in made]
+    for held in list(course.run.open_calls()):
+        if held.kind == "member":
+            course.arrive(report(held.id, text="Helped."))
+        else:
+            course.arrive(result(held.id, 3, tool=held.name))
+    read = last_read(course)
+    assert read.startswith("Observation:\nA person changed this solution: ")
+    assert told in read
+    assert "They said: As we said." in read
+    sound(course)
+
+
+def test_all_calls_dropped_is_another_request() -> None:
+    course = held_solution()
+    edits = [{"call": number, "drop": True} for number in (1, 2, 3)]
+    assert kinds(decides(course, "corrected", edits=edits)) == [
+        "ApprovalDecided",
+        "StepFinished",
+        "ModelCalled",
+    ]
+    assert "dropped call 1 (look)" in last_read(course)
+    sound(course)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"call": 4, "drop": True},
+        {"call": 1},
+        {"arguments": {"a": 1}},
+        {"tool": "nobody"},
+        {"call": 1, "arguments": {"far": True}},
+    ],
+)
+def test_an_edit_that_cannot_be_made_leaves_the_solution_waiting(edit: dict[str, Any]) -> None:
+    course = held_solution()
+    assert kinds(decides(course, "corrected", edits=[edit])) == ["RecordIgnored"]
+    assert [call.kind for call in course.run.open_calls()] == ["question"]
+    assert kinds(decides(course, "approved"))[0] == "ApprovalDecided"
+    assert kinds(decides(course, "rejected")) == ["RecordIgnored"], "the first decision counts"
+    sound(course)
