@@ -24,6 +24,7 @@ from cadre.protocol.messages import (
     TimerFired,
     ToolCall,
     ToolResult,
+    UserMessage,
 )
 from cadre.protocol.topology import Topology
 
@@ -156,7 +157,8 @@ CHANNELS = (
         "interrupt",
         _topology.interrupt("{tree}"),
         "core",
-        "The id of a run that ended early, as plain text: whoever works for it may stop. May be lost.",
+        "The id of a run or call that ended early, as plain text, or of a model call that is needless,"
+        " `<run>:model:<purpose>:<step>:<attempt>`: whoever works for it may stop. May be lost.",
         (),
     ),
     Channel(
@@ -239,7 +241,7 @@ OPERATIONS = (
         "send",
         "inbox",
         "The gateway starts and cancels root runs, and passes on what people decide.",
-        (Task, Cancel, Decision, Signal),
+        (Task, Cancel, Decision, Signal, UserMessage),
     ),
     Operation("gatewayReadsJournals", "receive", "journal", "The gateway lists, shows and streams runs."),
     Operation(

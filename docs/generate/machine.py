@@ -27,6 +27,7 @@ from cadre.protocol.messages import (
     Task,
     TimerFired,
     ToolResult,
+    UserMessage,
 )
 from cadre.protocol.topology import report_id, result_id, task_id, timer_id
 from cadre.spec.agent import AgentSpec, Limits, MemorySpec
@@ -144,6 +145,7 @@ def _state(run: Run) -> tuple[object, ...]:
         (work := state_of(run).work) and (work.since > 0, bool(work.exchanges)),
         run.cancelled is not None,
         bool(run.signals),
+        bool(run.unread),
         run.result and run.result.state,
     )
 
@@ -185,6 +187,8 @@ def _arrivals(run: Run) -> Iterator[Any]:
         call, output = run.recalling.call, {"hits": [{"text": "It is known."}]}
     yield ToolResult(id=result_id(call), call=call, tool="look", output=output, **head)
     yield Report(id=report_id(child), child=child, agent="member", state="success", output=1, **head)
+    yield UserMessage(id="message", text="Wait.", **head)
+    yield UserMessage(id="order", text="Stop.", mode="interrupt", **head)
     yield Signal(id="signal", name="go", **head)
     yield Cancel(id="cancel", **head)
     yield Poisoned(id="poison", deliveries=6, task=task if run.phase is Phase.NEW else None)

@@ -26,6 +26,7 @@ from simulation.remembered import (
     what_is_left_is_kept_once,
     what_is_recalled_is_one_answer,
 )
+from simulation.steering import messages_are_read
 from simulation.tools import CARDS, CHECK, ONCE
 
 if TYPE_CHECKING:
@@ -293,6 +294,8 @@ def children_let_go(chronicle: Chronicle) -> list[str]:
                 started[call] = None
             case ev.CallTimedOut(call=call) | ev.CallDropped(call=call):
                 given_up.add(call)
+            case ev.CallRefused(call=call):
+                started.pop(call, None)  # it had not been sent yet
             case ev.DelegateFinished(call=call) if call not in given_up:
                 started.pop(call, None)
     return [call for call in started if call not in never_sent]
@@ -309,6 +312,7 @@ AT_THE_END: tuple[Check, ...] = (
     each_report_counts_once,
     a_cancel_reaches_every_open_descendant,
     every_end_has_its_reason,
+    messages_are_read,
     blocks_do_what_their_code_says,
     what_is_left_is_kept_once,
     what_is_recalled_is_one_answer,

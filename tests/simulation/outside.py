@@ -17,6 +17,7 @@ from simulation.history import Chronicle
 from simulation.loop import EPOCH, Process
 from simulation.scenario import CancelOrder, Order
 from simulation.server import Message
+from simulation.steering import begin_words
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -129,6 +130,7 @@ def begin_outside(world: World) -> None:
         task = _task(world, order)
         for turn in range(order.times):
             gateway.later(order.at + turn * world.chance.random(), task, order.agent)
+    begin_words(world, gateway)
     for cancel in world.scenario.cancels:
         world.loop.at(cancel.at, _cancel, world, gateway, cancel)
 

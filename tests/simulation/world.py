@@ -20,6 +20,7 @@ from simulation.outside import Person, begin_outside
 from simulation.peers import Asked
 from simulation.scenario import Scenario
 from simulation.server import Message, Server
+from simulation.steering import draw_words
 from simulation.tools import Shelf
 from simulation.trace import Trace
 from simulation.warm import Places
@@ -48,6 +49,7 @@ class World:
         self.chance = random.Random(seed)
         self.parts = parts
         self.scenario = Scenario(self.chance, random.Random(f"more {seed}"))
+        self.words = draw_words(random.Random(f"words {seed}"), self.scenario.orders)
         self.loop = Loop(self.chance)
         self.trace = Trace(self.loop.time)
         self.faults = Faults(self.chance, self.trace)

@@ -8,7 +8,7 @@ import msgspec
 
 from cadre.api.approvals import PendingCall
 from cadre.journal.entry import Entry
-from cadre.journal.events import ApprovalDecided, ApprovalRequested, CallDropped, RunFinished
+from cadre.journal.events import ApprovalDecided, ApprovalRequested, CallDropped, CallRefused, RunFinished
 from cadre.journal.run import Run
 
 MAX_ARGUMENTS_BYTES = 2048
@@ -52,7 +52,7 @@ def pending_changes(
             case ApprovalRequested():
                 if event.call not in pending:
                     added[event.call] = _of_event(event, entry)
-            case ApprovalDecided(call=call) | CallDropped(call=call) if call in pending:
+            case ApprovalDecided(call=call) | CallDropped(call=call) | CallRefused(call=call) if call in pending:
                 gone[call] = pending[call]
             case RunFinished():
                 added, gone = {}, dict(pending)
@@ -71,7 +71,7 @@ def pending_in(run: Run, entry: Entry) -> list[PendingCall]:
                 tree=run.tree,
                 agent=entry.agent,
                 name=call.name,
-                kind="tool" if call.kind == "tool" else "member",
+                kind="question" if call.kind == "question" else "tool" if call.kind == "tool" else "member",
                 arguments=call.arguments,
                 reason=call.hold.reason,
                 requested_at=call.hold.at,

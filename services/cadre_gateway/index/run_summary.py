@@ -5,6 +5,7 @@ from cadre.journal.entry import Entry
 from cadre.journal.events import (
     AnyEvent,
     DelegateFinished,
+    MessageReceived,
     ModelAnswered,
     ModelCalled,
     ModelDeferred,
@@ -76,7 +77,7 @@ def _of_snapshot(run: Run, entry: Entry) -> RunSummary:
 
 def apply_event(summary: RunSummary, event: AnyEvent, at: float) -> None:
     """Changes the summary by an event of an entry that was written at `at` (Unix seconds)."""
-    if summary.finished or isinstance(event, RecordIgnored | SignalReceived):
+    if summary.finished or isinstance(event, RecordIgnored | SignalReceived | MessageReceived):
         return
     summary.state, summary.waiting_for = "running", None
     match event:

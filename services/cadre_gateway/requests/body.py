@@ -10,12 +10,15 @@ from fastapi import Request
 
 from cadre.errors import SpecError
 from cadre.protocol.call_edit import CallEdit
-from cadre.protocol.messages import Budget, Verdict
+from cadre.protocol.messages import Budget, MessageMode, Verdict
 from cadre.spec.names import check_name
 from cadre_gateway.requests.problems import Problem, invalid
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Room for a file in base64 of the greatest size that is allowed by default."""
+
+MAX_MESSAGE_CHARS = 32_000
+"""The longest message to a run."""
 
 MAX_PAYLOAD_BYTES = 64 * 1024
 """The most that a signal may bring."""
@@ -87,6 +90,16 @@ class CancelBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The body of POST /v1/runs/{id}/cancel; it may be left out."""
 
     reason: str = ""
+
+
+class MessageBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of POST /v1/runs/{id}/messages."""
+
+    text: str
+    mode: MessageMode = "append"
+    """`append`: read with the next model call; `next`: before calls that have not begun; `interrupt`: at once."""
+    by: str = ""
+    """Who says it; the header `Cadre-User` counts before it."""
 
 
 class RulingBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -173,6 +186,17 @@ def _json_errors(what: str) -> Iterator[None]:
         raise invalid(f"the body must be JSON in UTF-8: {error}", status=400) from error
     except RecursionError as error:
         raise invalid("the body is nested too deeply: send less than 900 levels", status=400) from error
+
+
+def message(data: bytes) -> MessageBody:
+    """The body of a message, checked. Raises a 400, 413 or 422 problem."""
+    found = parse(data, MessageBody)
+    if not found.text.strip():
+        raise invalid("text is empty: say what the run shall know")
+    if len(found.text) > MAX_MESSAGE_CHARS:
+        detail = f"a message may have {MAX_MESSAGE_CHARS} characters: put the rest into a file of the run"
+        raise Problem(413, "too-large", detail)
+    return found
 
 
 def payload(data: bytes) -> Any:

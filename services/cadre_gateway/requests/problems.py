@@ -32,6 +32,8 @@ _TITLES = {
     "already-decided": "Another decision was first",
     "approval-expired": "Nobody decided in time",
     "run-ended": "The run is over",
+    "messages-full": "As many messages wait as the run keeps",
+    "approval-dropped": "The call was given up",
     "signals-full": "The run keeps as many signals as it can",
     "unknown-schedule": "There is no such schedule",
     "schedule-exists": "There is a schedule of this name",

@@ -23,11 +23,19 @@ _SIGNAL = openapi.operation(
     required=False,
 )
 
+_MESSAGE = openapi.operation(
+    body.MessageBody,
+    {
+        "200": ("The run has it", Delivered),
+        "202": ("Kept until the agent takes it up", Delivered),
+    },
+)
+
 UserHeader = Annotated[str | None, Header(alias="Cadre-User")]
 
 
 def router(steering: Steering) -> APIRouter:
-    """The routes of signals."""
+    """The routes of signals and messages."""
     routes = APIRouter(prefix="/v1/runs", tags=["steering"])
 
     @routes.post("/{run}/signals/{name}", summary="Send a signal to a run", openapi_extra=_SIGNAL)
@@ -43,6 +51,15 @@ def router(steering: Steering) -> APIRouter:
         payload = body.payload(await body.read(request))
         found = await steering.signal(run, name, payload, checked_key(key_header), utf8(cadre_user) or "")
         return _answer(found)
+
+    @routes.post("/{run}/messages", summary="Say something to a run", openapi_extra=_MESSAGE)
+    async def post_message(
+        run: str, request: Request, key_header: IdempotencyHeader = None, cadre_user: UserHeader = None
+    ) -> Response:
+        """The run's model reads it with its next call. 409 when the run is over, or keeps as many as it can."""
+        said = body.message(await body.read(request))
+        by = utf8(cadre_user) or said.by
+        return _answer(await steering.tell(run, said.text, said.mode, checked_key(key_header), by))
 
     return routes
 

@@ -12,7 +12,7 @@ from cadre.engine.calls.approval import check_correction, check_edits
 from cadre.engine.calls.call_check import CallNotAllowed
 from cadre.engine.calls.call_edits import only_edits, proposed_calls
 from cadre.journal.events import ApprovalRequested
-from cadre.journal.run import Run
+from cadre.journal.run import Phase, Run
 from cadre.journal.steps import CallState
 from cadre.protocol.messages import Decision
 from cadre_gateway.requests.body import Ruling
@@ -81,6 +81,8 @@ class ApprovalDecisions:
         """What was decided before, if it says the same. Raises a problem that says what became of the call."""
         _, request, ruled = await self.held_calls.history_of(held)
         call, run = held.id, held.run
+        if ruled is None and run.phase is not Phase.DONE:
+            raise Problem(410, "approval-dropped", f"call {call} was given up for a message to run {run.id}")
         if ruled is None:
             ended = run.result.state if run.result else "ended"
             raise Problem(410, "run-ended", f"run {run.id} is over ({ended}): call {call} was never made")

@@ -9,8 +9,8 @@ from typing import Any
 from cadre.api.steering import Delivered
 from cadre.errors import SpecError
 from cadre.journal.entry import Entry
-from cadre.journal.events import RecordIgnored, SignalReceived
-from cadre.protocol.messages import Signal
+from cadre.journal.events import MessageReceived, RecordIgnored, SignalReceived
+from cadre.protocol.messages import MessageMode, Signal, UserMessage
 from cadre.spec.names import check_name
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 from cadre_gateway.runs import SENDER
@@ -20,7 +20,7 @@ from cadre_gateway.runs.record_sender import RecordSender
 
 @dataclass(frozen=True)
 class Steering:
-    """Takes signals to runs."""
+    """Takes signals and messages to runs."""
 
     lookup: RunLookup
     sender: RecordSender
@@ -53,6 +53,30 @@ class Steering:
             raise _other_request(key or "")
         return _delivered(record.id, entry, "signals-full")
 
+    async def tell(self, run: str, text: str, mode: MessageMode, key: str | None, by: str) -> Delivered:
+        """Sends a message to the run; a repeated `key` finds the one that was sent before.
+
+        Raises a 404, 409 or 422 problem, RetryableError.
+        """
+        agent, tree = await self._open_run(run)
+        record = UserMessage(
+            id=_record_id(run, "message", key),
+            tree=tree,
+            run=run,
+            at=time.time(),
+            text=text,
+            mode=mode,
+            sender=by or SENDER,
+        )
+        entry = await self._earlier(record) if key is not None else None
+        entry = entry or await self.sender.send(record, agent)
+        if entry is None:
+            return Delivered(record.id, run)
+        event = entry.events[0]
+        if isinstance(event, MessageReceived) and (event.text, event.mode) != (text, mode):
+            raise _other_request(key or "")
+        return _delivered(record.id, entry, "messages-full")
+
     async def _open_run(self, run: str) -> tuple[str, str]:
         """The agent and the tree of a run that goes on. Raises a 404 or 409 problem."""
         async with answer_deadline():
@@ -61,7 +85,7 @@ class Steering:
             raise _run_ended(run)
         return summary.agent, summary.tree
 
-    async def _earlier(self, record: Signal) -> Entry | None:
+    async def _earlier(self, record: Signal | UserMessage) -> Entry | None:
         """The entry that accounts for a record of the same id, if there is one already."""
         async with answer_deadline():
             stored = await self.lookup.history.read_run(record.tree, record.run)

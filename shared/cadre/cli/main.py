@@ -20,6 +20,7 @@ VERBS = {
     "files": "List, download or upload the files of a run.",
     "ps": "List the live agents, tools and sandboxes.",
     "cancel": "Cancel a run and everything below it.",
+    "tell": "Say something to a run that is under way.",
     "signal": "Send a run a signal that it waits for.",
     "approvals": "List the calls that wait for a person.",
     "approve": "Let a held call be made.",

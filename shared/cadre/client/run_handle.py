@@ -23,6 +23,7 @@ from cadre.client.run_options import ForkOptions, fork_body
 from cadre.client.transport import typed
 from cadre.client.typed_output import converted
 from cadre.protocol.call_edit import CallEdit
+from cadre.protocol.messages import MessageMode
 from cadre.tools.workspace import FileEntry
 
 if TYPE_CHECKING:
@@ -105,6 +106,17 @@ class RunHandle:
     async def cancel(self, reason: str = "") -> None:
         """Asks the run and everything below it to end; `wait` tells when it has. Ended runs stay as they are."""
         await self._client.request("POST", f"{self._path}/cancel", json={"reason": reason})
+
+    async def tell(
+        self, text: str, *, mode: MessageMode = "append", key: str | None = None, by: str = ""
+    ) -> Delivered:
+        """Says something to the run, which its model reads with the next call.
+
+        `next` gives up calls that have not begun, `interrupt` the model call in flight as well. Raises Conflict when
+        the run is over.
+        """
+        body = {"text": text, "mode": mode, "by": by}
+        return typed(await self._client.post_once(f"{self._path}/messages", body, key=key), Delivered)
 
     async def signal(
         self, name: str, payload: Any = None, *, key: str | None = None, by: str = ""

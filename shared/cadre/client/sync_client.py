@@ -30,6 +30,7 @@ class SyncRunHandle(Blocking[RunHandle]):
     detail = blocking(RunHandle.detail)
     wait = blocking(RunHandle.wait)
     cancel = blocking(RunHandle.cancel)
+    tell = blocking(RunHandle.tell)
     signal = blocking(RunHandle.signal)
     approvals = blocking(RunHandle.approvals)
     approve = blocking(RunHandle.approve)

@@ -19,6 +19,7 @@ from cadre.protocol.messages import (
     TimerFired,
     ToolCall,
     ToolResult,
+    UserMessage,
 )
 from cadre.protocol.topology import Address
 
@@ -50,7 +51,7 @@ def impersonation(message: Record | ToolCall, sender: str) -> str | None:
             author = message.agent
         case CodeYielded() | CodeFinished():
             author = SANDBOX_SENDER
-        case Decision() | Signal():
+        case Decision() | Signal() | UserMessage():
             author = GATEWAY_SENDER
         case TimerFired():
             author = TIMER_SENDER

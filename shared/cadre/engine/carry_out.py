@@ -102,6 +102,14 @@ def _as_begun(run: Run, arrival: Arrival, step: int, own: KindState | None) -> R
     )
 
 
+def unread_problem(run: Run) -> str | None:
+    """Why an answer does not count yet that was made without knowing of a message; None when it does."""
+    last = kind_of(run).counts_steps and step_in_work(run) >= run.max_steps
+    if not run.unread or last or not kind_of(run).answers_messages:
+        return None
+    return f"The answer does not count yet: message {run.messages} came in before. Read what is new, then answer."
+
+
 def answer_turned_down(run: Run, arrival: Arrival, text: str) -> list[ev.AnyEvent]:
     """What follows from a proposed answer that did not pass: the model is told why, and the loop goes on."""
     arguments = run.proposal.arguments if run.proposal is not None else None
@@ -128,7 +136,7 @@ def _last_word(run: Run, arrival: Arrival, step: int) -> list[ev.AnyEvent]:
 
 def _propose(run: Run, arrival: Arrival, value: Any, arguments: dict[str, Any] | None) -> list[ev.AnyEvent]:
     """The end of the run, calls of the tools that check the answer, or what follows when it is turned down."""
-    problem = problem_with(run, value)
+    problem = problem_with(run, value) or unread_problem(run)
     if problem is not None:
         return _turned_down(run, arrival, arguments, problem)
     return check_calls(run, value, arguments) or given(run, value)

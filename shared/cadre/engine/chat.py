@@ -15,6 +15,7 @@ from cadre.engine.context.compaction_prompt import summary_prompt
 from cadre.engine.context.context_budget import (
     MESSAGE,
     known_room,
+    message_of,
     pinned,
     summary_tokens,
     task_of,
@@ -32,6 +33,7 @@ from cadre.journal.steps import (
     ActionStep,
     AnswerStep,
     CallState,
+    MessageStep,
     PlanningStep,
     RecalledStep,
     Step,
@@ -114,6 +116,8 @@ class Transcript:
     def _messages_of(self, step: Step, run: Run) -> list[ChatMessage]:
         if isinstance(step, TaskStep):
             step = msgspec.structs.replace(step, task=task_of(step, run))
+        elif isinstance(step, MessageStep):
+            step = msgspec.structs.replace(step, text=message_of(step, run))
         return messages_of(step, run, self._prompts)
 
     def _condensing(self, run: Run) -> ModelRequest:
@@ -132,8 +136,8 @@ class Transcript:
         task = repeated_task(run)
         tools, members = list(run.tools.values()), list(run.members.values())
         if is_fresh(run.steps):
-            recalled = [step for step in run.steps if isinstance(step, RecalledStep)]
-            known = [message for step in recalled for message in self._messages_of(step, run)]
+            before = [step for step in run.steps if isinstance(step, RecalledStep | MessageStep)]
+            known = [message for step in before for message in self._messages_of(step, run)]
             # Nothing else holds the task yet.
             return [*known, _user(self._prompts.initial_plan(whole_task(run), tools, members))]
         left = run.max_steps - run.step
@@ -234,6 +238,8 @@ def messages_of(step: Step, run: Run, prompts: Prompts) -> list[ChatMessage]:
             return [_with_images(prompts.new_task(text), step.images)]
         case RecalledStep():
             return [_user(prompts.recalled(step.memories))]
+        case MessageStep():
+            return [_user(step.text)]
         case PlanningStep():
             return [
                 {"role": "assistant", "content": prompts.plan(step.plan, first=step.first)},

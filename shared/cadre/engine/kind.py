@@ -98,6 +98,9 @@ class Kind(Protocol):
     reads_whole: bool
     """Its agents take outputs of tools whole, however long: they are not cut on their way."""
 
+    answers_messages: bool
+    """Whether an answer counts only once the model has read the messages that came before it: it is asked again."""
+
     # --- decide
 
     def begin(self, run: Run, arrival: Arrival) -> Moves:

@@ -10,7 +10,7 @@ from cadre.journal.steps import Memory, Step
 from cadre.protocol.call_edit import CallEdit
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.code import BlobForm
-from cadre.protocol.messages import Budget, ErrorInfo, FileInfo, RunState, Task, Usage, Verdict
+from cadre.protocol.messages import Budget, ErrorInfo, FileInfo, MessageMode, RunState, Task, Usage, Verdict
 from cadre.spec.agent import AgentSpec
 
 
@@ -309,6 +309,14 @@ class RunFinished(JournalEvent, frozen=True, tag="run.finished"):
     steps: int = 0
 
 
+class MessageReceived(JournalEvent, frozen=True, tag="message.received"):
+    """What a person says to the run; its model reads it with the next call that begins."""
+
+    text: str
+    mode: MessageMode = "append"
+    sender: str = ""
+
+
 class SignalReceived(JournalEvent, frozen=True, tag="signal.received"):
     """A signal from outside. It is kept until a wait takes it, the oldest of its name first."""
 
@@ -358,6 +366,7 @@ CommonEvent = (
     | AnswerChecked
     | StepStarted
     | StepFinished
+    | MessageReceived
     | SignalReceived
     | WaitBegun
     | WaitEnded

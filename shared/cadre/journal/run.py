@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cadre.journal.parts import KindState, any_of
-from cadre.journal.steps import ActionStep, CallKind, CallState, Step
+from cadre.journal.steps import ActionStep, CallKind, CallState, MessageStep, Step
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.messages import Budget, ErrorInfo, RunState, Task, Usage
 from cadre.spec.agent import AgentSpec
@@ -224,6 +224,10 @@ class Run(msgspec.Struct, kw_only=True):
     """What the agent's kind keeps beside the common state."""
     waits: dict[str, KindWait] = {}
     """What the agent's kind waits for, by name, the oldest first."""
+    unread: list[MessageStep] = []
+    """Messages that no model call has taken along yet, the oldest first; then they become steps."""
+    messages: int = 0
+    """Messages so far."""
     signals: list[KeptSignal] = []
     """Signals that no wait has taken yet, the oldest first."""
     proposal: Proposal | None = None

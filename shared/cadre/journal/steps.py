@@ -130,9 +130,16 @@ class AnswerStep(msgspec.Struct, kw_only=True, tag="answer", omit_defaults=True)
     output: Any
 
 
-Step = TaskStep | RecalledStep | PlanningStep | ActionStep | AnswerStep
+class MessageStep(msgspec.Struct, kw_only=True, tag="message", omit_defaults=True):
+    """What a person said to the run while it was under way."""
+
+    text: str
+    sender: str = ""
+
+
+Step = TaskStep | RecalledStep | PlanningStep | ActionStep | AnswerStep | MessageStep
 
 
 def is_fresh(steps: list[Step]) -> bool:
     """Nothing has been done yet."""
-    return all(isinstance(step, TaskStep | RecalledStep) for step in steps)
+    return all(isinstance(step, TaskStep | RecalledStep | MessageStep) for step in steps)

@@ -32,6 +32,7 @@ class PlainKind(ABC):
     trusts_counts: bool = True
     ending: str = FINAL_ANSWER
     reads_whole: bool = False
+    answers_messages: bool = False
 
     @abstractmethod
     def begin(self, run: Run, arrival: Arrival) -> Moves: ...

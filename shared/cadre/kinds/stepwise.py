@@ -25,6 +25,8 @@ END_PLAN = "<end_plan>"
 class StepwiseKind(PlainKind):
     """Base of kinds whose model decides about one action after another."""
 
+    answers_messages = True
+
     @abstractmethod
     def act(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
         """What follows from the model's answer to the question for the next action."""

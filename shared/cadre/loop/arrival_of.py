@@ -23,7 +23,7 @@ from cadre.journal.arrivals import (
 from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.run import Run
 from cadre.protocol.memory import RECALL
-from cadre.protocol.messages import Cancel, Decision, Report, Signal, Task, ToolResult
+from cadre.protocol.messages import Cancel, Decision, Report, Signal, Task, ToolResult, UserMessage
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import declared_kinds
 
@@ -44,6 +44,7 @@ def _copies() -> Mapping[str, type]:
         Cancel: ev.CancelRequested,
         Decision: ev.ApprovalDecided,
         Signal: ev.SignalReceived,
+        UserMessage: ev.MessageReceived,
     }
     own = (item for kind in declared_kinds().values() for item in kind.messages.items())
     return {what.__name__: event for what, event in (*common.items(), *own)}

@@ -18,7 +18,14 @@ from cadre.engine.calls.fold_calls import (
     revoke,
     time_out_call,
 )
-from cadre.engine.context.context_budget import UNREAD, note_count, note_refusal, weigh, weight_of_memory
+from cadre.engine.context.context_budget import (
+    UNREAD,
+    note_count,
+    note_refusal,
+    weigh,
+    weight_of_memory,
+    weight_of_unread,
+)
 from cadre.engine.context.images import note_images
 from cadre.engine.context.observation import observation_of
 from cadre.engine.kind import kind_of
@@ -38,7 +45,16 @@ from cadre.journal.run import (
     Run,
     Summary,
 )
-from cadre.journal.steps import ActionStep, AnswerStep, PlanningStep, RecalledStep, Step, TaskStep, is_fresh
+from cadre.journal.steps import (
+    ActionStep,
+    AnswerStep,
+    MessageStep,
+    PlanningStep,
+    RecalledStep,
+    Step,
+    TaskStep,
+    is_fresh,
+)
 from cadre.protocol.messages import Usage
 
 
@@ -141,7 +157,21 @@ def with_arguments(task: str, arguments: dict[str, Any]) -> str:
     return f"{task}\n\nThese additional arguments come with the task; use them by their names:\n{given}"
 
 
+def _receive_message(run: Run, event: ev.MessageReceived, n: int, at: float) -> None:
+    run.messages += 1
+    run.unread.append(MessageStep(text=event.text, sender=event.sender))
+
+
+def read_messages(run: Run) -> None:
+    """The model call that begins now takes the messages along that came since the last one began."""
+    if run.unread:
+        run.tokens += weight_of_unread(run)
+        run.steps += run.unread
+        run.unread = []
+
+
 def _call_model(run: Run, event: ev.ModelCalled, n: int, at: float) -> None:
+    read_messages(run)
     if run.step != event.step and event.purpose == "act":
         run.step = event.step
     if event.attempt == 1:
@@ -229,7 +259,7 @@ def _finish(run: Run, event: ev.RunFinished, n: int, at: float) -> None:
         for call in run.open_calls():
             revoke(run, call, n, at, reason)
     run.model, run.deferral, run.recalling = None, None, None
-    run.waits, run.signals = {}, []
+    run.waits, run.signals, run.unread = {}, [], []
     run.proposal = None
     run.phase = Phase.DONE
     run.result = Result(state=event.state, output=event.output, error=event.error, since=n, at=at)
@@ -294,6 +324,7 @@ _EFFECTS: dict[type, Callable[[Run, Any, int, float], None]] = {
     ev.HistorySummarized: _summarize,
     ev.MemoryAsked: _recall,
     ev.MemoryRecalled: _remember,
+    ev.MessageReceived: _receive_message,
     ev.ModelCalled: _call_model,
     ev.ModelDeferred: _defer,
     ev.OfferChanged: _change_offer,

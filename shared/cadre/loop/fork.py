@@ -6,7 +6,7 @@ import msgspec
 
 from cadre.engine.context.observation import clip
 from cadre.journal.run import Phase, Run
-from cadre.journal.steps import ActionStep, CallState, PlanningStep, Step, TaskStep
+from cadre.journal.steps import ActionStep, CallState, MessageStep, PlanningStep, Step, TaskStep
 from cadre.protocol.messages import Fork
 
 
@@ -51,15 +51,16 @@ def next_step(source: Run) -> int:
 def _before(source: Run, steps: list[Step], fork: Fork) -> list[Step]:
     """The plans and actions before the step; copies, for observations are edited in them."""
     kept: list[Step] = []
-    plans: list[Step] = []
+    between: list[Step] = []
     finished = 0
     for step in steps:
-        if isinstance(step, PlanningStep):
-            plans.append(step)  # made for the action behind it
+        if isinstance(step, PlanningStep | MessageStep):
+            between.append(step)  # made, or read, for the action behind it
         elif isinstance(step, ActionStep):
             finished = step.number
-            kept += [*plans, step] if step.number < fork.at else []
-            plans = []
+            kept += [*between, step] if finished < fork.at else _messages(between, finished == fork.at)
+            between = []
+    kept += _messages(between, finished == fork.at - 1)
     # The step that held the answer led to no other.
     answered = source.result is not None and source.result.state == "success"
     last = finished if answered else finished + 1
@@ -70,6 +71,11 @@ def _before(source: Run, steps: list[Step], fork: Fork) -> list[Step]:
             too_early=source.phase is not Phase.DONE,
         )
     return msgspec.convert(msgspec.to_builtins(kept), list[Step])
+
+
+def _messages(steps: list[Step], wanted: bool) -> list[Step]:
+    """What people had said before the step that the fork begins with."""
+    return [step for step in steps if isinstance(step, MessageStep)] if wanted else []
 
 
 def _observe(steps: list[Step], call: str, text: str) -> None:

@@ -11,6 +11,7 @@ from cadre.engine.context.context_budget import (
     room,
     to_cover,
     weigh,
+    weight_of_unread,
     weights_of,
 )
 from cadre.engine.context.tokens import tokens_of
@@ -19,7 +20,7 @@ from cadre.engine.partial_result import partial_result_of
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import SUMMARY, Postponed, Run
-from cadre.loop.fold import apply
+from cadre.loop.fold import apply, read_messages
 from cadre.protocol.messages import ErrorInfo
 
 
@@ -65,12 +66,14 @@ def within_context(run: Run, events: list[ev.AnyEvent], arrival: Arrival) -> lis
     call = events[-1]
     if not isinstance(call, ev.ModelCalled) or call.purpose == SUMMARY:
         return events
-    if call.attempt == 1 and not _is_full(run, events):
-        return events
+    grown = call.attempt == 1 or bool(run.unread) or isinstance(events[0], ev.MessageReceived)
     overflowed = any(isinstance(event, ev.ContextOverflowed) for event in events)
-    if not overflowed and (call.attempt > 1 or any(isinstance(e, ev.HistorySummarized) for e in events)):
+    if grown and not overflowed and not _is_full(run, events):
+        return events
+    if not overflowed and (not grown or any(isinstance(e, ev.HistorySummarized) for e in events)):
         return events
     after = run_after(run, events[:-1], arrival.at)
+    read_messages(after)
     if to_cover(after) is not None:
         postponed = Postponed(call.purpose, call.attempt)
         return [*events[:-1], _begin(after, call, postponed)]
@@ -84,11 +87,11 @@ def _is_full(run: Run, events: list[ev.AnyEvent]) -> bool:
     if isinstance(first, ev.RunAccepted):
         return _begins_full(first, events)
     base = news.base if isinstance(news, ev.OfferChanged) and news.base else run.fixed_tokens
-    most = limit(run)
+    most, taken = limit(run), run.tokens + weight_of_unread(run, events)
     # What a step has seen takes up half of the context at most (see `per_step`): no need to weigh it then.
-    if 4 * (base + run.tokens) <= most and not isinstance(first, ev.ModelAnswered):
+    if 4 * (base + taken) <= most and not isinstance(first, ev.ModelAnswered):
         return False
-    return base + run.tokens + sum(weigh(run, event) for event in events) > most
+    return base + taken + sum(weigh(run, event) for event in events) > most
 
 
 def _begins_full(begun: ev.RunAccepted, events: list[ev.AnyEvent]) -> bool:

@@ -25,6 +25,7 @@ from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied
 from cadre.journal.run import SUMMARY, Phase, Run
 from cadre.loop.guards import with_partial_result, within_bounds, within_context
 from cadre.loop.signals import end_signalled_waits, on_signal
+from cadre.loop.user_messages import on_message
 from cadre.protocol.messages import (
     Cancel,
     Decision,
@@ -35,6 +36,7 @@ from cadre.protocol.messages import (
     Task,
     TimerFired,
     ToolResult,
+    UserMessage,
 )
 from cadre.protocol.topology import call_id
 
@@ -61,6 +63,8 @@ def _decide(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
         return [_ignored(arrival, "the run is over")]
     if isinstance(what, Signal):
         return on_signal(run, what)
+    if isinstance(what, UserMessage):
+        return on_message(run, what, arrival)
     if run.phase is Phase.NEW:
         return _before_the_task(run, arrival)
     match what:

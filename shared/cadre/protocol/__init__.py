@@ -25,6 +25,7 @@ from cadre.protocol.messages import (
     ToolCall,
     ToolResult,
     Usage,
+    UserMessage,
 )
 from cadre.protocol.topology import (
     Topology,
@@ -66,6 +67,7 @@ __all__ = [
     "ToolResult",
     "Topology",
     "Usage",
+    "UserMessage",
     "call_id",
     "parent_of",
     "report_id",

@@ -255,6 +255,18 @@ class Signal(Message, frozen=True, tag="signal"):
     sender: str = ""
 
 
+MessageMode = Literal["append", "next", "interrupt"]
+"""When a message is read: with the next model call; the same, before calls that have not begun; at once."""
+
+
+class UserMessage(Message, frozen=True, tag="user_message"):
+    """What a person says to a run that goes on; its model reads it with its next call."""
+
+    text: str
+    mode: MessageMode = "append"
+    sender: str = ""
+
+
 class CodeCall(Message, frozen=True, tag="code_call"):
     """Asks a sandbox to run a block of code, or to resume it. Its id is `<block>:<exchanges so far>`."""
 
@@ -325,7 +337,18 @@ class TimerFired(Message, frozen=True, tag="timer"):
     name: str
 
 
-Record = Task | ToolResult | Report | Cancel | Decision | Signal | CodeYielded | CodeFinished | TimerFired
+Record = (
+    Task
+    | ToolResult
+    | Report
+    | Cancel
+    | Decision
+    | Signal
+    | UserMessage
+    | CodeYielded
+    | CodeFinished
+    | TimerFired
+)
 """The messages that may lie in an agent's inbox."""
 
 
@@ -357,7 +380,17 @@ class EffectResult(Message, tag="effect_result", frozen=True):
 
 
 Addressed = (
-    Task | ToolResult | Report | Cancel | Decision | Signal | CodeYielded | CodeFinished | ToolCall | CodeCall
+    Task
+    | ToolResult
+    | Report
+    | Cancel
+    | Decision
+    | Signal
+    | UserMessage
+    | CodeYielded
+    | CodeFinished
+    | ToolCall
+    | CodeCall
 )
 """The messages that one service sends to another."""
 

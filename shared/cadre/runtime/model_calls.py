@@ -7,7 +7,7 @@ from cadre.engine.model_choice import asked_model
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.journal.arrivals import ModelFailed, ModelReplied
-from cadre.journal.run import Run
+from cadre.journal.run import ModelInFlight, Run
 from cadre.ports import Bus, Clock, Model
 from cadre.protocol.messages import Delta
 from cadre.spec.prices import Prices, priced
@@ -15,11 +15,20 @@ from cadre.spec.prices import Prices, priced
 Outcome = ModelReplied | ModelFailed
 
 
+_MARK = ":model:"
+
+
+def model_call_id(run: str, call: CallModel | ModelInFlight) -> str:
+    """Id of one attempt at a model call."""
+    return f"{run}{_MARK}{call.purpose}:{call.step}:{call.attempt}"
+
+
 class _Call:
     """A call in flight, made within a task of its caller: a task of its own would cost more than the rest."""
 
-    def __init__(self, task: asyncio.Task[object]) -> None:
+    def __init__(self, task: asyncio.Task[object], identity: str) -> None:
         self.task = task
+        self.identity = identity
         self.aborted = False
 
 
@@ -34,10 +43,11 @@ class ModelCalls:
         self._prices = prices
         self._open: dict[str, _Call] = {}
 
-    def abort(self, run: str) -> None:
-        """Drops the run's call, if this process is making one."""
+    def abort(self, what: str) -> None:
+        """Drops a call, if this process is making it: by its id, or whichever it is by that of its run."""
+        run, mark, _ = what.partition(_MARK)
         call = self._open.get(run)
-        if call is not None and not call.aborted:
+        if call is not None and not call.aborted and (not mark or call.identity == what):
             call.aborted = True
             call.task.cancel()
 
@@ -45,7 +55,7 @@ class ModelCalls:
         """Calls the model; returns the outcome as an arrival, or None when the call was aborted."""
         task = asyncio.current_task()
         assert task is not None
-        call = self._open[run.id] = _Call(task)
+        call = self._open[run.id] = _Call(task, model_call_id(run.id, command))
         try:
             return await self._complete(run, command, request)
         except asyncio.CancelledError:

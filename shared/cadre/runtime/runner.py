@@ -26,8 +26,8 @@ from cadre.loop.owed import is_at_work, owed
 from cadre.loop.transition import transition
 from cadre.ports import Bus, Clock, Journal, Model
 from cadre.prompting.prompts import Prompts
-from cadre.protocol.messages import Cancel, Record, Task, TimerFired
-from cadre.runtime.model_calls import ModelCalls
+from cadre.protocol.messages import Cancel, Record, Task, TimerFired, UserMessage
+from cadre.runtime.model_calls import ModelCalls, model_call_id
 from cadre.runtime.payments import Payments
 from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.run_cache import Held, RunCache, read_run
@@ -149,9 +149,10 @@ class Runner:
             sender=self._spec.name,
         )
 
-    def interrupt(self, run: str) -> None:
-        """The run has ended: drops the model call that this process may be making for it."""
-        self._calls.abort(run)
+    def interrupt(self, what: str) -> None:
+        """Drops the model call that this process may be making: of a run that has ended, by the run's id, or one call
+        that a message has made needless, by its own id."""
+        self._calls.abort(what)
 
     # --- load, decide, journal
 
@@ -211,6 +212,7 @@ class Runner:
         measurements = measurements_of(run, entry, what) if self.meters.on else []
         ends = isinstance(entry.events[-1], RunFinished)
         at_work = ends and is_at_work(run)
+        in_flight = run.model
         commands = await self._write(held, entry, what, record_id)
         if measurements:
             self.meters.record_all(measurements)
@@ -219,6 +221,10 @@ class Runner:
             if at_work and not isinstance(what, ModelReplied | ModelFailed):
                 self.interrupt(run.id)
                 await self._bus.interrupt(run.tree, run.id)
+        if isinstance(what, UserMessage) and in_flight is not None and run.model is not in_flight:
+            needless = model_call_id(run.id, in_flight)
+            self.interrupt(needless)
+            await self._bus.interrupt(run.tree, needless)
         return commands
 
     def _entry(self, held: Held, advance: Advance, arrival: Arrival) -> Entry:
@@ -331,19 +337,32 @@ class Runner:
         """Makes the call and journals what it came to, unless the run has moved on without it."""
         async with self._cache.locked(tree, run_id) as held:
             if not _is_in_flight(held.run, command):
-                return _moved_on(held.run)
+                return self._moved_on(held.run, command, record_id)
             request = held.transcript.request(held.run, command.purpose)
         outcome = await self._calls.make(held.run, command, request)
         if outcome is None:
-            log.info("model call of %s dropped: the run is said to have ended", run_id)
+            log.info("model call of %s dropped: it is said to be needless", run_id)
             self._cache.forget(held)
 
         def decide(held: Held) -> Advance | list[Command]:
             if outcome is None or not _is_in_flight(held.run, command):
-                return _moved_on(held.run)
-            return Advance(outcome, f"{run_id}:model:{command.purpose}:{command.step}:{command.attempt}")
+                return self._moved_on(held.run, command, record_id)
+            return Advance(outcome, model_call_id(run_id, command))
 
         return await self._advance(record_id, tree, run_id, decide)
+
+    def _moved_on(self, run: Run, command: CallModel, record_id: str) -> list[Command]:
+        """What is left to pay by a worker whose model call the run did not wait for.
+
+        If the run has ended, its finisher may have crashed before it sent the final messages: they are owed again, as
+        this record may be the last to trigger them. A model call that belongs to another record by now keeps the run
+        alive by that one, and this record may go. Else another worker has this one: raises TakenOver.
+        """
+        if run.phase is Phase.DONE:
+            return owed(run)
+        if run.model is not None and run.model.cause != command.cause:
+            return self._left_owed(run, record_id)
+        raise TakenOver
 
 
 def _is_in_flight(run: Run, command: CallModel) -> bool:
@@ -360,14 +379,3 @@ def _is_in_flight(run: Run, command: CallModel) -> bool:
 def _is_of(debt: Command, record_id: str) -> bool:
     """Whether the record's worker pays this: what the run owes to the world, or a wait of the record's own."""
     return isinstance(debt, Send | Revoke) or debt.cause in (None, record_id)
-
-
-def _moved_on(run: Run) -> list[Command]:
-    """What is left to pay by a worker whose model call the run did not wait for.
-
-    If the run is still active, another worker owns it: raises TakenOver. If it has ended, its finisher may have
-    crashed before it sent the final messages: they are owed again, as this record may be the last to trigger them.
-    """
-    if run.phase is Phase.DONE:
-        return owed(run)
-    raise TakenOver

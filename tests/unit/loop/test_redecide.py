@@ -62,6 +62,7 @@ def test_the_kept_runs_are_of_all_kinds() -> None:
         "context.overflowed",
         "goals.thought",
         *QUEUE,
+        "message.received",
         "signal.received",
         "step.started",
         "wait.begun",

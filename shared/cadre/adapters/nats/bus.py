@@ -30,6 +30,7 @@ from cadre.protocol.messages import (
     TimerFired,
     ToolCall,
     ToolResult,
+    UserMessage,
 )
 from cadre.protocol.topology import Topology
 from cadre.telemetry.tracing.ids import traceparent_of
@@ -58,7 +59,16 @@ class NatsBus:
                 message = await self._shortened(message)
             case Task():
                 subject = self._topology.inbox(message.agent, sender, message.tree, message.run)
-            case ToolResult() | Report() | Cancel() | Decision() | Signal() | CodeYielded() | CodeFinished():
+            case (
+                ToolResult()
+                | Report()
+                | Cancel()
+                | Decision()
+                | Signal()
+                | UserMessage()
+                | CodeYielded()
+                | CodeFinished()
+            ):
                 if to is None:
                     raise ValueError(f"a {type(message).__name__} needs the agent whose inbox it is for")
                 subject = self._topology.inbox(to, sender, message.tree, message.run)

@@ -136,6 +136,9 @@ class _Steps:
                 yield "remembered from earlier work"
                 for memory in step.get("memories") or []:
                     yield from self.block("", memory.get("text"))
+            case "message":
+                sender = step.get("sender")
+                yield from self.block(f"message from {sender}" if sender else "message", step.get("text"))
             case "planning":
                 yield from self.block(f"plan{self._effort(step)}", step.get("plan"))
             case "action":

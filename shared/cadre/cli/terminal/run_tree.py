@@ -146,6 +146,14 @@ def _changed(node: RunNode, name: str, event: dict[str, Any], at: float) -> RunN
             return _close(opened, {**event, "seconds": None})
         case "step.finished":
             return replace(node, doing="", note=error_text(event.get("error")))
+        case "message.received":
+            return replace(node, note=f"{event.get('sender') or 'somebody'} says: {event.get('text', '')}")
+        case "wait.begun":
+            signal = event.get("signal")
+            doing = f"waiting for the signal {signal}" if signal else "waiting for its time"
+            return replace(node, state="waiting", doing=doing, writing="")
+        case "wait.ended":
+            return replace(node, state="running", doing="")
         case "cancel.requested":
             return replace(node, doing="being cancelled")
         case "run.finished":

@@ -74,6 +74,14 @@ def _text(node: RunNode, name: str, event: dict[str, Any]) -> str | None:
             return f"step {event.get('step')}: {event.get('name') or 'begins'}{again}"
         case "step.finished" if event.get("error"):
             return f"step {event.get('step')} failed: {brief(error_text(event['error']), _MAX_CHARACTERS)}"
+        case "message.received":
+            return f"{event.get('sender') or 'somebody'} says: {brief(event.get('text', ''), 2 * _MAX_CHARACTERS)}"
+        case "signal.received":
+            payload = event.get("payload")
+            brought = f": {brief(payload, _MAX_CHARACTERS)}" if payload is not None else ""
+            return f"signal {event.get('name')}{brought}"
+        case "wait.begun":
+            return f"waits {_awaited(event)}"
         case "cancel.requested":
             return f"is being cancelled: {brief(event.get('reason') or 'no reason given', _MAX_CHARACTERS)}"
         case "run.finished":
@@ -81,6 +89,14 @@ def _text(node: RunNode, name: str, event: dict[str, Any]) -> str | None:
             return f"ends: {event.get('state')}" + (f", {brief(error, _MAX_CHARACTERS)}" if error else "")
         case _:
             return None
+
+
+def _awaited(event: dict[str, Any]) -> str:
+    """For what a wait of the agent's kind is."""
+    until, signal = event.get("until"), event.get("signal")
+    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(until)) if until is not None else ""
+    words = [f"for the signal {signal}" if signal else "", f"until {clock}" if clock else ""]
+    return " or ".join(word for word in words if word)
 
 
 def _name_of(node: RunNode, event: dict[str, Any]) -> str:

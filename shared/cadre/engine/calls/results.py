@@ -1,7 +1,7 @@
 """What follows when an open call has its answer, or has waited too long for it."""
 
 from cadre.engine.answers.answer_checks import check_event, given, is_check, problem_of, verdict
-from cadre.engine.carry_out import answer_turned_down, carry_out
+from cadre.engine.carry_out import answer_turned_down, carry_out, unread_problem
 from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
@@ -70,6 +70,7 @@ def _checked(run: Run, call: str, problem: str, arrival: Arrival) -> list[ev.Any
     if text is None:
         return [checked]
     assert run.proposal is not None
+    text = text or unread_problem(run)
     if text:
         return [checked, *answer_turned_down(run, arrival, text)]
     return [checked, *given(run, run.proposal.answer)]

@@ -13,7 +13,15 @@ from cadre.engine.steps import begin_model_call
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival, ModelFailed, ModelReplied
 from cadre.journal.run import Run
-from cadre.journal.steps import ActionStep, AnswerStep, PlanningStep, RecalledStep, Step, TaskStep
+from cadre.journal.steps import (
+    ActionStep,
+    AnswerStep,
+    MessageStep,
+    PlanningStep,
+    RecalledStep,
+    Step,
+    TaskStep,
+)
 
 _DIGEST_CHARS = 300
 """Characters of each observation in a digest."""
@@ -67,6 +75,8 @@ def _in_short(step: Step) -> str:
             return ""
         case RecalledStep():
             return ""
+        case MessageStep():
+            return f"Message: {clip(step.text, _DIGEST_CHARS)}"
         case AnswerStep():
             return f"Answer: {clip(str(step.output), _DIGEST_CHARS)}"
         case ActionStep():

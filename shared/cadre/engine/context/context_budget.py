@@ -16,7 +16,15 @@ from cadre.engine.context.tokens import fit, tokens_of
 from cadre.engine.kind import deed_of, kind_of
 from cadre.journal import events as ev
 from cadre.journal.run import SUMMARY, Counted, Run
-from cadre.journal.steps import ActionStep, AnswerStep, PlanningStep, RecalledStep, Step, TaskStep
+from cadre.journal.steps import (
+    ActionStep,
+    AnswerStep,
+    MessageStep,
+    PlanningStep,
+    RecalledStep,
+    Step,
+    TaskStep,
+)
 from cadre.spec.agent import AgentSpec
 from cadre.spec.model import ModelSpec
 
@@ -152,6 +160,17 @@ def task_of(step: TaskStep, run: Run) -> str:
     return fit(step.task, max(0, known_room(run) - run.fixed_tokens) // 2) if run.spec else step.task
 
 
+def message_of(step: MessageStep, run: Run) -> str:
+    """The message as far as the context has room for it."""
+    return fit(step.text, known_room(run) // 8) if run.spec else step.text
+
+
+def weight_of_unread(run: Run, events: Sequence[ev.AnyEvent] = ()) -> int:
+    """What the next model call adds by the messages that it takes along, those of the events included."""
+    new = [MessageStep(text=event.text) for event in events if isinstance(event, ev.MessageReceived)]
+    return sum(weights_of([*run.unread, *new], run)) if run.unread or new else 0
+
+
 def weights_of(steps: Sequence[Step], run: Run) -> list[int]:
     """Of each step as its model reads it: of the images that steps show it sees the latest only."""
     left, found = _images_shown(run), list[int]()
@@ -179,6 +198,8 @@ def _words_of(step: Step, run: Run) -> int:
             return 4 * MESSAGE + tokens_of(step.plan)
         case RecalledStep():
             return 2 * MESSAGE + sum(MESSAGE + tokens_of(memory.text) for memory in step.memories)
+        case MessageStep():
+            return 2 * MESSAGE + tokens_of(message_of(step, run))
         case AnswerStep():
             return MESSAGE + _tokens(step.output)
         case ActionStep():

@@ -32,6 +32,8 @@ class ModelSpans:
         self._made: Counter[tuple[str, int, int]] = Counter()
         """How often each call of the step in work was begun."""
         self.spec: ModelSpec | None = None
+        self.is_interrupted = False
+        """Whether a message has made the call in flight needless."""
 
     def called(
         self, event: ev.ModelCalled, agent: str, parent: str, now: int, read: list[ChatMessage]
@@ -40,6 +42,8 @@ class ModelSpans:
         self._spans.end(_WAIT, now)
         # An attempt that is still open has lost its worker, or its model: this one has taken over.
         lost = Fault(names.MODEL_GIVEN_UP, event.reason) if event.reason else Fault(names.WORKER_LOST)
+        if self.is_interrupted:
+            lost, self.is_interrupted = Fault(names.INTERRUPTED), False
         self._spans.end(_CHAT, now, lost)
         span = self._span(event)
         if event.purpose == "plan":
@@ -58,6 +62,7 @@ class ModelSpans:
 
     def answered(self, event: ev.ModelAnswered, now: int) -> None:
         """Ends the span of the attempt, and of the plan if it answered one."""
+        self.is_interrupted = False
         chat = self._spans.get(_CHAT)
         if chat is not None:
             model = str(chat.attributes.get(names.REQUEST_MODEL) or event.model)

@@ -108,9 +108,12 @@ CALL_STATE = "app.call.state"
 CHILD_RUN = "app.child.run.id"
 SANDBOX_TIER = "app.sandbox.tier"
 SANDBOX_EXCHANGE = "app.sandbox.exchange"
+MESSAGE_EVENT = "app.message_received"
+SIGNAL_EVENT = "app.signal_received"
 CANCEL_EVENT = "app.cancel_requested"
 FINAL_ANSWER_EVENT = "app.final_answer"
 
+INTERRUPTED = "interrupted"
 MODEL_GIVEN_UP = "model_given_up"
 """The ERROR_TYPE of a model call that was made to another model next."""
 

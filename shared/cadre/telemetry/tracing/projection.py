@@ -81,13 +81,21 @@ class Projection:
             case ev.StepFinished(error=error):
                 self._spans.end(_STEP, now, fault_of(error))
             case ev.CancelRequested():
-                if (agent := self._spans.get(_AGENT)) is not None:
-                    agent.moments.append(Moment(names.CANCEL_EVENT, now))
+                self._note(Moment(names.CANCEL_EVENT, now))
+            case ev.SignalReceived():
+                self._note(Moment(names.SIGNAL_EVENT, now))
+            case ev.MessageReceived():
+                self._note(Moment(names.MESSAGE_EVENT, now))
+                self._models.is_interrupted = event.mode == "interrupt"
             case ev.RunFinished():
                 self._finish(event)
             case _:
                 # Events that belong to no span are ignored there.
                 self._calls.take(event, self._agent, self._parent(), now)
+
+    def _note(self, moment: Moment) -> None:
+        if (agent := self._spans.get(_AGENT)) is not None:
+            agent.moments.append(moment)
 
     def _parent(self) -> str:
         """The parent of a span that begins now: the step in work, or the run."""

@@ -1,0 +1,105 @@
+"""What people say to runs under way, and the signals that they send: drawn by chance, and read as was promised."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from cadre.engine.kind import kind_of
+from cadre.journal import events as ev
+from cadre.journal.run import Phase
+from cadre.journal.steps import MessageStep
+from cadre.protocol.messages import MessageMode, Signal, UserMessage
+from simulation.history import Chronicle, Violation
+
+if TYPE_CHECKING:
+    from simulation.outside import Gateway
+    from simulation.scenario import Order
+    from simulation.world import World
+
+READ = "a message is read once, in its place, with the next model call"
+
+
+class Word(NamedTuple):
+    """Somebody says something to some run of the tree, of those there are at that time, or sends it a signal."""
+
+    tree: str
+    agent: str
+    at: float
+    pick: float
+    number: int
+    mode: MessageMode | None
+    """None: a signal."""
+    times: int
+
+
+def draw_words(chance: random.Random, orders: Sequence[Order]) -> list[Word]:
+    """The words of a seed: none in most, some in others, each sent once or twice."""
+    words: list[Word] = []
+    for order in orders:
+        for _ in range(chance.choice((0, 0, 0, 1, 2, 4))):
+            mode: MessageMode | None = chance.choice(
+                ("append", "append", "next", "interrupt", "interrupt", None)
+            )
+            at = order.at + chance.expovariate(0.2)
+            times = chance.choice((1, 1, 2))
+            words.append(Word(order.run, order.agent, at, chance.random(), len(words), mode, times))
+    return words
+
+
+def begin_words(world: World, gateway: Gateway) -> None:
+    """Has all words said when their time has come."""
+    for word in world.words:
+        world.loop.at(word.at, _say, world, gateway, word)
+
+
+def _say(world: World, gateway: Gateway, word: Word) -> None:
+    runs = [
+        chronicle.run
+        for name, chronicle in world.history.runs.items()
+        if name.split("_")[0] == word.tree and chronicle.run.phase is not Phase.NEW
+    ]
+    run, agent = word.tree, word.agent
+    if runs and word.pick >= 0.3:
+        chosen = runs[int(word.pick * 1000) % len(runs)]
+        run, agent = chosen.id, chosen.agent
+    world.trace.note("word", run, word.mode or "signal")
+    text = f"word {word.number}"
+    record: UserMessage | Signal
+    if word.mode is None:
+        record = Signal(id=f"{run}:signal:{word.number}", tree=word.tree, run=run, at=0.0, name="go")
+    else:
+        about = f"{run}:message:{word.number}"
+        record = UserMessage(id=about, tree=word.tree, run=run, at=0.0, text=text, mode=word.mode)
+    for turn in range(word.times):
+        gateway.later(turn * world.chance.random(), record, agent)
+
+
+def messages_are_read(world: World) -> None:
+    """In every run, in the order in which its journal has them; what no call took along came too late for one."""
+    for name, chronicle in world.history.runs.items():
+        read, unread = _by_the_journal(chronicle)
+        steps = [step.text for step in chronicle.run.steps if isinstance(step, MessageStep)]
+        if steps != read:
+            raise Violation(READ, f"{name} was to read {read}, and its steps have {steps}")
+        result = chronicle.run.result
+        answered = result is not None and result.state == "success"
+        if answered and unread and kind_of(chronicle.run).answers_messages and not _at_its_last(chronicle):
+            raise Violation(READ, f"{name} has answered without {unread}")
+
+
+def _by_the_journal(chronicle: Chronicle) -> tuple[list[str], list[str]]:
+    read: list[str] = []
+    unread: list[str] = []
+    for event in chronicle.events:
+        if isinstance(event, ev.MessageReceived):
+            unread.append(event.text)
+        elif isinstance(event, ev.ModelCalled):
+            read += unread
+            unread = []
+    return read, unread
+
+
+def _at_its_last(chronicle: Chronicle) -> bool:
+    return chronicle.run.step >= chronicle.run.max_steps
