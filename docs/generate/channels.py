@@ -14,6 +14,7 @@ from cadre.protocol.messages import (
     CodeYielded,
     Decision,
     Delta,
+    Edit,
     EffectClaim,
     EffectResult,
     Record,
@@ -241,7 +242,7 @@ OPERATIONS = (
         "send",
         "inbox",
         "The gateway starts and cancels root runs, and passes on what people decide.",
-        (Task, Cancel, Decision, Signal, UserMessage),
+        (Task, Cancel, Decision, Signal, UserMessage, Edit),
     ),
     Operation("gatewayReadsJournals", "receive", "journal", "The gateway lists, shows and streams runs."),
     Operation(

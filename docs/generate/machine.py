@@ -21,6 +21,7 @@ from cadre.protocol.messages import (
     CodeFinished,
     CodeYielded,
     Decision,
+    Edit,
     ErrorInfo,
     Report,
     Signal,
@@ -189,6 +190,7 @@ def _arrivals(run: Run) -> Iterator[Any]:
     yield Report(id=report_id(child), child=child, agent="member", state="success", output=1, **head)
     yield UserMessage(id="message", text="Wait.", **head)
     yield UserMessage(id="order", text="Stop.", mode="interrupt", **head)
+    yield Edit(id="edit", base=0, operations=[], **head)
     yield Signal(id="signal", name="go", **head)
     yield Cancel(id="cancel", **head)
     yield Poisoned(id="poison", deliveries=6, task=task if run.phase is Phase.NEW else None)

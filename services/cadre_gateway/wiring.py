@@ -157,7 +157,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
         ),
         directory.router(registry),
         approvals.router(Approvals(index, registry, held_calls), ApprovalDecisions(held_calls, sender)),
-        steering.router(Steering(lookup, sender)),
+        steering.router(Steering(lookup, journal, sender)),
         dead_letters.router(NatsDeadLetters(nc, topology), journal, blobs),
         time_travel.router(lookup, raw, Forker(lookup, admission, carrier, bus)),
         archive.router(

@@ -26,7 +26,10 @@ from simulation.remembered import (
     what_is_left_is_kept_once,
     what_is_recalled_is_one_answer,
 )
-from simulation.steering import messages_are_read
+from simulation.steering import (
+    edits_are_made_once,
+    messages_are_read,
+)
 from simulation.tools import CARDS, CHECK, ONCE
 
 if TYPE_CHECKING:
@@ -313,6 +316,7 @@ AT_THE_END: tuple[Check, ...] = (
     a_cancel_reaches_every_open_descendant,
     every_end_has_its_reason,
     messages_are_read,
+    edits_are_made_once,
     blocks_do_what_their_code_says,
     what_is_left_is_kept_once,
     what_is_recalled_is_one_answer,

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
-from cadre.journal.run import Phase
+from cadre.journal.run import (
+    Phase,
+    Run,
+)
 from cadre.journal.steps import MessageStep
-from cadre.protocol.messages import MessageMode, Signal, UserMessage
+from cadre.protocol.messages import (
+    Edit,
+    MessageMode,
+    Signal,
+    UserMessage,
+)
 from simulation.history import Chronicle, Violation
 
 if TYPE_CHECKING:
     from simulation.outside import Gateway
     from simulation.scenario import Order
     from simulation.world import World
+
+EDITED = "of the edits of one version the first is made"
 
 READ = "a message is read once, in its place, with the next model call"
 
@@ -29,8 +39,7 @@ class Word(NamedTuple):
     at: float
     pick: float
     number: int
-    mode: MessageMode | None
-    """None: a signal."""
+    mode: MessageMode | Literal["signal", "edit"]
     times: int
 
 
@@ -39,8 +48,8 @@ def draw_words(chance: random.Random, orders: Sequence[Order]) -> list[Word]:
     words: list[Word] = []
     for order in orders:
         for _ in range(chance.choice((0, 0, 0, 1, 2, 4))):
-            mode: MessageMode | None = chance.choice(
-                ("append", "append", "next", "interrupt", "interrupt", None)
+            mode: MessageMode | Literal["signal", "edit"] = chance.choice(
+                ("append", "append", "next", "interrupt", "interrupt", "signal", "edit", "edit")
             )
             at = order.at + chance.expovariate(0.2)
             times = chance.choice((1, 1, 2))
@@ -64,16 +73,41 @@ def _say(world: World, gateway: Gateway, word: Word) -> None:
     if runs and word.pick >= 0.3:
         chosen = runs[int(word.pick * 1000) % len(runs)]
         run, agent = chosen.id, chosen.agent
-    world.trace.note("word", run, word.mode or "signal")
+    world.trace.note("word", run, word.mode)
     text = f"word {word.number}"
-    record: UserMessage | Signal
-    if word.mode is None:
+    record: UserMessage | Signal | Edit
+    if word.mode == "edit":
+        base, wish = _version(world, run), {"op": "add", "wish": text}
+        about = f"{run}:edit:{word.number}"
+        record = Edit(id=about, tree=word.tree, run=run, at=0.0, base=base, operations=[wish])
+    elif word.mode == "signal":
         record = Signal(id=f"{run}:signal:{word.number}", tree=word.tree, run=run, at=0.0, name="go")
     else:
         about = f"{run}:message:{word.number}"
         record = UserMessage(id=about, tree=word.tree, run=run, at=0.0, text=text, mode=word.mode)
     for turn in range(word.times):
         gateway.later(turn * world.chance.random(), record, agent)
+
+
+def _version(world: World, run: str) -> int:
+    """What somebody who reads the run at this moment would edit."""
+    chronicle = world.history.runs.get(run)
+    known = chronicle is not None and chronicle.run.spec is not None
+    found = kind_of(chronicle.run).editable(chronicle.run) if chronicle is not None and known else None
+    return found.version if found is not None else 0
+
+
+def edits_are_made_once(world: World) -> None:
+    """In the order of their versions, none of which is edited twice; all that was made is there."""
+    for name, chronicle in world.history.runs.items():
+        made = [event for event in chronicle.events if isinstance(event, ev.EditApplied)]
+        if [event.base for event in made] != list(range(len(made))):
+            raise Violation(EDITED, f"{name} was edited at {[event.base for event in made]}")
+        run: Run = chronicle.run
+        if made and (found := kind_of(run).editable(run)) is not None and isinstance(found.state, list):
+            wanted = [operation["wish"] for event in made for operation in event.operations]
+            if found.state != wanted:
+                raise Violation(EDITED, f"{name} has {found.state} and should have {wanted}")
 
 
 def messages_are_read(world: World) -> None:

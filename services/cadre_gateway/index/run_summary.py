@@ -5,6 +5,8 @@ from cadre.journal.entry import Entry
 from cadre.journal.events import (
     AnyEvent,
     DelegateFinished,
+    EditApplied,
+    EditRefused,
     MessageReceived,
     ModelAnswered,
     ModelCalled,
@@ -21,6 +23,9 @@ from cadre.journal.run import Phase, Run
 from cadre.protocol.messages import RunState, Task, Usage
 
 MAX_TASK_CHARS = 200
+
+_WITHOUT_CONSEQUENCE = (RecordIgnored, SignalReceived, MessageReceived, EditApplied, EditRefused)
+"""They say nothing of what the run is about; what follows from them is told beside them."""
 
 
 def end_state(entry: Entry, run: str) -> RunState | None:
@@ -77,7 +82,9 @@ def _of_snapshot(run: Run, entry: Entry) -> RunSummary:
 
 def apply_event(summary: RunSummary, event: AnyEvent, at: float) -> None:
     """Changes the summary by an event of an entry that was written at `at` (Unix seconds)."""
-    if summary.finished or isinstance(event, RecordIgnored | SignalReceived | MessageReceived):
+    if summary.finished or isinstance(
+        event, RecordIgnored | SignalReceived | MessageReceived | EditApplied | EditRefused
+    ):
         return
     summary.state, summary.waiting_for = "running", None
     match event:

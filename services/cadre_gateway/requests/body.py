@@ -30,6 +30,7 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.(\w+)
 _MAX_DEADLINE_SECONDS = 10 * 365 * 86_400
 _MAX_NAME_CHARS = 200
 _MAX_COUNT = 10**12
+_MAX_OPERATIONS = 200
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=_MAX_COUNT)]
 
@@ -100,6 +101,17 @@ class MessageBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """`append`: read with the next model call; `next`: before calls that have not begun; `interrupt`: at once."""
     by: str = ""
     """Who says it; the header `Cadre-User` counts before it."""
+
+
+class EditBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of PATCH /v1/runs/{id}/queue and /plan."""
+
+    version: Annotated[int, msgspec.Meta(ge=0, le=_MAX_COUNT)]
+    """The version that the edit is based on."""
+    operations: Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1, max_length=_MAX_OPERATIONS)]
+    """Changes, in order; what they may be is up to the agent's kind."""
+    by: str = ""
+    """Who edits; the header `Cadre-User` counts before it."""
 
 
 class RulingBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -186,6 +198,13 @@ def _json_errors(what: str) -> Iterator[None]:
         raise invalid(f"the body must be JSON in UTF-8: {error}", status=400) from error
     except RecursionError as error:
         raise invalid("the body is nested too deeply: send less than 900 levels", status=400) from error
+
+
+def edit(data: bytes) -> EditBody:
+    """The body of an edit, checked. Raises a 400, 413 or 422 problem."""
+    if len(data) > MAX_PAYLOAD_BYTES:
+        raise Problem(413, "too-large", f"an edit may have {MAX_PAYLOAD_BYTES} bytes: send it in parts")
+    return parse(data, EditBody)
 
 
 def message(data: bytes) -> MessageBody:

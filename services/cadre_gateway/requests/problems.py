@@ -34,6 +34,8 @@ _TITLES = {
     "run-ended": "The run is over",
     "messages-full": "As many messages wait as the run keeps",
     "approval-dropped": "The call was given up",
+    "stale-version": "It has changed meanwhile",
+    "not-editable": "There is nothing to edit",
     "signals-full": "The run keeps as many signals as it can",
     "unknown-schedule": "There is no such schedule",
     "schedule-exists": "There is a schedule of this name",
@@ -68,9 +70,11 @@ _RETRY_AFTER = {503: {"Retry-After": "1"}, 429: {"Retry-After": "30"}}
 class Problem(Exception):
     """Ends a request with a problem document; `detail` says what to do."""
 
-    def __init__(self, status: int, code: str, detail: str) -> None:
+    def __init__(self, status: int, code: str, detail: str, **more: int) -> None:
         super().__init__(detail)
         self.status, self.code, self.detail = status, code, detail
+        self.more = more
+        """Further members of the document."""
 
 
 def invalid(detail: str, status: int = 422) -> Problem:
@@ -103,6 +107,7 @@ def respond(problem: Problem, instance: str, headers: Mapping[str, str] | None =
             "status": problem.status,
             "detail": problem.detail,
             "instance": instance,
+            **problem.more,
         },
         status_code=problem.status,
         media_type="application/problem+json",

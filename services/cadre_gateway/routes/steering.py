@@ -5,7 +5,10 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Request
 from fastapi.responses import Response
 
-from cadre.api.steering import Delivered
+from cadre.api.steering import (
+    Delivered,
+    Edited,
+)
 from cadre_gateway.requests import body
 from cadre_gateway.requests.headers import utf8
 from cadre_gateway.requests.idempotency import IdempotencyHeader, checked_key
@@ -31,11 +34,19 @@ _MESSAGE = openapi.operation(
     },
 )
 
+_EDIT = openapi.operation(
+    body.EditBody,
+    {
+        "200": ("As it is now", Edited),
+        "202": ("Kept until the agent takes it up, which may refuse it", Delivered),
+    },
+)
+
 UserHeader = Annotated[str | None, Header(alias="Cadre-User")]
 
 
 def router(steering: Steering) -> APIRouter:
-    """The routes of signals and messages."""
+    """The routes of signals, messages and edits."""
     routes = APIRouter(prefix="/v1/runs", tags=["steering"])
 
     @routes.post("/{run}/signals/{name}", summary="Send a signal to a run", openapi_extra=_SIGNAL)
@@ -60,6 +71,35 @@ def router(steering: Steering) -> APIRouter:
         said = body.message(await body.read(request))
         by = utf8(cadre_user) or said.by
         return _answer(await steering.tell(run, said.text, said.mode, checked_key(key_header), by))
+
+    @routes.get("/{run}/queue", summary="What a run has queued", responses=openapi.answers(Edited))
+    async def get_queue(run: str) -> Response:
+        """The queue of tasks, and the version that an edit names."""
+        return json_answer(await steering.editable(run, "queue"))
+
+    @routes.get("/{run}/plan", summary="What a run plans", responses=openapi.answers(Edited))
+    async def get_plan(run: str) -> Response:
+        """The plan, and the version that an edit names."""
+        return json_answer(await steering.editable(run, "plan"))
+
+    @routes.patch("/{run}/queue", summary="Edit what a run has queued", openapi_extra=_EDIT)
+    async def patch_queue(
+        run: str, request: Request, key_header: IdempotencyHeader = None, cadre_user: UserHeader = None
+    ) -> Response:
+        """200 with the queue as it is then; 409 with its version when it has changed meanwhile."""
+        return await edited(run, "queue", request, key_header, cadre_user)
+
+    @routes.patch("/{run}/plan", summary="Edit what a run plans", openapi_extra=_EDIT)
+    async def patch_plan(
+        run: str, request: Request, key_header: IdempotencyHeader = None, cadre_user: UserHeader = None
+    ) -> Response:
+        """200 with the plan as it is then; 409 with its version when it has changed meanwhile."""
+        return await edited(run, "plan", request, key_header, cadre_user)
+
+    async def edited(run: str, name: str, request: Request, key: str | None, user: str | None) -> Response:
+        wanted = body.edit(await body.read(request))
+        found = await steering.edit(run, name, wanted, checked_key(key), utf8(user) or wanted.by)
+        return _answer(found) if isinstance(found, Delivered) else json_answer(found)
 
     return routes
 

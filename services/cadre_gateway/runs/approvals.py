@@ -93,7 +93,8 @@ class Approvals:
                 with contextlib.suppress(Problem):  # the run may have been removed meanwhile
                     held = await self.held_calls.read(call.call)
                     schemas[call.name] = schema_in(held.run, call.name, call.kind)
-            schema = MEMBER_SCHEMA if call.kind == "member" else schemas.get(call.name)
+            tool_schema = schemas.get(call.name) if call.kind == "tool" else None
+            schema = MEMBER_SCHEMA if call.kind == "member" else tool_schema
             summary = self.index.get(call.tree, call.run)
             task = summary.task if summary is not None else ""
             shown.append(Approval(**msgspec.structs.asdict(call), task=task, schema=schema))

@@ -41,6 +41,8 @@ class ApprovalDecisions:
                 return await self._earlier(held, wanted)
             wanted = _with_edits(wanted, held.pending.arguments)
             arguments = wanted.arguments_of(held.pending.name, held.pending.arguments)
+            if wanted.verdict == "corrected" and held.pending.kind == "question":
+                raise invalid("a question is answered with approve or reject, and with feedback if you like")
             if wanted.verdict == "corrected":
                 _check_correction(held.run, held.pending, wanted, arguments)
         decision = Decision(

@@ -95,6 +95,8 @@ def schema_in(run: Run, name: str, kind: str) -> dict[str, Any] | None:
     """JSON Schema of the arguments, as the run was offered the tool or member."""
     if kind == "member":
         return MEMBER_SCHEMA
+    if kind == "question":
+        return None
     return run.tools[name].input_schema if name in run.tools else None
 
 

@@ -7,7 +7,12 @@ from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.journal.entry import Entry
 from cadre.ports import Stored
-from cadre.protocol.messages import Decision, Signal, UserMessage
+from cadre.protocol.messages import (
+    Decision,
+    Edit,
+    Signal,
+    UserMessage,
+)
 from cadre_gateway.requests.feed import Feed
 from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.runs import SENDER
@@ -26,7 +31,7 @@ class RecordSender:
     feeds: LiveFeeds
     bus: NatsBus
 
-    async def send(self, record: Decision | Signal | UserMessage, agent: str) -> Entry | None:
+    async def send(self, record: Decision | Signal | UserMessage | Edit, agent: str) -> Entry | None:
         """Sends the record; returns the entry that accounts for it, None when there is none in time.
 
         Raises RetryableError, TimeoutError.

@@ -6,23 +6,53 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from cadre.api.steering import Delivered
+from cadre.api.steering import (
+    Delivered,
+    Edited,
+)
+from cadre.engine.kind import (
+    kind_of,
+)
 from cadre.errors import SpecError
 from cadre.journal.entry import Entry
-from cadre.journal.events import MessageReceived, RecordIgnored, SignalReceived
-from cadre.protocol.messages import MessageMode, Signal, UserMessage
+from cadre.journal.events import (
+    EditApplied,
+    EditRefused,
+    MessageReceived,
+    RecordIgnored,
+    SignalReceived,
+)
+from cadre.loop.fold import (
+    fold,
+)
+from cadre.ports import (
+    Journal,
+)
+from cadre.protocol.messages import (
+    Edit,
+    MessageMode,
+    Signal,
+    UserMessage,
+)
 from cadre.spec.names import check_name
+from cadre_gateway.requests.body import (
+    EditBody,
+)
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 from cadre_gateway.runs import SENDER
-from cadre_gateway.runs.lookup import RunLookup
+from cadre_gateway.runs.lookup import (
+    RunLookup,
+    checked_tree_of,
+)
 from cadre_gateway.runs.record_sender import RecordSender
 
 
 @dataclass(frozen=True)
 class Steering:
-    """Takes signals and messages to runs."""
+    """Takes signals, messages and edits to runs."""
 
     lookup: RunLookup
+    journal: Journal
     sender: RecordSender
 
     async def signal(self, run: str, name: str, payload: Any, key: str | None, by: str) -> Delivered:
@@ -77,6 +107,58 @@ class Steering:
             raise _other_request(key or "")
         return _delivered(record.id, entry, "messages-full")
 
+    async def editable(self, run: str, name: str) -> Edited:
+        """What a person may edit of the run under this name. Raises a 404 problem, RetryableError."""
+        async with answer_deadline():
+            tree = checked_tree_of(run)
+            entries = [stored.entry for stored in await self.journal.read(tree, run)]
+            if not entries:
+                await self.lookup.find(run)
+        state = fold(entries, run, tree)
+        found = kind_of(state).editable(state) if state.spec is not None else None
+        if found is None or found.name != name:
+            raise Problem(404, "not-editable", f"run {run} has no {name} that can be edited")
+        return Edited(run=run, name=name, version=found.version, state=found.state)
+
+    async def edit(
+        self, run: str, name: str, wanted: EditBody, key: str | None, by: str
+    ) -> Edited | Delivered:
+        """Edits what the run has under this name; returns how it is then, or a Delivered without `at` when no agent
+        has taken the edit up yet.
+
+        Raises a 404, 409 or 422 problem, RetryableError.
+        """
+        agent, tree = await self._open_run(run)
+        record = Edit(
+            id=_record_id(run, "edit", key),
+            tree=tree,
+            run=run,
+            at=time.time(),
+            base=wanted.version,
+            operations=wanted.operations,
+            sender=by or SENDER,
+        )
+        entry = await self._earlier(record) if key is not None else None
+        if entry is None:
+            present = await self.editable(run, name)
+            if present.version != wanted.version:
+                raise _stale(run, name, present.version)
+            entry = await self.sender.send(record, agent)
+        if entry is None:
+            return Delivered(record.id, run)
+        event = entry.events[0]
+        if isinstance(event, EditRefused):
+            if event.version is not None and event.version != event.base:
+                raise _stale(run, name, event.version)
+            raise invalid(event.reason)
+        if isinstance(event, EditApplied) and (event.base, event.operations) != (
+            record.base,
+            record.operations,
+        ):
+            raise _other_request(key or "")
+        _delivered(record.id, entry, "not-editable")
+        return await self.editable(run, name)
+
     async def _open_run(self, run: str) -> tuple[str, str]:
         """The agent and the tree of a run that goes on. Raises a 404 or 409 problem."""
         async with answer_deadline():
@@ -85,7 +167,7 @@ class Steering:
             raise _run_ended(run)
         return summary.agent, summary.tree
 
-    async def _earlier(self, record: Signal | UserMessage) -> Entry | None:
+    async def _earlier(self, record: Signal | UserMessage | Edit) -> Entry | None:
         """The entry that accounts for a record of the same id, if there is one already."""
         async with answer_deadline():
             stored = await self.lookup.history.read_run(record.tree, record.run)
@@ -107,6 +189,11 @@ def _delivered(record: str, entry: Entry, full: str) -> Delivered:
             raise _run_ended(entry.run)
         raise Problem(409, full, f"run {entry.run}: {event.reason}")
     return Delivered(record, entry.run, entry.at)
+
+
+def _stale(run: str, name: str, version: int) -> Problem:
+    detail = f"the {name} of run {run} is at version {version} by now: read it again, and edit that"
+    return Problem(409, "stale-version", detail, version=version)
 
 
 def _run_ended(run: str) -> Problem:

@@ -1,5 +1,7 @@
 """What the HTTP API answers when something is sent to a run that goes on. Times are Unix seconds."""
 
+from typing import Any
+
 import msgspec
 
 
@@ -9,3 +11,15 @@ class Delivered(msgspec.Struct):
     id: str
     run: str
     at: float | None = None
+
+
+class Edited(msgspec.Struct, kw_only=True):
+    """What a person may edit of a run, as it is now."""
+
+    run: str
+    name: str
+    """`queue` or `plan`."""
+    version: int
+    """An edit names the one that it is based on."""
+    state: Any
+    """All of it; its form is up to the agent's kind."""

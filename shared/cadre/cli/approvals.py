@@ -102,11 +102,12 @@ def correct(
 
 def _row(call: dict[str, Any], now: float) -> list[str]:
     expires = call.get("expires")
+    is_question = call["kind"] == "question"
     return [
         call["call"],
         call["agent"],
         seconds(max(0.0, now - call["requested_at"])),
         "-" if expires is None else f"in {seconds(expires - now)}" if expires > now else "now",
-        brief(call["reason"], 40),
-        call_text(call["name"], call["arguments"], 200),
+        "question" if is_question else brief(call["reason"], 40),
+        brief(call["reason"], 200) if is_question else call_text(call["name"], call["arguments"], 200),
     ]

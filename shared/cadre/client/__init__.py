@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from cadre.api.approvals import Approval, ApprovalDecision
     from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool
     from cadre.api.runs import RunDetail, RunSummary
-    from cadre.api.steering import Delivered
+    from cadre.api.steering import Delivered, Edited
     from cadre.api.traces import TraceTree
     from cadre.client.client import Client
     from cadre.client.errors import (
@@ -39,6 +39,7 @@ __all__ = [
     "ClientError",
     "Conflict",
     "Delivered",
+    "Edited",
     "Event",
     "FileEntry",
     "InvalidRequest",
@@ -69,7 +70,7 @@ _HOMES = {
     "cadre.api.approvals": ("Approval", "ApprovalDecision"),
     "cadre.api.directory": ("LiveAgent", "LiveSandbox", "LiveTool"),
     "cadre.api.runs": ("RunDetail", "RunSummary"),
-    "cadre.api.steering": ("Delivered",),
+    "cadre.api.steering": ("Delivered", "Edited"),
     "cadre.api.traces": ("TraceTree",),
     "cadre.client.client": ("Client",),
     "cadre.client.errors": (

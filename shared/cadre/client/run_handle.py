@@ -14,7 +14,10 @@ from msgspec import to_builtins
 
 from cadre.api.approvals import Approval, ApprovalDecision
 from cadre.api.runs import RunDetail
-from cadre.api.steering import Delivered
+from cadre.api.steering import (
+    Delivered,
+    Edited,
+)
 from cadre.api.traces import TraceTree
 from cadre.client.errors import OutputMismatch, RunCancelled, RunFailed, TimedOut
 from cadre.client.event import Event
@@ -117,6 +120,26 @@ class RunHandle:
         """
         body = {"text": text, "mode": mode, "by": by}
         return typed(await self._client.post_once(f"{self._path}/messages", body, key=key), Delivered)
+
+    async def queue(self) -> Edited:
+        """The tasks that a run of kind `task_queue` has queued, and their version. Raises NotFound for other kinds."""
+        return typed(await self._client.request("GET", f"{self._path}/queue"), Edited)
+
+    async def plan(self) -> Edited:
+        """The plan of a run whose kind has one, and its version. Raises NotFound for other kinds."""
+        return typed(await self._client.request("GET", f"{self._path}/plan"), Edited)
+
+    async def edit(
+        self, what: Edited, operations: Sequence[dict[str, Any]], *, key: str | None = None, by: str = ""
+    ) -> Edited | Delivered:
+        """Edits the queue or plan that was read before; a Delivered when the agent is away at the moment.
+
+        Raises Conflict when it has changed meanwhile, InvalidRequest for an operation that cannot be done.
+        """
+        body = {"version": what.version, "operations": list(operations), "by": by}
+        path = f"{self._path}/{what.name}"
+        answer = await self._client.post_once(path, body, key=key, method="PATCH")
+        return typed(answer, Edited) if "version" in answer else typed(answer, Delivered)
 
     async def signal(
         self, name: str, payload: Any = None, *, key: str | None = None, by: str = ""

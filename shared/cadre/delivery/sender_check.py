@@ -11,6 +11,7 @@ from cadre.protocol.messages import (
     CodeFinished,
     CodeYielded,
     Decision,
+    Edit,
     Record,
     ReplyTo,
     Report,
@@ -51,7 +52,7 @@ def impersonation(message: Record | ToolCall, sender: str) -> str | None:
             author = message.agent
         case CodeYielded() | CodeFinished():
             author = SANDBOX_SENDER
-        case Decision() | Signal() | UserMessage():
+        case Decision() | Signal() | UserMessage() | Edit():
             author = GATEWAY_SENDER
         case TimerFired():
             author = TIMER_SENDER

@@ -8,6 +8,9 @@ from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
 from cadre.engine.commands import Command
+from cadre.engine.edits import (
+    Editable,
+)
 from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.engine.moves import Moves, Signalled
 from cadre.journal.arrivals import Arrival, ModelReplied
@@ -15,7 +18,11 @@ from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState, Step
 from cadre.prompting.prompts import Prompts
-from cadre.protocol.messages import ErrorInfo, Message
+from cadre.protocol.messages import (
+    Edit,
+    ErrorInfo,
+    Message,
+)
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import declaration_of, declared_kinds
 
@@ -126,6 +133,18 @@ class Kind(Protocol):
     def arrived(self, run: Run, what: Message | Signalled, arrival: Arrival) -> Moves | None:
         """What follows from a record of the kind's own, or from a wait that is over: a TimerFired of the wait's name
         when its time has come, a Signalled when its signal has. None: it is not awaited."""
+        ...
+
+    def editable(self, run: Run) -> Editable | None:
+        """What a person may edit of the run now; None: nothing."""
+        ...
+
+    def check_edit(self, run: Run, edit: Edit) -> None:
+        """Raises EditNotAllowed for an edit of the present version that cannot be made."""
+        ...
+
+    def edited(self, run: Run, edit: Edit, arrival: Arrival) -> Moves:
+        """What follows from an edit; `fold` has made its EditApplied true of the run."""
         ...
 
     def last_word(self, run: Run, step: int, arrival: Arrival) -> Moves:

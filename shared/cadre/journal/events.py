@@ -317,6 +317,24 @@ class MessageReceived(JournalEvent, frozen=True, tag="message.received"):
     sender: str = ""
 
 
+class EditApplied(JournalEvent, frozen=True, tag="edit.applied"):
+    """A person has changed what the run plans to do; `base` was its version until then."""
+
+    base: int
+    operations: list[dict[str, Any]]
+    sender: str = ""
+
+
+class EditRefused(JournalEvent, frozen=True, tag="edit.refused"):
+    """A person's change was not made: it was based on a version that is past, or it cannot be made."""
+
+    base: int
+    version: int | None
+    """The present one; None: there is nothing to edit."""
+    reason: str
+    sender: str = ""
+
+
 class SignalReceived(JournalEvent, frozen=True, tag="signal.received"):
     """A signal from outside. It is kept until a wait takes it, the oldest of its name first."""
 
@@ -367,6 +385,8 @@ CommonEvent = (
     | StepStarted
     | StepFinished
     | MessageReceived
+    | EditApplied
+    | EditRefused
     | SignalReceived
     | WaitBegun
     | WaitEnded

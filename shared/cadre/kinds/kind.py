@@ -6,6 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cadre.engine.commands import Command
+from cadre.engine.edits import (
+    Editable,
+    EditNotAllowed,
+)
 from cadre.engine.kind import Chat, Deed, Execution, Kind
 from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.engine.moves import PARTIAL_RESULT, Moves, Signalled, Stop
@@ -16,7 +20,11 @@ from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState
 from cadre.prompting.prompts import Prompts
-from cadre.protocol.messages import ErrorInfo, Message
+from cadre.protocol.messages import (
+    Edit,
+    ErrorInfo,
+    Message,
+)
 from cadre.spec.agent import AgentSpec
 
 
@@ -57,6 +65,15 @@ class PlainKind(ABC):
 
     def arrived(self, run: Run, what: Message | Signalled, arrival: Arrival) -> Moves | None:
         return None
+
+    def editable(self, run: Run) -> Editable | None:
+        return None
+
+    def check_edit(self, run: Run, edit: Edit) -> None:
+        raise EditNotAllowed(f"agents of kind {self.name} have nothing to edit")
+
+    def edited(self, run: Run, edit: Edit, arrival: Arrival) -> Moves:
+        return []
 
     def last_word(self, run: Run, step: int, arrival: Arrival) -> Moves:
         """The run goes no further: what it has found is its answer."""

@@ -23,7 +23,16 @@ from cadre.journal.arrivals import (
 from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.run import Run
 from cadre.protocol.memory import RECALL
-from cadre.protocol.messages import Cancel, Decision, Report, Signal, Task, ToolResult, UserMessage
+from cadre.protocol.messages import (
+    Cancel,
+    Decision,
+    Edit,
+    Report,
+    Signal,
+    Task,
+    ToolResult,
+    UserMessage,
+)
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import declared_kinds
 
@@ -45,6 +54,7 @@ def _copies() -> Mapping[str, type]:
         Decision: ev.ApprovalDecided,
         Signal: ev.SignalReceived,
         UserMessage: ev.MessageReceived,
+        Edit: ev.EditApplied,
     }
     own = (item for kind in declared_kinds().values() for item in kind.messages.items())
     return {what.__name__: event for what, event in (*common.items(), *own)}

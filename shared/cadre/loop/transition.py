@@ -23,12 +23,16 @@ from cadre.engine.timers import DEADLINE, call_of, kind_wait_of
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
 from cadre.journal.run import SUMMARY, Phase, Run
+from cadre.loop.edits import (
+    on_edit,
+)
 from cadre.loop.guards import with_partial_result, within_bounds, within_context
 from cadre.loop.signals import end_signalled_waits, on_signal
 from cadre.loop.user_messages import on_message
 from cadre.protocol.messages import (
     Cancel,
     Decision,
+    Edit,
     ErrorInfo,
     Message,
     Report,
@@ -68,6 +72,8 @@ def _decide(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
     if run.phase is Phase.NEW:
         return _before_the_task(run, arrival)
     match what:
+        case Edit():
+            return on_edit(run, what, arrival)
         case Cancel():
             return _on_cancel(run, what, arrival)
         case Poisoned():

@@ -267,6 +267,17 @@ class UserMessage(Message, frozen=True, tag="user_message"):
     sender: str = ""
 
 
+class Edit(Message, frozen=True, tag="edit"):
+    """A person's change to what a run plans to do, such as its queue of tasks or its plan. Of those that are based on
+    one version the first counts."""
+
+    base: int
+    """The version that the person saw."""
+    operations: list[dict[str, Any]]
+    """Changes, in order; what they may be is up to the agent's kind."""
+    sender: str = ""
+
+
 class CodeCall(Message, frozen=True, tag="code_call"):
     """Asks a sandbox to run a block of code, or to resume it. Its id is `<block>:<exchanges so far>`."""
 
@@ -345,6 +356,7 @@ Record = (
     | Decision
     | Signal
     | UserMessage
+    | Edit
     | CodeYielded
     | CodeFinished
     | TimerFired
@@ -387,6 +399,7 @@ Addressed = (
     | Decision
     | Signal
     | UserMessage
+    | Edit
     | CodeYielded
     | CodeFinished
     | ToolCall

@@ -62,6 +62,8 @@ def test_the_kept_runs_are_of_all_kinds() -> None:
         "context.overflowed",
         "goals.thought",
         *QUEUE,
+        "edit.applied",
+        "edit.refused",
         "message.received",
         "signal.received",
         "step.started",

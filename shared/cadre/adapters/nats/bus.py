@@ -22,6 +22,7 @@ from cadre.protocol.messages import (
     CodeYielded,
     Decision,
     Delta,
+    Edit,
     EffectClaim,
     EffectResult,
     Report,
@@ -66,6 +67,7 @@ class NatsBus:
                 | Decision()
                 | Signal()
                 | UserMessage()
+                | Edit()
                 | CodeYielded()
                 | CodeFinished()
             ):

@@ -130,10 +130,10 @@ class Asker:
     async def _ask(self, call: str, event: dict[str, Any]) -> None:
         self._lines.discard_typed()
         why = brief(event.get("reason", ""), 100)
-        click.echo(
-            f"{event['agent']} wants {call_text(event['name'], event.get('arguments'), 300)}  ({why})",
-            err=True,
-        )
+        wants = f"wants {call_text(event['name'], event.get('arguments'), 300)}  ({why})"
+        if event.get("kind") == "question":
+            wants = f"asks: {brief(event.get('reason', ''), 300)}"
+        click.echo(f"{event['agent']} {wants}", err=True)
         while True:
             click.echo(_CHOICES, err=True, nl=False)
             line = await self._lines.next()

@@ -46,6 +46,9 @@ def _text(node: RunNode, name: str, event: dict[str, Any]) -> str | None:
             )
         case "model.deferred":
             return f"waits for the model: {brief(event.get('reason', ''), 2 * _MAX_CHARACTERS)}"
+        case "approval.requested" if event.get("kind") == "question":
+            asked = brief(event.get("reason", ""), 2 * _MAX_CHARACTERS)
+            return f"asks a person: {asked}: cadre approve|reject {event.get('call')}"
         case "approval.requested":
             wanted = call_text(event.get("name", ""), event.get("arguments") or {}, _MAX_CHARACTERS)
             why = brief(event.get("reason", ""), _MAX_CHARACTERS)

@@ -74,6 +74,11 @@ def error_of(event: ev.ApprovalDecided | ev.CallTimedOut, call: CallState) -> Er
         )
         return ErrorInfo("AgentToolExecutionError", text)
     match event.verdict:
+        case "rejected" if call.kind == "question":
+            said = f" They said: {event.feedback}" if event.feedback else ""
+            return ErrorInfo("Rejected", f"A person was asked and said no.{said}")
+        case "expired" if call.kind == "question":
+            return ErrorInfo("Expired", "A person was asked, and nobody answered in time.")
         case "rejected":
             text = f"A person was asked and did not allow this call of {call.name!r}."
             said = f" They said: {event.feedback}" if event.feedback else ""

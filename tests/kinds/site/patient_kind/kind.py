@@ -7,6 +7,10 @@ from typing import Any
 import msgspec
 
 from cadre.engine.answers.json_text import ReadingError, read_arguments
+from cadre.engine.edits import (
+    Editable,
+    EditNotAllowed,
+)
 from cadre.engine.kind import Chat
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.moves import Answer, Ask, Call, EndStep, Hold, Moves, Note, Signalled, Wait
@@ -18,7 +22,13 @@ from cadre.journal.parts import JournalEvent
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
 from cadre.kinds.kind import PlainKind
-from cadre.protocol.messages import Decision, ErrorInfo, Message, TimerFired
+from cadre.protocol.messages import (
+    Decision,
+    Edit,
+    ErrorInfo,
+    Message,
+    TimerFired,
+)
 from patient_kind.records import DECLARATION, Noted, Nudge, Nudged, PatientSpec, PatientState
 
 
@@ -67,12 +77,25 @@ class PatientKind(PlainKind):
             return [hurried, Ask("act", run.step + 1)]
         return [Note(Nudged(text=what.text))] if isinstance(what, Nudge) else None
 
+    def editable(self, run: Run) -> Editable | None:
+        state = _state(run)
+        return Editable("queue", state.version, state.wishes)
+
+    def check_edit(self, run: Run, edit: Edit) -> None:
+        _wishes_after(_state(run).wishes, edit.operations)
+
+    def edited(self, run: Run, edit: Edit, arrival: Arrival) -> Moves:
+        return [Note(Nudged(text=f"{len(_state(run).wishes)} wishes"))]
+
     def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
         match event:
             case ev.RunAccepted():
                 run.own = PatientState()
             case ev.ModelAnswered():
                 _state(run).asked = [(call.name, _text(call.arguments)) for call in event.calls]
+            case ev.EditApplied():
+                _state(run).wishes = _wishes_after(_state(run).wishes, event.operations)
+                _state(run).version += 1
             case Nudged():
                 _state(run).nudges += 1
             case _:
@@ -90,6 +113,20 @@ def _section(run: Run) -> PatientSpec:
 def _state(run: Run) -> PatientState:
     assert isinstance(run.own, PatientState)
     return run.own
+
+
+def _wishes_after(wishes: list[str], operations: list[dict[str, Any]]) -> list[str]:
+    """Raises EditNotAllowed for an operation that is not `{op: add, wish}` or `{op: drop, wish}` of a wish there is."""
+    found = list(wishes)
+    for operation in operations:
+        match operation:
+            case {"op": "add", "wish": str() as wish}:
+                found.append(wish)
+            case {"op": "drop", "wish": wish} if wish in found:
+                found.remove(wish)
+            case _:
+                raise EditNotAllowed(f"no such operation: {operation}")
+    return found
 
 
 def _text(arguments: str | dict[str, Any]) -> str:

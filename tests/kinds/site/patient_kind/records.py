@@ -46,6 +46,10 @@ class PatientState(KindState, kw_only=True, tag="patient", omit_defaults=True):
     asked: list[tuple[str, str]] = []
     """Calls of the answer in work: names and arguments as JSON."""
     nudges: int = 0
+    wishes: list[str] = []
+    """What people wish for, as they have edited it."""
+    version: int = 0
+    """Of the wishes."""
 
 
 DECLARATION = KindDeclaration(
