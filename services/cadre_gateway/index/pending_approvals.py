@@ -52,7 +52,9 @@ def pending_changes(
             case ApprovalRequested():
                 if event.call not in pending:
                     added[event.call] = _of_event(event, entry)
-            case ApprovalDecided(call=call) | CallDropped(call=call) | CallRefused(call=call) if call in pending:
+            case ApprovalDecided(call=call) | CallDropped(call=call) | CallRefused(call=call) if (
+                call in pending
+            ):
                 gone[call] = pending[call]
             case RunFinished():
                 added, gone = {}, dict(pending)
