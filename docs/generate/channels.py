@@ -6,6 +6,7 @@ import msgspec
 
 from cadre.journal.entry import Entry
 from cadre.protocol.cards import Presence
+from cadre.protocol.deltas import Delta
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.messages import (
     Cancel,
@@ -13,7 +14,6 @@ from cadre.protocol.messages import (
     CodeFinished,
     CodeYielded,
     Decision,
-    Delta,
     Edit,
     EffectClaim,
     EffectResult,

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import msgspec
 
 from cadre.journal.entry import Entry
-from cadre.protocol import cards, messages
+from cadre.protocol import cards, deltas, messages
 from cadre.protocol.files import WorkspaceFile
 
 MESSAGES: tuple[type[msgspec.Struct], ...] = (
@@ -20,7 +20,7 @@ MESSAGES: tuple[type[msgspec.Struct], ...] = (
     messages.EffectResult,
     WorkspaceFile,
     messages.Spilled,
-    messages.Delta,
+    deltas.Delta,
     cards.Presence,
     Entry,
 )

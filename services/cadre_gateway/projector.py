@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cadre.adapters.nats.tail import Read
-from cadre.protocol.messages import Erased, Fate
+from cadre.protocol.fates import Erased, Fate
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.retention.janitor import Janitor
 from cadre_gateway.retention.tree_records import EntryStatus, TreeRecords

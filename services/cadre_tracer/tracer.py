@@ -16,7 +16,7 @@ from cadre.delivery.codec import decode, unpack_entry
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import BlobMissing, BusUnavailable, NewerSchema, RetryableError, UnreadableMessage
 from cadre.ports import Stored
-from cadre.protocol.messages import Erased, Fate
+from cadre.protocol.fates import Erased, Fate
 from cadre.service.frame import Platform
 from cadre.service.health import AsgiApp
 from cadre.settings import TracingSettings

@@ -40,7 +40,7 @@ from cadre.journal.events import (
     WaitEnded,
 )
 from cadre.journal.parts import JournalEvent
-from cadre.protocol.messages import Delta
+from cadre.protocol.deltas import Delta
 from cadre.spec.kinds import declared_kinds
 
 __all__ = [

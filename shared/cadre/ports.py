@@ -8,10 +8,10 @@ import msgspec
 from cadre.engine.model_request import ModelRequest
 from cadre.journal.entry import Entry
 from cadre.journal.events import RequestedCall
+from cadre.protocol.deltas import Delta
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.messages import (
     Addressed,
-    Delta,
     EffectClaim,
     EffectResult,
     TimerFired,

@@ -14,7 +14,11 @@ from cadre.adapters.nats.sessions import NatsSessions
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BlobMissing, Fenced
 from cadre.journal.events import RecordIgnored, RunAccepted
-from cadre.protocol.messages import Erased, Task, ToolResult
+from cadre.protocol.fates import Erased
+from cadre.protocol.messages import (
+    Task,
+    ToolResult,
+)
 from cadre.protocol.topology import call_id, run_id_of, task_id
 from harness.nats_server import NatsServer
 from harness.patience import patience, until

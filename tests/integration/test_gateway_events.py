@@ -3,7 +3,10 @@
 import asyncio
 
 from cadre.journal import events as ev
-from cadre.protocol.messages import Delta, ErrorInfo
+from cadre.protocol.deltas import Delta
+from cadre.protocol.messages import (
+    ErrorInfo,
+)
 from cadre.protocol.topology import call_id, run_id_of
 from harness.patience import patience
 from integration.gateway_world import CALLED, FINISHED, SseEvent, World, new_run, sse_events

@@ -14,7 +14,10 @@ from cadre.adapters.nats.streams.provision import provision
 from cadre.adapters.nats.tail import identities
 from cadre.journal.entry import Entry
 from cadre.journal.events import RunAccepted
-from cadre.protocol.messages import Erased, Task
+from cadre.protocol.fates import Erased
+from cadre.protocol.messages import (
+    Task,
+)
 from cadre.protocol.topology import Topology, task_id
 from cadre.settings import Settings
 from cadre.spec.agent import AgentSpec

@@ -7,8 +7,13 @@ import pytest
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import encode
 from cadre.errors import MemoryUnavailable
+from cadre.protocol.fates import Erased
 from cadre.protocol.memory import ListRequest, SearchRequest, Selection
-from cadre.protocol.messages import Erased, MemoryScope, Origin, ToolCall
+from cadre.protocol.messages import (
+    MemoryScope,
+    Origin,
+    ToolCall,
+)
 from cadre.testing import running_model
 from harness.nats_server import free_port
 from harness.patience import patience, until

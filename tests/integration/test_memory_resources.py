@@ -10,8 +10,11 @@ import pytest
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.workspace_store import WorkspaceStore
+from cadre.protocol.fates import Erased
 from cadre.protocol.memory import Selection
-from cadre.protocol.messages import Erased, Origin
+from cadre.protocol.messages import (
+    Origin,
+)
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
 from harness.patience import until

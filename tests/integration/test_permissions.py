@@ -22,8 +22,11 @@ from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import NotPermitted, SettingError, SetupError
 from cadre.ports import QuarantineRecord
+from cadre.protocol.fates import Erased
 from cadre.protocol.files import WorkspaceFile
-from cadre.protocol.messages import EffectClaim, Erased
+from cadre.protocol.messages import (
+    EffectClaim,
+)
 from cadre.settings import Settings
 from harness.patience import patience
 from integration.secured_world import BOSS, CALL, JOURNAL, RUN, TREE, Secured, T, secured

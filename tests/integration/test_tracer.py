@@ -16,7 +16,7 @@ from cadre.adapters.nats.history import History
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.delivery.codec import encode
 from cadre.journal.entry import Entry
-from cadre.protocol.messages import Erased
+from cadre.protocol.fates import Erased
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from cadre.telemetry.tracing import names

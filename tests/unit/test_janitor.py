@@ -13,7 +13,10 @@ from cadre.adapters.nats.objects.blobs import YOUNG_SECONDS
 from cadre.errors import BusUnavailable, Fenced
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
-from cadre.protocol.messages import Erased, Fate, Task
+from cadre.protocol.fates import Erased, Fate
+from cadre.protocol.messages import (
+    Task,
+)
 from cadre.spec.agent import AgentSpec
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.retention.janitor import Janitor

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
-from cadre.protocol.messages import Erased
+from cadre.protocol.fates import Erased
 from cadre_gateway.retention.tree_records import EntryStatus, SavedRecords, TreeRecords
 from unit.journal_entries import FINISHED, accepted, entry
 

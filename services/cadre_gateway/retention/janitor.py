@@ -13,7 +13,7 @@ from cadre.adapters.nats.erasure import FATE_SECONDS, Belongings
 from cadre.adapters.nats.objects.blobs import YOUNG_SECONDS
 from cadre.errors import CadreError, Fenced
 from cadre.ports import Clock
-from cadre.protocol.messages import Erased, Fate
+from cadre.protocol.fates import Erased, Fate
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.retention.tree_records import PendingErasure, TreeRecords
 

@@ -13,7 +13,7 @@ import msgspec
 
 from cadre.journal.entry import Entry
 from cadre.journal.events import RunAccepted
-from cadre.protocol.messages import Erased
+from cadre.protocol.fates import Erased
 from cadre_gateway.index.run_summary import end_state, starts_no_run
 
 

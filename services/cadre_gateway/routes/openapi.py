@@ -9,7 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from cadre.api.approvals import Approval
 from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool
 from cadre.api.runs import RunSummary, State
-from cadre.protocol.messages import Delta
+from cadre.protocol.deltas import Delta
 from cadre.tools.workspace import FileEntry
 from cadre_gateway.runs.event_stream import Shown
 

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from cadre.delivery.codec import encode
 from cadre.journal.entry import AnyEvent
 from cadre.ports import Stored
-from cadre.protocol.messages import Delta
+from cadre.protocol.deltas import Delta
 from cadre.protocol.topology import tree_of
 from cadre_gateway.runs.follow import EndOfRun, Follower, Notice
 from cadre_gateway.runs.live_feeds import LiveFeeds

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from cadre.api.runs import State
 from cadre.errors import RetryableError
 from cadre.ports import Stored
-from cadre.protocol.messages import Delta
+from cadre.protocol.deltas import Delta
 from cadre.protocol.topology import is_within, tree_of
 from cadre_gateway.index.run_summary import end_state
 from cadre_gateway.requests.feed import Feed

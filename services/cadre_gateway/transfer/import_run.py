@@ -22,7 +22,7 @@ from cadre.adapters.nats.tail import Tail
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.errors import Fenced
 from cadre.ports import Blobs
-from cadre.protocol.messages import Erased, Imported
+from cadre.protocol.fates import Erased, Imported
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.retention.tree_records import TreeRecords

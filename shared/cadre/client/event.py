@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cadre.journal.parts import JournalEvent
-from cadre.protocol.messages import Delta
+from cadre.protocol.deltas import Delta
 
 
 class Event(NamedTuple):

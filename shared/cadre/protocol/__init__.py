@@ -1,6 +1,7 @@
 """The data that services exchange and how it is addressed: messages, cards, subjects and ids."""
 
 from cadre.protocol.cards import AgentCard, Presence, SandboxCard, ToolCard
+from cadre.protocol.deltas import Delta
 from cadre.protocol.messages import (
     SCHEMA_VERSION,
     Budget,
@@ -9,7 +10,6 @@ from cadre.protocol.messages import (
     CodeFinished,
     CodeYielded,
     Decision,
-    Delta,
     Edit,
     EffectClaim,
     EffectResult,

@@ -348,19 +348,10 @@ class TimerFired(Message, frozen=True, tag="timer"):
     name: str
 
 
-Record = (
-    Task
-    | ToolResult
-    | Report
-    | Cancel
-    | Decision
-    | Signal
-    | UserMessage
-    | Edit
-    | CodeYielded
-    | CodeFinished
-    | TimerFired
-)
+FromPeople = Cancel | Decision | Signal | UserMessage | Edit
+"""What is sent to a run from outside while it goes on."""
+
+Record = Task | ToolResult | Report | FromPeople | CodeYielded | CodeFinished | TimerFired
 """The messages that may lie in an agent's inbox."""
 
 
@@ -391,20 +382,7 @@ class EffectResult(Message, tag="effect_result", frozen=True):
     result: ToolResult
 
 
-Addressed = (
-    Task
-    | ToolResult
-    | Report
-    | Cancel
-    | Decision
-    | Signal
-    | UserMessage
-    | Edit
-    | CodeYielded
-    | CodeFinished
-    | ToolCall
-    | CodeCall
-)
+Addressed = Task | ToolResult | Report | FromPeople | CodeYielded | CodeFinished | ToolCall | CodeCall
 """The messages that one service sends to another."""
 
 
@@ -414,33 +392,3 @@ class Spilled(Message, frozen=True, tag="spilled"):
     ref: str
     """`blob:<sha256>`"""
     size: int
-
-
-class Erased(Message, frozen=True, tag="erased"):
-    """A tree was removed. Its messages before this one are gone, and those behind it are late and ignored.
-    Its id is `<tree>:erased`."""
-
-    expired: bool = False
-    """Whether the tree was removed because its time was over, and not on request."""
-
-
-class Imported(Message, frozen=True, tag="imported"):
-    """A tree was imported from a file: its journals follow this message. Its id is `<tree>:imported`."""
-
-
-Fate = Erased | Imported
-"""A record of the tree as a whole, which lies among its journals and outlives them."""
-
-
-class Delta(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of a model's answer while it is being written. Not stored; may be lost."""
-
-    run: str
-    agent: str
-    step: int
-    attempt: int
-    text: str
-    seq: int
-    """The place of the piece in the answer, from 1."""
-    purpose: str = ""
-    """What the model is asked for, as in `model.called`; "" from agents of earlier versions."""

@@ -9,7 +9,7 @@ from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.journal.arrivals import ModelFailed, ModelReplied
 from cadre.journal.run import ModelInFlight, Run
 from cadre.ports import Bus, Clock, Model
-from cadre.protocol.messages import Delta
+from cadre.protocol.deltas import Delta
 from cadre.spec.prices import Prices, priced
 
 Outcome = ModelReplied | ModelFailed

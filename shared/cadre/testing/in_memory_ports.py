@@ -16,11 +16,11 @@ from cadre.delivery.hash_chain import seal
 from cadre.errors import BlobMissing, BusUnavailable, Fenced, OutcomeUnknown
 from cadre.journal.entry import Entry
 from cadre.ports import Appended, Blobs, Effect, QuarantineRecord, Stored
+from cadre.protocol.deltas import Delta
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.messages import (
     Addressed,
     CodeCall,
-    Delta,
     EffectClaim,
     EffectResult,
     Task,

@@ -22,10 +22,10 @@ from cadre.journal.run import Run
 from cadre.loop.fold import fold
 from cadre.ports import Appended, Model, ModelReply, OnText, Stored
 from cadre.prompting.prompts import Prompts
+from cadre.protocol.deltas import Delta
 from cadre.protocol.messages import (
     Addressed,
     CodeCall,
-    Delta,
     Record,
     Task,
     TimerFired,

@@ -14,6 +14,7 @@ from cadre.delivery.code_history import HistoryCutter
 from cadre.delivery.codec import HEADERS, encode, pack
 from cadre.errors import Fenced
 from cadre.ports import Blobs
+from cadre.protocol.deltas import Delta
 from cadre.protocol.messages import (
     Addressed,
     Cancel,
@@ -21,7 +22,6 @@ from cadre.protocol.messages import (
     CodeFinished,
     CodeYielded,
     Decision,
-    Delta,
     Edit,
     EffectClaim,
     EffectResult,

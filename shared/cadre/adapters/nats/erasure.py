@@ -17,7 +17,11 @@ from cadre.adapters.nats.streams import jetstream, listing
 from cadre.adapters.nats.streams.fenced_value import FencedValue
 from cadre.delivery.codec import HEADERS, decode
 from cadre.errors import BlobMissing, Fenced, UnreadableMessage
-from cadre.protocol.messages import Fate, Spilled, Task
+from cadre.protocol.fates import Fate
+from cadre.protocol.messages import (
+    Spilled,
+    Task,
+)
 from cadre.protocol.topology import Topology
 
 log = logging.getLogger("cadre.erasure")

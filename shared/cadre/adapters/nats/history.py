@@ -13,7 +13,10 @@ from cadre.adapters.nats.streams.replica_tries import ReplicaTries
 from cadre.delivery.codec import decode, unpack_entry, unpack_record
 from cadre.errors import BlobMissing, UnreadableMessage
 from cadre.ports import Blobs, Stored
-from cadre.protocol.messages import Delta, Task
+from cadre.protocol.deltas import Delta
+from cadre.protocol.messages import (
+    Task,
+)
 from cadre.protocol.topology import Topology
 
 log = logging.getLogger("cadre.history")

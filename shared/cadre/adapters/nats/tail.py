@@ -16,7 +16,7 @@ from cadre.delivery.codec import decode, unpack_entry
 from cadre.errors import BlobMissing, RetryableError, UnreadableMessage
 from cadre.journal.entry import Entry
 from cadre.ports import Blobs, Stored
-from cadre.protocol.messages import Fate
+from cadre.protocol.fates import Fate
 from cadre.protocol.topology import Topology
 
 log = logging.getLogger("cadre.tail")

@@ -80,9 +80,10 @@ def _text(node: RunNode, name: str, event: dict[str, Any]) -> str | None:
         case "message.received":
             return f"{event.get('sender') or 'somebody'} says: {brief(event.get('text', ''), 2 * _MAX_CHARACTERS)}"
         case "signal.received":
-            payload = event.get("payload")
-            brought = f": {brief(payload, _MAX_CHARACTERS)}" if payload is not None else ""
-            return f"signal {event.get('name')}{brought}"
+            payload = (
+                brief(event["payload"], _MAX_CHARACTERS) if event.get("payload") is not None else "no payload"
+            )
+            return f"signal {event.get('name')}: {payload}"
         case "wait.begun":
             return f"waits {_awaited(event)}"
         case "cancel.requested":
