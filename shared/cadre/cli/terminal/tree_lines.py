@@ -80,10 +80,7 @@ def _text(node: RunNode, name: str, event: dict[str, Any]) -> str | None:
         case "message.received":
             return f"{event.get('sender') or 'somebody'} says: {brief(event.get('text', ''), 2 * _MAX_CHARACTERS)}"
         case "signal.received":
-            payload = (
-                brief(event["payload"], _MAX_CHARACTERS) if event.get("payload") is not None else "no payload"
-            )
-            return f"signal {event.get('name')}: {payload}"
+            return f"signal {event.get('name')}: {brief(event.get('payload'), _MAX_CHARACTERS)}"
         case "wait.begun":
             return f"waits {_awaited(event)}"
         case "cancel.requested":
