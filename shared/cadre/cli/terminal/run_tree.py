@@ -102,15 +102,7 @@ def _changed(node: RunNode, name: str, event: dict[str, Any], at: float) -> RunN
     arguments = event.get("arguments") or {}
     match name:
         case "run.accepted":
-            task, spec = event.get("task") or {}, event.get("spec") or {}
-            return replace(
-                node,
-                agent=task.get("agent", node.agent),
-                task=task.get("task", ""),
-                tools=(*(spec.get("tools") or ()), *(spec.get("checks") or ())),
-                max_steps=task.get("max_steps") or (spec.get("limits") or {}).get("max_steps"),
-                started_at=at,
-            )
+            return _accepted(node, event, at)
         case "offer.changed":
             return replace(node, missing=tuple(event.get("missing") or ()))
         case "model.called" | "step.started":
@@ -164,6 +156,19 @@ def _changed(node: RunNode, name: str, event: dict[str, Any], at: float) -> RunN
         case _:
             doing_now = labels.doing(name)
             return None if doing_now is None else replace(node, doing=doing_now)
+
+
+def _accepted(node: RunNode, event: dict[str, Any], at: float) -> RunNode:
+    """The node with what its run was asked to do, and by which agent."""
+    task, spec = event.get("task") or {}, event.get("spec") or {}
+    return replace(
+        node,
+        agent=task.get("agent", node.agent),
+        task=task.get("task", ""),
+        tools=(*(spec.get("tools") or ()), *(spec.get("checks") or ())),
+        max_steps=task.get("max_steps") or (spec.get("limits") or {}).get("max_steps"),
+        started_at=at,
+    )
 
 
 def _begun(node: RunNode, event: dict[str, Any]) -> RunNode:
