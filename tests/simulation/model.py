@@ -63,8 +63,8 @@ class PlannedModel:
         self._fail_perhaps()
         usage = Usage(input_tokens=10, output_tokens=2)
         if self._room is not None:
-            # A tokenizer of its own, which makes less of a text than the estimate does.
-            size = size_of(request) * 9 // 10
+            # A tokenizer of its own, which makes a little more of a text than the estimate does.
+            size = size_of(request) * 11 // 10
             usage = Usage(input_tokens=size, output_tokens=2)
             if size > self._room:
                 self._outgrown(f"{self._spec.name} asks with {size} tokens and has room for {self._room}")
