@@ -54,7 +54,7 @@ def test_the_agents_of_a_page_can_be_read(page: str, tmp_path: Path) -> None:
 
 def test_the_page_on_agents_shows_every_section() -> None:
     [whole] = [block for block in blocks("agents.md") if "limits:" in block and "code:" in block]
-    shown = set(re.findall(r"^ +(\w+):", whole, re.M))
+    shown = set(re.findall(r"^ +(?:# )?(\w+):", whole, re.M))
     assert {field.name for field in msgspec.structs.fields(AgentSpec)} - {"name", "labels"} <= shown
 
 
