@@ -40,26 +40,23 @@ NO_CALL, NO_BLOCK, NO_OBJECT = (
     "holds no block of code",
     "is not the JSON object that was asked",
 )
-OUT_OF_STEPS = "Reached the limit of 8 steps"
-"""A text that is Python by chance, as any JSON object is, is run, and says nothing."""
-
 WEAK = {
     "call_within_think": (NO_CALL, NO_BLOCK, NO_OBJECT),
     "code_within_think": (NO_CALL, NO_BLOCK, NO_OBJECT),
     "cut_call": (CUT, CUT, CUT),
     "cut_code": (CUT, CUT, CUT),
-    "echoed_declaration": ("repeats how a tool is declared, and calls none", OUT_OF_STEPS, NO_OBJECT),
+    "echoed_declaration": ("repeats how a tool is declared, and calls none", NO_BLOCK, NO_OBJECT),
     "empty": (NO_CALL, NO_BLOCK, NO_OBJECT),
     "endless_prose": (CUT, CUT, CUT),
     "endless_repetition": (CUT, CUT, CUT),
-    "functions_prefix": ("arguments", OUT_OF_STEPS, NO_OBJECT),
-    "invented_argument": ("'price' was unexpected", OUT_OF_STEPS, NO_OBJECT),
-    "invented_tool": ("Unknown tool 'sendEmail', should be one of: add, price_of,", OUT_OF_STEPS, NO_OBJECT),
-    "same_call": ("was called 3 times with these very arguments", OUT_OF_STEPS, NO_OBJECT),
+    "functions_prefix": ("arguments", NO_BLOCK, NO_OBJECT),
+    "invented_argument": ("'price' was unexpected", NO_BLOCK, NO_OBJECT),
+    "invented_tool": ("Unknown tool 'sendEmail', should be one of: add, price_of,", NO_BLOCK, NO_OBJECT),
+    "same_call": ("was called 3 times with these very arguments", NO_BLOCK, NO_OBJECT),
     "same_failing_code": (NO_CALL, "NameError: name 'weigh' is not defined", NO_OBJECT),
     "same_failing_code_structured": (
         'needs the keys "name" and "arguments"',
-        OUT_OF_STEPS,
+        NO_BLOCK,
         "IndentationError",
     ),
 }

@@ -55,7 +55,10 @@ def test_blocks_are_found_in_the_form_that_was_agreed(text: str, form: CodeSpec,
     assert read_code(text, form) == code
 
 
-@pytest.mark.parametrize("text", ["", "no code at all", "<code></code>", "```\n\n```"])
+LITERAL = '{"name": "add", "arguments": {"a": 2}}'
+
+
+@pytest.mark.parametrize("text", ["", "no code at all", "<code></code>", "```\n\n```", LITERAL])
 def test_an_answer_without_a_block_is_refused(text: str) -> None:
     with pytest.raises(ReadingError, match="no block of code"):
         read_code(text, TAGS)
@@ -64,3 +67,8 @@ def test_an_answer_without_a_block_is_refused(text: str) -> None:
 def test_a_structured_answer_that_is_no_json_is_refused() -> None:
     with pytest.raises(ReadingError, match="not the JSON object"):
         read_code("<code>x = 1</code>", STRUCTURED)
+
+
+def test_a_mere_literal_was_code_in_earlier_versions() -> None:
+    assert read_code(LITERAL, TAGS, runs_literals=True) == LITERAL
+    assert read_code(f"<code>{LITERAL}</code>", TAGS) == LITERAL

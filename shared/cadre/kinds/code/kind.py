@@ -55,12 +55,13 @@ class CodeKind(StepwiseKind):
 
     name, version = DECLARATION.name, DECLARATION.version
     reads_whole = True
+    runs_literals = False
 
     def act(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
         """Hands the block that the model wrote to a sandbox."""
         assert run.spec is not None
         try:
-            code = read_code(reply.content, code_of(run.spec))
+            code = read_code(reply.content, code_of(run.spec), runs_literals=self.runs_literals)
         except ReadingError as error:
             return self.went(run, arrival, error.info)
         return [Note(BlockStarted(block=block_id(run.id, step_in_work(run)), code=code))]
@@ -157,7 +158,7 @@ class CodeKind(StepwiseKind):
         code = code_of(spec)
         try:
             is_open = not code.structured and closed(reply.content, code) != reply.content
-            return not is_open and bool(read_code(reply.content, code))
+            return not is_open and bool(read_code(reply.content, code, runs_literals=self.runs_literals))
         except (ReadingError, *UNREADABLE):
             return False
 
@@ -193,9 +194,9 @@ def _calls(run: Run, yielded: CodeYielded) -> Moves:
 
 
 class CodeKind2(CodeKind):
-    """Version 2: tokens are counted by the estimate, however much less the model counts."""
+    """Version 2: tokens are counted by the estimate, however much less the model counts; a mere literal is run."""
 
-    version, trusts_counts = 2, False
+    version, trusts_counts, runs_literals = 2, False, True
 
 
 class CodeKind1(CodeKind2):

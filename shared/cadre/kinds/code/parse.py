@@ -37,15 +37,23 @@ def closed(text: str, code: CodeSpec) -> str:
     return text + closing if is_open else text
 
 
-def read_code(content: str, code: CodeSpec) -> str:
-    """All blocks of the answer, joined by empty lines. Raises ReadingError, for the model, when there is none."""
+def read_code(content: str, code: CodeSpec, *, runs_literals: bool = False) -> str:
+    """All blocks of the answer, joined by empty lines. Raises ReadingError, for the model, when there is none.
+
+    An answer without tags and fences may be code as a whole. A mere literal, as most JSON objects are, does nothing: it
+    counts as code with `runs_literals` only.
+    """
     content = without_reasoning(content)
     if code.structured:
         return _structured(content)
     opening, closing = code.tags
     text = closed(content, code)
     blocks = re.findall(rf"{re.escape(opening)}(.*?){re.escape(closing)}", text, re.DOTALL)
-    if not any(map(str.strip, blocks)) and _is_python(content):
+    if (
+        not any(map(str.strip, blocks))
+        and _is_python(content)
+        and (runs_literals or not _is_literal(content))
+    ):
         return content.strip()
     blocks = [_unfenced(block) for block in blocks] or _FENCE.findall(text)
     found = "\n\n".join(block.strip("\n") for block in blocks if block.strip())
@@ -82,6 +90,14 @@ def _is_python(content: str) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return bool(content.strip())
+
+
+def _is_literal(content: str) -> bool:
+    try:
+        ast.literal_eval(content.strip())
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def _help(content: str, opening: str, closing: str) -> str:
