@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from cadre_scripted_model import MODEL_ID, NOT_AN_AI
-from cadre_scripted_model.request import RequestView, rough_tokens, text_of
+from cadre_scripted_model.request import RequestView, rough_tokens
 from cadre_scripted_model.script import CallReply, ErrorReply, Reply
 
 DONE = b"data: [DONE]\n\n"
@@ -35,9 +35,7 @@ def complete(reply: Reply, view: RequestView, number: int, created: int) -> Comp
         content=content,
         calls=calls,
         finish=reply.finish or ("tool_calls" if calls else "stop"),
-        usage=_usage(
-            sum(rough_tokens(text_of(m.get("content"))) for m in view.messages), rough_tokens(written)
-        ),
+        usage=_usage(view.tokens, rough_tokens(written)),
     )
 
 

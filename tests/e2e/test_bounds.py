@@ -1,6 +1,7 @@
 """How far a run may go, seen from outside: deadlines, budgets over a tree, timeouts, calls that lead nowhere."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -222,7 +223,7 @@ def test_bounds_on_the_command_line(cadre: Commands) -> None:
     shown = cadre("show", "@last").stdout
     assert "budget   5.5 cost, 2 steps" in shown
     assert "deadline 20" in shown
-    assert ", cost 0." in shown
+    assert re.search(r", cost \d+\.\d", shown)
     told = json.loads(cadre("show", "@last", "-o", "json").stdout)
     assert told["budget"] == {"cost": 5.5, "steps": 2}
     assert told["deadline"] - told["started_at"] == pytest.approx(600, abs=30)

@@ -178,7 +178,7 @@ def test_what_a_person_has_removed_is_not_known_any_more_and_replays_all_the_sam
     note(gateway, "Verses by Gerda are about the sea.", "gerda")
     note(gateway, "Gerda and the sea: a second word.", "gerda", session="other")
     left(gateway, 4, user="gerda")
-    long = gateway.submit("historian", "verses: 14, then what Gerda said of the sea", user="gerda")
+    long = gateway.submit("historian", "verses: 22, then what Gerda said of the sea", user="gerda")
     result = gateway.finished(long)
     assert result["state"] == "success"
     assert "Verses by Gerda" in result["output"], "a summary leaves what was recalled as it is"

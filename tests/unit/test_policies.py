@@ -151,7 +151,7 @@ def test_an_agent_file_bounds_its_runs(tmp_path: Path) -> None:
             r"approvals: refund: True: write never, always or 'when: .*YAML takes yes",
         ),
         ("approvals: {refund: }", r"approvals: refund: None: write never, always"),
-        ("approvals: {off: always}", r"approvals: False: always: write"),
+        ("approvals: {off: always}", r"approvals names off, which is neither"),
         ("approvals: {refund: sometimes}", r"approvals.refund: 'sometimes': write never"),
         ("approvals: {refund: 'when: amount >'}", r"approvals.refund: 'when: amount >': unexpected"),
         (

@@ -41,7 +41,7 @@ class ApprovalDecisions:
                 return await self._earlier(held, wanted)
             wanted = _with_edits(wanted, held.pending.arguments)
             arguments = wanted.arguments_of(held.pending.name, held.pending.arguments)
-            if wanted.verdict == "corrected" and held.pending.kind == "question":
+            if wanted.verdict == "corrected" and held.pending.kind == "question" and not wanted.edits:
                 raise invalid("a question is answered with approve or reject, and with feedback if you like")
             if wanted.verdict == "corrected":
                 _check_correction(held.run, held.pending, wanted, arguments)
@@ -130,7 +130,7 @@ def _check_correction(run: Run, pending: CallState, wanted: Ruling, arguments: d
     try:
         if wanted.edits:
             check_edits(run, pending, wanted.edits)
-        elif pending.kind != "question":
+        else:
             check_correction(run, pending, wanted.tool, arguments)
     except CallNotAllowed as error:
         raise invalid(str(error)) from error
