@@ -28,6 +28,12 @@ from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.open import open_index
 from cadre_memory.index.schema import Schema
 from cadre_memory.index.scopes import Caller
+from cadre_memory.operations.chunk_embedder import ChunkEmbedder
+from cadre_memory.operations.embed_pending import Sweeper
+from cadre_memory.operations.expiry import ErasureListener, expire_periodically
+from cadre_memory.operations.reembed import Reembedder
+from cadre_memory.operations.search import Searcher
+from cadre_memory.operations.writer import Writer
 from cadre_memory.settings import MemorySettings
 from cadre_memory.tools.calls import CallHandler
 from cadre_memory.tools.cards import CARDS
@@ -35,12 +41,6 @@ from cadre_memory.tools.keep import Workers
 from cadre_memory.tools.memories import Memories
 from cadre_memory.tools.requests import RequestHandlers
 from cadre_memory.tools.resources import ResourceSearch
-from cadre_memory.work.chunk_embedder import ChunkEmbedder
-from cadre_memory.work.embed_pending import Sweeper
-from cadre_memory.work.expiry import ErasureListener, expire_periodically
-from cadre_memory.work.reembed import Reembedder
-from cadre_memory.work.search import Searcher
-from cadre_memory.work.writer import Writer
 
 log = logging.getLogger("cadre.memory")
 

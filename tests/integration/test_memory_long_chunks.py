@@ -18,8 +18,8 @@ from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Meters
 from cadre_memory.embedding.open import EndpointEmbedder, open_embedder
 from cadre_memory.index.vector_index import Chunk
+from cadre_memory.operations.chunk_embedder import ChunkEmbedder
 from cadre_memory.settings import read_memory_settings
-from cadre_memory.work.chunk_embedder import ChunkEmbedder
 from cadre_scripted_model import embeddings
 from harness.nats_server import NatsServer
 from harness.patience import until

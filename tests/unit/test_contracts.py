@@ -51,7 +51,7 @@ VIOLATIONS = {
         ("services/cadre_gateway/runs/admission.py", "import nats.js"),
     ],
     "openai": [("shared/cadre/adapters/models/openai_model.py", "import openai")],
-    "qdrant": [("services/cadre_memory/work/search.py", "import qdrant_client")],
+    "qdrant": [("services/cadre_memory/operations/search.py", "import qdrant_client")],
     "edge": [
         ("services/cadre_memory/index/memory_index.py", "import qdrant_edge"),
         ("services/cadre_memory/index/edge/store.py", "import qdrant_edge"),

@@ -15,8 +15,8 @@ from cadre_memory.embedding.open import describe, open_embedder
 from cadre_memory.embedding.priority_lock import PriorityLock
 from cadre_memory.host import schema_of
 from cadre_memory.index.vector_index import Chunk
+from cadre_memory.operations.chunk_embedder import ChunkEmbedder
 from cadre_memory.settings import MemorySettings, read_memory_settings
-from cadre_memory.work.chunk_embedder import ChunkEmbedder
 from cadre_scripted_model import embeddings
 
 HERE = local_model.missing() is None

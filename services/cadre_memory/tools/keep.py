@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 from cadre_memory.index.scopes import Caller
 from cadre_memory.index.vector_index import Chunk, EmbedState, Vectors
+from cadre_memory.operations.embed_pending import Sweeper
+from cadre_memory.operations.expiry import ErasureListener
+from cadre_memory.operations.search import Searcher
+from cadre_memory.operations.writer import Writer
 from cadre_memory.text.bm25 import encode_document
 from cadre_memory.text.chunking import split_text
 from cadre_memory.tools.chunks import About, chunks_of
-from cadre_memory.work.embed_pending import Sweeper
-from cadre_memory.work.expiry import ErasureListener
-from cadre_memory.work.search import Searcher
-from cadre_memory.work.writer import Writer
 
 
 class Workers(NamedTuple):

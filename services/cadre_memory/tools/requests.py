@@ -27,10 +27,10 @@ from cadre_memory.index import scopes
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.scopes import SCOPES
 from cadre_memory.index.vector_index import Chunk, Clause, Where, Within
+from cadre_memory.operations.embed_pending import Sweeper
+from cadre_memory.operations.reembed import Reembedder
+from cadre_memory.operations.search import Searcher
 from cadre_memory.tools.chunks import chunk_id, same_fields
-from cadre_memory.work.embed_pending import Sweeper
-from cadre_memory.work.reembed import Reembedder
-from cadre_memory.work.search import Searcher
 
 _MAX_PAGE_BYTES = 700_000
 """How large a page may be: a message of the bus holds a megabyte."""

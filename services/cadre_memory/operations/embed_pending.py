@@ -7,7 +7,7 @@ import logging
 from cadre.errors import CadreError, ModelError, RetryableError, TerminalError
 from cadre_memory.embedding.embedder import WindowVectors
 from cadre_memory.index.memory_index import MemoryIndex
-from cadre_memory.work.chunk_embedder import ChunkEmbedder
+from cadre_memory.operations.chunk_embedder import ChunkEmbedder
 
 log = logging.getLogger("cadre.memory")
 

@@ -5,8 +5,8 @@ import logging
 
 from cadre.errors import CadreError
 from cadre_memory.index.memory_index import MemoryIndex
-from cadre_memory.work.chunk_embedder import ChunkEmbedder
-from cadre_memory.work.migration import migrate
+from cadre_memory.operations.chunk_embedder import ChunkEmbedder
+from cadre_memory.operations.migration import migrate
 
 log = logging.getLogger("cadre.memory")
 
