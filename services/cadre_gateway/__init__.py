@@ -1,1 +1,4 @@
 """The gateway: runs over HTTP, read from their journals."""
+
+SENDER = "gateway"
+"""Names the gateway in subjects, and as the writer of files."""

@@ -18,8 +18,8 @@ from cadre_gateway.automation.background import Automation
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.retention.janitor import Janitor
 from cadre_gateway.retention.tree_records import TreeRecords
-from cadre_gateway.runs.live_feeds import LiveFeeds
 from cadre_gateway.snapshot import IndexSnapshots
+from cadre_gateway.streaming.live_feeds import LiveFeeds
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider

@@ -28,6 +28,7 @@ from cadre_gateway.automation.run_starter import RunStarter
 from cadre_gateway.gateway import GatewayService
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.projector import Projector
+from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.retention.janitor import Janitor
 from cadre_gateway.retention.tree_records import TreeRecords
 from cadre_gateway.routes import (
@@ -46,22 +47,21 @@ from cadre_gateway.routes import (
     tracing,
     triggers,
 )
-from cadre_gateway.runs.admission import Admission, Capacity
-from cadre_gateway.runs.approvals import Approvals
-from cadre_gateway.runs.decide import ApprovalDecisions
-from cadre_gateway.runs.erase import Eraser
-from cadre_gateway.runs.event_stream import EventStreams
-from cadre_gateway.runs.fork import Forker
-from cadre_gateway.runs.held_calls import HeldCalls
-from cadre_gateway.runs.live_feeds import LiveFeeds
-from cadre_gateway.runs.lookup import RunLookup
-from cadre_gateway.runs.record_sender import RecordSender
-from cadre_gateway.runs.run_end import RunEnd
-from cadre_gateway.runs.sessions import Sessions
-from cadre_gateway.runs.steer import Steering
-from cadre_gateway.runs.submit import Submitter
-from cadre_gateway.runs.workspaces import FileCarrier, Workspaces
 from cadre_gateway.snapshot import IndexSnapshots
+from cadre_gateway.starting.admission import Admission, Capacity
+from cadre_gateway.starting.fork import Forker
+from cadre_gateway.starting.sessions import Sessions
+from cadre_gateway.starting.submit import Submitter
+from cadre_gateway.starting.workspaces import FileCarrier, Workspaces
+from cadre_gateway.steering.approvals import Approvals
+from cadre_gateway.steering.decide import ApprovalDecisions
+from cadre_gateway.steering.erase import Eraser
+from cadre_gateway.steering.held_calls import HeldCalls
+from cadre_gateway.steering.record_sender import RecordSender
+from cadre_gateway.steering.run_end import RunEnd
+from cadre_gateway.steering.steer import Steering
+from cadre_gateway.streaming.event_stream import EventStreams
+from cadre_gateway.streaming.live_feeds import LiveFeeds
 from cadre_gateway.transfer.export import RunExporter
 from cadre_gateway.transfer.import_run import RunImporter
 

@@ -8,7 +8,7 @@ from typing import get_args
 
 import click
 
-from cadre.cli.memory import export_all, forget, list_memories, search, show
+from cadre.cli.deployment.memory import export_all, forget, list_memories, search, show
 from cadre.errors import ModelError, SetupError
 from cadre.local.exit_codes import ExitCode
 from cadre.local.extras import missing_package

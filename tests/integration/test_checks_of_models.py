@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cadre.adapters.models.probing.report import ModelReport
-from cadre.cli.doctor import Finding, memory, model_calls
+from cadre.cli.team.doctor import Finding, memory, model_calls
 from cadre.local.service_check import check_service
 from cadre.local.tested_models import keep_report
 from integration.probed_server import Body, Refused, able, probed_server, weak

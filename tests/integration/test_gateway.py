@@ -9,7 +9,7 @@ import click
 import pytest
 
 from cadre.adapters.nats.registry import NatsRegistry
-from cadre.cli.runs import command as runs_command
+from cadre.cli.runs.runs import command as runs_command
 from cadre.journal import events as ev
 from cadre.protocol.cards import Presence, SandboxCard, ToolCard
 from cadre.protocol.topology import call_id, run_id_of

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from cadre.cli.model import command
+from cadre.cli.team.model import command
 from cadre.errors import CadreError
 from cadre.local.exit_codes import CommandFailed
 from cadre.local.tested_models import report_of, with_tested_calls

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cadre.cli.terminal import labels
+from cadre.cli.run_view import labels
 from cadre.engine.kind import Kind, find_kind
 from cadre.journal.entry import EVENTS
 from cadre.journal.parts import JournalEvent, KindState, KindStep

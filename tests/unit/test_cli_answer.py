@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from cadre.cli.run_view.run_text import steps_text
 from cadre.cli.terminal.answer import as_text, print_text, printable
-from cadre.cli.terminal.run_text import steps_text
 
 CALL: dict[str, Any] = {"id": "r_1_0", "name": "search", "kind": "tool", "arguments": {"query": "münze"}}
 

@@ -5,13 +5,13 @@ from typing import Any
 import click
 import pytest
 
-from cadre.cli.terminal import tree_lines
+from cadre.cli.run_view import tree_lines
+from cadre.cli.run_view.run_text import state
+from cadre.cli.run_view.run_tree import RunTree, apply
+from cadre.cli.runs.ask import decision_of
 from cadre.cli.terminal.arguments import json_object, key_values
-from cadre.cli.terminal.ask import decision_of
 from cadre.cli.terminal.options import Duration
 from cadre.cli.terminal.outcome import exit_code
-from cadre.cli.terminal.run_text import state
-from cadre.cli.terminal.run_tree import RunTree, apply
 from cadre.cli.terminal.table import call_text
 from cadre.local.exit_codes import ExitCode
 from unit.test_cli_tree import drawn, fold

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from cadre.cli.doctor import Finding, model
+from cadre.cli.team.doctor import Finding, model
 
 
 class Endpoint(BaseHTTPRequestHandler):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cadre.cli.terminal.run_text import playback
+from cadre.cli.run_view.run_text import playback
 
 USAGE = {"input_tokens": 10, "output_tokens": 2}
 CHILD: dict[str, Any] = {

@@ -4,9 +4,9 @@ from typing import Any
 
 from rich.console import Console
 
-from cadre.cli.terminal import tree_lines
-from cadre.cli.terminal.run_tree import RunTree, apply
-from cadre.cli.terminal.tree_view import draw
+from cadre.cli.run_view import tree_lines
+from cadre.cli.run_view.run_tree import RunTree, apply
+from cadre.cli.run_view.tree_view import draw
 from cadre_scripted_model import MODEL_ID
 
 ROOT, CHILD = "r", "r_1_0"

@@ -18,7 +18,7 @@ VIOLATIONS = {
         ("shared/cadre/a_room_without_a_place.py", "import cadre.errors"),
     ],
     "gateway": [
-        ("services/cadre_gateway/retention/janitor.py", "import cadre_gateway.runs.erase"),
+        ("services/cadre_gateway/retention/janitor.py", "import cadre_gateway.steering.erase"),
         ("services/cadre_gateway/a_room_without_a_place.py", "import cadre_gateway.index"),
     ],
     "memory": [
@@ -48,7 +48,7 @@ VIOLATIONS = {
     ],
     "nats": [
         ("shared/cadre/runtime/runner.py", "import nats"),
-        ("services/cadre_gateway/runs/admission.py", "import nats.js"),
+        ("services/cadre_gateway/starting/admission.py", "import nats.js"),
     ],
     "openai": [("shared/cadre/adapters/models/openai_model.py", "import openai")],
     "qdrant": [("services/cadre_memory/operations/search.py", "import qdrant_client")],

@@ -11,10 +11,10 @@ from cadre.ports import Stored
 from cadre.protocol.messages import Task
 from cadre.spec.agent import AgentSpec
 from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.retention.tree_records import TreeRecords
-from cadre_gateway.runs.event_stream import EventStreams
-from cadre_gateway.runs.live_feeds import LiveFeeds
-from cadre_gateway.runs.lookup import RunLookup
+from cadre_gateway.streaming.event_stream import EventStreams
+from cadre_gateway.streaming.live_feeds import LiveFeeds
 
 SPEC = AgentSpec(name="a", description="Works.")
 TASK = Task(id="t:task", tree="t", run="t", at=0.0, agent="a", task="Go on.")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cadre.cli.terminal.launch import note_later_files
+from cadre.cli.runs.launch import note_later_files
 
 
 @pytest.mark.parametrize(

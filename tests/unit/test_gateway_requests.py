@@ -21,8 +21,8 @@ from cadre_gateway.requests.headers import MAX_WAIT_SECONDS, resume_position, wa
 from cadre_gateway.requests.idempotency import idempotency_key
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.requests.trace_link import trace_of
-from cadre_gateway.runs.admission import new_run_id
-from cadre_gateway.runs.fork import ForkBody, _task
+from cadre_gateway.starting.admission import new_run_id
+from cadre_gateway.starting.fork import ForkBody, _task
 
 
 def test_later_run_ids_sort_behind_earlier_ones() -> None:

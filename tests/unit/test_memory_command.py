@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cadre.cli.doctor import memory
+from cadre.cli.team.doctor import memory
 from cadre.deploy.k8s.values import Values
 from cadre.local.local_stack import Ports
 from cadre.local.processes import Stack

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cadre.cli.doctor import disk
+from cadre.cli.team.doctor import disk
 from cadre.errors import SettingError
 from cadre.local import nats_server
 from cadre.local.local_stack import Ports

@@ -10,7 +10,7 @@ from cadre.prompting.prompts import prompts_for
 from cadre.protocol.cards import AgentCard, Presence
 from cadre.service.revision import differing_replicas, revision_of
 from cadre.spec.agent import AgentSpec
-from cadre_gateway.runs.directory import agents
+from cadre_gateway.reading.directory import agents
 from unit.played_gateway import cadre, playing
 
 SPEC = AgentSpec(name="a", description="Works.")

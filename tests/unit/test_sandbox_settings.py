@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cadre.cli.doctor import Finding, isolation
+from cadre.cli.team.doctor import Finding, isolation
 from cadre.errors import SettingError
 from cadre.local.local_stack import Ports
 from cadre.local.processes import Stack

@@ -8,12 +8,12 @@ import msgspec
 from cadre.automation.schedule_state import OwedStart
 from cadre.errors import BusFull
 from cadre_gateway.automation.scheduler import StartRefused
+from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests import body
 from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import Problem
-from cadre_gateway.runs.lookup import RunLookup
-from cadre_gateway.runs.run_end import RunEnd
-from cadre_gateway.runs.submit import Submitter
+from cadre_gateway.starting.submit import Submitter
+from cadre_gateway.steering.run_end import RunEnd
 
 _FULL = 429
 _NOT_FOUND = 404

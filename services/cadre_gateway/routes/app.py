@@ -13,7 +13,7 @@ from cadre_gateway.requests import problems
 from cadre_gateway.requests.headers import own_origin
 from cadre_gateway.requests.parameters import known_parameters
 from cadre_gateway.routes import openapi, tracing
-from cadre_gateway.runs.live_feeds import LiveFeeds
+from cadre_gateway.streaming.live_feeds import LiveFeeds
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider

@@ -13,8 +13,8 @@ from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.requests.trace_link import trace_headers
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
-from cadre_gateway.runs.approvals import ApprovalFilter, Approvals
-from cadre_gateway.runs.decide import ApprovalDecisions
+from cadre_gateway.steering.approvals import ApprovalFilter, Approvals
+from cadre_gateway.steering.decide import ApprovalDecisions
 
 _RULE = openapi.operation(
     body.RulingBody,

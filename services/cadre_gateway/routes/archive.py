@@ -5,7 +5,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
-from cadre_gateway.runs.erase import Eraser, Gone
+from cadre_gateway.steering.erase import Eraser, Gone
 from cadre_gateway.transfer.export import RunExporter
 from cadre_gateway.transfer.import_run import Arrived, RunImporter
 

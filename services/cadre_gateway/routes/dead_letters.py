@@ -7,12 +7,7 @@ from fastapi.responses import Response
 
 from cadre.adapters.nats.dead_letters import DeadLetter, NatsDeadLetters
 from cadre.ports import Blobs, Journal
-from cadre_gateway.requests.headers import MAX_SEQ
-from cadre_gateway.requests.paging import page_of
-from cadre_gateway.requests.problems import Problem, answer_deadline
-from cadre_gateway.routes import openapi
-from cadre_gateway.routes.answers import json_answer
-from cadre_gateway.runs.dead_letters import (
+from cadre_gateway.reading.dead_letters import (
     DeadLetterDetail,
     DeadLetterDone,
     DeadLetterList,
@@ -20,6 +15,11 @@ from cadre_gateway.runs.dead_letters import (
     hindrance,
     summary_of,
 )
+from cadre_gateway.requests.headers import MAX_SEQ
+from cadre_gateway.requests.paging import page_of
+from cadre_gateway.requests.problems import Problem, answer_deadline
+from cadre_gateway.routes import openapi
+from cadre_gateway.routes.answers import json_answer
 
 Letter = Annotated[int, Path(ge=1, le=MAX_SEQ)]
 

@@ -4,9 +4,9 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from cadre.adapters.nats.registry import NatsRegistry
+from cadre_gateway.reading import directory
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
-from cadre_gateway.runs import directory
 
 
 def router(registry: NatsRegistry) -> APIRouter:

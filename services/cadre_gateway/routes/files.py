@@ -13,12 +13,12 @@ from cadre.delivery.workspace_store import WorkspaceStore
 from cadre.protocol.topology import tree_of
 from cadre.tools.files import UNKNOWN_MEDIA_TYPE, media_type_of
 from cadre.tools.workspace import FileEntry
+from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests import body
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
-from cadre_gateway.runs.lookup import RunLookup
-from cadre_gateway.runs.workspaces import Workspaces, workspace_problems
+from cadre_gateway.starting.workspaces import Workspaces, workspace_problems
 
 _DOWNLOAD = openapi.streams("The bytes, as a download", "application/octet-stream")
 _UPLOAD = openapi.operation("application/octet-stream", {"200": ("Written", FileEntry)})

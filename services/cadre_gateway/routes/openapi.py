@@ -11,7 +11,7 @@ from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool
 from cadre.api.runs import RunSummary, State
 from cadre.protocol.deltas import Delta
 from cadre.tools.workspace import FileEntry
-from cadre_gateway.runs.event_stream import Shown
+from cadre_gateway.streaming.event_stream import Shown
 
 _REF = "#/components/schemas/{name}"
 

@@ -7,6 +7,8 @@ from fastapi.responses import Response
 
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.api.runs import Accepted, RunDetail, RunResult, State
+from cadre_gateway.reading.detail import run_detail, run_result
+from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests import body, problems
 from cadre_gateway.requests.headers import MAX_SEQ, resume_position, wait_seconds
 from cadre_gateway.requests.idempotency import IdempotencyHeader, idempotency_key
@@ -14,11 +16,9 @@ from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.requests.trace_link import trace_headers
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import accepted, json_answer, run_headers
-from cadre_gateway.runs.detail import run_detail, run_result
-from cadre_gateway.runs.event_stream import EventStream, EventStreams
-from cadre_gateway.runs.lookup import RunLookup
-from cadre_gateway.runs.run_end import RunEnd
-from cadre_gateway.runs.submit import Submitter
+from cadre_gateway.starting.submit import Submitter
+from cadre_gateway.steering.run_end import RunEnd
+from cadre_gateway.streaming.event_stream import EventStream, EventStreams
 
 _SUBMIT = openapi.operation(
     body.Submission,

@@ -15,7 +15,7 @@ from cadre_gateway.requests.idempotency import IdempotencyHeader, checked_key
 from cadre_gateway.requests.trace_link import trace_headers
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
-from cadre_gateway.runs.steer import Steering
+from cadre_gateway.steering.steer import Steering
 
 _SIGNAL = openapi.operation(
     "application/json",

@@ -7,14 +7,14 @@ from fastapi.responses import Response
 
 from cadre.adapters.nats.archive import NatsArchive
 from cadre.api.runs import Accepted
+from cadre_gateway.reading.audit import ReplayAnswer, VerifyAnswer, replay, verify
+from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests import body
 from cadre_gateway.requests.idempotency import IdempotencyHeader, idempotency_key
 from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import accepted, json_answer
-from cadre_gateway.runs.audit import ReplayAnswer, VerifyAnswer, replay, verify
-from cadre_gateway.runs.fork import ContinueBody, ForkBody, Forker
-from cadre_gateway.runs.lookup import RunLookup
+from cadre_gateway.starting.fork import ContinueBody, ForkBody, Forker
 
 
 def router(lookup: RunLookup, archive: NatsArchive, forker: Forker) -> APIRouter:

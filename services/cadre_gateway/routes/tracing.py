@@ -11,11 +11,11 @@ from starlette.types import Scope
 from cadre.api.traces import TraceTree
 from cadre.telemetry.tracing.otlp_json import otlp_json
 from cadre.telemetry.tracing.page import page
+from cadre_gateway.reading.lookup import RunLookup
+from cadre_gateway.reading.traces import spans_of, tree_of_spans
 from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
-from cadre_gateway.runs.lookup import RunLookup
-from cadre_gateway.runs.traces import spans_of, tree_of_spans
 
 _PROBES = ("/healthz", "/readyz", "/metrics")
 _HARMLESS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}

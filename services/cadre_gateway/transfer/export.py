@@ -19,8 +19,8 @@ from cadre.journal.entry import Entry
 from cadre.ports import Blobs
 from cadre.protocol.topology import tree_of
 from cadre_gateway.index.run_summary import end_state
+from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.problems import Problem, invalid
-from cadre_gateway.runs.lookup import RunLookup
 from cadre_gateway.transfer.run_file import (
     FORMAT,
     VERSION,

@@ -26,7 +26,7 @@ from cadre.protocol.fates import Erased, Imported
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.retention.tree_records import TreeRecords
-from cadre_gateway.runs.admission import Capacity
+from cadre_gateway.starting.admission import Capacity
 from cadre_gateway.transfer import run_file
 from cadre_gateway.transfer.check import Manifest, check
 from cadre_gateway.transfer.run_file import BadRunFile, EntryLine, Header, Line

@@ -1,1 +1,1 @@
-"""The command `cadre`: one module per verb, loaded when the verb is used."""
+"""The command `cadre`: one module per verb, in the room of its subject, loaded when the verb is used."""

@@ -9,47 +9,58 @@ import click
 
 from cadre.local.exit_codes import ExitCode
 
-VERBS = {
-    "up": "Start NATS and all services of a team on this machine.",
-    "new": "Write an agent, a tool or a team that runs, with a test.",
-    "run": "Give an agent a task and follow the run.",
-    "chat": "Talk with an agent: a session, turn by turn.",
-    "runs": "List runs, newest first.",
-    "show": "Show one run: its state, tree, answer.",
-    "trace": "Show where the time and the tokens of a run went.",
-    "files": "List, download or upload the files of a run.",
-    "ps": "List the live agents, tools and sandboxes.",
-    "cancel": "Cancel a run and everything below it.",
-    "tell": "Say something to a run that is under way.",
-    "signal": "Send a run a signal that it waits for.",
-    "approvals": "List the calls that wait for a person.",
-    "approve": "Let a held call be made.",
-    "reject": "Turn a held call down.",
-    "correct": "Have a held call made otherwise.",
-    "schedule": "Start runs by the clock: list, add, pause, run, remove.",
-    "notice": "Tell web addresses of runs: list, add, remove.",
-    "trigger": "Start runs by messages and webhooks: list, add, remove.",
-    "dead": "List, show, retry or drop messages that nobody could handle.",
-    "fork": "Start a new run from a step of another.",
-    "continue": "Go on where a run ended without an answer.",
-    "graph": "Print the steps of an agent's file as a Mermaid diagram.",
-    "replay": "Decide a run's journal anew and report what differs.",
-    "verify": "Check that nothing of a run's journal was changed.",
-    "logs": "Show what the services of `cadre up` logged.",
-    "model": "Ask a model what it can do.",
-    "doctor": "Check this installation and say what to do.",
-    "provision": "Create a team's streams and consumers before its services start.",
-    "auth": "Make a NATS user for every service, and the server's list of them.",
-    "k8s": "A team as Kubernetes manifests.",
+_VERBS_OF_ROOMS = {
+    "team": {
+        "up": "Start NATS and all services of a team on this machine.",
+        "new": "Write an agent, a tool or a team that runs, with a test.",
+        "ps": "List the live agents, tools and sandboxes.",
+        "logs": "Show what the services of `cadre up` logged.",
+        "graph": "Print the steps of an agent's file as a Mermaid diagram.",
+        "model": "Ask a model what it can do.",
+        "doctor": "Check this installation and say what to do.",
+    },
+    "runs": {
+        "run": "Give an agent a task and follow the run.",
+        "chat": "Talk with an agent: a session, turn by turn.",
+        "runs": "List runs, newest first.",
+        "show": "Show one run: its state, tree, answer.",
+        "trace": "Show where the time and the tokens of a run went.",
+        "files": "List, download or upload the files of a run.",
+        "tell": "Say something to a run that is under way.",
+        "signal": "Send a run a signal that it waits for.",
+        "cancel": "Cancel a run and everything below it.",
+        "fork": "Start a new run from a step of another.",
+        "continue": "Go on where a run ended without an answer.",
+        "replay": "Decide a run's journal anew and report what differs.",
+        "verify": "Check that nothing of a run's journal was changed.",
+        "approvals": "List the calls that wait for a person.",
+        "approve": "Let a held call be made.",
+        "reject": "Turn a held call down.",
+        "correct": "Have a held call made otherwise.",
+    },
+    "automation": {
+        "schedule": "Start runs by the clock: list, add, pause, run, remove.",
+        "trigger": "Start runs by messages and webhooks: list, add, remove.",
+        "notice": "Tell web addresses of runs: list, add, remove.",
+    },
+    "deployment": {
+        "provision": "Create a team's streams and consumers before its services start.",
+        "auth": "Make a NATS user for every service, and the server's list of them.",
+        "k8s": "A team as Kubernetes manifests.",
+        "dead": "List, show, retry or drop messages that nobody could handle.",
+    },
 }
-"""Each verb is `command` in the module of its name, beside this one, but for those of _MODULES."""
+"""The verbs of each room beside this module: each is `command` in the module of its name, but for those of _MODULES."""
+
+VERBS = {verb: text for verbs in _VERBS_OF_ROOMS.values() for verb, text in verbs.items()}
+"""What each verb does, in a line."""
 
 _MODULES = {
     **{verb: f"approvals:{verb}" for verb in ("approve", "reject", "correct")},
     "verify": "replay:verify",
     "continue": "go_on:command",
 }
-"""The module, and the command in it, of each verb that has no module of its name."""
+"""The module, and the command in it, of each verb that has no module of its name, below its room."""
 
 SERVICES = {
     "agent": "Serve one agent from its YAML file.",
@@ -74,9 +85,10 @@ class Verbs(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, imported now; None when there is none."""
-        if cmd_name in VERBS:
+        room = next((room for room, verbs in _VERBS_OF_ROOMS.items() if cmd_name in verbs), None)
+        if room:
             module, _, attribute = _MODULES.get(cmd_name, f"{cmd_name}:command").partition(":")
-            command = getattr(import_module(f"cadre.cli.{module}"), attribute)
+            command = getattr(import_module(f"cadre.cli.{room}.{module}"), attribute)
         elif cmd_name in (services := _services()):
             command = _load_service(cmd_name, services[cmd_name])
             from cadre.local import local_stack
@@ -88,10 +100,11 @@ class Verbs(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the two sections of commands of `cadre --help`."""
+        """Writes the sections of commands of `cadre --help`: one per room, and the services."""
         services = _services()
-        with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
+        for room, verbs in _VERBS_OF_ROOMS.items():
+            with formatter.section(f"Commands: {room}"):
+                formatter.write_dl(list(verbs.items()))
         if services:
             with formatter.section("Services, each one process"):
                 formatter.write_dl([(name, SERVICES.get(name, "")) for name in services])

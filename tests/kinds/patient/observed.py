@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from patient_kind.records import PatientSpec
 
-from cadre.cli.terminal import labels
+from cadre.cli.run_view import labels
 from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values
 from cadre.local.team_components import components_of

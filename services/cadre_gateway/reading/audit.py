@@ -1,0 +1,95 @@
+"""A run's journals checked: their hash chains, and whether this gateway decides them anew as they were decided."""
+
+import asyncio
+from typing import TypeVar
+
+import msgspec
+
+from cadre.adapters.nats.archive import NatsArchive
+from cadre.delivery.hash_chain import Broken, RunLinks, check_chain
+from cadre.loop.redecide import Divergence, Journaled, Undecided, redecide
+from cadre.protocol.messages import SCHEMA_VERSION
+from cadre.protocol.topology import is_within
+from cadre_gateway.reading.lookup import RunLookup
+from cadre_gateway.requests.problems import answer_deadline
+
+_MAX_LISTED = 500
+
+T = TypeVar("T")
+
+
+class VerifyAnswer(msgspec.Struct, kw_only=True):
+    """The outcome of a verification; without broken links nothing of the journals was changed, lost or moved."""
+
+    id: str
+    runs: int
+    entries: int
+    sealed: int
+    """Entries that have a hash; those of earlier schema versions have none."""
+    broken: list[Broken]
+
+
+async def verify(lookup: RunLookup, archive: NatsArchive, run: str, run_only: bool) -> VerifyAnswer:
+    """Checks the journals of the run and of all runs below it, or of the run alone. Raises a 404 problem,
+    BusUnavailable."""
+    async with answer_deadline():
+        tree = (await lookup.find(run)).tree
+    entries = [
+        (msgspec.json.decode(one.data, type=RunLinks).run, one.data) async for one in archive.entries(tree)
+    ]
+    chains = [check_chain(journal) for journal in _journals(entries, run, run_only)]
+    return VerifyAnswer(
+        id=run,
+        runs=len(chains),
+        entries=sum(chain.entries for chain in chains),
+        sealed=sum(chain.sealed for chain in chains),
+        broken=[link for chain in chains for link in chain.broken],
+    )
+
+
+class ReplayAnswer(msgspec.Struct, kw_only=True):
+    """The outcome of a replay; without divergences this version of Cadre continues the runs as they began."""
+
+    id: str
+    schema: int
+    """The version that this gateway writes."""
+    runs: int
+    entries: int
+    decided: int
+    """Entries whose decision was made anew."""
+    snapshots: int
+    divergences: list[Divergence]
+    """The first 500."""
+    undecided: list[Undecided]
+    """Entries that do not tell what had arrived; the first 500."""
+    omitted: int
+    """Divergences that are not listed."""
+
+
+async def replay(lookup: RunLookup, run: str, run_only: bool) -> ReplayAnswer:
+    """Decides the run and all runs below it anew, or the run alone. Raises a 404 problem, BusUnavailable."""
+    async with answer_deadline():
+        tree = (await lookup.find(run)).tree
+    stored = await lookup.entries_of_tree(tree)
+    entries = [(one.entry.run, Journaled(one.seq, one.entry)) for one in stored]
+    found = await asyncio.to_thread(redecide, _journals(entries, run, run_only))
+    return ReplayAnswer(
+        id=run,
+        schema=SCHEMA_VERSION,
+        runs=found.runs,
+        entries=found.entries,
+        decided=found.decided,
+        snapshots=found.snapshots,
+        divergences=found.divergences[:_MAX_LISTED],
+        undecided=found.undecided[:_MAX_LISTED],
+        omitted=max(0, len(found.divergences) - _MAX_LISTED),
+    )
+
+
+def _journals(entries: list[tuple[str, T]], run: str, run_only: bool) -> list[list[T]]:
+    """The entries by run: those of the run and of all runs below it, or of the run alone."""
+    journals: dict[str, list[T]] = {}
+    for name, entry in entries:
+        if name == run or (not run_only and is_within(name, run)):
+            journals.setdefault(name, []).append(entry)
+    return list(journals.values())

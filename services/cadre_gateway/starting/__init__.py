@@ -1,0 +1,1 @@
+"""Where runs begin: admitted, submitted, forked, continued, with the files they are given."""

@@ -1,0 +1,105 @@
+"""Whether a run may begin: the agent is alive, the run is new, and there is room; and the id that it gets."""
+
+import secrets
+import time
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cadre.adapters.nats.history import History
+from cadre.adapters.nats.registry import NatsRegistry
+from cadre.adapters.nats.storage import NatsStorage
+from cadre.api.runs import RunSummary
+from cadre.protocol.topology import run_id_of
+from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.run_summary import summary_of_task
+from cadre_gateway.reading.directory import live_agents
+from cadre_gateway.requests.idempotency import IdempotencyKey
+from cadre_gateway.requests.problems import Problem, full
+from cadre_gateway.retention.tree_records import TreeRecords
+
+MAX_FILL_SHARE = 0.9
+"""No run begins beyond this share of the storage; the rest is for the active runs."""
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Refuses new runs while there is still room for the active ones to come to their end."""
+
+    storage: NatsStorage
+
+    async def admit(self, tree: str) -> None:
+        """Raises a 429 problem when a new tree must not begin, BusUnavailable."""
+        usage = await self.storage.fullest(tree)
+        if usage is not None and usage.share >= MAX_FILL_SHARE:
+            raise full(
+                f"{usage.where} holds {usage.used:,} of {usage.limit:,} bytes:"
+                f" no run is begun over {MAX_FILL_SHARE:.0%}"
+            )
+
+
+class Admitted(NamedTuple):
+    """A run that a request may begin."""
+
+    run: str
+    known: RunSummary | None
+    """The run itself, when the same request has begun it before."""
+
+
+@dataclass(frozen=True)
+class Admission:
+    """Checks that an agent is alive, that the run is new, and that there is room for it."""
+
+    index: RunIndex
+    trees: TreeRecords
+    registry: NatsRegistry
+    capacity: Capacity
+    history: History
+
+    async def admit(self, agent: str, key: IdempotencyKey | None, *, needs_agent: bool = True) -> Admitted:
+        """Admits a new run of the agent, which must be alive if it is needed at once; a repeated `key` finds the run
+        that it started before.
+
+        Raises a 404, 410, 422 or 429 problem, BusUnavailable.
+        """
+        if needs_agent:
+            self._check_agent(agent)
+        run = new_run_id() if key is None else run_id_of(agent, key.key)
+        known = await self._started_by(key, run) if key is not None else None
+        if known is None:
+            if self.trees.is_erased(run):
+                raise Problem(
+                    410,
+                    "run-erased",
+                    f"run {run}, which this Idempotency-Key started, was erased: send another key",
+                )
+            await self.capacity.admit(run)
+        return Admitted(run, known)
+
+    async def confirm(self, run: str, key: IdempotencyKey | None) -> None:
+        """Raises a 422 problem when the published task of `run` lost to that of another request with the same key,
+        which came at the same moment. Raises BusUnavailable."""
+        if key is not None and (task := await self.history.task(run, run)) is not None:
+            key.check(task.request)
+
+    async def _started_by(self, key: IdempotencyKey, run: str) -> RunSummary | None:
+        """The run that the key started before, if any. Raises a 422 problem when another request did."""
+        task = await self.history.task(run, run)
+        if task is not None:
+            key.check(task.request)
+        return self.index.get(run, run) or (summary_of_task(task) if task is not None else None)
+
+    def _check_agent(self, agent: str) -> None:
+        """Raises a 404 problem that names the live agents when it is none of them."""
+        live = live_agents(self.registry.presences())
+        if agent in live:
+            return
+        if live:
+            others = f"; live agents: {', '.join(sorted(live))}"
+        else:
+            others = ", nor is any other alive: start one with `cadre agent FILE`"
+        raise Problem(404, "unknown-agent", f"no live agent is named {agent!r}{others}")
+
+
+def new_run_id() -> str:
+    """Lowercase hex, later runs sort behind earlier ones."""
+    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"

@@ -1,0 +1,182 @@
+"""Starts a new run from a step of another one."""
+
+import time
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cadre.adapters.nats.bus import NatsBus
+from cadre.api.runs import RunSummary
+from cadre.journal.events import AnyEvent
+from cadre.journal.run import Run
+from cadre.loop.fold import fold
+from cadre.loop.fork import ForkError, next_step, prefix_of
+from cadre.ports import Stored
+from cadre.protocol.messages import Fork, Origin, Task
+from cadre.protocol.topology import task_id, tree_of
+from cadre_gateway import SENDER
+from cadre_gateway.index.run_summary import summary_of_task
+from cadre_gateway.reading.lookup import RunLookup
+from cadre_gateway.requests.body import BudgetBody, Count, Deadline
+from cadre_gateway.requests.idempotency import IdempotencyKey
+from cadre_gateway.requests.problems import Problem, invalid
+from cadre_gateway.requests.trace_link import trace_of
+from cadre_gateway.starting.admission import Admission
+from cadre_gateway.starting.workspaces import FileCarrier, WorkspaceSource
+
+
+class ForkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of POST /v1/runs/{id}/fork. What is left out is as in the run that is forked."""
+
+    at: Count
+    """The step that the new run begins with; those before it are its memory."""
+    task: str | None = None
+    additional_args: dict[str, Any] = {}
+    """Added to those of the run, or in their place."""
+    max_steps: Count | None = None
+    deadline: Deadline | None = None
+    """Seconds from now at which the run ends. Left out: as many as the other run had from its task on."""
+    budget: BudgetBody | None = None
+    """What the steps from `at` on may use; `{}` is none but the agent's own. Left out: as much as the other run was
+    given, anew."""
+    observations: dict[str, str] = {}
+    """Other outcomes for calls of the steps before, by `<step>_<index>` or call id."""
+
+
+class ContinueBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of POST /v1/runs/{id}/continue."""
+
+    iterations: Count | None = None
+    """How many steps more it may take; left out: as many as the run had."""
+
+
+class Forked(NamedTuple):
+    """A new run."""
+
+    run: RunSummary
+    later_files: list[str]
+    """Paths of its workspace whose version at the step is not known: they are as in the other run now."""
+
+
+class _Past(NamedTuple):
+    run: Run
+    entries: list[Stored]
+    """The entries of its journal; none when that is gone."""
+
+
+@dataclass(frozen=True)
+class Forker:
+    """Starts root runs that begin with the first steps of other runs."""
+
+    lookup: RunLookup
+    admission: Admission
+    carrier: FileCarrier
+    bus: NatsBus
+
+    async def fork(
+        self, run: str, wanted: ForkBody, key: IdempotencyKey | None, traceparent: str | None
+    ) -> Forked:
+        """Gives the new run its files and publishes its Task, for the same agent. Raises Problem, RetryableError."""
+        agent = (await self.lookup.find(run)).agent
+        new, known = await self.admission.admit(agent, key)
+        if known is not None:
+            return Forked(known, [])
+        past = await self._past(run)
+        return await self._start(past, new, wanted, key, traceparent)
+
+    async def go_on(
+        self, run: str, wanted: ContinueBody, key: IdempotencyKey | None, traceparent: str | None
+    ) -> Forked:
+        """Starts a run that goes on where another one ended without an answer. Raises Problem, RetryableError."""
+        agent = (await self.lookup.find(run)).agent
+        new, known = await self.admission.admit(agent, key)
+        if known is not None:
+            return Forked(known, [])
+        past = await self._past(run)
+        try:
+            at = next_step(past.run)
+        except ForkError as error:
+            raise Problem(409 if error.too_early else 422, "cannot-fork", str(error)) from error
+        steps = at - 1 + wanted.iterations if wanted.iterations is not None else None
+        if steps is None and past.run.max_steps < at:
+            steps = at - 1 + past.run.max_steps
+        return await self._start(past, new, ForkBody(at=at, max_steps=steps), key, traceparent)
+
+    async def _start(
+        self, past: _Past, new: str, wanted: ForkBody, key: IdempotencyKey | None, traceparent: str | None
+    ) -> Forked:
+        task = _task(past.run, new, wanted, trace_of(traceparent), key.digest if key is not None else "")
+        later = await self.carrier.carry(await self._files_at(past, wanted.at), new)
+        await self.bus.send(task, SENDER)
+        await self.admission.confirm(new, key)
+        return Forked(summary_of_task(task), later)
+
+    async def _past(self, run: str) -> _Past:
+        tree = tree_of(run)
+        entries = [one for one in await self.lookup.entries_of_tree(tree) if one.entry.run == run]
+        return _Past(fold((one.entry for one in entries), run, tree), entries)
+
+    async def _files_at(self, past: _Past, step: int) -> WorkspaceSource:
+        """The workspace that the run had when it began the step, or has when it has not begun it."""
+        origin = past.run.task.forks if past.run.task is not None else None
+        is_own = origin is None or step >= origin.at
+        if origin is not None and not is_own:
+            older = await self._past(origin.run)
+            if older.entries:
+                return await self._files_at(older, step)
+        began = (
+            one.seq for one in past.entries if any(_step_of(event) >= step for event in one.entry.events)
+        )
+        return WorkspaceSource(past.run.tree, next(began, None), is_own)
+
+
+def _step_of(event: AnyEvent) -> int:
+    step: int = getattr(event, "step", 0)
+    return step
+
+
+def _task(source: Run, run: str, wanted: ForkBody, trace: str | None, request: str = "") -> Task:
+    began = source.task
+    if wanted.task is not None and not wanted.task.strip():
+        raise invalid("task is empty: say what the agent shall do, or leave it out")
+    about = Fork(
+        run=source.id,
+        at=wanted.at,
+        observations=wanted.observations,
+        delegated=began is not None
+        and (began.reply_to is not None or (began.forks is not None and began.forks.delegated)),
+    )
+    try:
+        prefix_of(source, about)
+    except ForkError as error:
+        raise Problem(409 if error.too_early else 422, "cannot-fork", str(error)) from error
+    assert began is not None
+    limit = wanted.max_steps or source.max_steps
+    if wanted.at > limit:
+        raise invalid(f"max_steps: run {source.id} may take {limit} steps; give at least {wanted.at}")
+    now = time.time()
+    return Task(
+        id=task_id(run),
+        tree=run,
+        run=run,
+        at=now,
+        agent=source.agent,
+        task=began.task if wanted.task is None else wanted.task,
+        additional_args={**began.additional_args, **wanted.additional_args},
+        images=began.images,
+        max_steps=wanted.max_steps or began.max_steps,
+        forks=about,
+        deadline=_deadline(began, wanted, now),
+        budget=began.budget if wanted.budget is None else wanted.budget.as_budget(),
+        # Still for the same person, in no session.
+        origin=Origin(user=began.origin.user) if began.origin and began.origin.user else None,
+        trace=trace,
+        request=request,
+    )
+
+
+def _deadline(began: Task, wanted: ForkBody, now: float) -> float | None:
+    if wanted.deadline is not None:
+        return now + wanted.deadline
+    return now + (began.deadline - began.at) if began.deadline is not None else None

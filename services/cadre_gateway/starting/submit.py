@@ -1,0 +1,97 @@
+"""Starts a root run: turns a request into a Task in its agent's inbox."""
+
+import time
+from dataclasses import dataclass
+
+from cadre.adapters.nats.bus import NatsBus
+from cadre.api.runs import RunSummary
+from cadre.ports import Blobs
+from cadre.protocol.files import decode_data_url, is_blob_ref
+from cadre.protocol.messages import Origin, Task
+from cadre.protocol.topology import task_id
+from cadre_gateway import SENDER
+from cadre_gateway.index.run_summary import summary_of_task
+from cadre_gateway.requests.body import Submission
+from cadre_gateway.requests.idempotency import IdempotencyKey
+from cadre_gateway.requests.problems import invalid
+from cadre_gateway.requests.trace_link import trace_of
+from cadre_gateway.starting.admission import Admission
+from cadre_gateway.starting.sessions import Sessions
+from cadre_gateway.starting.workspaces import FileCarrier, Workspaces
+
+
+@dataclass(frozen=True)
+class Submitter:
+    """Starts root runs."""
+
+    admission: Admission
+    sessions: Sessions
+    workspaces: Workspaces
+    carrier: FileCarrier
+    blobs: Blobs
+    bus: NatsBus
+
+    async def submit(
+        self,
+        wanted: Submission,
+        key: IdempotencyKey | None,
+        traceparent: str | None,
+        *,
+        needs_agent: bool = True,
+    ) -> RunSummary:
+        """Publishes the Task of a new root run; a repeated `key` finds the run that it started before.
+
+        Unless it `needs_agent`, the run waits in the inbox for an agent that is not there. Raises Problem,
+        RetryableError.
+        """
+        run, known = await self.admission.admit(wanted.agent, key, needs_agent=needs_agent)
+        if known is not None:
+            return known
+        images = [await self._image(number, ref) for number, ref in enumerate(wanted.images)]
+        await self.workspaces.put(run, wanted.files)
+        continues = None
+        if wanted.session:
+            continues = await self.sessions.take_turn(wanted.agent, wanted.session, run, wanted.reset)
+            await self.carrier.carry(self.sessions.files_of(continues), run)
+        now = time.time()
+        task = Task(
+            id=task_id(run),
+            tree=run,
+            run=run,
+            at=now,
+            agent=wanted.agent,
+            task=wanted.task,
+            additional_args=wanted.additional_args,
+            images=images,
+            max_steps=wanted.max_steps,
+            session=wanted.session,
+            continues=continues,
+            deadline=now + wanted.deadline if wanted.deadline is not None else None,
+            budget=wanted.budget.as_budget() if wanted.budget is not None else None,
+            origin=_origin(wanted),
+            trace=trace_of(traceparent),
+            request=key.digest if key is not None else "",
+        )
+        await self.bus.send(task, SENDER)
+        await self.admission.confirm(run, key)
+        return summary_of_task(task)
+
+    async def _image(self, number: int, ref: str) -> str:
+        if ref.startswith("https:") or is_blob_ref(ref):
+            return ref
+        try:
+            content = decode_data_url(ref)
+        except ValueError as error:
+            raise invalid(f"images[{number}]: not base64: {error}") from error
+        if content is None or not content.media_type.startswith("image/"):
+            raise invalid(
+                f"images[{number}]: send a `data:image/…;base64,…` URL, an https: URL or a `blob:<sha256>`"
+            )
+        return await self.blobs.put(content.data)
+
+
+def _origin(wanted: Submission) -> Origin | None:
+    """Whose tree it is; None when nobody's in particular."""
+    if wanted.user is None and wanted.session is None:
+        return None
+    return Origin(user=wanted.user, session=wanted.session)

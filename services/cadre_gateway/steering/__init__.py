@@ -1,0 +1,1 @@
+"""What people do to runs that go on: decide on calls, send messages and signals, edit, cancel, erase."""

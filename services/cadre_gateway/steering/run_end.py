@@ -1,0 +1,65 @@
+"""The end of a run: waited for, and asked for."""
+
+import secrets
+import time
+from dataclasses import dataclass
+
+from cadre.adapters.nats.bus import NatsBus
+from cadre.api.runs import RunSummary
+from cadre.ports import Stored
+from cadre.protocol.messages import Cancel
+from cadre_gateway import SENDER
+from cadre_gateway.index.run_summary import end_state
+from cadre_gateway.reading.lookup import RunLookup
+from cadre_gateway.requests.feed import Feed
+from cadre_gateway.requests.problems import Problem
+from cadre_gateway.streaming.live_feeds import LiveFeeds
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """Waits for the end of runs, and cancels them."""
+
+    lookup: RunLookup
+    feeds: LiveFeeds
+    bus: NatsBus
+
+    async def wait(self, run: str, seconds: float) -> bool:
+        """Whether the run has ended within `seconds` from now.
+
+        Raises a 404 or 410 problem when there is no such run (any more), BusUnavailable.
+        """
+        feed: Feed[Stored] = Feed()
+        deadline = time.monotonic() + seconds
+        with self.feeds.follow(run, feed):
+            if (await self.lookup.find(run)).finished:
+                return True
+            while (left := deadline - time.monotonic()) > 0 and not self.feeds.draining:
+                if any(end_state(one.entry, run) for one in await feed.take(left)):
+                    return True
+                if feed.overflowed:
+                    feed.clear()
+                    if (await self.lookup.find(run)).finished:
+                        return True
+                if feed.closed and not self.feeds.draining:
+                    raise Problem(410, "run-erased", f"run {run} was erased while its end was waited for")
+        return False
+
+    async def cancel(self, run: str, reason: str) -> RunSummary:
+        """Asks the run and everything below it to end; a run that has ended is left alone.
+
+        Returns the run as it was before. Raises a 404 problem, BusUnavailable.
+        """
+        summary = await self.lookup.find(run)
+        if not summary.finished:
+            record = Cancel(
+                id=f"{run}:cancel:{secrets.token_hex(8)}",
+                tree=summary.tree,
+                run=run,
+                at=time.time(),
+                reason=reason,
+                sender=SENDER,
+            )
+            await self.bus.send(record, SENDER, to=summary.agent)
+            await self.bus.interrupt(summary.tree, run)
+        return summary

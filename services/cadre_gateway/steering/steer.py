@@ -1,0 +1,202 @@
+"""What people send to runs that go on, and what the runs' journals make of it."""
+
+import hashlib
+import secrets
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from cadre.api.steering import (
+    Delivered,
+    Edited,
+)
+from cadre.engine.kind import (
+    kind_of,
+)
+from cadre.errors import SpecError
+from cadre.journal.entry import Entry
+from cadre.journal.events import (
+    EditApplied,
+    EditRefused,
+    MessageReceived,
+    RecordIgnored,
+    SignalReceived,
+)
+from cadre.loop.fold import (
+    fold,
+)
+from cadre.ports import (
+    Journal,
+)
+from cadre.protocol.messages import (
+    Edit,
+    MessageMode,
+    Signal,
+    UserMessage,
+)
+from cadre.spec.names import check_name
+from cadre_gateway import SENDER
+from cadre_gateway.reading.lookup import RunLookup, checked_tree_of
+from cadre_gateway.requests.body import (
+    EditBody,
+)
+from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
+from cadre_gateway.steering.record_sender import RecordSender
+
+
+@dataclass(frozen=True)
+class Steering:
+    """Takes signals, messages and edits to runs."""
+
+    lookup: RunLookup
+    journal: Journal
+    sender: RecordSender
+
+    async def signal(self, run: str, name: str, payload: Any, key: str | None, by: str) -> Delivered:
+        """Sends a signal to the run; a repeated `key` finds the one that was sent before.
+
+        Raises a 404, 409 or 422 problem, RetryableError.
+        """
+        try:
+            check_name("signal", name)
+        except SpecError as error:
+            raise invalid(str(error)) from error
+        agent, tree = await self._open_run(run)
+        record = Signal(
+            id=_record_id(run, "signal", key),
+            tree=tree,
+            run=run,
+            at=time.time(),
+            name=name,
+            payload=payload,
+            sender=by or SENDER,
+        )
+        entry = await self._earlier(record) if key is not None else None
+        entry = entry or await self.sender.send(record, agent)
+        if entry is None:
+            return Delivered(record.id, run)
+        event = entry.events[0]
+        if isinstance(event, SignalReceived) and (event.name, event.payload) != (name, payload):
+            raise _other_request(key or "")
+        return _delivered(record.id, entry, "signals-full")
+
+    async def tell(self, run: str, text: str, mode: MessageMode, key: str | None, by: str) -> Delivered:
+        """Sends a message to the run; a repeated `key` finds the one that was sent before.
+
+        Raises a 404, 409 or 422 problem, RetryableError.
+        """
+        agent, tree = await self._open_run(run)
+        record = UserMessage(
+            id=_record_id(run, "message", key),
+            tree=tree,
+            run=run,
+            at=time.time(),
+            text=text,
+            mode=mode,
+            sender=by or SENDER,
+        )
+        entry = await self._earlier(record) if key is not None else None
+        entry = entry or await self.sender.send(record, agent)
+        if entry is None:
+            return Delivered(record.id, run)
+        event = entry.events[0]
+        if isinstance(event, MessageReceived) and (event.text, event.mode) != (text, mode):
+            raise _other_request(key or "")
+        return _delivered(record.id, entry, "messages-full")
+
+    async def editable(self, run: str, name: str) -> Edited:
+        """What a person may edit of the run under this name. Raises a 404 problem, RetryableError."""
+        async with answer_deadline():
+            tree = checked_tree_of(run)
+            entries = [stored.entry for stored in await self.journal.read(tree, run)]
+            if not entries:
+                await self.lookup.find(run)
+        state = fold(entries, run, tree)
+        found = kind_of(state).editable(state) if state.spec is not None else None
+        if found is None or found.name != name:
+            raise Problem(404, "not-editable", f"run {run} has no {name} that can be edited")
+        return Edited(run=run, name=name, version=found.version, state=found.state)
+
+    async def edit(
+        self, run: str, name: str, wanted: EditBody, key: str | None, by: str
+    ) -> Edited | Delivered:
+        """Edits what the run has under this name; returns how it is then, or a Delivered without `at` when no agent
+        has taken the edit up yet.
+
+        Raises a 404, 409 or 422 problem, RetryableError.
+        """
+        agent, tree = await self._open_run(run)
+        record = Edit(
+            id=_record_id(run, "edit", key),
+            tree=tree,
+            run=run,
+            at=time.time(),
+            base=wanted.version,
+            operations=wanted.operations,
+            sender=by or SENDER,
+        )
+        entry = await self._earlier(record) if key is not None else None
+        if entry is None:
+            present = await self.editable(run, name)
+            if present.version != wanted.version:
+                raise _stale(run, name, present.version)
+            entry = await self.sender.send(record, agent)
+        if entry is None:
+            return Delivered(record.id, run)
+        event = entry.events[0]
+        if isinstance(event, EditRefused):
+            if event.version is not None and event.version != event.base:
+                raise _stale(run, name, event.version)
+            raise invalid(event.reason)
+        if isinstance(event, EditApplied) and (event.base, event.operations) != (
+            record.base,
+            record.operations,
+        ):
+            raise _other_request(key or "")
+        _delivered(record.id, entry, "not-editable")
+        return await self.editable(run, name)
+
+    async def _open_run(self, run: str) -> tuple[str, str]:
+        """The agent and the tree of a run that goes on. Raises a 404 or 409 problem."""
+        async with answer_deadline():
+            summary = await self.lookup.find(run)
+        if summary.finished:
+            raise _run_ended(run)
+        return summary.agent, summary.tree
+
+    async def _earlier(self, record: Signal | UserMessage | Edit) -> Entry | None:
+        """The entry that accounts for a record of the same id, if there is one already."""
+        async with answer_deadline():
+            stored = await self.lookup.history.read_run(record.tree, record.run)
+        return next((one.entry for one in stored if one.entry.cause == record.id), None)
+
+
+def _record_id(run: str, what: str, key: str | None) -> str:
+    """The same for every request with this key."""
+    own = hashlib.sha256(key.encode()).hexdigest()[:32] if key is not None else secrets.token_hex(16)
+    return f"{run}:{what}:{own}"
+
+
+def _delivered(record: str, entry: Entry, full: str) -> Delivered:
+    """The answer for a record that the journal accounts for. Raises a 409 problem when it was refused; `full` is the
+    problem's code when the run goes on."""
+    event = entry.events[0]
+    if isinstance(event, RecordIgnored):
+        if event.reason == "the run is over":
+            raise _run_ended(entry.run)
+        raise Problem(409, full, f"run {entry.run}: {event.reason}")
+    return Delivered(record, entry.run, entry.at)
+
+
+def _stale(run: str, name: str, version: int) -> Problem:
+    detail = f"the {name} of run {run} is at version {version} by now: read it again, and edit that"
+    return Problem(409, "stale-version", detail, version=version)
+
+
+def _run_ended(run: str) -> Problem:
+    return Problem(409, "run-ended", f"run {run} is over: nothing can be sent to it any more")
+
+
+def _other_request(key: str) -> Problem:
+    detail = f"something else was sent with the Idempotency-Key {key!r}: use a key of its own for this"
+    return Problem(422, "idempotency-key-reused", detail)

@@ -1,0 +1,108 @@
+"""A run's events as Server-Sent Events.
+
+`id:` stands on the last event of an entry only, so a client that lost the connection within an entry gets
+that entry again as a whole.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from cadre.delivery.codec import encode
+from cadre.journal.entry import AnyEvent
+from cadre.ports import Stored
+from cadre.protocol.deltas import Delta
+from cadre.protocol.topology import tree_of
+from cadre_gateway.reading.lookup import RunLookup
+from cadre_gateway.streaming.follow import EndOfRun, Follower, Notice
+from cadre_gateway.streaming.live_feeds import LiveFeeds
+
+PING_SECONDS = 15.0
+
+_RETRY = b"retry: 1000\n\n"
+_COMMENTS = {
+    Notice.IDLE: b": ping\n\n",
+    Notice.UNREACHABLE: b": NATS does not answer, waiting\n\n",
+    Notice.DRAINING: b": this gateway is stopping, come back with Last-Event-ID\nretry: 1000\n\n",
+}
+
+WatchDeltas = Callable[[str, Callable[[Delta], None]], Awaitable[Callable[[], None]]]
+"""Calls back with each piece of an answer that is written in a tree; returns what ends that."""
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """The data of one event."""
+
+    seq: int
+    n: int
+    run: str
+    parent: str | None
+    agent: str
+    at: float
+    event: AnyEvent
+
+
+class EventStream(StreamingResponse):
+    """Closes its source however the connection ends."""
+
+    def __init__(self, source: AsyncGenerator[bytes]) -> None:
+        super().__init__(
+            source,
+            media_type="text/event-stream",
+            headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
+        )
+        self._source = source
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._source.aclose()
+
+
+@dataclass(frozen=True)
+class EventStreams:
+    """Opens the event streams of runs."""
+
+    lookup: RunLookup
+    feeds: LiveFeeds
+    watch_deltas: WatchDeltas
+    ping_seconds: float = PING_SECONDS
+
+    async def frames(self, run: str, after: int) -> AsyncGenerator[bytes]:
+        """Frames of the run's subtree behind sequence `after`, to the run's end or until it is erased."""
+        yield _RETRY
+        follower = Follower(self.lookup, self.feeds, run, after, idle_seconds=self.ping_seconds)
+        end_deltas = await self.watch_deltas(tree_of(run), follower.on_delta)
+        try:
+            with self.feeds.follow(run, follower.feed):
+                async for item in follower.items():
+                    match item:
+                        case Stored():
+                            for frame in entry_frames(item):
+                                yield frame
+                        case Delta():
+                            yield _frame("delta", item)
+                        case EndOfRun(state=state):
+                            yield _frame("end", {"run": run, "state": state})
+                        case Notice():
+                            yield _COMMENTS[item]
+        finally:
+            end_deltas()
+
+
+def entry_frames(stored: Stored) -> Iterator[bytes]:
+    """One frame per event of an entry, the stream sequence as `id:` on the last."""
+    seq, entry = stored.seq, stored.entry
+    for event in entry.events:
+        shown = Shown(seq, entry.n, entry.run, entry.parent, entry.agent, entry.at, event)
+        mark = b"id: %d\n" % seq if event is entry.events[-1] else b""
+        yield _frame(str(event.__struct_config__.tag), shown, mark)
+
+
+def _frame(name: str, data: Any, mark: bytes = b"") -> bytes:
+    return b"event: %s\n%sdata: %s\n\n" % (name.encode(), mark, encode(data))

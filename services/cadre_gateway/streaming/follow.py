@@ -1,0 +1,130 @@
+"""Follows a run: what its journals hold, then what happens live, each entry once and in order.
+
+What is buffered for a slow reader is bounded. When that does not suffice, the journals are read again from the
+last entry that was handed out: nothing is ever lost there.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from enum import Enum, auto
+from typing import NamedTuple
+
+from cadre.api.runs import State
+from cadre.errors import RetryableError
+from cadre.ports import Stored
+from cadre.protocol.deltas import Delta
+from cadre.protocol.topology import is_within, tree_of
+from cadre_gateway.index.run_summary import end_state
+from cadre_gateway.reading.lookup import RunLookup
+from cadre_gateway.requests.feed import Feed
+from cadre_gateway.requests.problems import Problem
+from cadre_gateway.streaming.live_feeds import LiveFeeds
+
+log = logging.getLogger("cadre.gateway")
+
+_BUS_PAUSE_SECONDS = 1.0
+
+
+class Notice(Enum):
+    """What a reader hears beside the run's events."""
+
+    IDLE = auto()
+    """Nothing has happened for a while."""
+    UNREACHABLE = auto()
+    """NATS does not answer; the follower tries again."""
+    DRAINING = auto()
+    """The gateway stops; nothing follows."""
+
+
+class EndOfRun(NamedTuple):
+    """The run has ended; nothing follows."""
+
+    state: State
+
+
+class Follower:
+    """Yields the entries of a run and of all runs below it behind sequence `after`.
+
+    `feed` is to be filled by LiveFeeds and with the run's deltas; `idle_seconds` without news are noticed.
+    """
+
+    def __init__(
+        self, lookup: RunLookup, feeds: LiveFeeds, run: str, after: int, *, idle_seconds: float
+    ) -> None:
+        self.feed: Feed[Stored | Delta] = Feed()
+        self._lookup = lookup
+        self._feeds = feeds
+        self._run = run
+        self._last = after
+        """Sequence of the last entry handed out."""
+        self._idle_seconds = idle_seconds
+        self._state: State | None = None
+        """How the run has ended."""
+
+    def on_delta(self, delta: Delta) -> None:
+        """Puts a piece of an answer into the feed; when that is full the piece is lost."""
+        if is_within(delta.run, self._run):
+            self.feed.put(delta, may_be_lost=True)
+
+    async def items(self) -> AsyncIterator[Stored | Delta | Notice | EndOfRun]:
+        """Runs to the end of the run, until it is erased, or until the gateway drains."""
+        while self._state is None:
+            try:
+                async for stored in self._history():
+                    yield stored
+                # Closed halfway through the history, what is live by now lies behind a gap.
+                if not self.feed.closed:
+                    async for item in self._live():
+                        yield item
+            except (RetryableError, TimeoutError) as error:
+                log.debug("events of %s: %s", self._run, error)
+                yield Notice.UNREACHABLE
+                await asyncio.sleep(_BUS_PAUSE_SECONDS)
+            except Problem as problem:
+                log.debug("events of %s: %s", self._run, problem)
+                return  # it was erased: a client that comes back is told so
+            if self.feed.closed and self._state is None:
+                if self._feeds.draining:
+                    yield Notice.DRAINING
+                return
+        yield EndOfRun(self._state)
+
+    async def _history(self) -> AsyncIterator[Stored]:
+        # Before the first read: what comes from now on is in the feed, what was before is in the journals.
+        self.feed.clear()
+        # An end known by now is in what is read below; one that is learnt of later may still be in the feed.
+        summary = await self._lookup.find(self._run)
+        ended = summary.state if summary.finished else None
+        tree = tree_of(self._run)
+        known = self._lookup.index.tree(tree)
+        # A replica may lag behind the list.
+        pages = self._lookup.history.pages(tree, self._last, at_least=known.last if known else 0)
+        async for page in pages:
+            for stored in page:
+                if self._is_news(stored):
+                    yield stored
+                if self._state is not None or self.feed.closed:
+                    return
+        self._state = ended
+
+    async def _live(self) -> AsyncIterator[Stored | Delta | Notice]:
+        """Returns when the run has ended, the feed is closed, or the buffer did not suffice."""
+        while self._state is None:
+            taken = await self.feed.take(self._idle_seconds)
+            if not taken and not self.feed.closed and not self.feed.overflowed:
+                yield Notice.IDLE
+            for item in taken:
+                if isinstance(item, Delta) or self._is_news(item):
+                    yield item
+                if self._state is not None:
+                    return
+            if self.feed.closed or self.feed.overflowed:
+                return
+
+    def _is_news(self, stored: Stored) -> bool:
+        """Takes note of the entry; true when it is to be handed out."""
+        is_new = stored.seq > self._last
+        self._last = max(self._last, stored.seq)
+        self._state = self._state or end_state(stored.entry, self._run)
+        return is_new and is_within(stored.entry.run, self._run)

@@ -1,0 +1,1 @@
+"""The verbs for what happens by itself: schedules, triggers, notices."""

@@ -1,0 +1,219 @@
+"""A run as text, from the gateway's account of it: a summary, a line per run of its tree, its steps, a playback.
+
+The account is the JSON of `GET /v1/runs/ID`; its steps are there with `full=true`, under the key `memory`.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from textwrap import indent
+from typing import Any
+
+from cadre.cli.run_view import labels
+from cadre.cli.run_view.run_tree import error_text
+from cadre.cli.terminal.answer import as_text
+from cadre.cli.terminal.table import brief, call_text, number, seconds
+
+Account = dict[str, Any]
+Step = dict[str, Any]
+
+Fetch = Callable[[str], Account]
+"""Returns the account of a run with its steps, by the run's id."""
+
+_MARGIN = "  "
+
+
+def state(run: Account) -> str:
+    """The state in words: with what the run waits for, and how many calls of its tree wait for a person."""
+    text = str(run["state"])
+    if (awaited := run.get("waiting_for")) == "model":
+        text += " for model"
+    elif awaited and awaited != "approval":
+        text += f", nobody offers {awaited}"
+    held = run.get("approvals") or 0
+    return f"{text}, {held} to approve" if held else text
+
+
+def tokens(run: Account) -> str:
+    """Tokens in and out of the run and all runs below it, in few characters."""
+    return number(_token_count(run))
+
+
+def took(run: Account) -> str:
+    """How long the run took, or has taken until now."""
+    started = run.get("started_at")
+    return seconds((run.get("ended_at") or time.time()) - started) if started else "-"
+
+
+def summary(run: Account, waiting: list[dict[str, Any]], *, full: bool) -> Iterator[str]:
+    """Lines and blocks of what is known of a run, `full` with its steps; `waiting` are its calls that are held."""
+    yield f"run      {run['id']}"
+    yield f"agent    {run['agent']}" + (f", revision {run['revision']}" if run.get("revision") else "")
+    yield f"state    {_facts(run)}"
+    if run.get("started_at"):
+        yield f"started  {_local_time(run['started_at'])}"
+    if run.get("deadline"):
+        left = run["deadline"] - time.time()
+        is_ahead = left > 0 and not run.get("ended_at")
+        yield f"deadline {_local_time(run['deadline'])}" + (f", in {seconds(left)}" if is_ahead else "")
+    if run.get("budget"):
+        yield f"budget   {', '.join(f'{value:g} {key}' for key, value in run['budget'].items())}"
+    if run.get("forked_from"):
+        yield f"fork of  {run['forked_from']['run']} at step {run['forked_from']['at']}"
+    if run.get("parent"):
+        yield f"parent   {run['parent']}"
+    if run.get("session"):
+        yield f"session  {run['session']}"
+    yield f"task     {brief(run.get('task') or '', 200)}"
+    for call in waiting:
+        yield f"waits    {call_text(call['name'], call['arguments'])}  ({brief(call['reason'], 100)})"
+        yield f"         cadre approve {call['call']}"
+    if run.get("error"):
+        yield f"error    {brief(error_text(run['error']), 2000)}"
+    if run.get("children"):
+        yield "children"
+        for child in _children(run):
+            yield from branches(child, _MARGIN)
+    if full:
+        yield "memory"
+        steps = run.get("memory") or []
+        if steps and steps[-1].get("type") == "answer":  # it follows below
+            steps = steps[:-1]
+        yield from (indent(text, _MARGIN) for text in steps_text(steps))
+    if run.get("output") is not None:
+        yield "answer"
+        yield as_text(run["output"])
+
+
+def steps_text(steps: list[Step]) -> Iterator[str]:
+    """Blocks of the steps: what the model wrote, each call with what came of it, what was observed."""
+    for step in steps:
+        yield from _Steps().blocks(step)
+
+
+def branches(run: Account, margin: str = "") -> Iterator[str]:
+    """A line for the run and one for each run below it."""
+    yield f"{margin}{run['id']}  {run['agent']}  {_facts(run)}  {brief(run.get('task') or '', 80)}"
+    for child in _children(run):
+        yield from branches(child, margin + _MARGIN)
+
+
+def playback(run: Account, fetch: Fetch | None = None) -> Iterator[str]:
+    """Blocks that tell the run step by step; with `fetch`, each run below it is told where its manager called it."""
+    children = {child["id"] for child in run.get("children") or []}
+
+    def below(call: str) -> str | None:
+        return "\n".join(playback(fetch(call), fetch)) if fetch is not None and call in children else None
+
+    yield f"{run['agent']}  {run['id']}  {state(run)}, {took(run)}"
+    steps, text = run.get("memory") or [], _Steps(played=True, below=below)
+    for step in steps:
+        yield from text.blocks(step)
+    if run.get("error"):
+        yield from text.block("ended", error_text(run["error"]))
+        if run.get("output") is not None and not any(step.get("type") == "answer" for step in steps):
+            yield from text.block("found until then", run["output"])
+    yield _usage(run)
+
+
+class _Steps:
+    """The steps of a run as blocks. `played` tells more of each, and leaves out what is empty."""
+
+    def __init__(
+        self, *, played: bool = False, below: Callable[[str], str | None] = lambda call: None
+    ) -> None:
+        self._played = played
+        self._below = below
+        """Returns the text of the run that a call started."""
+
+    def blocks(self, step: Step) -> Iterator[str]:
+        """The text of one step, block by block."""
+        match step.get("type"):
+            case "task":
+                yield from self.block("task", step.get("task"))
+                yield from (f"{_MARGIN}image {image[:80]}" for image in step.get("images") or [])
+            case "recalled":
+                yield "remembered from earlier work"
+                for memory in step.get("memories") or []:
+                    yield from self.block("", memory.get("text"))
+            case "message":
+                sender = step.get("sender")
+                yield from self.block(f"message from {sender}" if sender else "message", step.get("text"))
+            case "planning":
+                yield from self.block(f"plan{self._effort(step)}", step.get("plan"))
+            case "action":
+                yield from self._action(step)
+            case "answer":
+                yield from self.block("answer", step.get("output"))
+            case kind:
+                hidden = ("type",) if self._played else ()
+                yield from self.block(
+                    str(kind), {key: value for key, value in step.items() if key not in hidden}
+                )
+
+    def block(self, title: str, content: Any, depth: int = 0) -> Iterator[str]:
+        """The title, if any, and below it the content, indented."""
+        is_empty = content in (None, "")
+        if title and not (is_empty and self._played):
+            yield depth * _MARGIN + title
+        if not is_empty:
+            text = as_text(content)
+            text = text.strip("\n") if self._played else text.rstrip("\n")
+            yield indent(text, (depth + 1) * _MARGIN)
+
+    def _action(self, step: Step) -> Iterator[str]:
+        yield f"step {step.get('number')}{self._effort(step)}"
+        for title, text in labels.model_output(step) if self._played else [("", step.get("content"))]:
+            yield from self.block(title, text, 1 if title else 0)
+        for call in step.get("calls") or []:
+            kind = ("check " if call.get("check") else "call ") if self._played else ""
+            yield f"{_MARGIN}{kind}{call.get('name')} {json.dumps(call.get('arguments') or {}, ensure_ascii=False)}"
+            if (below := self._below(str(call.get("id")))) is not None:
+                yield indent(below, 2 * _MARGIN)
+            yield from self.block("", error_text(call.get("error")) or call.get("observation") or "(open)", 1)
+        error = error_text(step.get("error"))
+        if self._played:
+            yield from self.block("observed", labels.observed(step), 1)
+            yield from self.block("failed", error, 1)
+        else:
+            yield from self.block("", labels.observed(step))
+            yield from self.block("", error and f"failed: {error}")
+
+    def _effort(self, step: Step) -> str:
+        """How long the step took and what its model call used, as far as the journal tells."""
+        facts = []
+        if self._played and step.get("ended_at") and step.get("started_at"):
+            facts.append(seconds(step["ended_at"] - step["started_at"]))
+        if self._played and (count := _token_count(step)):
+            facts.append(f"{number(count)} tokens")
+        return f"  ({', '.join(facts)})" if facts else ""
+
+
+def _usage(run: Account) -> str:
+    usage = run.get("usage") or {}
+    cost = f", cost {usage['cost']:.4g}" if usage.get("cost") else ""
+    return (
+        f"usage  {usage.get('input_tokens', 0)} tokens in, {usage.get('output_tokens', 0)} out,"
+        f" {usage.get('model_calls', 0)} model calls, {usage.get('steps', 0)} steps{cost}"
+        + (", runs below it included" if run.get("children") else "")
+    )
+
+
+def _facts(run: Account) -> str:
+    cost = (run.get("usage") or {}).get("cost") or 0
+    priced = f", cost {cost:.4g}" if cost else ""
+    return f"{state(run)}, step {run.get('step') or 0}, {tokens(run)} tokens{priced}, {took(run)}"
+
+
+def _token_count(used: dict[str, Any]) -> int:
+    usage = used.get("usage") or {}
+    return int(usage.get("input_tokens", 0) + usage.get("output_tokens", 0))
+
+
+def _children(run: Account) -> list[Account]:
+    """Children by step and place in it, which their ids end in."""
+    return sorted(run.get("children") or [], key=lambda child: [int(n) for n in child["id"].split("_")[-2:]])
+
+
+def _local_time(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))

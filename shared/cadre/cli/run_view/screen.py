@@ -1,0 +1,102 @@
+"""Where a followed run is shown: a live tree on a terminal, lines elsewhere; always on stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Self
+
+from cadre.cli.run_view import tree_lines
+from cadre.cli.run_view.run_tree import RunTree
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.live import Live
+
+
+class Screen:
+    """Prints a line for each event of a followed run that is worth one. Use as a context manager."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        return None
+
+    def show(self, tree: RunTree, name: str, data: dict[str, Any]) -> None:
+        """Shows the tree as it is after this event."""
+        line = tree_lines.event_line(tree, name, data)
+        if line is not None:
+            print(line, file=sys.stderr, flush=True)
+
+    def note(self, text: str) -> None:
+        """Shows a remark that is not an event of the run."""
+        print(f"cadre: {text}", file=sys.stderr, flush=True)
+
+    def paused(self) -> contextlib.AbstractContextManager[None]:
+        """Inside this context the terminal belongs to a question."""
+        return contextlib.nullcontext()
+
+
+class LiveScreen(Screen):
+    """Draws the tree anew four times a second; the final one stays."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._tree = RunTree()
+        self._console = Console(stderr=True)
+        self._live = self._begin()
+
+    def _begin(self) -> Live:
+        from rich.live import Live
+
+        return Live(
+            get_renderable=self._render, console=self._console, refresh_per_second=4, redirect_stdout=False
+        )
+
+    def _render(self) -> RenderableType:
+        from cadre.cli.run_view.tree_view import draw
+
+        return draw(self._tree, time.time(), width=max(self._console.width - 12, 40))
+
+    @property
+    def can_draw(self) -> bool:
+        """Whether stderr is a terminal on which the cursor can be moved."""
+        return self._console.is_terminal and not self._console.is_dumb_terminal
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        # While it runs the tree is cut at the screen's height; at the end all of it is worth keeping.
+        self._live.vertical_overflow = "visible"
+        self._live.__exit__(*failure)
+
+    def show(self, tree: RunTree, name: str, data: dict[str, Any]) -> None:
+        self._tree = tree
+
+    def note(self, text: str) -> None:
+        self._console.print(f"cadre: {text}", markup=False, highlight=False)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        self._live.transient = True  # the tree is drawn anew afterwards, below what was asked and answered
+        self._live.stop()
+        try:
+            yield
+        finally:
+            # A new one: the former would begin by going back over as many lines as it had drawn.
+            self._live = self._begin()
+            self._live.start(refresh=True)
+
+
+def screen() -> Screen:
+    """A live tree when stderr is a terminal that can draw one, else lines."""
+    if not sys.stderr.isatty():
+        return Screen()
+    live = LiveScreen()
+    return live if live.can_draw else Screen()

@@ -1,0 +1,1 @@
+"""The verbs for runs: started, followed, shown, decided on, steered, forked, replayed."""

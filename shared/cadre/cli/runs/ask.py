@@ -1,0 +1,182 @@
+"""Asking a person at the terminal about held calls, one after the other, while their run is followed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cadre.cli.run_view.screen import Screen
+from cadre.cli.terminal.arguments import json_object
+from cadre.cli.terminal.decision import PATH, login_name
+from cadre.cli.terminal.table import brief, call_text
+from cadre.client.errors import ClientError, InvalidRequest
+
+if TYPE_CHECKING:
+    from cadre.client.client import Client
+
+_SETTLE_SECONDS = 0.3
+"""Pause before a question: when past events are replayed, a decision may follow its request at once."""
+
+_CHOICES = "[a]pprove, [r]eject WHY, [c]orrect JSON, [l]ater? "
+
+
+class InputLines:
+    """Lines of standard input, read by a thread that may be left blocked when the process ends."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[str | None] = asyncio.Queue()
+        self._from_terminal = sys.stdin.isatty()
+        self.ended = False
+        threading.Thread(target=self._read, args=(sys.stdin.fileno(),), name="stdin", daemon=True).start()
+
+    async def next(self) -> str | None:
+        """Waits for a line; returns None at the end of the input."""
+        line = await self._queue.get()
+        self.ended = line is None
+        return line
+
+    def discard_typed(self) -> None:
+        """Drops what was typed before a question: it is no answer to it."""
+        while self._from_terminal and not self._queue.empty():
+            self._queue.get_nowait()
+
+    def _read(self, descriptor: int) -> None:
+        # Not sys.stdin: whoever waits in it holds a lock that the interpreter wants at its end.
+        rest = b""
+        while data := os.read(descriptor, 4096):
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                self._put(line.decode(errors="replace"))
+        if rest:
+            self._put(rest.decode(errors="replace"))
+        self._put(None)
+
+    def _put(self, line: str | None) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, line)
+
+
+class Asker:
+    """Asks a person about each call of a run that waits for approval. Use as an async context manager."""
+
+    def __init__(self, client: Client, screen: Screen) -> None:
+        self._client = client
+        self._screen = screen
+        self._waiting: dict[str, dict[str, Any]] = {}
+        """Events `approval.requested` that are still to be asked about, by call."""
+        self._news = asyncio.Event()
+        self._question: asyncio.Task[None] | None = None
+        self._asked = ""
+        self._answered = False
+        """The question has its answer, which is on its way."""
+
+    async def __aenter__(self) -> Asker:
+        self._lines = InputLines()
+        self._task = asyncio.create_task(self._ask_all(), name="asker")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in (self._task, self._question):
+            if task is not None and not task.done():
+                task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    def hear(self, name: str, data: dict[str, Any]) -> None:
+        """Takes an event of the run: remembers a call to ask about, or drops one that needs no decision any more."""
+        event = data.get("event") or {}
+        if name == "approval.requested":
+            self._waiting[event["call"]] = {**event, "agent": data.get("agent", ""), "run": data.get("run")}
+            self._news.set()
+        elif name == "approval.decided":
+            self._drop(event["call"])
+        elif name == "run.finished":
+            for call in [call for call, one in self._waiting.items() if one["run"] == data.get("run")]:
+                self._drop(call)
+
+    def _drop(self, call: str) -> None:
+        self._waiting.pop(call, None)
+        if call == self._asked and self._question is not None and not self._answered:
+            self._question.cancel()
+
+    async def _ask_all(self) -> None:
+        while True:
+            await self._news.wait()
+            await asyncio.sleep(_SETTLE_SECONDS)
+            if not self._waiting:
+                self._news.clear()
+                continue
+            self._asked, event = next(iter(self._waiting.items()))
+            self._answered = False
+            with self._screen.paused():
+                self._question = asyncio.create_task(self._ask(self._asked, event))
+                await asyncio.wait([self._question])
+                if self._question.cancelled():
+                    click.echo("(decided elsewhere)", err=True)
+                else:
+                    self._question.result()
+            self._waiting.pop(self._asked, None)
+            if self._lines.ended:
+                self._screen.note("no more input: held calls wait on")
+                return
+
+    async def _ask(self, call: str, event: dict[str, Any]) -> None:
+        self._lines.discard_typed()
+        why = brief(event.get("reason", ""), 100)
+        wants = f"wants {call_text(event['name'], event.get('arguments'), 300)}  ({why})"
+        if event.get("kind") == "question":
+            wants = f"asks: {brief(event.get('reason', ''), 300)}"
+        click.echo(f"{event['agent']} {wants}", err=True)
+        while True:
+            click.echo(_CHOICES, err=True, nl=False)
+            line = await self._lines.next()
+            if line is None:
+                click.echo("", err=True)
+                return
+            try:
+                content = decision_of(line)
+                if content is None:
+                    click.echo(f"it waits on: cadre approve {call}", err=True)
+                else:
+                    await self._send(call, content)
+            except (click.UsageError, ClientError) as error:
+                click.echo(f"cadre: {error.message}", err=True)
+                if isinstance(error, ClientError) and not isinstance(error, InvalidRequest):
+                    return
+                self._answered = False
+                continue
+            return
+
+    async def _send(self, call: str, content: dict[str, Any]) -> None:
+        self._answered = True
+        answer = await self._client.request("POST", f"{PATH}/{call}", json={**content, "by": login_name()})
+        click.echo(f"{answer['verdict']} by {answer['by']}", err=True)
+
+
+def decision_of(line: str) -> dict[str, Any] | None:
+    """The body of the decision that a line stands for; None when the call is to wait on. Raises UsageError."""
+    word, _, rest = line.strip().partition(" ")
+    rest = rest.strip()
+    match word.lower():
+        case "a" | "approve":
+            return {"decision": "approve", "feedback": rest}
+        case "r" | "reject":
+            return {"decision": "reject", "feedback": rest}
+        case "c" | "correct":
+            return {"decision": "correct", "arguments": json_object("what follows the c", rest)}
+        case "l" | "later":
+            return None
+        case _:
+            raise click.UsageError("type a, r and why, c and the arguments as JSON, or l")
+
+
+def should_ask(wanted: bool | None) -> bool:
+    """Whether to ask for decisions: as the option says, else whenever stdin and stderr are terminals."""
+    return sys.stdin.isatty() and sys.stderr.isatty() if wanted is None else wanted

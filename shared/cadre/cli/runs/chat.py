@@ -1,0 +1,76 @@
+"""`cadre chat`: a conversation with an agent on the terminal, each turn a run of one session."""
+
+import asyncio
+import secrets
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from cadre.cli.runs.launch import launch
+from cadre.cli.terminal.arguments import utf8
+from cadre.cli.terminal.options import bound_options, bounds
+from cadre.local.exit_codes import ExitCode
+
+_HELP = (
+    "/new begins the conversation anew, /help tells this, Ctrl-D ends it; Ctrl-C cancels an answer in work"
+)
+
+
+@click.command("chat")
+@click.argument("agent")
+@click.option("--session", metavar="NAME", help="Conversation to begin, or to go on with by --continue.")
+@click.option("--user", metavar="NAME", help="Person that it works for: whose memories it may share.")
+@click.option("--continue", "continues", is_flag=True, help="Go on from the session's last run.")
+@click.option("--ask/--no-ask", default=None, help="Decide here on calls that wait for a person.")
+@bound_options
+def command(**options: Any) -> int:
+    """Talk with AGENT: each line is a task, each answer knows what was said before.
+
+    The course of a run goes to stderr, answers to stdout; without a terminal every line of standard input is a turn.
+    """
+    if options["continues"] and not options["session"]:
+        raise click.UsageError("--continue needs --session NAME: the conversation to go on with")
+    session = options["session"] or f"chat-{secrets.token_hex(4)}"
+    reset, code = not options["continues"], ExitCode.OK
+    for line in _lines():
+        match line.strip():
+            case "":
+                continue
+            case "/help":
+                click.echo(_HELP, err=True)
+            case "/new":
+                reset = True
+                click.echo("cadre: a new conversation begins", err=True)
+            case text:
+                request = {
+                    "agent": options["agent"],
+                    "task": utf8("the task", text),
+                    "session": session,
+                    "reset": reset,
+                    "user": options["user"],
+                    **bounds(options),
+                }
+                given = {key: value for key, value in request.items() if value is not None}
+                following = {"output": "text", "detach": False, "timeout": None, "ask": options["ask"]}
+                code = ExitCode(asyncio.run(launch(given, following)))
+                reset = False
+    click.echo(f"cadre: go on with `cadre chat {options['agent']} --session {session} --continue`", err=True)
+    return code
+
+
+def _lines() -> Iterator[str]:
+    """What a person says, line by line, until the end of the input or Ctrl-C at the prompt."""
+    if not sys.stdin.isatty():
+        yield from sys.stdin
+        return
+    import readline  # noqa: F401  (lines can be edited, and earlier ones called back)
+
+    click.echo(f"cadre: {_HELP}", err=True)
+    while True:
+        try:
+            yield input("> ")
+        except (EOFError, KeyboardInterrupt):
+            click.echo(err=True)
+            return

@@ -1,0 +1,66 @@
+"""`cadre fork`: a new run from a step of another, with edits, followed like `cadre run`."""
+
+import asyncio
+from typing import Any
+
+import click
+
+from cadre.cli.runs.launch import launch
+from cadre.cli.terminal.arguments import key_values, utf8
+from cadre.cli.terminal.gateway import Gateway
+from cadre.cli.terminal.options import bound_options, bounds, following_options
+from cadre.client.transport import RUNS
+
+
+@click.command("fork")
+@click.argument("run")
+@click.option(
+    "--at", required=True, type=click.IntRange(min=1), metavar="STEP", help="The step to begin with."
+)
+@click.option("--task", metavar="TEXT", help="Another task.")
+@click.option(
+    "--arg",
+    "--input",
+    "args",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Additional argument, new or in place of one; JSON if it parses.",
+)
+@bound_options
+@click.option(
+    "--observation",
+    "observations",
+    multiple=True,
+    metavar="CALL=TEXT",
+    help="What a call of the steps before came to instead; CALL is <step>_<index> or its id.",
+)
+@following_options("the new run")
+def command(run: str, **options: Any) -> int:
+    """Start a new run from RUN (an id, a unique beginning of one, or @last) at one of its steps.
+
+    The steps before are its memory: nothing of them is done again. From there on it goes its own way, with
+    the agent as it is now. Steps, deadline and budget that are left out are RUN's own, anew.
+    """
+    with Gateway() as gateway:
+        source = gateway.run_id(run)
+    request = {
+        "at": options["at"],
+        "task": utf8("--task", options["task"]) if options["task"] is not None else None,
+        "additional_args": key_values("--arg", options["args"]),
+        **bounds(options),
+        "observations": _observations(options["observations"]),
+    }
+    request = {key: value for key, value in request.items() if value not in (None, {})}
+    return asyncio.run(launch(request, options, f"{RUNS}/{source}/fork"))
+
+
+def _observations(texts: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        call, mark, observation = text.partition("=")
+        if not mark or not call:
+            raise click.UsageError(f"--observation {text!r}: write CALL=TEXT, as in 2_0=nothing found")
+        if call in found:
+            raise click.UsageError(f"--observation {call} is given more than once")
+        found[call] = utf8(f"--observation {call}", observation)
+    return found

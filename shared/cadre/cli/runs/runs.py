@@ -1,0 +1,161 @@
+"""`cadre runs`: the list of runs, newest first, and what is done with a run as a whole."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from cadre.cli.run_view.run_text import state, tokens, took
+from cadre.cli.terminal.gateway import Gateway
+from cadre.cli.terminal.options import output_option, print_json
+from cadre.cli.terminal.table import brief, table
+from cadre.client.output_file import output_file
+from cadre.local.exit_codes import CommandFailed, ExitCode
+
+_GIVEN = ParameterSource.COMMANDLINE
+
+STDOUT = "-"
+
+STATES = ["running", "waiting", "success", "max_steps_error", "error", "cancelled"]
+
+
+@click.group("runs", invoke_without_command=True)
+@click.option("--agent", metavar="NAME", help="Only runs of this agent.")
+@click.option("--state", type=click.Choice(STATES), help="Only runs in this state.")
+@click.option("--session", metavar="NAME", help="Only runs of this conversation.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@output_option("table")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    agent: str | None,
+    state: str | None,
+    session: str | None,
+    limit: int,
+    output: str,
+) -> None:
+    """List root runs, newest first; or erase, export or import whole runs."""
+    if ctx.invoked_subcommand is None:
+        _list(limit, output, agent=agent, state=state, session=session)
+    elif given := [name for name in ctx.params if ctx.get_parameter_source(name) is _GIVEN]:
+        raise click.UsageError(f"--{given[0]} is about the list, not about `{ctx.invoked_subcommand}`", ctx)
+
+
+@command.command("rm")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option(
+    "--force", is_flag=True, help="Cancel a run that has not ended, wait for its end, then erase it."
+)
+@output_option("text")
+def erase(runs: tuple[str, ...], force: bool, output: str) -> None:
+    """Erase each RUN with all runs below it, everywhere and for good: an id, a unique beginning of one, or @last."""
+    failure: CommandFailed | None = None
+    with Gateway() as gateway:
+        for run in _each_once(gateway, runs):
+            if isinstance(run, CommandFailed):
+                failure = _next_failure(failure, run)
+                continue
+            try:
+                erased = gateway.delete(f"/v1/runs/{run}", force="true" if force else None)
+            except CommandFailed as error:
+                failure = _next_failure(failure, error)
+            else:
+                click.echo(
+                    json.dumps(erased) if output == "json" else f"{erased['id']} erased ({_count(erased)})"
+                )
+    if failure is not None:
+        raise failure
+
+
+@command.command("export")
+@click.argument("run")
+@click.option("-o", "--output", "target", metavar="FILE", help="Where to; `-` is stdout [RUN.cadre].")
+def export_run(run: str, target: str | None) -> None:
+    """Write RUN, which has ended, with all runs below it and their blobs to one file."""
+    with Gateway() as gateway:
+        identity = gateway.run_id(run)
+        path = f"/v1/runs/{identity}/export"
+        if target == STDOUT:
+            gateway.download(path, sys.stdout.buffer)
+            return
+        file = Path(target or f"{identity}.cadre")
+        with output_file(file) as stream:
+            gateway.download(path, stream)
+    click.echo(f"{identity} exported to {file} ({file.stat().st_size} bytes)")
+
+
+@command.command("import")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@output_option("text")
+def import_run(file: Path, output: str) -> None:
+    """Bring the run in FILE, which `cadre runs export` wrote, to this deployment."""
+    try:
+        stream = file.open("rb")
+    except OSError as error:
+        raise CommandFailed(f"{file}: {error.strerror}", ExitCode.USAGE) from error
+    with stream, Gateway() as gateway:
+        try:
+            imported = gateway.send("POST", "/v1/runs/import", stream, "application/gzip")
+        except CommandFailed as failure:
+            raise CommandFailed(f"{file}: {failure.message}", failure.code) from failure
+    if output == "json":
+        click.echo(json.dumps(imported))
+    else:
+        click.echo(f"{imported['id']} imported ({_count(imported)}, {imported['entries']} entries)")
+
+
+def _list(limit: int, output: str, **which: str | None) -> None:
+    with Gateway() as gateway:
+        runs = gateway.get("/v1/runs", limit=limit, **which)["runs"]
+    if output == "json":
+        print_json(runs)
+    elif not runs:
+        click.echo('no runs: start one with `cadre run AGENT "TASK"`', err=True)
+    else:
+        click.echo(
+            table(["RUN", "AGENT", "STATE", "STEP", "TOKENS", "TOOK", "TASK"], [_row(run) for run in runs])
+        )
+
+
+def _row(run: dict[str, Any]) -> list[str]:
+    return [
+        run["id"],
+        run["agent"],
+        state(run),
+        str(run.get("step") or 0),
+        tokens(run),
+        took(run),
+        brief(run.get("task") or "", 200),
+    ]
+
+
+def _each_once(gateway: Gateway, references: tuple[str, ...]) -> list[str | CommandFailed]:
+    """The id of each reference, or why it has none.
+
+    All are looked up before the first run is erased: @last is that of now.
+    """
+    found: list[str | CommandFailed] = []
+    for reference in references:
+        try:
+            run: str | CommandFailed = gateway.run_id(reference)
+        except CommandFailed as failure:
+            if failure.code is ExitCode.UNREACHABLE:
+                raise
+            run = failure
+        if run not in found:
+            found.append(run)
+    return found
+
+
+def _next_failure(before: CommandFailed | None, failure: CommandFailed) -> CommandFailed:
+    """Prints the failure before, if any; the returned one ends the command and is printed last."""
+    if before is not None:
+        click.echo(f"cadre: {before.message}", err=True)
+    return failure
+
+
+def _count(found: dict[str, Any]) -> str:
+    return "1 run" if found["runs"] == 1 else f"{found['runs']} runs"

@@ -1,0 +1,68 @@
+"""`cadre show`: one run, its children, its memory."""
+
+import asyncio
+
+import click
+
+from cadre.cli.run_view.run_text import Fetch, branches, playback, summary
+from cadre.cli.run_view.screen import screen
+from cadre.cli.runs.launch import print_outcome
+from cadre.cli.runs.watch import Detached, watch
+from cadre.cli.terminal.answer import print_text
+from cadre.cli.terminal.gateway import Gateway
+from cadre.cli.terminal.options import output_option, print_json
+from cadre.local.exit_codes import ExitCode
+
+
+@click.command("show")
+@click.argument("run")
+@click.option("--tree", "as_tree", is_flag=True, help="Only the run and the runs below it, a line each.")
+@click.option("--full", is_flag=True, help="The steps of its memory as well.")
+@click.option(
+    "--replay",
+    "played_back",
+    is_flag=True,
+    help="Play its steps; with --full those of the runs below it, too.",
+)
+@click.option(
+    "-f", "--follow", "following", is_flag=True, help="Follow it until it ends. Ctrl-C leaves it running."
+)
+@output_option("text")
+def command(run: str, as_tree: bool, full: bool, played_back: bool, following: bool, output: str) -> int:
+    """Show RUN: an id, a unique beginning of one, or @last."""
+    if played_back and (as_tree or following):
+        raise click.UsageError("--replay goes with --full and -o only")
+    with Gateway() as gateway:
+        identity = gateway.run_id(run)
+        if not following:
+            found = gateway.get(f"/v1/runs/{identity}", full="true" if full or played_back else None)
+            if played_back and output == "text":
+                print_text("\n".join(playback(found, _fetch(gateway) if full else None)))
+                return ExitCode.OK
+            waiting = []
+            if found.get("approvals") and output == "text" and not as_tree:
+                waiting = gateway.get("/v1/approvals", run=identity, limit=100)["approvals"]
+    if following:
+        return asyncio.run(_follow(gateway.url, identity, output))
+    if output == "json":
+        print_json(found)
+    elif as_tree:
+        click.echo("\n".join(branches(found)))
+    else:
+        print_text("\n".join(summary(found, waiting, full=full)))
+    return ExitCode.OK
+
+
+def _fetch(gateway: Gateway) -> Fetch:
+    return lambda run: gateway.get(f"/v1/runs/{run}", full="true")
+
+
+async def _follow(url: str, run: str, output: str) -> int:
+    from cadre.client.client import Client  # the client's weight is not the help's
+
+    async with Client(url) as client:
+        try:
+            return print_outcome(await watch(client, run, screen(), ctrl_c="leaves"), output)
+        except Detached:
+            click.echo(f"cadre: run {run} goes on: `cadre show {run} --follow` looks again", err=True)
+            return ExitCode.DETACHED

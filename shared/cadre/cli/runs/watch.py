@@ -1,0 +1,117 @@
+"""Follows one run on a screen: Ctrl-C cancels it, or leaves it to itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+from cadre.cli.run_view.run_tree import RunTree, apply
+from cadre.cli.run_view.screen import Screen
+from cadre.cli.runs.ask import Asker
+from cadre.cli.runs.stalled import StalledRuns
+from cadre.client.errors import ClientError
+from cadre.local.exit_codes import CommandFailed, ExitCode
+
+if TYPE_CHECKING:
+    from cadre.client.client import Client
+
+CtrlC = Literal["cancels", "leaves", "is the caller's"]
+"""What the first Ctrl-C does; a second one leaves in any case that is not the caller's."""
+
+
+class Detached(Exception):
+    """The user stopped following the run, which goes on."""
+
+
+async def watch(
+    client: Client,
+    run: str,
+    screen: Screen,
+    timeout: float | None = None,
+    *,
+    ctrl_c: CtrlC = "cancels",
+    asker: Asker | None = None,
+) -> dict[str, Any]:
+    """Shows the run until it ends; returns the gateway's summary of it with its output.
+
+    After `timeout` seconds the run is cancelled. `asker` has a person decide on calls that wait for one.
+    Raises CommandFailed (TIMEOUT), ClientError, Detached.
+    """
+    reading = asyncio.create_task(_read(client, run, screen, asker))
+    with _interrupts(client, run, screen, reading, ctrl_c) as interrupted:
+        try:
+            async with asyncio.timeout(timeout):
+                await reading
+        except TimeoutError as error:
+            await cancel(client, run, f"not finished within {timeout:g} s")
+            raise CommandFailed(
+                f"run {run} did not end within {timeout:g} s and was cancelled", ExitCode.TIMEOUT
+            ) from error
+        except asyncio.CancelledError:
+            if None in interrupted:
+                raise Detached from None
+            raise
+    return await client.request("GET", f"/v1/runs/{run}")
+
+
+async def _read(client: Client, run: str, screen: Screen, asker: Asker | None) -> None:
+    tree = RunTree()
+    stalled = StalledRuns(client, run, screen)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(screen)
+        looking = asyncio.create_task(stalled.look())
+        stack.callback(looking.cancel)
+        if asker is not None:
+            await stack.enter_async_context(asker)
+        async for event in client.attach(run):
+            stalled.hear()
+            tree = apply(tree, event.name, event.data)
+            screen.show(tree, event.name, event.data)
+            if asker is not None:
+                asker.hear(event.name, event.data)
+    if tree.scripted:
+        screen.note("the scripted model answered: canned replies, not an AI")
+
+
+@contextlib.contextmanager
+def _interrupts(
+    client: Client, run: str, screen: Screen, reading: asyncio.Task[None], ctrl_c: CtrlC
+) -> Iterator[list[asyncio.Task[None] | None]]:
+    """Handles SIGINT inside this context.
+
+    The list gets an item for each Ctrl-C: the task that cancels the run, or None.
+    """
+    seen: list[asyncio.Task[None] | None] = []
+    if ctrl_c == "is the caller's":
+        yield seen
+        return
+
+    def interrupt() -> None:
+        if seen or ctrl_c == "leaves":
+            seen.append(None)
+            reading.cancel()
+        else:
+            screen.note("cancelling the run; press Ctrl-C again to leave it to itself")
+            seen.append(asyncio.ensure_future(_cancel_or_note(client, run, screen)))
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    try:
+        yield seen
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+async def _cancel_or_note(client: Client, run: str, screen: Screen) -> None:
+    try:
+        await cancel(client, run, "Ctrl-C")
+    except ClientError as failure:
+        screen.note(f"the run could not be cancelled: {failure.message}")
+
+
+async def cancel(client: Client, run: str, reason: str) -> None:
+    """Asks the gateway to cancel the run."""
+    await client.attach(run).cancel(reason)

@@ -1,0 +1,210 @@
+"""`cadre up`: NATS and all services of a team on this machine, until Ctrl-C."""
+
+import asyncio
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cadre.cli.team import demo
+from cadre.cli.team.logs import LogPrinter
+from cadre.cli.terminal.automations import add_file
+from cadre.cli.terminal.gateway import Gateway
+from cadre.cli.terminal.status_line import discard_output, print_status
+from cadre.local import local_stack
+from cadre.local.exit_codes import ExitCode
+from cadre.local.nats_server import choose_port
+from cadre.local.processes import START_SECONDS, Stack
+from cadre.local.reload import Reloader
+from cadre.local.shipped_teams import DEMO, shipped_team
+from cadre.local.team_file import TeamSpec, read_team
+from cadre.local.users import StackUsers
+from cadre.spec.names import TEAM_FILE
+
+GATEWAY_PORT = 8080
+
+_LAST_SECONDS = 5.0
+"""Seconds after the second interrupt when this process ends, whatever it is doing."""
+
+
+@click.command("up")
+@click.argument("team", required=False, type=click.Path(path_type=Path))
+@click.option("--demo", "shipped", is_flag=True, help="The team that Cadre ships.")
+@click.option(
+    "--run", "runs_demo", is_flag=True, help="Run the team's demo task in a fresh folder, check it, stop."
+)
+@click.option(
+    "--data", type=click.Path(path_type=Path), help="Folder of the journals and logs.  [default: .cadre]"
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port of the gateway, 0 for a free one.  [default: 8080]"
+)
+@click.option(
+    "--nats-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Port of NATS.  [default: the folder's last one, else a free one]",
+)
+@click.option(
+    "--secure", is_flag=True, help="Give every service a NATS user of its own, with the rights that it needs."
+)
+@click.option("--reload", "reloads", is_flag=True, help="Restart the services whose files change.")
+@click.option(
+    "--wait",
+    "start_seconds",
+    type=click.FloatRange(min=1),
+    default=START_SECONDS,
+    show_default=True,
+    help="Seconds that its services may take to be ready.",
+)
+@click.option(
+    "--timeout", type=click.FloatRange(min=1), default=300.0, show_default=True, help="Seconds for --run."
+)
+def command(
+    team: Path | None, shipped: bool, runs_demo: bool, timeout: float, reloads: bool, **places: Any
+) -> int:
+    """Start NATS and the services of TEAM (a folder with a team.yaml, or such a file).
+
+    Without TEAM, the team.yaml of this folder; without one, NATS and the gateway alone. Stops on Ctrl-C.
+    """
+    found = _team(team, shipped)
+    if reloads and (found is None or runs_demo or places["secure"]):
+        raise click.UsageError("--reload needs a team, and goes neither with --run nor with --secure")
+    if not runs_demo:
+        return _serve(found, reloads, **places)
+    if found is None or found.demo is None:
+        raise click.UsageError(f"--run needs a team whose {TEAM_FILE} has a demo: {{agent, task}}")
+    return _demonstrate(found, timeout, **places)
+
+
+def _serve(
+    team: TeamSpec | None,
+    reloads: bool,
+    data: Path | None,
+    port: int | None,
+    nats_port: int,
+    **choices: Any,
+) -> int:
+    folder = data or local_stack.default_data()
+    with local_stack.locked(folder):
+        ports = (GATEWAY_PORT if port is None else port, nats_port)
+        stack = _stack(folder, team, ports, LogPrinter(), **choices)
+        return asyncio.run(_supervised(stack, _until_stopped(stack, reloads), ExitCode.OK))
+
+
+def _demonstrate(
+    team: TeamSpec, timeout: float, *, data: Path | None, port: int | None, nats_port: int, **choices: Any
+) -> int:
+    """Runs the demo on a data folder of its own, which is kept when the demo fails."""
+    folder = data or Path(tempfile.mkdtemp(prefix="cadre-"))
+    with local_stack.locked(folder):
+        stack = _stack(folder, team, (port or 0, nats_port), lambda name, line: None, **choices)
+        code = ExitCode.FAILED
+        try:
+            code = ExitCode(
+                asyncio.run(_supervised(stack, demo.run_demo(stack, team, timeout), ExitCode.DETACHED))
+            )
+        finally:
+            if code is not ExitCode.OK:
+                click.echo(f"cadre: the services' logs are in {local_stack.logs_folder(folder)}", err=True)
+    if code is ExitCode.OK and data is None:
+        shutil.rmtree(folder)
+    return code
+
+
+def _stack(
+    data: Path,
+    team: TeamSpec | None,
+    ports: tuple[int, int],
+    on_line: Any,
+    *,
+    secure: bool,
+    start_seconds: float,
+) -> Stack:
+    known = local_stack.read_ports(data)
+    gateway_port = choose_port(ports[0], known.gateway, "the gateway", "--port")
+    nats_port = choose_port(ports[1], known.nats, "NATS", "--nats-port")
+    model_port = choose_port(0, known.model, "the scripted model", "CADRE_MODEL_URL")
+    found = local_stack.Ports(gateway=gateway_port, nats=nats_port, model=model_port)
+    local_stack.write_ports(data, found)
+    users = StackUsers(data.resolve()) if secure else None
+    return Stack(data.resolve(), team, found, on_line, users, start_seconds)
+
+
+def _team(given: Path | None, shipped: bool) -> TeamSpec | None:
+    if given is not None and shipped:
+        raise click.UsageError("give a team or --demo, not both")
+    if shipped:
+        return read_team(shipped_team(DEMO))
+    if given is not None:
+        return read_team(given)
+    return read_team(Path(TEAM_FILE)) if Path(TEAM_FILE).is_file() else None
+
+
+async def _supervised(stack: Stack, work: Coroutine[Any, Any, int], interrupted: ExitCode) -> int:
+    """Does the work until it ends or is interrupted; then stops the stack. A second interrupt kills it.
+
+    Returns what the work returned, or `interrupted`.
+    """
+    task = asyncio.create_task(work)
+    loop = asyncio.get_running_loop()
+    interrupts = 0
+
+    def interrupt(*_: object) -> None:
+        nonlocal interrupts
+        interrupts += 1
+        if interrupts == 1:
+            loop.call_soon_threadsafe(task.cancel)
+            loop.call_soon_threadsafe(print_status, "cadre: stopping; press Ctrl-C again to kill")
+        else:
+            stack.kill()
+            # Whatever this process hangs in; on Linux its children die with it.
+            last = threading.Timer(_LAST_SECONDS, os._exit, [ExitCode.DETACHED])
+            last.daemon = True
+            last.start()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Not the loop's own handlers: they would wait while a write to a full pipe stands still.
+        signal.signal(number, interrupt)
+    code: int = interrupted
+    try:
+        code = await task
+    except asyncio.CancelledError:
+        if not interrupts:
+            raise
+    finally:
+        await stack.stop()
+    return ExitCode.DETACHED if interrupts > 1 else code
+
+
+def _give_automations(url: str, files: list[Path]) -> list[str]:
+    """Gives the gateway a team's files; returns the names of what is in them."""
+    with Gateway(url) as gateway:
+        return [made["name"] for file in files for made in add_file(gateway, file)]
+
+
+async def _until_stopped(stack: Stack, reloads: bool) -> int:
+    await demo.start(stack)
+    try:
+        click.echo(f"gateway  {stack.gateway}\nnats     {stack.nats}")
+    except OSError:
+        discard_output()
+    if stack.team is not None and stack.team.automations:
+        names = await asyncio.to_thread(_give_automations, stack.gateway, stack.team.automations)
+        print_status(f"cadre: schedules, triggers and notices: {', '.join(names)}")
+    if stack.team is None:
+        print_status(
+            f"cadre: no team; start agents beside it: `cadre agent FILE` (elsewhere: CADRE_NATS_URL={stack.nats})"
+        )
+    else:
+        print_status(f'cadre: ready; ask with: cadre run {next(iter(stack.team.agents))} "TASK"')
+    if reloads and stack.team is not None:
+        await stack.alive_during(Reloader(stack, stack.team).watch())
+    await stack.alive_during(asyncio.Event().wait())
+    return ExitCode.OK
