@@ -1,4 +1,4 @@
-"""The HTTP surface: chat completions, embeddings and models as OpenAI has them, the script's journal and reset."""
+"""The HTTP surface: chat completions, responses, embeddings and models as OpenAI has them, and the script's paths."""
 
 import functools
 from typing import Any, Protocol
@@ -15,6 +15,7 @@ from cadre_scripted_model.paced_response import NOT_AN_AI_HEADERS, PacedResponse
 from cadre_scripted_model.replies import error_body, model_list
 from cadre_scripted_model.request import BadRequest, RequestView, read_request
 from cadre_scripted_model.request_log import LogLine, RequestLog
+from cadre_scripted_model.responses_request import read_responses_request
 from cadre_scripted_model.script import ErrorReply
 
 
@@ -35,7 +36,13 @@ def build_app(source: ReplySource, log: RequestLog) -> Starlette:
 
     async def chat(request: Request) -> Response:
         body = msgspec.json.decode(await request.body())
-        view = read_request(body)
+        return await answered(read_request(body), body)
+
+    async def responses(request: Request) -> Response:
+        body = msgspec.json.decode(await request.body())
+        return await answered(read_responses_request(body), body)
+
+    async def answered(view: RequestView, body: dict[str, Any]) -> Response:
         line = log.begin(view)
         try:
             response = await source.respond(view, body, line)
@@ -73,6 +80,7 @@ def build_app(source: ReplySource, log: RequestLog) -> Starlette:
     return Starlette(
         routes=[
             Route("/v1/chat/completions", chat, methods=["POST"]),
+            Route("/v1/responses", responses, methods=["POST"]),
             Route("/v1/embeddings", embed, methods=["POST"]),
             Route("/v1/models", models),
             Route("/script/journal", lines),
@@ -98,7 +106,10 @@ async def _bad_request(request: Request, error: Exception) -> Response:
 
 async def _unknown(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    paths = "POST /v1/chat/completions, POST /v1/embeddings, GET /v1/models, GET /script/journal, POST /script/reset"
+    paths = (
+        "POST /v1/chat/completions, POST /v1/responses, POST /v1/embeddings, GET /v1/models,"
+        " GET /script/journal, POST /script/reset"
+    )
     return _error(
         ErrorReply(status=status, message=f"no {request.method} {request.url.path} here; there is {paths}")
     )

@@ -10,7 +10,10 @@ import msgspec
 
 from cadre.errors import SettingError
 
-FINGERPRINTED_KEYS = ("model", "messages", "tools", "tool_choice", "response_format", "stream")
+FINGERPRINTED_KEYS = (
+    *("model", "messages", "tools", "tool_choice", "response_format", "stream"),
+    *("input", "instructions", "text"),
+)
 
 VOLATILE = re.compile(
     r"\b(?:call|run)_(?=[A-Za-z]*\d)[A-Za-z0-9]{8,}\b"
@@ -37,7 +40,7 @@ class Cassette(msgspec.Struct, frozen=True, kw_only=True):
 def canonical(body: dict[str, Any]) -> dict[str, Any]:
     """Returns the request without what differs from run to run: equal for requests that ask the same."""
     kept = {key: body[key] for key in FINGERPRINTED_KEYS if body.get(key) is not None}
-    names = {made_id: f"id-{n}" for n, made_id in enumerate(_call_ids(body.get("messages") or []))}
+    names = {made_id: f"id-{n}" for n, made_id in enumerate(_call_ids(_conversation(body)))}
     text = json.dumps(_renamed(kept, names), sort_keys=True, ensure_ascii=False)
     for made_id, name in names.items():
         # A prompt may speak of a call by its id; one as short as "1" is no id in a text.
@@ -54,7 +57,9 @@ def _renamed(value: Any, names: dict[str, str]) -> Any:
         return [_renamed(item, names) for item in value]
     if isinstance(value, dict):
         return {
-            key: names.get(str(item), item) if key in ("id", "tool_call_id") else _renamed(item, names)
+            key: names.get(str(item), item)
+            if key in ("id", "tool_call_id", "call_id")
+            else _renamed(item, names)
             for key, item in value.items()
         }
     return value
@@ -105,7 +110,7 @@ class Cassettes:
         """Says where the recording most like this request differs from it first."""
         best, where = -1, ""
         for path in sorted(self._folder.glob("*.json")):
-            old, new = _read(path).request.get("messages", []), request.get("messages", [])
+            old, new = _conversation(_read(path).request), _conversation(request)
             same = next(
                 (i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new))
             )
@@ -134,13 +139,20 @@ def _read(path: Path) -> Cassette:
         raise SettingError(f"{path}: not a cassette: {error}; record it again") from error
 
 
+def _conversation(body: dict[str, Any]) -> list[Any]:
+    """The messages of a chat completion request, or the input items of the Responses API."""
+    given = body.get("messages") or body.get("input") or []
+    return given if isinstance(given, list) else [{"role": "user", "content": given}]
+
+
 def _call_ids(messages: list[Any]) -> list[str]:
     ids: dict[str, None] = {}
     for message in messages:
         for call in message.get("tool_calls") or []:
             ids[str(call.get("id"))] = None
-        if message.get("tool_call_id"):
-            ids[str(message["tool_call_id"])] = None
+        for key in ("tool_call_id", "call_id"):
+            if message.get(key):
+                ids[str(message[key])] = None
     return list(ids)
 
 

@@ -22,7 +22,7 @@ class Recorder:
 
     def __init__(self, cassettes: Cassettes, upstream: str, key: str) -> None:
         self._cassettes = cassettes
-        self._url = upstream.rstrip("/") + "/chat/completions"
+        self._url = upstream.rstrip("/")
         headers = {"accept-encoding": "identity", "content-type": "application/json"}
         if key:
             headers["authorization"] = f"Bearer {key}"
@@ -31,7 +31,8 @@ class Recorder:
     async def respond(self, view: RequestView, body: dict[str, Any], line: LogLine) -> PacedResponse:
         """Returns the upstream's answer as it comes, or 502 when it cannot be reached."""
         line.rule = "recording"
-        request = self._client.build_request("POST", self._url, content=msgspec.json.encode(body))
+        path = "/chat/completions" if view.api == "chat" else "/responses"
+        request = self._client.build_request("POST", self._url + path, content=msgspec.json.encode(body))
         try:
             answer = await self._client.send(request, stream=True)
         except httpx2.HTTPError as error:

@@ -22,6 +22,8 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     calls: list[dict[str, Any]]
     finish: str
     usage: dict[str, int]
+    items: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
 
 
 def complete(reply: Reply, view: RequestView, number: int, created: int) -> Completion:
@@ -36,6 +38,8 @@ def complete(reply: Reply, view: RequestView, number: int, created: int) -> Comp
         calls=calls,
         finish=reply.finish or ("tool_calls" if calls else "stop"),
         usage=_usage(view.tokens, rough_tokens(written)),
+        items=reply.items,
+        annotations=reply.annotations,
     )
 
 
@@ -48,6 +52,8 @@ def cut_at_stop(text: str, stop: list[str]) -> str:
 def completion_body(completion: Completion) -> dict[str, Any]:
     """Returns the body of an answer that is not streamed."""
     message: dict[str, Any] = {"role": "assistant", "content": completion.content or None, "refusal": None}
+    if completion.annotations:
+        message["annotations"] = completion.annotations
     if completion.calls:
         message["tool_calls"] = completion.calls
     choice = {"index": 0, "message": message, "finish_reason": completion.finish, "logprobs": None}
@@ -56,13 +62,15 @@ def completion_body(completion: Completion) -> dict[str, Any]:
 
 def deltas(completion: Completion, size: int) -> Iterator[dict[str, Any]]:
     """Yields the deltas that carry the answer, `size` characters each."""
-    for text in _slices(completion.content, size):
+    for text in slices(completion.content, size):
         yield {"content": text}
+    if completion.annotations:
+        yield {"annotations": completion.annotations}
     for index, call in enumerate(completion.calls):
         function = call["function"]
         opening = {"name": function["name"], "arguments": ""}
         yield {"tool_calls": [{"index": index, "id": call["id"], "type": "function", "function": opening}]}
-        for text in _slices(function["arguments"], size):
+        for text in slices(function["arguments"], size):
             yield {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
 
 
@@ -109,7 +117,8 @@ def _event(data: dict[str, Any]) -> bytes:
     return b"data: " + msgspec.json.encode(data) + b"\n\n"
 
 
-def _slices(text: str, size: int) -> Iterator[str]:
+def slices(text: str, size: int) -> Iterator[str]:
+    """Yields the text in pieces of `size` characters."""
     for start in range(0, len(text), size):
         yield text[start : start + size]
 

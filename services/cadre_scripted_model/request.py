@@ -1,6 +1,6 @@
 """Reads chat completion requests into the fields that rules match on and templates read."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -57,6 +57,8 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     stop: list[str]
     stream: bool
     include_usage: bool
+    api: Literal["chat", "responses"] = "chat"
+    """The API that it was sent to, in whose form it is answered."""
 
     @property
     def has_tool(self) -> bool:
@@ -78,7 +80,7 @@ def rough_tokens(text: str) -> int:
 
 
 def read_request(body: object) -> RequestView:
-    """Returns what a request's JSON body says. Raises BadRequest."""
+    """Returns what a chat completion request's JSON body says. Raises BadRequest."""
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")
     messages = body.get("messages")
@@ -152,6 +154,8 @@ def _tool_traffic(messages: list[dict[str, Any]]) -> tuple[list[str], dict[str, 
 def _offered(tools: list[Any]) -> dict[str, dict[str, Any]]:
     offered: dict[str, dict[str, Any]] = {}
     for index, tool in enumerate(tools):
+        if isinstance(tool, dict) and tool.get("type", "function") != "function":
+            continue  # the endpoint would run it by itself
         function = tool.get("function") if isinstance(tool, dict) else None
         if not isinstance(function, dict) or not function.get("name"):
             raise BadRequest(f"tools[{index}] must be a function with a name", "tools")

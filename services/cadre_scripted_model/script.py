@@ -37,6 +37,10 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     content: str | None = None
     tool_calls: list[CallReply] = []
+    items: list[dict[str, Any]] = []
+    """Output items before the text, such as `web_search_call`: in answers of the Responses API only."""
+    annotations: list[dict[str, Any]] = []
+    """Citations of the text."""
     error: ErrorReply | None = None
     latency: float = 0.0
     """Seconds before the first byte."""
@@ -47,7 +51,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     drop_after: int | None = None
     """Cut the connection after so many streamed pieces; a reply that is not streamed is cut in the middle."""
     finish: str | None = None
-    """The finish_reason; `tool_calls` or `stop` when it is left out."""
+    """The finish_reason; `tool_calls` or `stop` when it is left out. In the Responses API `length` and `content_filter`
+    make the response incomplete, `failed` has it fail, `error` ends its stream with an error."""
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

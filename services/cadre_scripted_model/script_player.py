@@ -22,6 +22,7 @@ from cadre_scripted_model.replies import (
 )
 from cadre_scripted_model.request import RequestView
 from cadre_scripted_model.request_log import LogLine
+from cadre_scripted_model.responses_reply import ResponseEvents, response_body
 from cadre_scripted_model.script import ErrorReply, Reply, Script
 from cadre_scripted_model.templates import BadTemplate, render
 
@@ -65,8 +66,9 @@ def respond_with(reply: Reply, view: RequestView, line: LogLine) -> PacedRespons
         completion = complete(reply, view, line.n, int(time.time()))
         if view.stream:
             headers = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
-            return PacedResponse(200, headers, _streamed(reply, completion, view), line)
-        data = completion_body(completion)
+            streamed = _streamed if view.api == "chat" else _streamed_response
+            return PacedResponse(200, headers, streamed(reply, completion, view), line)
+        data = completion_body(completion) if view.api == "chat" else response_body(completion, view)
     body = msgspec.json.encode(data)
     headers |= {"content-type": "application/json", "content-length": str(len(body))}
     return PacedResponse(status, headers, _one_piece(reply, body), line)
@@ -118,3 +120,19 @@ async def _streamed(reply: Reply, completion: Completion, view: RequestView) -> 
     if view.include_usage:
         yield usage_chunk(completion)
     yield DONE
+
+
+async def _streamed_response(
+    reply: Reply, completion: Completion, view: RequestView
+) -> AsyncGenerator[bytes, None]:
+    await asyncio.sleep(reply.latency)
+    events = ResponseEvents(completion, view)
+    yield events.opening()
+    for sent, piece in enumerate(events.pieces(reply.chunk)):
+        if sent == reply.drop_after:
+            raise ConnectionCut
+        yield piece
+        await asyncio.sleep(reply.delay)
+    if reply.drop_after is not None:
+        raise ConnectionCut
+    yield events.ending()
