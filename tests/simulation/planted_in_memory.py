@@ -11,7 +11,7 @@ from cadre.errors import OutcomeUnknown
 from cadre.journal.run import Run
 from cadre.protocol.memory import RECALL, REMEMBER
 from cadre.protocol.messages import Record, ToolCall, ToolResult
-from cadre.runtime.model_calls import ModelCalls, Outcome
+from cadre.runtime.model_calls import ModelCalls, ModelOutcome
 from cadre.runtime.runner import Runner
 from cadre_memory.index.scopes import Caller
 from cadre_memory.index.vector_index import Chunk
@@ -71,7 +71,7 @@ class ShowsEverything(Runner):
 
 
 class _WithoutSummary(ModelCalls):
-    async def make(self, run: Run, command: CallModel, request: ModelRequest) -> Outcome | None:
+    async def make(self, run: Run, command: CallModel, request: ModelRequest) -> ModelOutcome | None:
         if command.purpose == "act":
             request = Transcript(self.prompts).request(replace(run, summary=None), "act")  # type: ignore[attr-defined]
         return await super().make(run, command, request)

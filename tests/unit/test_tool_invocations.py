@@ -11,7 +11,7 @@ import pytest
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.protocol.json_depth import MAX_LEVELS
 from cadre.protocol.messages import ErrorInfo, ToolCall
-from cadre.runtime.invocation import Invocations, Outcome
+from cadre.runtime.invocation import InvocationOutcome, Invocations
 from cadre.tool import InvalidArguments, ToolContext, tool
 from cadre.tools.loading import AnyTool
 
@@ -46,12 +46,12 @@ def call_of(made: AnyTool) -> ToolCall:
     return ToolCall(id="r_1_0", tree="r", run="r", at=0.0, agent="boss", tool=made.name, arguments={})
 
 
-async def outcome_of(made: AnyTool, invocations: Invocations | None = None) -> Outcome:
+async def outcome_of(made: AnyTool, invocations: Invocations | None = None) -> InvocationOutcome:
     running = (invocations or Invocations()).run(made, call_of(made), 1)
     return await asyncio.wait_for(running, PATIENCE)
 
 
-def error_of(outcome: Outcome) -> ErrorInfo:
+def error_of(outcome: InvocationOutcome) -> ErrorInfo:
     assert outcome.error is not None
     return outcome.error
 

@@ -35,7 +35,7 @@ _MAX_COUNTED = 10_000
 
 _TIMES = ("every", "cron", "time_zone", "start", "end", "count")
 
-Outcome = Literal["started", "queued", "skipped", "missed", "failed"]
+TickResult = Literal["started", "queued", "skipped", "missed", "failed"]
 
 
 class QueuedTick(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class TickOutcome(msgspec.Struct, frozen=True, kw_only=True):
     tick: float
     number: int
     at: float
-    outcome: Outcome
+    outcome: TickResult
     run: str | None = None
     detail: str = ""
 
@@ -322,7 +322,7 @@ class _Decision:
         self._note(tick, number, "started", run=start.run)
 
     def _note(
-        self, tick: float, number: int, outcome: Outcome, run: str | None = None, detail: str = ""
+        self, tick: float, number: int, outcome: TickResult, run: str | None = None, detail: str = ""
     ) -> None:
         noted = TickOutcome(tick=tick, number=number, at=self._now, outcome=outcome, run=run, detail=detail)
         self.state.outcomes = [*self.state.outcomes, noted][-_KEPT_OUTCOMES:]

@@ -16,7 +16,7 @@ from cadre.ports import Blobs, Bus, Clock, Delivery, Effect, Effects, Quarantine
 from cadre.protocol.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult
 from cadre.protocol.topology import result_id
 from cadre.runtime.in_hand import AtWorkElsewhere, InHand
-from cadre.runtime.invocation import Invocations, Outcome
+from cadre.runtime.invocation import InvocationOutcome, Invocations
 from cadre.runtime.tool_output import cut_error
 from cadre.tools.loading import AnyTool
 
@@ -121,7 +121,9 @@ class Executor:
             f"outcome unknown: executor {effect.claim.executor} stopped while it ran tool {tool.name!r};"
             " the tool may or may not have done its work, and was not run again"
         )
-        return await self._answer(call, Outcome(error=ErrorInfo("Interrupted", text)), self._clock.now())
+        return await self._answer(
+            call, InvocationOutcome(error=ErrorInfo("Interrupted", text)), self._clock.now()
+        )
 
     async def _claim(self, claim: EffectClaim) -> Effect:
         """Returns our claim, or that of the executor that was first.
@@ -165,7 +167,7 @@ class Executor:
     async def _run(self, tool: AnyTool, call: ToolCall, deliveries: int) -> ToolResult:
         unwanted = self._unwanted(call)
         if unwanted is not None:
-            return await self._answer(call, Outcome(error=unwanted), self._clock.now())
+            return await self._answer(call, InvocationOutcome(error=unwanted), self._clock.now())
         started = self._clock.now()
         return await self._answer(call, await self.invocations.run(tool, call, deliveries), started)
 
@@ -177,7 +179,7 @@ class Executor:
             return ErrorInfo("Cancelled", f"tool {call.tool!r} was not run: its run has ended")
         return None
 
-    async def _answer(self, call: ToolCall, outcome: Outcome, started: float) -> ToolResult:
+    async def _answer(self, call: ToolCall, outcome: InvocationOutcome, started: float) -> ToolResult:
         for file in outcome.files:
             await self._insist(functools.partial(self._blobs.put, file.data), f"storing a file of {call.id}")
         output, blob = outcome.output, None

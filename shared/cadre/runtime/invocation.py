@@ -30,7 +30,7 @@ MAX_SHOWN_CHARS = 1000
 """Characters of the arguments that an error quotes."""
 
 
-class Outcome(NamedTuple):
+class InvocationOutcome(NamedTuple):
     """What came of a call: an output or an error."""
 
     output: Any = None
@@ -65,7 +65,7 @@ class Invocations:
         self._at_work: dict[_Invocation, None] = {}
         self._ended = EndedRuns()
 
-    async def run(self, tool: AnyTool, call: ToolCall, deliveries: int) -> Outcome:
+    async def run(self, tool: AnyTool, call: ToolCall, deliveries: int) -> InvocationOutcome:
         """Runs the call. Never raises for what the tool does; when cancelled itself, it tells the tool to stop."""
         invocation = _Invocation(tool, call, deliveries, self.files)
         self._at_work[invocation] = None
@@ -119,7 +119,7 @@ class _Invocation:
             if self._tool.is_async:
                 asyncio.get_running_loop().call_later(STOP_SECONDS, self._task.cancel)
 
-    async def outcome(self) -> Outcome:
+    async def outcome(self) -> InvocationOutcome:
         timeout = self._tool.card.timeout
         try:
             done, _ = await asyncio.wait({self._task}, timeout=timeout)
@@ -132,7 +132,7 @@ class _Invocation:
         self._abandon()
         await asyncio.wait({self._task}, timeout=STOP_SECONDS)
         still = "" if self._tool.is_async else "; what it does in its thread may still take effect"
-        return Outcome(error=self._failure(f"TimeoutError: no result within {timeout:g} s{still}"))
+        return InvocationOutcome(error=self._failure(f"TimeoutError: no result within {timeout:g} s{still}"))
 
     def left(self) -> asyncio.Future[Any] | None:
         """What is at work although the call has its outcome: a thread, or a coroutine that will not be cancelled."""
@@ -151,10 +151,10 @@ class _Invocation:
         if not ended.cancelled() and (error := ended.exception()) is not None:
             log.info("abandoned call %s ended with %s", self.call_id, _one_line(error))
 
-    def _ended(self) -> Outcome:
+    def _ended(self) -> InvocationOutcome:
         if self._task.cancelled() and self._context.cancelled:
             text = f"outcome unknown: the run was cancelled while tool {self._tool.name!r} was at work"
-            return Outcome(error=ErrorInfo("Interrupted", text))
+            return InvocationOutcome(error=ErrorInfo("Interrupted", text))
         error = self._raised()
         if error is None:
             try:
@@ -163,7 +163,11 @@ class _Invocation:
                 if self._tool.promises_output and self._tool.card.output_schema is not None:
                     value, misfit = as_promised(self._tool.card.output_schema, value)
                     problem = problem or misfit
-                return Outcome(error=self._failure(problem)) if problem else Outcome(value, files=found)
+                return (
+                    InvocationOutcome(error=self._failure(problem))
+                    if problem
+                    else InvocationOutcome(value, files=found)
+                )
             except Exception as raised:
                 # Even the text of a result is somebody else's code.
                 error = raised
@@ -171,9 +175,9 @@ class _Invocation:
             text = (
                 f"Invalid call of tool {self._tool.name!r} with arguments {self._shown()}: {_text_of(error)}"
             )
-            return Outcome(error=ErrorInfo("AgentToolCallError", cut_error(text)))
+            return InvocationOutcome(error=ErrorInfo("AgentToolCallError", cut_error(text)))
         log.warning("tool %s, call %s failed", self._tool.name, self._call.id, exc_info=error)
-        return Outcome(error=self._failure(_one_line(error)))
+        return InvocationOutcome(error=self._failure(_one_line(error)))
 
     def _raised(self) -> BaseException | None:
         try:

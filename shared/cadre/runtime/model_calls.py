@@ -12,7 +12,7 @@ from cadre.ports import Bus, Clock, Model
 from cadre.protocol.deltas import Delta
 from cadre.spec.prices import Prices, priced
 
-Outcome = ModelReplied | ModelFailed
+ModelOutcome = ModelReplied | ModelFailed
 
 
 _MARK = ":model:"
@@ -51,7 +51,7 @@ class ModelCalls:
             call.aborted = True
             call.task.cancel()
 
-    async def make(self, run: Run, command: CallModel, request: ModelRequest) -> Outcome | None:
+    async def make(self, run: Run, command: CallModel, request: ModelRequest) -> ModelOutcome | None:
         """Calls the model; returns the outcome as an arrival, or None when the call was aborted."""
         task = asyncio.current_task()
         assert task is not None
@@ -67,7 +67,7 @@ class ModelCalls:
             if self._open.get(run.id) is call:
                 del self._open[run.id]
 
-    async def _complete(self, run: Run, command: CallModel, request: ModelRequest) -> Outcome:
+    async def _complete(self, run: Run, command: CallModel, request: ModelRequest) -> ModelOutcome:
         asked = asked_model(run) if run.spec is not None else None
         started = self._clock.now()
         pieces = 0

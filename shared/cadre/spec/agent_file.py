@@ -16,7 +16,7 @@ from cadre.spec.team_defaults import defaults_for, with_team_model, with_variabl
 from cadre.spec.yaml_file import known_keys, read_yaml, refused_key, sections_at
 
 
-class _Metadata(msgspec.Struct):
+class _AgentMetadata(msgspec.Struct):
     name: str
     labels: dict[str, str] = {}
 
@@ -34,17 +34,17 @@ _Body: Any = msgspec.defstruct(
     [
         _field(info)
         for info in msgspec.structs.fields(AgentSpec)
-        if info.name not in _Metadata.__struct_fields__
+        if info.name not in _AgentMetadata.__struct_fields__
     ],
     kw_only=True,
 )
 """The keys under `spec`: an agent's fields except for those of `metadata`."""
 
 
-class _Document(msgspec.Struct):
+class _AgentDocument(msgspec.Struct):
     api_version: Literal["cadre.dev/v1"] = msgspec.field(name="apiVersion")
     kind: Literal["Agent"]
-    metadata: _Metadata
+    metadata: _AgentMetadata
     spec: _Body
 
 
@@ -82,7 +82,7 @@ def _read(path: Path) -> tuple[AgentSpec, list[Path]]:
         data, of_team = with_team_model(data, team)
         models += [*of_team, *([team.file] if team.file is not None else [])]
         _check_keys(data)
-        document = msgspec.convert(data, _Document)
+        document = msgspec.convert(data, _AgentDocument)
         check_url("spec.model.url", document.spec.model.url)
         for index, fallback in enumerate(document.spec.model.fallbacks):
             check_url(f"spec.model.fallbacks[{index}].url", fallback.url)
@@ -97,7 +97,7 @@ def _read(path: Path) -> tuple[AgentSpec, list[Path]]:
         raise SpecError(f"{path}: {error}") from error
 
 
-_KEYS = known_keys(_Document)
+_KEYS = known_keys(_AgentDocument)
 _CHOICES = {
     "apiVersion": "cadre.dev/v1",
     "kind": "Agent",

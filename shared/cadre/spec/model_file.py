@@ -24,14 +24,14 @@ _NEEDS: tuple[tuple[str, Any, Capability], ...] = (
 """A key of the section, its value, and what a model must be able to do for that."""
 
 
-class _Metadata(msgspec.Struct):
+class _ModelMetadata(msgspec.Struct):
     name: str
 
 
-class _Document(msgspec.Struct):
+class _ModelDocument(msgspec.Struct):
     api_version: Literal["cadre.dev/v1"] = msgspec.field(name="apiVersion")
     kind: Literal["Model"]
-    metadata: _Metadata
+    metadata: _ModelMetadata
     spec: ModelSpec
 
 
@@ -83,7 +83,7 @@ def read_model(path: Path) -> ModelFile:
                 check_keys(
                     found, where or "the document", (*keys, "capabilities") if place == "spec" else keys
                 )
-        document = msgspec.convert(data, _Document)
+        document = msgspec.convert(data, _ModelDocument)
         if document.metadata.name != path.stem:
             raise SpecError(f"metadata.name: must be the file's name, {path.stem!r}")
         check_url("spec.url", document.spec.url)
@@ -148,4 +148,4 @@ def _defaults(section: dict[str, Any], capabilities: list[Capability] | None) ->
     return {key: value for key, value in follows.items() if key not in section}
 
 
-_KEYS = known_keys(_Document)
+_KEYS = known_keys(_ModelDocument)

@@ -22,7 +22,7 @@ from cadre.protocol.topology import Topology
 from cadre.runtime.executor import Executor
 from cadre.runtime.in_hand import InHand
 from cadre.runtime.inbox import Inbox
-from cadre.runtime.invocation import FileAccess, Invocations, Outcome
+from cadre.runtime.invocation import FileAccess, InvocationOutcome, Invocations
 from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.runner import Runner, World
 from cadre.spec.agent import AgentSpec
@@ -315,6 +315,6 @@ class _CountedInvocations(Invocations):
         super().__init__()
         self._counts = counts
 
-    async def run(self, tool: AnyTool, call: ToolCall, deliveries: int) -> Outcome:
+    async def run(self, tool: AnyTool, call: ToolCall, deliveries: int) -> InvocationOutcome:
         self._counts[call.id] += 1
         return await super().run(tool, call, deliveries)
