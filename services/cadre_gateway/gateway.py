@@ -16,9 +16,10 @@ from cadre.telemetry.metrics.meters import Sample
 from cadre_gateway import metrics
 from cadre_gateway.automation.background import Automation
 from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.usage_ledger import UsageLedger
 from cadre_gateway.retention.janitor import Janitor
 from cadre_gateway.retention.tree_records import TreeRecords
-from cadre_gateway.snapshot import IndexSnapshots
+from cadre_gateway.snapshot import IndexSnapshots, LedgerSnapshots
 from cadre_gateway.streaming.live_feeds import LiveFeeds
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class GatewayService:
     trees: TreeRecords
     janitor: Janitor
     snapshots: IndexSnapshots
+    ledger: UsageLedger
+    ledger_snapshots: LedgerSnapshots
     tail: Tail
     feeds: LiveFeeds
     automation: Automation
@@ -103,6 +106,7 @@ class GatewayService:
                 log.warning("list of runs not saved: %s", error)
 
     async def _save(self) -> None:
+        await self.ledger_snapshots.save(self.ledger)
         await self.snapshots.save(self.index, self.trees, self.tail.positions)
 
     async def _remove_what_is_due(self) -> None:

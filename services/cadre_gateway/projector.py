@@ -1,4 +1,4 @@
-"""Applies what is read from the streams to the list of runs and to what is known for retention."""
+"""Applies what is read from the streams to the list of runs, the ledger, and what is known for retention."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from cadre.adapters.nats.tail import Read
 from cadre.protocol.fates import Erased, Fate
 from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.usage_ledger import UsageLedger
 from cadre_gateway.retention.janitor import Janitor
 from cadre_gateway.retention.tree_records import EntryStatus, TreeRecords
 from cadre_gateway.snapshot import IndexSnapshots
@@ -16,6 +17,7 @@ class Projector:
     """What the tail calls; it calls `on_erased` with each tree that was erased."""
 
     index: RunIndex
+    ledger: UsageLedger
     trees: TreeRecords
     janitor: Janitor
     snapshots: IndexSnapshots
@@ -33,6 +35,9 @@ class Projector:
             status = self.trees.add_entry(seq, entry, read.refs, read.at)
             if status is EntryStatus.CURRENT:
                 self.index.apply(seq, entry)
+            if not read.imported:
+                root = self.index.get(entry.tree, entry.tree)
+                self.ledger.add(read.shard, seq, read.at, entry, root)
             if status is EntryStatus.LATE or self.trees.is_first_ended(entry.tree):
                 self.janitor.wake()
         self.snapshots.note_change()

@@ -27,6 +27,7 @@ from cadre_gateway.automation.background import Automation, automation_of
 from cadre_gateway.automation.run_starter import RunStarter
 from cadre_gateway.gateway import GatewayService
 from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.usage_ledger import UsageLedger
 from cadre_gateway.projector import Projector
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.retention.janitor import Janitor
@@ -42,12 +43,13 @@ from cadre_gateway.routes import (
     notices,
     runs,
     schedules,
+    statistics,
     steering,
     time_travel,
     tracing,
     triggers,
 )
-from cadre_gateway.snapshot import IndexSnapshots
+from cadre_gateway.snapshot import IndexSnapshots, LedgerSnapshots
 from cadre_gateway.starting.admission import Admission, Capacity
 from cadre_gateway.starting.fork import Forker
 from cadre_gateway.starting.sessions import Sessions
@@ -78,7 +80,10 @@ async def start(platform: Platform) -> GatewayService:
     nc, topology, blobs = platform.nc, platform.topology, platform.blobs
     tracing_settings = read_tracing_settings()
     streams = await retry(lambda: identities(nc, topology), pauses=EVERY_SECOND, log=log)
-    snapshots = IndexSnapshots(NatsSnapshots(nc, topology), topology, streams)
+    images = NatsSnapshots(nc, topology)
+    snapshots = IndexSnapshots(images, topology, streams)
+    ledger_snapshots = LedgerSnapshots(images, topology, streams)
+    ledger = await retry(ledger_snapshots.load, pauses=EVERY_SECOND, log=log)
     index, trees, positions = await snapshots.load()
     erasure = NatsErasure(nc, topology, blobs)
     janitor = Janitor(
@@ -91,11 +96,15 @@ async def start(platform: Platform) -> GatewayService:
         read_on=lambda: tail.read_on(),
         in_use=lambda: {presence.prompts for presence in platform.registry.presences()},
     )
-    projector = Projector(index, trees, janitor, snapshots, on_erased=lambda tree: feeds.close_tree(tree))
+    projector = Projector(
+        index, ledger, trees, janitor, snapshots, on_erased=lambda tree: feeds.close_tree(tree)
+    )
     tail = Tail(nc, topology, blobs, projector.on_entry, projector.on_fate)
     feeds = LiveFeeds(tail)
     provider = _tracer_provider(platform, tracing_settings) if tracing_settings.endpoint else None
-    routers, automation = _routers(platform, index, trees, janitor, erasure, tail, feeds, tracing_settings)
+    routers, automation = _routers(
+        platform, index, ledger, trees, janitor, erasure, tail, feeds, tracing_settings
+    )
     gateway = GatewayService(
         app=app.build(routers, feeds, nc, provider),
         platform=platform,
@@ -103,12 +112,15 @@ async def start(platform: Platform) -> GatewayService:
         trees=trees,
         janitor=janitor,
         snapshots=snapshots,
+        ledger=ledger,
+        ledger_snapshots=ledger_snapshots,
         tail=tail,
         feeds=feeds,
         automation=automation,
         tracer_provider=provider,
     )
-    tail.start(positions)
+    # The list and the ledger were not saved in one: each leaves out what it knows.
+    tail.start([min(both) for both in zip(positions, ledger.positions, strict=True)])
     gateway.start()
     if not is_loopback(platform.settings.host):
         log.warning(
@@ -122,6 +134,7 @@ async def start(platform: Platform) -> GatewayService:
 def _routers(  # noqa: PLR0913 - what all routes share
     platform: Platform,
     index: RunIndex,
+    ledger: UsageLedger,
     trees: TreeRecords,
     janitor: Janitor,
     erasure: NatsErasure,
@@ -156,6 +169,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
             registry,
         ),
         directory.router(registry),
+        statistics.router(ledger),
         approvals.router(Approvals(index, registry, held_calls), ApprovalDecisions(held_calls, sender)),
         steering.router(Steering(lookup, journal, sender)),
         dead_letters.router(NatsDeadLetters(nc, topology), journal, blobs),

@@ -50,6 +50,7 @@ def summary_of_task(task: Task) -> RunSummary:
         task=shortened(task.task),
         started_at=task.at,
         session=task.session,
+        user=_user(task),
     )
 
 
@@ -75,6 +76,7 @@ def _of_snapshot(run: Run, entry: Entry) -> RunSummary:
         summary.state, summary.waiting_for = "waiting", _awaited(wait.signal)
     if run.task is not None:
         summary.task, summary.session = shortened(run.task.task), run.task.session
+        summary.user = _user(run.task)
     if run.result is not None:
         summary.state, summary.error, summary.ended_at = run.result.state, run.result.error, run.result.at
     return summary
@@ -90,6 +92,7 @@ def apply_event(summary: RunSummary, event: AnyEvent, at: float) -> None:
     match event:
         case RunAccepted(task=task):
             summary.task, summary.session, summary.started_at = shortened(task.task), task.session, at
+            summary.user = _user(task)
         case ModelCalled(purpose="act", step=step) | StepStarted(step=step):
             summary.step = step
         case ModelDeferred():
@@ -107,6 +110,10 @@ def apply_event(summary: RunSummary, event: AnyEvent, at: float) -> None:
             summary.step, summary.usage = event.steps, event.usage
         case _:
             pass
+
+
+def _user(task: Task) -> str | None:
+    return task.origin.user if task.origin is not None else None
 
 
 def _awaited(signal: str | None) -> str:

@@ -33,6 +33,8 @@ class RunSummary(msgspec.Struct, kw_only=True):
     ended_at: float | None = None
     usage: Usage = Usage()
     session: str | None = None
+    user: str | None = None
+    """The person for whom its tree works."""
     error: ErrorInfo | None = None
 
     @property

@@ -47,6 +47,7 @@ _VERBS_OF_ROOMS = {
         "provision": "Create a team's streams and consumers before its services start.",
         "auth": "Make a NATS user for every service, and the server's list of them.",
         "k8s": "A team as Kubernetes manifests.",
+        "stats": "Show runs, calls, tokens and cost by agent, model, user, day.",
         "dead": "List, show, retry or drop messages that nobody could handle.",
     },
 }

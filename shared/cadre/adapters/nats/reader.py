@@ -195,7 +195,8 @@ class OrderedReader:
         if number != delivered + 1:
             raise _Untrusted(f"message {number} came after {delivered}")
         if seq > self.position:
-            await self._handle(StoredMessage(seq, message.subject, message.data, stored))
+            imported = jetstream.IMPORTED in (message.headers or ())
+            await self._handle(StoredMessage(seq, message.subject, message.data, stored, imported))
             self.position = seq
             self._moved.set()
         return number, pending

@@ -38,6 +38,8 @@ class Read(NamedTuple):
     """When it was stored, in Unix seconds by the server's clock."""
     is_file: bool = False
     """It is no entry, but a file of the tree's workspace."""
+    imported: bool = False
+    """It was not written here, but came with a run from elsewhere."""
 
 
 OnEntry = Callable[[Read], None]
@@ -133,7 +135,7 @@ class Tail:
                 self._on_entry(Read(shard, held.seq, tree, None, refs, held.at))
                 return
             stored = Stored(held.seq, entry, len(held.data))
-            self._on_entry(Read(shard, held.seq, tree, stored, refs, held.at))
+            self._on_entry(Read(shard, held.seq, tree, stored, refs, held.at, imported=held.imported))
             for listener in list(self._listeners.get(entry.tree, ())):
                 listener(stored)
 

@@ -82,6 +82,8 @@ class StoredMessage(NamedTuple):
     data: bytes
     at: float = 0.0
     """When it was stored, in Unix seconds by the server's clock; 0 where that was not asked."""
+    imported: bool = False
+    """It came with a run from elsewhere; known only to readers of a whole stream."""
 
 
 _decode_ack = msgspec.json.Decoder(_PubAck).decode

@@ -1,0 +1,252 @@
+"""What agents have used, summed up from the journals by hour; the sums outlive the runs. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from enum import IntEnum
+from typing import NamedTuple
+
+import msgspec
+
+from cadre.api.runs import RunSummary
+from cadre.api.statistics import Dimension, Figures, FiguresRow
+from cadre.engine.kind import find_kind
+from cadre.errors import SpecError
+from cadre.journal import events as ev
+from cadre.journal.entry import AnyEvent, Entry
+from cadre.recent import Recent
+
+HOUR_SECONDS = 3600
+DAY_SECONDS = 86_400
+
+MAX_CELLS = 50_000
+"""Sums that are kept at most. Beyond, the oldest days lose first their sessions, then their hours, then their users."""
+
+KEEP_HOURS_DAYS = 40
+"""The sums of older days are those of whole days, without sessions."""
+
+KEEP_DAYS = 400
+"""Older days are forgotten."""
+
+_MAX_OPEN_TOOLS = 10_000
+"""Tool calls without an answer of which the tool is remembered, so that one that times out can be told of it."""
+
+_ROOM_SHARE = 0.9
+"""Once there are too many sums, room is made down to this share."""
+
+
+class Detail(IntEnum):
+    """What the sums of a day have lost; each step includes those before."""
+
+    FULL = 0
+    NO_SESSIONS = 1
+    WHOLE_DAYS = 2
+    NO_USERS = 3
+    NOTHING = 4
+
+
+class LedgerKey(NamedTuple):
+    """What one sum is of."""
+
+    hour: int
+    """Its begin in Unix seconds; that of the day where hours are not kept apart."""
+    team: str
+    agent: str
+    user: str
+    session: str
+    model: str
+    tool: str
+
+    @property
+    def day(self) -> int:
+        """The begin of the day (UTC) in Unix seconds."""
+        return self.hour - self.hour % DAY_SECONDS
+
+    def with_detail(self, detail: Detail) -> "LedgerKey":
+        """The key under which the same is summed up in less detail."""
+        return LedgerKey(
+            self.day if detail >= Detail.WHOLE_DAYS else self.hour,
+            self.team,
+            self.agent,
+            "" if detail >= Detail.NO_USERS else self.user,
+            "" if detail >= Detail.NO_SESSIONS else self.session,
+            self.model,
+            self.tool,
+        )
+
+
+class SavedLedger(msgspec.Struct, kw_only=True):
+    """A ledger as it is saved."""
+
+    positions: list[int]
+    sums: list[tuple[LedgerKey, Figures]] = []
+    details: dict[int, int] = {}
+    open_tools: dict[str, str] = {}
+
+
+class UsageLedger:
+    """Counts each entry once: `positions` has the sequence of the last one of each shard that is in the sums."""
+
+    def __init__(self, saved: SavedLedger, max_cells: int = MAX_CELLS) -> None:
+        self.positions = saved.positions
+        self.listeners: list[Callable[[LedgerKey, Figures], None]] = []
+        """Called with what each model call adds."""
+        self._days: dict[int, dict[LedgerKey, Figures]] = {}
+        self._details = {day: Detail(detail) for day, detail in saved.details.items()}
+        self._open_tools = Recent[str, str](_MAX_OPEN_TOOLS)
+        self._open_tools.update(saved.open_tools)
+        self._size = 0
+        self._max_cells = max_cells
+        self._newest = 0
+        for key, sums in saved.sums:
+            self._put(key, sums)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def to_saved(self) -> SavedLedger:
+        """All of it, to be saved and handed to the constructor later."""
+        return SavedLedger(
+            positions=list(self.positions),
+            sums=[cell for day in self._days.values() for cell in day.items()],
+            details={day: int(detail) for day, detail in self._details.items()},
+            open_tools=dict(self._open_tools),
+        )
+
+    def add(self, shard: int, seq: int, at: float, entry: Entry, root: RunSummary | None) -> None:
+        """Counts the entry at `seq`, which was stored at `at`, unless it is counted; `root` is the root of its tree."""
+        if seq <= self.positions[shard]:
+            return
+        self.positions[shard] = seq
+        for event in entry.events:
+            if (found := self._counted(entry, event)) is not None:
+                sums, model, tool = found
+                key = LedgerKey(
+                    int(at // HOUR_SECONDS) * HOUR_SECONDS,
+                    root.agent if root is not None else "",
+                    entry.agent,
+                    root.user or "" if root is not None else "",
+                    root.session or "" if root is not None else "",
+                    model,
+                    tool,
+                )
+                self._count(key, sums)
+
+    def rows(
+        self, since: float, until: float, by: Sequence[Dimension], only: Mapping[str, str]
+    ) -> list[FiguresRow]:
+        """Sums of the hours that begin in the time, in the order of what they are taken by; `only` those of these
+        values."""
+        found: dict[tuple[str, ...], FiguresRow] = {}
+        for key, sums in self._cells(since, until):
+            if any(getattr(key, name) != value for name, value in only.items()):
+                continue
+            values = tuple(_day(key.day) if name == "day" else str(getattr(key, name)) for name in by)
+            row = found.get(values)
+            if row is None:
+                row = found[values] = msgspec.convert(dict(zip(by, values, strict=True)), FiguresRow)
+            Figures.add(row, sums)
+        for row in found.values():
+            row.cost = round(row.cost, 9)  # the order of the shards does not show in the last digits
+        return [found[values] for values in sorted(found)]
+
+    def spending(self, since: float) -> list[tuple[LedgerKey, Figures]]:
+        """What model calls have added in the hours that have not ended at `since`, and later."""
+        return [
+            cell for cell in self._cells(since - since % HOUR_SECONDS, float("inf")) if cell[1].model_calls
+        ]
+
+    def _cells(self, since: float, until: float) -> list[tuple[LedgerKey, Figures]]:
+        return [
+            (key, sums)
+            for day, cells in self._days.items()
+            if since - DAY_SECONDS < day < until
+            for key, sums in cells.items()
+            if since <= key.hour < until
+        ]
+
+    def _counted(self, entry: Entry, event: AnyEvent) -> tuple[Figures, str, str] | None:
+        """What the event adds, and the model or the tool that it tells of."""
+        match event:
+            case ev.ModelAnswered(usage=usage):
+                sums = Figures(
+                    model_calls=1,
+                    unpriced_calls=int(event.unpriced),
+                    input_tokens=usage.input_tokens,
+                    output_tokens=usage.output_tokens,
+                    cost=usage.cost,
+                )
+                return sums, event.model, ""
+            case ev.ToolCalled():
+                self._open_tools[event.call] = event.tool
+            case ev.ToolAnswered():
+                self._open_tools.pop(event.call, None)
+                return _of_tool(event.error is not None), "", event.tool
+            case ev.CallTimedOut():
+                tool = self._open_tools.pop(event.call, None)
+                return (_of_tool(True), "", tool) if tool is not None else None
+            case ev.RunFinished(state=state):
+                return Figures(runs=1, failed=int(state not in ("success", "cancelled"))), "", ""
+            case _ if not isinstance(event, ev.CommonEvent):
+                try:
+                    done = find_kind(entry.kind, entry.kind_version).executed(event)
+                except (SpecError, KeyError):
+                    return None  # of a kind, or a version of one, that is not installed here
+                return (_of_tool(bool(done.error)), "", done.tool) if done is not None else None
+        return None
+
+    def _count(self, key: LedgerKey, sums: Figures) -> None:
+        if key.day > self._newest:
+            self._newest = key.day
+            self._age()
+        if key.day <= self._newest - KEEP_DAYS * DAY_SECONDS:
+            return
+        self._put(key.with_detail(self._details.get(key.day, Detail.FULL)), sums)
+        if self._size > self._max_cells:
+            self._make_room()
+        if sums.model_calls:
+            for listener in self.listeners:
+                listener(key, sums)
+
+    def _put(self, key: LedgerKey, sums: Figures) -> None:
+        day = self._days.setdefault(key.day, {})
+        self._newest = max(self._newest, key.day)
+        if key in day:
+            day[key].add(sums)
+        else:
+            day[key] = sums
+            self._size += 1
+
+    def _age(self) -> None:
+        for day in list(self._days):
+            if day <= self._newest - KEEP_DAYS * DAY_SECONDS:
+                self._reduce(day, Detail.NOTHING)
+            elif day <= self._newest - KEEP_HOURS_DAYS * DAY_SECONDS:
+                self._reduce(day, Detail.WHOLE_DAYS)
+
+    def _make_room(self) -> None:
+        for detail in (Detail.NO_SESSIONS, Detail.WHOLE_DAYS, Detail.NO_USERS, Detail.NOTHING):
+            for day in sorted(self._days):
+                if self._size <= self._max_cells * _ROOM_SHARE:
+                    return
+                if detail < Detail.NOTHING or day < self._newest:
+                    self._reduce(day, detail)
+
+    def _reduce(self, day: int, detail: Detail) -> None:
+        if self._details.get(day, Detail.FULL) >= detail:
+            return
+        cells = self._days.pop(day)
+        self._size -= len(cells)
+        if detail is Detail.NOTHING:
+            self._details.pop(day, None)
+            return
+        self._details[day] = detail
+        for key, sums in cells.items():
+            self._put(key.with_detail(detail), sums)
+
+
+def _of_tool(failed: bool) -> Figures:
+    return Figures(tool_calls=1, tool_failures=int(failed))
+
+
+def _day(begin: int) -> str:
+    return datetime.fromtimestamp(begin, UTC).date().isoformat()

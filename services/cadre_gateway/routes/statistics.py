@@ -1,0 +1,96 @@
+"""The HTTP route of statistics: what agents have used."""
+
+import re
+import time
+from datetime import UTC, datetime
+from typing import Annotated, get_args
+
+import msgspec
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+
+from cadre.api.statistics import Dimension, Figures, Statistics
+from cadre.automation.durations import seconds_of
+from cadre.errors import SpecError
+from cadre_gateway.index.usage_ledger import UsageLedger
+from cadre_gateway.requests.problems import invalid
+from cadre_gateway.routes import openapi
+from cadre_gateway.routes.answers import json_answer
+
+MAX_ROWS = 10_000
+"""One answer has at most so many."""
+
+_MONTH_SECONDS = 30 * 86_400.0
+_UNIX = re.compile(r"\d+(\.\d+)?")
+_AGO = re.compile(r"\d+(\.\d+)?[smhd]")
+
+_TIME = "Unix seconds, a date or time (of UTC unless it says otherwise), or so long ago: `90m`, `12h`, `7d`"
+
+Moment = Annotated[str | None, Query(description=_TIME)]
+Only = Annotated[str | None, Query(description="Only what is of this one")]
+
+
+def router(ledger: UsageLedger) -> APIRouter:
+    """The route of statistics."""
+    routes = APIRouter(prefix="/v1", tags=["statistics"])
+
+    @routes.get("/stats", summary="What agents have used", responses=openapi.answers(Statistics))
+    async def get_statistics(  # noqa: PLR0913 - one for each parameter of the query
+        since: Annotated[
+            str | None, Query(alias="from", description=_TIME + "; 30 days ago unless given")
+        ] = None,
+        until: Annotated[str | None, Query(alias="to", description=_TIME + "; now unless given")] = None,
+        by: Annotated[str, Query(description=f"Of {', '.join(get_args(Dimension))}, with commas")] = "agent",
+        team: Only = None,
+        agent: Only = None,
+        user: Only = None,
+        session: Only = None,
+        model: Only = None,
+        tool: Only = None,
+    ) -> Response:
+        """Sums over the journals, runs that were removed since included. Whole hours are told, and of what is older
+        than 40 days whole days of UTC."""
+        now = time.time()
+        begin = _moment("from", since, now) if since is not None else now - _MONTH_SECONDS
+        end = _moment("to", until, now) if until is not None else now
+        begin -= begin % 3600
+        names = {"team": team, "agent": agent, "user": user, "session": session, "model": model, "tool": tool}
+        only = {name: value for name, value in names.items() if value is not None}
+        dimensions = _dimensions(by)
+        rows = ledger.rows(begin, end, dimensions, only)
+        if len(rows) > MAX_ROWS:
+            raise invalid(
+                f"by: {len(rows):,} rows are over {MAX_ROWS:,}: ask for a shorter time or for less at once"
+            )
+        total = Figures()
+        for row in rows:
+            total.add(row)
+        total.cost = round(total.cost, 9)
+        return json_answer(Statistics(since=begin, until=end, by=dimensions, rows=rows, total=total))
+
+    return routes
+
+
+def _dimensions(written: str) -> list[Dimension]:
+    wanted = dict.fromkeys(name.strip() for name in written.split(",") if name.strip())
+    try:
+        return msgspec.convert(list(wanted), list[Dimension])
+    except msgspec.ValidationError as error:
+        known = ", ".join(get_args(Dimension))
+        raise invalid(f"by: {written!r}: write some of {known}, with commas between them") from error
+
+
+def _moment(key: str, written: str, now: float) -> float:
+    if _UNIX.fullmatch(written):
+        return float(written)
+    if _AGO.fullmatch(written):
+        try:
+            return now - seconds_of(key, written)
+        except SpecError as error:
+            raise invalid(str(error)) from error
+    try:
+        # A `+` that was not encoded has become a space.
+        moment = datetime.fromisoformat(written.strip().replace(" ", "+") if "T" in written else written)
+    except ValueError as error:
+        raise invalid(f"{key}: {written!r}: write {_TIME}") from error
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
