@@ -37,7 +37,7 @@ async def test_list_and_detail_tell_a_tree(world: World) -> None:
     assert (listed["task"], listed["parent"], listed["tree"]) == ("Ask the helper.", None, run)
     assert set(listed) == {
         *("id", "tree", "parent", "agent", "task", "state", "step", "started_at", "ended_at"),
-        *("usage", "session", "error", "waiting_for", "approvals"),
+        *("usage", "session", "user", "error", "waiting_for", "approvals"),
     }
 
     found = (await world.http.get(f"/v1/runs/{run}")).json()
