@@ -13,6 +13,7 @@ _VERBS_OF_ROOMS = {
     "team": {
         "up": "Start NATS and all services of a team on this machine.",
         "new": "Write an agent, a tool or a team that runs, with a test.",
+        "check": "Check a team's files without starting anything.",
         "ps": "List the live agents, tools and sandboxes.",
         "logs": "Show what the services of `cadre up` logged.",
         "graph": "Print the steps of an agent's file as a Mermaid diagram.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
@@ -24,6 +24,7 @@ from cadre.protocol.messages import (
     Message,
 )
 from cadre.spec.agent import AgentSpec
+from cadre.spec.contract import ContractProblem, TaskInputs, TeamReach
 from cadre.spec.kinds import declaration_of, declared_kinds
 
 
@@ -107,6 +108,16 @@ class Kind(Protocol):
 
     answers_messages: bool
     """Whether an answer counts only once the model has read the messages that came before it: it is asked again."""
+
+    # --- before anything runs
+
+    def problems(self, spec: AgentSpec, reach: TeamReach) -> Iterable[ContractProblem]:
+        """What the kind's own section expects of tools and members, and does not hold."""
+        ...
+
+    def inputs(self, spec: AgentSpec) -> TaskInputs:
+        """What its section reads of a task's `additional_args`."""
+        ...
 
     # --- decide
 

@@ -2,7 +2,7 @@
 from an answer, what follows a step, and what its model is asked."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cadre.engine.commands import Command
@@ -26,6 +26,7 @@ from cadre.protocol.messages import (
     Message,
 )
 from cadre.spec.agent import AgentSpec
+from cadre.spec.contract import ContractProblem, TaskInputs, TeamReach
 
 
 class PlainKind(ABC):
@@ -41,6 +42,13 @@ class PlainKind(ABC):
     ending: str = FINAL_ANSWER
     reads_whole: bool = False
     answers_messages: bool = False
+
+    def problems(self, spec: AgentSpec, reach: TeamReach) -> Iterable[ContractProblem]:
+        return ()
+
+    def inputs(self, spec: AgentSpec) -> TaskInputs:
+        """Its model reads whatever it is given."""
+        return TaskInputs()
 
     @abstractmethod
     def begin(self, run: Run, arrival: Arrival) -> Moves: ...

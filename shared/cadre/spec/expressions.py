@@ -30,11 +30,23 @@ def check_expression(text: str) -> frozenset[str]:
 def check_template(value: Any) -> frozenset[str]:
     """The names in all templates of a JSON value. Raises ValueError for a text that is none."""
     found: frozenset[str] = frozenset()
-    for text in _texts(value):
+    for text in templates_in(value):
         if _is_template(text):
             _filling(text)
             found |= _names(text)
     return found
+
+
+def parsed(text: str, *, is_condition: bool) -> Any:
+    """The syntax tree of a template or condition. Raises ValueError for a text that is none."""
+    from jinja2 import TemplateSyntaxError
+
+    try:
+        return _environment().parse("{{ " + text + " }}" if is_condition else text.strip())
+    except TemplateSyntaxError as error:
+        raise ValueError(
+            f"{text!r} is no {'expression' if is_condition else 'template'}: {error.message}"
+        ) from error
 
 
 def holds(text: str, values: Mapping[str, Any]) -> bool:
@@ -55,12 +67,13 @@ def _is_template(text: str) -> bool:
     return "{{" in text or "{%" in text
 
 
-def _texts(value: Any) -> Iterator[str]:
+def templates_in(value: Any) -> Iterator[str]:
+    """The texts in a JSON value, keys left out."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
         for one in value.values() if isinstance(value, dict) else value:
-            yield from _texts(one)
+            yield from templates_in(one)
 
 
 def _evaluated(text: str, evaluate: Callable[..., Any], values: Mapping[str, Any]) -> Any:

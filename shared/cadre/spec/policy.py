@@ -43,6 +43,11 @@ def is_expression(text: str) -> bool:
     return text.startswith(_WHEN)
 
 
+def expression_of(text: str) -> str | None:
+    """The expression of a `when:` policy, valid or not; None for any other text."""
+    return text[len(_WHEN) :] if is_expression(text) else None
+
+
 def why_untrue(policy: str, values: Mapping[str, Any]) -> str | None:
     """Why a `when:` is not true of the values; None when it is."""
     try:

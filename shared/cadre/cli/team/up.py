@@ -13,16 +13,18 @@ from typing import Any
 import click
 
 from cadre.cli.team import demo
+from cadre.cli.team.check import print_problems
 from cadre.cli.team.logs import LogPrinter
 from cadre.cli.terminal.automations import add_file
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.status_line import discard_output, print_status
 from cadre.local import local_stack
-from cadre.local.exit_codes import ExitCode
+from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.local.nats_server import choose_port
 from cadre.local.processes import START_SECONDS, Stack
 from cadre.local.reload import Reloader
 from cadre.local.shipped_teams import DEMO, shipped_team
+from cadre.local.team_check import team_problems
 from cadre.local.team_file import TeamSpec, read_team
 from cadre.local.users import StackUsers
 from cadre.spec.names import TEAM_FILE
@@ -76,11 +78,25 @@ def command(
     found = _team(team, shipped)
     if reloads and (found is None or runs_demo or places["secure"]):
         raise click.UsageError("--reload needs a team, and goes neither with --run nor with --secure")
+    if found is not None:
+        _check(found)
     if not runs_demo:
         return _serve(found, reloads, **places)
     if found is None or found.demo is None:
         raise click.UsageError(f"--run needs a team whose {TEAM_FILE} has a demo: {{agent, task}}")
     return _demonstrate(found, timeout, **places)
+
+
+def _check(team: TeamSpec) -> None:
+    """Prints what the agents of the team expect and does not hold. Raises CommandFailed when it cannot work so; what is
+    missing may be started beside it."""
+    problems = list(team_problems(team))
+    print_problems(problems, err=True)
+    if errors := sum(problem.level == "error" for problem in problems):
+        raise CommandFailed(
+            f"{team.file}: {errors} of these are errors, and nothing was started; `cadre check` tells them again",
+            ExitCode.USAGE,
+        )
 
 
 def _serve(

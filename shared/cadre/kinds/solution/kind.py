@@ -4,6 +4,8 @@ A proposal is journaled before anything of it runs. Its explicit calls go the wa
 person's word on the whole of it; implicit ones carry their outcome.
 """
 
+from collections.abc import Iterable
+
 from cadre.engine.answers.answer_form import last_answer_form
 from cadre.engine.answers.json_text import ReadingError, is_closed
 from cadre.engine.calls.call_edits import edited_calls, edits_as_text, proposed_calls
@@ -32,12 +34,13 @@ from cadre.kinds.solution.records import (
     SolutionStep,
 )
 from cadre.kinds.solution.request import ask_for_json, form_after
-from cadre.kinds.solution.review import hold_solution
+from cadre.kinds.solution.review import hold_solution, policy_problems
 from cadre.kinds.solution.schema import solution_schema
 from cadre.kinds.solution.section import solution_of
 from cadre.kinds.stepwise import StepwiseKind
 from cadre.protocol.messages import Decision, ErrorInfo
 from cadre.spec.agent import AgentSpec
+from cadre.spec.contract import ContractProblem, TeamReach
 
 UNDECIDED = ("Rejected", "Expired")
 """Errors of steps whose solution was sound, and not wanted."""
@@ -49,6 +52,9 @@ class SolutionKind(StepwiseKind):
     """`cadre.engine.kind.Kind` for agents that propose solutions."""
 
     name, version = DECLARATION.name, DECLARATION.version
+
+    def problems(self, spec: AgentSpec, reach: TeamReach) -> Iterable[ContractProblem]:
+        return policy_problems(spec)
 
     # --- decide
 

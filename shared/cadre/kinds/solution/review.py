@@ -1,5 +1,6 @@
 """A person's, or a policy's, word on a whole solution before anything of it is run."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -9,7 +10,10 @@ from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Run
 from cadre.kinds.solution.parse import Solution
 from cadre.kinds.solution.section import KIND, solution_of
-from cadre.spec.policy import ALWAYS, NEVER, reason_to_ask
+from cadre.spec.agent import AgentSpec
+from cadre.spec.contract import ContractProblem, answer_type, calls_type, name_schema, read_problems
+from cadre.spec.expression_types import shape_of
+from cadre.spec.policy import ALWAYS, NEVER, expression_of, reason_to_ask
 
 
 def hold_solution(run: Run, proposed: Solution, arrival: Arrival) -> Hold | None:
@@ -32,3 +36,13 @@ def hold_solution(run: Run, proposed: Solution, arrival: Arrival) -> Hold | None
     implicit = [msgspec.to_builtins(call) for call in proposed.calls if call.implicit]
     about = {"calls": calls, **({"implicit": implicit} if implicit else {}), "output": proposed.output}
     return Hold(KIND, reason, arrival.at + seconds if seconds is not None else None, about)
+
+
+def policy_problems(spec: AgentSpec) -> Iterator[ContractProblem]:
+    """What the policy over solutions reads in vain."""
+    expression = expression_of(solution_of(spec).approve)
+    if expression is None:
+        return
+    names = shape_of({"type": "array", "items": name_schema(spec)}, "the list of tools and team members")
+    values = {"calls": calls_type(spec, with_errors=False), "names": names, "output": answer_type(spec)}
+    yield from read_problems(spec, "spec.solution.approve", expression, values, is_condition=True)

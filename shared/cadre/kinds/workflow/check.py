@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from cadre.errors import SpecError
 from cadre.kinds.workflow.edges import all_edges, may_end, next_edges, reached_from
@@ -133,9 +133,9 @@ def _problems(spec: Any, workflow: WorkflowSpec, step: WorkflowStep) -> Iterator
     if step.undo and isinstance(action, ChooseAction | EndAction):
         yield "undo", "there is nothing to make up for"
     known = {*workflow.steps, *VALUES}
-    for key, read in _readers(step):
+    for key, written, is_condition in readers(step):
         try:
-            unknown = read() - known
+            unknown = (check_expression if is_condition else check_template)(written) - known
         except ValueError as error:
             yield key, str(error)
             continue
@@ -203,19 +203,27 @@ def _unless(key: str, tried: Callable[[], Any]) -> Iterator[tuple[str, str]]:
         yield key, str(error).splitlines()[0]
 
 
-def _readers(step: WorkflowStep) -> Iterator[tuple[str, Callable[[], frozenset[str]]]]:
-    """For each template and condition of the step what gives the names that it reads, or raises ValueError."""
+class StepReader(NamedTuple):
+    """A template or condition of a step."""
+
+    key: str
+    written: Any
+    """A condition, or a JSON value with templates in it."""
+    is_condition: bool = False
+
+
+def readers(step: WorkflowStep) -> Iterator[StepReader]:
+    """Every template and condition of the step."""
     action = action_of(step)
     doing = next(key for key in ACTIONS if getattr(step, key) is not None)
-    conditions = [("when", case.condition) for case in step.when]
-    if isinstance(action, ChooseAction):
-        conditions += [("choose", case.condition) for case in action.cases]
-    for key, condition in conditions:
-        yield key, partial(check_expression, condition)
+    for case in step.when:
+        yield StepReader("when", case.condition, True)
+    for case in action.cases if isinstance(action, ChooseAction) else ():
+        yield StepReader("choose", case.condition, True)
     for key in _TEMPLATES.get(type(action), ()):
-        yield f"{doing}.{key}", partial(check_template, getattr(action, key))
+        yield StepReader(f"{doing}.{key}", getattr(action, key))
     if step.route is not None:
-        yield "route.instruction", partial(check_template, step.route.instruction)
+        yield StepReader("route.instruction", step.route.instruction)
 
 
 _TEMPLATES: dict[type, tuple[str, ...]] = {
@@ -232,7 +240,12 @@ _TEMPLATES: dict[type, tuple[str, ...]] = {
 
 def names_read(steps: Mapping[str, WorkflowStep]) -> set[str]:
     """Every name that a template or condition of the steps reads."""
-    return {name for step in steps.values() for _, read in _readers(step) for name in read()}
+    return {
+        name
+        for step in steps.values()
+        for _, written, is_condition in readers(step)
+        for name in (check_expression if is_condition else check_template)(written)
+    }
 
 
 def needs(spec: Any) -> Needs:

@@ -1,7 +1,7 @@
 """The kind `workflow`: the steps of the agent's file decide what is done and in which order; a model is asked only
 where a step says so."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from cadre.journal.run import Run
 from cadre.journal.steps import CallState
 from cadre.kinds.kind import PlainKind
 from cadre.kinds.workflow.actions import NO_VALUE, NO_WAY, OVERDUE, PAUSE
+from cadre.kinds.workflow.contract import inputs_of_steps, problems_of
 from cadre.kinds.workflow.fold import fold_workflow, resumed, state_of
 from cadre.kinds.workflow.outcome import StepOutcome, outcome_of
 from cadre.kinds.workflow.parts import on_part, part_of
@@ -37,6 +38,7 @@ from cadre.kinds.workflow.values import values_of
 from cadre.kinds.workflow.walk import Walk
 from cadre.protocol.messages import ErrorInfo, Message, TimerFired
 from cadre.spec.agent import AgentSpec
+from cadre.spec.contract import ContractProblem, TaskInputs, TeamReach
 from cadre.spec.expressions import ExpressionError, filled
 
 
@@ -46,6 +48,12 @@ class WorkflowKind(PlainKind):
     name, version = DECLARATION.name, DECLARATION.version
     stops_circles = counts_steps = stops_repeats = False
     reads_whole = True
+
+    def problems(self, spec: AgentSpec, reach: TeamReach) -> Iterable[ContractProblem]:
+        return problems_of(spec, reach)
+
+    def inputs(self, spec: AgentSpec) -> TaskInputs:
+        return inputs_of_steps(spec)
 
     def begin(self, run: Run, arrival: Arrival) -> Moves:
         workflow = workflow_of(run.spec)

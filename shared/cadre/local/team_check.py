@@ -1,0 +1,118 @@
+"""A team checked without starting anything: each file by itself, and what its agents expect of each other."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from cadre.automation.automation_file import read_automations
+from cadre.automation.notice import NoticeSpec
+from cadre.engine.contract import contract_problems
+from cadre.errors import SetupError, SpecError
+from cadre.local.team_file import TeamSpec, named_files, read_team
+from cadre.local.tool_cards import read_tool_cards
+from cadre.prompting.prompts import prompts_for
+from cadre.protocol.code import INTERPRETER_TOOL
+from cadre.protocol.memory import MEMORY_TOOLS
+from cadre.spec.agent import AgentSpec
+from cadre.spec.agent_file import read_agent
+from cadre.spec.contract import ProblemLevel, TeamReach
+from cadre.spec.names import TEAM_FILE
+
+_KEY = re.compile(r"(?:agent \S+: )?([\w-]+(?:[.\[][^\s:]*)?): ")
+
+
+class FileProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is wrong in a file of a team."""
+
+    level: ProblemLevel = "error"
+    file: str
+    path: str = ""
+    """Place in the file; "" for the file as a whole."""
+    text: str
+    """What is wrong, and what to do about it."""
+
+
+def check_files(path: Path) -> list[FileProblem]:
+    """What is wrong with a team (its folder or file), or with one agent: within the team of its folder, where that
+    names it. Nothing is started; the modules of tools are imported."""
+    file = (path / TEAM_FILE if path.is_dir() else path).resolve()
+    named = named_files(file)[1:]
+    wrong = [problem for one in named for problem in _unreadable(one)]
+    if wrong:
+        return wrong
+    try:
+        if named:
+            return list(team_problems(read_team(file)))
+        return _agent_problems(file)
+    except SpecError as error:
+        return [_from_error(error, file)]
+
+
+def _agent_problems(file: Path) -> list[FileProblem]:
+    """Of one agent: within the team of its folder, where that names it and can be read. Raises SpecError."""
+    spec = read_agent(file)
+    team_file = file.parent / TEAM_FILE
+    if file in named_files(team_file)[1:]:
+        with contextlib.suppress(SpecError):
+            return [one for one in team_problems(read_team(team_file)) if one.file == str(file)]
+    return [*_prompts(spec, file), *_contract(spec, file, TeamReach(is_whole=False))]
+
+
+def team_problems(team: TeamSpec) -> Iterator[FileProblem]:
+    """What does not hold between the files of a team, each of which can be read."""
+    agents = {name: read_agent(file) for name, file in team.agents.items()}
+    modules = read_tool_cards(team.tools)
+    for index, module in enumerate(modules):
+        if module.problem:
+            path = f"spec.tools[{index}]"
+            yield FileProblem(level="missing", file=str(team.file), path=path, text=module.problem)
+    tools = {card.name: card for module in modules for card in module.cards}
+    unknown = any(module.problem for module in modules)
+    served = {one for spec in agents.values() for one in spec.tools if _is_served(one)} | {*MEMORY_TOOLS}
+    reach = TeamReach(tools=tools, agents=agents, served=frozenset(served), is_whole=not unknown)
+    for name, spec in agents.items():
+        yield from _prompts(spec, team.agents[name])
+        yield from _contract(spec, team.agents[name], reach)
+    for file in team.automations:
+        for one in read_automations(file):
+            if not isinstance(one, NoticeSpec) and one.agent not in agents:
+                text = f"{one.name} names the agent {one.agent!r}; the team has {', '.join(agents)}"
+                yield FileProblem(level="missing", file=str(file), path="spec.agent", text=text)
+
+
+def _is_served(tool: str) -> bool:
+    """Whether a sandbox offers it, which is started where an agent names it."""
+    return tool == INTERPRETER_TOOL or tool.startswith(f"{INTERPRETER_TOOL}_")
+
+
+def _contract(spec: AgentSpec, file: Path, reach: TeamReach) -> Iterator[FileProblem]:
+    for found in contract_problems(spec, reach):
+        yield FileProblem(level=found.level, file=str(file), path=found.path, text=found.text)
+
+
+def _prompts(spec: AgentSpec, file: Path) -> Iterator[FileProblem]:
+    try:
+        prompts_for(spec)
+    except SetupError as error:
+        yield FileProblem(file=str(file), path="spec.prompts", text=str(error))
+
+
+def _unreadable(file: Path) -> Iterator[FileProblem]:
+    try:
+        read_agent(file)
+    except SpecError as error:
+        yield _from_error(error, file)
+
+
+def _from_error(error: SpecError, file: Path) -> FileProblem:
+    """The error of a reader: `file: key: what is wrong`."""
+    text = str(error).removeprefix(f"{file}: ")
+    key = _KEY.match(text)
+    if key is None:
+        return FileProblem(file=str(file), text=text)
+    within = key[1].partition(".")[0] in AgentSpec.__struct_fields__ and not key[1].startswith("spec")
+    path = f"spec.{key[1]}" if within else key[1]
+    return FileProblem(file=str(file), path=path, text=text[key.end() :])

@@ -1,0 +1,172 @@
+"""What the agents of a team expect of each other and of their tools: names that somebody offers, attributes that an
+answer has, arguments that are taken."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from cadre.protocol.cards import ToolCard
+from cadre.spec.agent import AgentSpec, Selector
+from cadre.spec.expression_types import Typed, Untold, attributes_read, misreadings, shape_of
+from cadre.spec.policy import expression_of, is_expression, names_in
+
+ProblemLevel = Literal["error", "missing", "warning"]
+"""What cannot work; what nobody of this team offers, though somebody else may; what may go wrong."""
+
+
+class ContractProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that an agent expects and that does not hold."""
+
+    agent: str
+    path: str
+    """Place in the agent's file: `spec.workflow.steps.decide.when`."""
+    text: str
+    """What is wrong, and what to do about it."""
+    level: ProblemLevel = "error"
+
+
+class TeamReach(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the tools and agents that those of a team may call."""
+
+    tools: Mapping[str, ToolCard] = {}
+    agents: Mapping[str, AgentSpec] = {}
+    served: frozenset[str] = frozenset()
+    """Tools that the deployment's own services offer, whose cards are not at hand."""
+    is_whole: bool = True
+    """Whether there is nothing else: what is not named here is missing."""
+
+
+class TaskInputs(msgspec.Struct, frozen=True):
+    """What an agent reads of the `additional_args` of its task."""
+
+    needed: frozenset[str] = frozenset()
+    known: frozenset[str] = frozenset()
+    """What it reads if it is there."""
+    takes_any: bool = True
+    """Whether it makes use of whatever else is given: a model reads all of it."""
+
+
+def common_problems(spec: AgentSpec, reach: TeamReach) -> Iterator[ContractProblem]:
+    """What does not hold for an agent of any kind."""
+    yield from _missing(spec, reach)
+    for index, check in enumerate(spec.checks):
+        path = f"spec.checks[{index}]"
+        if (expression := expression_of(check)) is not None:
+            yield from read_problems(spec, path, expression, _judged(spec), is_condition=True)
+        elif check in reach.tools:
+            yield from _check_tool(spec, path, reach.tools[check])
+    for name, policy in spec.approvals.items():
+        if (expression := expression_of(policy)) is not None and name in reach.tools:
+            yield from _policy(spec, name, expression, reach.tools[name])
+
+
+def read_problems(
+    spec: AgentSpec, path: str, text: str, names: Mapping[str, Typed], *, is_condition: bool = False
+) -> Iterator[ContractProblem]:
+    """What a template or condition of the agent reads in vain."""
+    for found in misreadings(text, names, is_condition=is_condition):
+        level: ProblemLevel = "error" if found.is_certain else "warning"
+        yield ContractProblem(agent=spec.name, path=path, text=found.text, level=level)
+
+
+def answer_type(spec: AgentSpec) -> Typed:
+    """What is known of an agent's answers."""
+    shape = shape_of(spec.output_schema, f"the output_schema of agent {spec.name}")
+    if shape is None and spec.output_schema is None:
+        return Untold(f"nothing says what an answer of agent {spec.name} holds: give it an output_schema")
+    return shape
+
+
+def calls_type(spec: AgentSpec, *, with_errors: bool) -> Typed:
+    """What is known of the calls that an agent makes."""
+    error = {"error": {"type": ["string", "null"]}} if with_errors else {}
+    properties: dict[str, Any] = {"name": name_schema(spec), "arguments": {"type": "object"}, **error}
+    one = {"type": "object", "properties": properties, "required": [*properties]}
+    return shape_of({"type": "array", "items": one}, "the list of calls")
+
+
+def name_schema(spec: AgentSpec) -> dict[str, Any]:
+    """The names that an agent's calls may have; any, where labels select its team."""
+    if any(isinstance(member, Selector) for member in spec.team):
+        return {"type": "string"}
+    return {"enum": [*spec.tools, *map(str, spec.team)]}
+
+
+def inputs_of_checks(spec: AgentSpec) -> TaskInputs:
+    """What the agent's checks read of its task's `additional_args`."""
+    found = [
+        attributes_read(expression, "additional_args", is_condition=True)
+        for check in spec.checks
+        if (expression := expression_of(check)) is not None
+    ]
+    return TaskInputs(
+        frozenset(name for needed, _, _ in found for name in needed),
+        frozenset(name for _, known, _ in found for name in known),
+    )
+
+
+def _judged(spec: AgentSpec) -> dict[str, Typed]:
+    task = shape_of({"type": "string"}, "a task")
+    return {"answer": answer_type(spec), "task": task, "calls": calls_type(spec, with_errors=True)}
+
+
+def _missing(spec: AgentSpec, reach: TeamReach) -> Iterator[ContractProblem]:
+    if not reach.is_whole:
+        return
+    checks = [(f"spec.checks[{i}]", check) for i, check in enumerate(spec.checks) if not is_expression(check)]
+    named = [*((f"spec.tools[{i}]", tool) for i, tool in enumerate(spec.tools)), *checks]
+    offered = {*reach.tools, *reach.served}
+    for path, name in named:
+        if name not in offered:
+            text = (
+                f"no tool {name!r} is offered here; there are {_listed(offered)}: name one, or add its module to"
+                " spec.tools of the team"
+            )
+            yield ContractProblem(agent=spec.name, path=path, text=text, level="missing")
+    for index, member in enumerate(spec.team):
+        others = [one for one in reach.agents.values() if one.name != spec.name or member == spec.name]
+        if not any(_is_meant(member, one) for one in others):
+            who = "the name" if isinstance(member, str) else "the labels"
+            text = (
+                f"no agent here has {who} {member}; there are {_listed({*reach.agents})}: name one, or add its file to"
+                " spec.agents of the team"
+            )
+            yield ContractProblem(agent=spec.name, path=f"spec.team[{index}]", text=text, level="missing")
+
+
+def _is_meant(member: str | Selector, agent: AgentSpec) -> bool:
+    if isinstance(member, str):
+        return member == agent.name
+    return member.labels.items() <= agent.labels.items()
+
+
+def _listed(names: set[str] | frozenset[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+def _check_tool(spec: AgentSpec, path: str, card: ToolCard) -> Iterator[ContractProblem]:
+    """A tool that checks answers takes `answer` and `task`, and perhaps `calls`."""
+    taken, needed = card.input_schema.get("properties", {}), card.input_schema.get("required", [])
+    lacks = [name for name in ("answer", "task") if name not in taken]
+    asks = [name for name in needed if name not in ("answer", "task", "calls")]
+    if lacks or asks:
+        what = f"does not take {' and '.join(lacks)}" if lacks else f"needs {' and '.join(asks)}"
+        text = f"the tool {card.name} {what}: a check is given answer and task, and calls if it takes them"
+        yield ContractProblem(agent=spec.name, path=path, text=text)
+
+
+def _policy(spec: AgentSpec, name: str, expression: str, card: ToolCard) -> Iterator[ContractProblem]:
+    """A policy that fails asks a person: what is wrong with it stops nothing."""
+    properties = card.input_schema.get("properties", {})
+    source = f"the tool {name}"
+    names = {key: shape_of(about, f"{source}'s {key}") for key, about in properties.items()}
+    path = f"spec.approvals.{name}"
+    if unknown := names_in(spec.approvals[name]) - properties.keys():
+        takes = _listed({*properties})
+        text = (
+            f"asks about {_listed(unknown)}, which {source} does not take ({takes}): a person is always asked"
+        )
+        yield ContractProblem(agent=spec.name, path=path, text=text, level="warning")
+    for problem in read_problems(spec, path, expression, names, is_condition=True):
+        yield msgspec.structs.replace(problem, level="warning")
