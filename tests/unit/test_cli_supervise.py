@@ -7,14 +7,15 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cadre.local import local_stack
+from cadre.local import local_stack, supervise
 from cadre.local.exit_codes import CommandFailed
 from cadre.local.nats_server import choose_port, free_port
-from cadre.local.processes import lack_of
+from cadre.local.service_check import lack_of
 from cadre.local.supervise import MAX_QUICK_DEATHS, ManagedProcess, ProcessSpec, until_ready
 
 FOREVER = "import time; print('up', flush=True); time.sleep(3600)"
@@ -71,7 +72,10 @@ async def test_a_killed_child_is_started_again(tmp_path: Path) -> None:
     assert "died (signal SIGKILL); starting it again in 0.2 s" in watched.lines
 
 
-async def test_a_child_that_always_dies_at_once_is_given_up(tmp_path: Path) -> None:
+async def test_a_child_that_always_dies_at_once_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervise, "_MAX_PAUSE_SECONDS", 0.1)
     watched = Watched(tmp_path, "import sys; sys.exit('the port is taken')")
     with pytest.raises(
         CommandFailed,
@@ -79,6 +83,63 @@ async def test_a_child_that_always_dies_at_once_is_given_up(tmp_path: Path) -> N
     ):
         await watched.child.keep_alive()
     assert watched.starts == MAX_QUICK_DEATHS
+
+
+async def test_a_child_that_was_ready_is_never_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tool that kills its service at every call must not end the team."""
+    monkeypatch.setattr(supervise, "_MAX_PAUSE_SECONDS", 0.1)
+    watched = Watched(
+        tmp_path, "import os, signal; print('up', flush=True); os.kill(os.getpid(), signal.SIGSEGV)"
+    )
+    life = asyncio.create_task(watched.child.keep_alive())
+    await until_ready([watched.child], 20)
+    await watched.until("up", times=MAX_QUICK_DEATHS + 1)
+    assert not life.done()
+    watched.child.stop()
+    await asyncio.wait_for(life, 20)
+
+
+async def test_what_a_dead_child_left_behind_neither_hides_its_death_nor_keeps_its_port(
+    tmp_path: Path,
+) -> None:
+    """A process that a tool forks inherits the output and the port of its service."""
+    port = free_port(0, "it", "")
+    code = (
+        "import os, signal, socket, sys, time;"
+        f"server = socket.create_server(('127.0.0.1', {port})); server.set_inheritable(True);"
+        "print('up', flush=True); os.fork() or time.sleep(3600); print(os.getpid(), flush=True); time.sleep(3600)"
+    )
+    watched = Watched(tmp_path, code)
+    life = asyncio.create_task(watched.child.keep_alive())
+    await watched.until("up")
+    first = watched.child.pid
+    assert first is not None
+    await watched.until(str(first))
+    os.kill(first, signal.SIGKILL)
+    await watched.until("up", times=2)
+    watched.child.kill()
+    await asyncio.wait_for(life, 20)
+    assert watched.starts == 2
+
+
+async def test_a_child_that_hangs_is_killed_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervise, "LIVENESS_PERIOD_SECONDS", 0.1)
+    watched = Watched(tmp_path, FOREVER)
+
+    async def alive() -> bool:
+        return watched.starts != 1 or "up" not in watched.lines
+
+    watched.child.service = replace(watched.child.service, alive=alive)
+    life = asyncio.create_task(watched.child.keep_alive())
+    await watched.until("up", times=2)
+    assert any(line.startswith("hangs: ") for line in watched.lines)
+    assert watched.starts == 2
+    watched.child.stop()
+    await asyncio.wait_for(life, 20)
 
 
 async def test_a_child_that_cannot_start_as_configured_is_given_up_at_its_second_try(tmp_path: Path) -> None:

@@ -9,13 +9,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-import httpx2
 import msgspec
 
 from cadre.local import local_stack, nats_server
 from cadre.local.extras import check_extras
 from cadre.local.roles import tool_service_names, unused_name
-from cadre.local.service_check import isolation_tier
+from cadre.local.service_check import is_alive, isolation_tier, lack_of
 from cadre.local.source_files import source_files
 from cadre.local.supervise import ManagedProcess, ProcessSpec, until_ready
 from cadre.local.team_file import TeamSpec
@@ -41,7 +40,6 @@ START_SECONDS = 300.0
 _KILL_SECONDS = 5.0
 """Seconds after its drain time when a process is killed."""
 
-_PROBE_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
 """Seconds until a service that is new is looked after as well."""
 
@@ -247,7 +245,10 @@ class Stack:
             info = await nats_server.server_info("127.0.0.1", self.ports.nats)
             return None if info is not None and info.get("jetstream") else "does not answer"
 
-        return self._service("nats", [str(server), "-c", str(config)], {}, ready)
+        async def alive() -> bool:
+            return await nats_server.server_info("127.0.0.1", self.ports.nats) is not None
+
+        return self._service("nats", [str(server), "-c", str(config)], {}, ready, alive)
 
     def _scripted_model(self) -> ProcessSpec:
         self.model = f"http://127.0.0.1:{self.ports.model}/v1"
@@ -315,7 +316,13 @@ class Stack:
         environment = {"CADRE_PORT": str(port), "PYTHONUNBUFFERED": "1", **more}
         if self.users is not None and user:
             environment |= self.users.environment(user)
-        return self._service(name, [sys.executable, "-m", module, *argv], environment, partial(lack_of, port))
+        return self._service(
+            name,
+            [sys.executable, "-m", module, *argv],
+            environment,
+            partial(lack_of, port),
+            partial(is_alive, port),
+        )
 
     def _service(
         self,
@@ -323,6 +330,7 @@ class Stack:
         argv: Sequence[str],
         environment: dict[str, str],
         ready: Callable[[], Awaitable[str | None]],
+        alive: Callable[[], Awaitable[bool]],
     ) -> ProcessSpec:
         log = local_stack.logs_folder(self.data) / f"{name}.log"
         if log.exists() and log.stat().st_size > MAX_LOG_BYTES:
@@ -339,24 +347,7 @@ class Stack:
                 "CADRE_MODEL": local_stack.SCRIPTED_NAME,
                 "CADRE_MODEL_KEY": "scripted",
             }
-        return ProcessSpec(name, argv, child_environment(**shared, **environment), ready, log)
-
-
-async def lack_of(port: int) -> str | None:
-    """What the service on this port lacks, by its readiness endpoint; None when it is ready."""
-    try:
-        # Plain HTTP: a TLS context would be made for each request, which reads all certificates of the system.
-        async with httpx2.AsyncClient(trust_env=False, verify=False, timeout=_PROBE_SECONDS) as client:
-            answer = await client.get(f"http://127.0.0.1:{port}/readyz")
-    except httpx2.TransportError:
-        return "does not answer"
-    if answer.is_success:
-        return None
-    try:
-        body = answer.json()
-    except ValueError:
-        body = None
-    return str(body.get("missing") or body.get("status") if isinstance(body, dict) else answer.status_code)
+        return ProcessSpec(name, argv, child_environment(**shared, **environment), ready, log, alive=alive)
 
 
 def advice(stack: Stack) -> list[str]:

@@ -1,9 +1,12 @@
-"""Asks services what they can do on this machine: `cadre sandbox --check`, `cadre memory --check`."""
+"""Asks services of this machine what they can do (`cadre sandbox --check`), and whether they live and are ready."""
 
 import asyncio
 import sys
 
+import httpx2
+
 _TIMEOUT_SECONDS = 60.0
+_PROBE_SECONDS = 10.0
 
 
 async def check_service(module: str) -> tuple[int | None, str, str]:
@@ -34,3 +37,33 @@ async def isolation_tier() -> tuple[str, str]:
     """Returns the tier in which agents' code would be isolated and "", or "" and why there is none."""
     code, output, errors = await check_service("cadre_sandbox")
     return (output.strip(), "") if code == 0 else ("", reason(errors))
+
+
+async def lack_of(port: int) -> str | None:
+    """What the service on this port lacks, by its readiness endpoint; None when it is ready."""
+    answer = await _probe(port, "/readyz")
+    if answer is None:
+        return "does not answer"
+    if answer.is_success:
+        return None
+    try:
+        body = answer.json()
+    except ValueError:
+        body = None
+    return str(body.get("missing") or body.get("status") if isinstance(body, dict) else answer.status_code)
+
+
+async def is_alive(port: int) -> bool:
+    """Whether the service on this port answers its liveness endpoint."""
+    answer = await _probe(port, "/healthz")
+    return answer is not None and answer.is_success
+
+
+async def _probe(port: int, path: str) -> httpx2.Response | None:
+    """What the service on this port answers; None: nothing, within the time of a probe."""
+    try:
+        # Plain HTTP: a TLS context would be made for each request, which reads all certificates of the system.
+        async with httpx2.AsyncClient(trust_env=False, verify=False, timeout=_PROBE_SECONDS) as client:
+            return await client.get(f"http://127.0.0.1:{port}{path}")
+    except httpx2.TransportError:
+        return None

@@ -18,11 +18,19 @@ QUICK_DEATH_SECONDS = 5.0
 """A process that dies sooner than this has died at once."""
 
 MAX_QUICK_DEATHS = 5
-"""How often in a row a process may die at once before it is given up."""
+"""How often in a row a process that has never been ready may die at once before it is given up."""
 
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.2, 10.0
 _LAST_OUTPUT_SECONDS = 1.0
 _PROBE_PAUSE_SECONDS = 0.2
+
+LIVENESS_PERIOD_SECONDS = 10.0
+LIVENESS_FAILURES = 6
+"""How many liveness probes in a row a process may leave unanswered, as in a rendered pod: then it hangs."""
+
+STARTUP_FAILURES = 30
+"""The same for a process that has not answered any: it may still be starting."""
+
 _PROGRESS_SECONDS = 10.0
 """Seconds between two reports of what is not ready yet."""
 
@@ -39,6 +47,8 @@ class ProcessSpec:
     log: Path
     files: Callable[[], Sequence[Path]] = tuple
     """Returns the files of its user that it is started from. Raises SetupError for one that is wrong."""
+    alive: Callable[[], Awaitable[bool]] | None = None
+    """Whether it answers at all; None: nobody asks, and it ends by itself or not at all."""
 
 
 @dataclass
@@ -51,6 +61,8 @@ class ManagedProcess:
     on_start: Callable[[], None]
     """Called after each start."""
     pid: int | None = None
+    has_been_ready: bool = False
+    """It has been ready once: then it is started again however often it dies."""
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=20))
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _process: asyncio.subprocess.Process | None = None
@@ -58,7 +70,8 @@ class ManagedProcess:
     async def keep_alive(self) -> None:
         """Runs the service, again and again, until it is stopped.
 
-        Raises CommandFailed when it died at once too often, or cannot start as it is configured.
+        Raises CommandFailed for one that has never been ready: when it died at once too often, or cannot start as it
+        is configured. A tool that kills its service must not end the others, so one that was ready is never given up.
         """
         deaths = refusals = 0
         while not self._stopping.is_set():
@@ -67,53 +80,86 @@ class ManagedProcess:
             if self._stopping.is_set():
                 return
             refusals = refusals + 1 if code == ExitCode.USAGE else 0
-            if refusals > 1:
+            if refusals > 1 and not self.has_been_ready:
                 # A file or a setting is wrong. A port may be taken for a moment, hence the second try.
                 raise CommandFailed(f"{self.service.name}: {self._last_line()}", ExitCode.USAGE)
             deaths = deaths + 1 if time.monotonic() - began < QUICK_DEATH_SECONDS else 1
             how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-            if deaths >= MAX_QUICK_DEATHS:
+            if deaths >= MAX_QUICK_DEATHS and not self.has_been_ready:
                 raise CommandFailed(
                     f"{self.service.name} died {deaths} times in a row ({how}): {self._last_line()}"
                 )
-            pause = min(_FIRST_PAUSE_SECONDS * 2 ** (deaths - 1), _MAX_PAUSE_SECONDS)
+            pause = min(_FIRST_PAUSE_SECONDS * 2 ** min(deaths - 1, 10), _MAX_PAUSE_SECONDS)
             what = "ended" if code == 0 else "died"
             self.on_line(self.service.name, f"{what} ({how}); starting it again in {pause:g} s")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)
 
     async def _run_once(self) -> int:
-        """Runs the process once and returns its exit code."""
-        self._process = process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", str(die_with_parent.__file__), str(os.getpid())),
-            *self.service.argv,
-            env=self.service.environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            # Ctrl-C goes to the supervisor alone: it stops the others in order.
-            start_new_session=True,
-        )
+        """Runs the process once and returns its exit code, as soon as it has ended itself.
+
+        What it has started and left behind is killed: it may hold the port that the next one needs.
+        """
+        # A pipe of our own: asyncio would wait for its end, which such a process may keep open.
+        out, its_out = os.pipe()
+        try:
+            self._process = process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", str(die_with_parent.__file__), str(os.getpid())),
+                *self.service.argv,
+                env=self.service.environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=its_out,
+                stderr=asyncio.subprocess.STDOUT,
+                # Ctrl-C goes to the supervisor alone: it stops the others in order.
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(out)
+            raise
+        finally:
+            os.close(its_out)
         self.pid = process.pid
         self.on_start()
         if self._stopping.is_set():
             self.stop()
-        copying = asyncio.create_task(self._copy_output(process))
+        copying = asyncio.create_task(self._copy_output(out))
+        probing = asyncio.create_task(self._probe_liveness())
         try:
             return await process.wait()
         finally:
             self.pid = None
-            if process.returncode is None:
-                self.kill()
-            # A process of its own that it left behind may hold the pipe open.
+            probing.cancel()
+            self._kill_group()
+            # A process that left the group may hold the pipe open.
             await asyncio.wait([copying], timeout=_LAST_OUTPUT_SECONDS)
             copying.cancel()
 
-    async def _copy_output(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdout is not None
-        rest = b""
-        with self.service.log.open("ab") as log:
-            while chunk := await process.stdout.read(65536):
+    async def _probe_liveness(self) -> None:
+        """Kills the process when it hangs: it has not answered for a number of probes in a row."""
+        failures, allowed = 0, STARTUP_FAILURES
+        while self.service.alive is not None:
+            await asyncio.sleep(LIVENESS_PERIOD_SECONDS)
+            if await self.service.alive():
+                failures, allowed = 0, LIVENESS_FAILURES
+                continue
+            failures += 1
+            if failures >= allowed:
+                self.on_line(self.service.name, f"hangs: {failures} liveness probes unanswered; killed")
+                self._kill_group()
+                return
+
+    def _kill_group(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def _copy_output(self, pipe: int) -> None:
+        reader, rest = asyncio.StreamReader(), b""
+        with self.service.log.open("ab") as log, os.fdopen(pipe, "rb", buffering=0) as source:
+            await asyncio.get_running_loop().connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(reader), source
+            )
+            while chunk := await reader.read(65536):
                 log.write(chunk)
                 log.flush()
                 *lines, rest = (rest + chunk).split(b"\n")
@@ -148,8 +194,7 @@ class ManagedProcess:
         """Ends the process and those it started, now."""
         self._stopping.set()
         if self._process is not None and self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            self._kill_group()
 
 
 async def until_ready(
@@ -167,6 +212,7 @@ async def until_ready(
         while lack := await child.service.ready():
             lacks[child.service.name] = lack
             await asyncio.sleep(_PROBE_PAUSE_SECONDS)
+        child.has_been_ready = True
         del lacks[child.service.name]
 
     async def report() -> None:
