@@ -29,6 +29,7 @@ from cadre_gateway.gateway import GatewayService
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.usage_ledger import UsageLedger
 from cadre_gateway.projector import Projector
+from cadre_gateway.reading.contracts import LiveContracts
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.retention.janitor import Janitor
 from cadre_gateway.retention.tree_records import TreeRecords
@@ -94,7 +95,7 @@ async def start(platform: Platform) -> GatewayService:
         keep=platform.settings.keep_days * _DAY_SECONDS,
         changed=snapshots.save_soon,
         read_on=lambda: tail.read_on(),
-        in_use=lambda: {presence.prompts for presence in platform.registry.presences()},
+        in_use=lambda: {ref for one in platform.registry.presences() for ref in (one.prompts, one.spec)},
     )
     projector = Projector(
         index, ledger, trees, janitor, snapshots, on_erased=lambda tree: feeds.close_tree(tree)
@@ -168,7 +169,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
             streams,
             registry,
         ),
-        directory.router(registry),
+        directory.router(registry, LiveContracts(blobs)),
         statistics.router(ledger),
         approvals.router(Approvals(index, registry, held_calls), ApprovalDecisions(held_calls, sender)),
         steering.router(Steering(lookup, journal, sender)),

@@ -6,13 +6,16 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import click
+import msgspec
 import pytest
 
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.cli.runs.runs import command as runs_command
+from cadre.engine.offer import card_of
 from cadre.journal import events as ev
 from cadre.protocol.cards import Presence, SandboxCard, ToolCard
 from cadre.protocol.topology import call_id, run_id_of
+from cadre.spec.agent import AgentSpec
 from harness.patience import until
 from integration.gateway_world import CALLED, FINISHED, World, new_run, sse_events
 
@@ -101,6 +104,32 @@ async def test_the_directory_tells_who_is_there_and_what_is_missing(world: World
     assert (tools[0]["name"], tools[0]["read_only"], tools[0]["replicas"][0]["pid"]) == ("add", True, 2)
     assert (await world.http.get("/v1/agents")).json()["agents"][0]["missing"] == ["gone", "helper"]
     await other.withdraw()
+
+
+async def test_the_directory_tells_what_live_agents_expect_in_vain(world: World) -> None:
+    flow = {"start": "a", "steps": {"a": {"agent": {"name": "judge", "task": "t"}, "next": "b"}}}
+    flow["steps"]["b"] = {"end": "{{ a.verdict }}"}  # type: ignore[index]
+    schema = {"type": "object", "properties": {"grade": {"type": "string"}}}
+    specs = [
+        {"name": "flow", "description": "d", "kind": "workflow", "team": ["judge"], "workflow": flow},
+        {"name": "judge", "description": "d", "output_schema": schema},
+    ]
+    registries = [NatsRegistry(world.nc, world.topology) for _ in specs]
+    for number, (spec, registry) in enumerate(zip(specs, registries, strict=True)):
+        ref = await world.blobs.put(msgspec.json.encode(spec))
+        card = card_of(msgspec.convert(spec, AgentSpec))
+        presence = Presence(instance=f"c{number}", host="h", pid=1, started_at=1.0, agent=card, spec=ref)
+        await registry.announce([presence])
+
+    async def ask() -> list[dict[str, Any]] | None:
+        agents = (await world.http.get("/v1/agents")).json()["agents"]
+        return next((one["problems"] for one in agents if one["name"] == "flow" and one["problems"]), None)
+
+    (problem,) = await until(ask)
+    assert (problem["level"], problem["path"]) == ("error", "spec.workflow.steps.b.end.output")
+    assert "reads a.verdict, which the output_schema of agent judge does not have" in problem["text"]
+    for registry in registries:
+        await registry.withdraw()
 
 
 async def test_the_directory_tells_which_code_can_be_run(world: World) -> None:

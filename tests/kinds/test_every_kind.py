@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -109,3 +110,13 @@ def test_no_other_module_compares_with_a_kinds_name() -> None:
             if isinstance(node, ast.Constant) and node.value in names:
                 found.append(f"{name}: {node.value}")
     assert found == []
+
+
+def test_it_is_drawn(declared: KindDeclaration) -> None:
+    """`cadre graph` has a flowchart of an agent of every kind."""
+    spec = AgentSpec(name="a", description="Works.", kind=declared.name, tools=["look"], team=["helper"])
+    module, _, attribute = declared.graph.partition(":")
+    head, *lines = getattr(import_module(module), attribute)(spec)
+    assert head.startswith("flowchart ")
+    assert lines
+    assert all(line.startswith("    ") and line.count('"') % 2 == 0 for line in lines)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from cadre.cli.run_view import tree_lines
@@ -217,3 +218,37 @@ def test_a_tree_knows_whether_the_scripted_model_had_a_part_in_it() -> None:
     answered = ("model.answered", data(CHILD, 994, step=1, model=MODEL_ID, usage={}))
     assert fold(*DELEGATED, answered).scripted
     assert not fold(*DELEGATED, ("model.answered", data(CHILD, 994, step=1, model="m-1", usage={}))).scripted
+
+
+KIND_EVENTS = [
+    ("goals.thought", {"step": 1, "text": "look first", "speak": ""}, ["thinks: look first"]),
+    (
+        "queue.changed",
+        {"step": 1, "reason": "create", "pending": ["read it", "sum it"], "added": ["sum it"]},
+        ["queue, create: 2 pending", "1. read it", "2. sum it (new)"],
+    ),
+    ("queue.task_done", {"step": 2, "task": "read it", "result": "7 lines"}, ["done: read it: 7 lines"]),
+    ("queue.task_done", {"step": 2, "task": "read it", "result": "", "failed": True}, ["failed: read it"]),
+    (
+        "solution.proposed",
+        {
+            "step": 1,
+            "calls": [
+                {"name": "judge", "arguments": {"receipt": "R-7"}, "implicit": True, "outcome": "sound"},
+                {"name": "pay", "arguments": {"amount": 41.5}},
+            ],
+        },
+        ['proposes 1: pay {"amount":41.5}', 'says of itself: judge {"receipt":"R-7"} -> sound'],
+    ),
+    ("solution.form_refused", {"form": "object", "reason": "no schemas"}, ["from now on: object"]),
+]
+
+
+@pytest.mark.parametrize(("name", "event", "told"), KIND_EVENTS)
+def test_what_a_kind_tells_is_drawn(name: str, event: dict[str, Any], told: list[str]) -> None:
+    content = data(ROOT, 991, **event)
+    tree = fold(accepted(ROOT, 990, "t"), (name, content))
+    shown, line = drawn(tree), tree_lines.event_line(tree, name, content)
+    for text in told:
+        assert text in shown
+        assert text in str(line)

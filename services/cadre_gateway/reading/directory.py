@@ -1,10 +1,11 @@
 """Live agents, tools and sandboxes: the registry's replicas in groups."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool, Replica
 from cadre.protocol.cards import TIERS, AgentCard, Presence, SandboxCard, ToolCard
+from cadre.spec.contract import ContractProblem
 
 
 def live_agents(presences: Iterable[Presence]) -> dict[str, list[Presence]]:
@@ -12,8 +13,10 @@ def live_agents(presences: Iterable[Presence]) -> dict[str, list[Presence]]:
     return _grouped((p.agent, p) for p in presences)
 
 
-def agents(presences: list[Presence]) -> list[LiveAgent]:
-    """The live agents, sorted by name."""
+def agents(
+    presences: list[Presence], problems: Mapping[str, list[ContractProblem]] | None = None
+) -> list[LiveAgent]:
+    """The live agents, sorted by name, with what does not hold of their contracts, by agent."""
     live = live_agents(presences)
     offered = live.keys() | _grouped((p.tool, p) for p in presences).keys()
     found = []
@@ -27,6 +30,7 @@ def agents(presences: list[Presence]) -> list[LiveAgent]:
                 LiveAgent(
                     **_fields(card),
                     missing=missing,
+                    problems=(problems or {}).get(card.name, []),
                     differing=_differing(replicas),
                     replicas=_replicas(replicas),
                 )

@@ -4,6 +4,8 @@ from typing import Any
 
 import msgspec
 
+from cadre.spec.contract import ContractProblem
+
 
 class Replica(msgspec.Struct, frozen=True):
     """A process that serves an agent, a tool or a sandbox pool."""
@@ -29,6 +31,8 @@ class LiveAgent(msgspec.Struct, frozen=True, kw_only=True):
     team: list[str]
     missing: list[str]
     """Tools and team members that the agent names and no live service offers."""
+    problems: list[ContractProblem] = []
+    """What it expects of its tools and members, as they are now, and what does not hold."""
     prompt_tokens: int = 0
     """Tokens that the first request of each run takes at the very least; 0 when that is not known."""
     differing: list[str] = []

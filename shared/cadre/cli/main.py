@@ -16,7 +16,7 @@ _VERBS_OF_ROOMS = {
         "check": "Check a team's files without starting anything.",
         "ps": "List the live agents, tools and sandboxes.",
         "logs": "Show what the services of `cadre up` logged.",
-        "graph": "Print the steps of an agent's file as a Mermaid diagram.",
+        "graph": "Print what an agent's file says as a Mermaid diagram.",
         "model": "Ask a model what it can do.",
         "doctor": "Check this installation and say what to do.",
     },

@@ -67,6 +67,8 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     """Of an agent: 12 hex digits over its spec and its prompts. Replicas of one version should have one revision."""
     prompts: str = ""
     """Of an agent: `blob:` reference of its prompts, which stay for as long as the replica lives."""
+    spec: str = ""
+    """Of an agent: `blob:` reference of its specification, likewise; empty for services of earlier versions."""
     instance: str
     host: str
     pid: int

@@ -4,7 +4,10 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from cadre.adapters.models.model_chain import ModelChain
 from cadre.adapters.nats.bus import hear_interrupts
@@ -32,7 +35,7 @@ from cadre.runtime.runner import Runner, World
 from cadre.service.first_request import prompt_tokens
 from cadre.service.frame import Platform, run
 from cadre.service.health import AsgiApp
-from cadre.service.revision import differing_replicas, revision_of
+from cadre.service.revision import blob_ref, differing_replicas, revision_of
 from cadre.settings import ModelSettings, Settings, read_settings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
@@ -141,10 +144,14 @@ class AgentHost:
             card_of(self._spec, prompt_tokens(self._spec, self._prompts.own)),
             self._runner.revision,
         )
-        own = self._platform.presence(agent=card, revision=revision, prompts=self._prompts.own.ref)
+        spec = msgspec.json.encode(self._spec)
+        own = self._platform.presence(
+            agent=card, revision=revision, prompts=self._prompts.own.ref, spec=blob_ref(spec)
+        )
         await self._registry.announce([own])
         # Behind the announcement: what a live service names is not removed.
         await retry(self._prompts.store, pauses=EVERY_SECOND, log=log)
+        await retry(partial(self._platform.blobs.put, spec), pauses=EVERY_SECOND, log=log)
         await self._await_team()
         for other in differing_replicas(card, revision, self._registry.presences()):
             log.warning(

@@ -111,6 +111,7 @@ class Platform(NamedTuple):
         sandbox: SandboxCard | None = None,
         revision: str = "",
         prompts: str = "",
+        spec: str = "",
     ) -> Presence:
         """This replica's registry entry for a card."""
         return Presence(
@@ -124,6 +125,7 @@ class Platform(NamedTuple):
             sandbox=sandbox,
             revision=revision,
             prompts=prompts,
+            spec=spec,
         )
 
 

@@ -22,6 +22,11 @@ def revision_of(spec: AgentSpec, prompts: Prompts) -> str:
     return digest.hexdigest()[:_HEX_DIGITS]
 
 
+def blob_ref(data: bytes) -> str:
+    """The reference that the bytes have once they are stored."""
+    return f"blob:{hashlib.sha256(data).hexdigest()}"
+
+
 def differing_replicas(card: AgentCard, revision: str, presences: Iterable[Presence]) -> list[Presence]:
     """Replicas of this agent in this version with another revision; those of earlier versions of Cadre have none."""
     return [

@@ -117,8 +117,11 @@ class KindDeclaration(NamedTuple):
     before."""
     writes_calls: bool = True
     """Whether its model writes calls, so that `model.calls` can say how."""
-    graph: str = ""
-    """Where the lines of a Mermaid diagram are made of a spec, as `module:attribute`; "" when it has no fixed steps."""
+    graph: str = "cadre.kinds.graph:graph_of"
+    """Where the lines of a Mermaid flowchart are made of a spec, as `module:attribute`."""
+    lines: str = ""
+    """Where its own events and steps are told in lines, as `module:attribute`: a function of the event's or kind's name
+    and of its fields as JSON; "" when they are not."""
     spans: str = ""
     """Where the spans of its own events are made, as `module:attribute`; "" when there are none."""
 

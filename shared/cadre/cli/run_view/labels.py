@@ -2,6 +2,7 @@
 
 import json
 import re
+from importlib import import_module
 from typing import Any
 
 from cadre.journal.run import SUMMARY
@@ -12,6 +13,7 @@ _PURPOSES = {
     SUMMARY: "summarizing earlier steps",
 }
 _DOING = {event: text for kind in declared_kinds().values() for event, text in kind.doing.items()}
+_LINES = {name: kind.lines for kind in declared_kinds().values() for name in (kind.name, *kind.doing)}
 _TAG = re.compile(r"(?:\s*[<`\[][^\s]*)+\s*\Z")
 """What stands before a block of code: a tag, or the beginning of a fence."""
 
@@ -24,6 +26,18 @@ def purpose(name: str) -> str:
 def doing(event: str) -> str | None:
     """What a run does after an event that only some kinds of agents journal; None for any other event."""
     return _DOING.get(event)
+
+
+def lines(name: str, told: dict[str, Any]) -> list[str]:
+    """What is told of an event of a kind's own, by its name, or of the kind's part of a step, by the kind's."""
+    module, _, attribute = _LINES.get(name, "").partition(":")
+    return [*getattr(import_module(module), attribute)(name, told)] if module else []
+
+
+def step_lines(step: dict[str, Any]) -> list[str]:
+    """What is told of the part of an action step that is its kind's own."""
+    own = step.get("own") or {}
+    return lines(str(own.get("kind")), own)
 
 
 def model_output(step: dict[str, Any]) -> list[tuple[str, str]]:

@@ -165,6 +165,8 @@ class _Steps:
         yield f"step {step.get('number')}{self._effort(step)}"
         for title, text in labels.model_output(step) if self._played else [("", step.get("content"))]:
             yield from self.block(title, text, 1 if title else 0)
+        for line in labels.step_lines(step):
+            yield _MARGIN + line
         for call in step.get("calls") or []:
             kind = ("check " if call.get("check") else "call ") if self._played else ""
             yield f"{_MARGIN}{kind}{call.get('name')} {json.dumps(call.get('arguments') or {}, ensure_ascii=False)}"

@@ -52,6 +52,8 @@ class RunNode:
     """Names of the tools that the agent's spec wants."""
     missing: tuple[str, ...] = ()
     """Names among the tools and the team that no live service offers."""
+    told: tuple[str, ...] = ()
+    """What the latest event of its kind's own tells."""
     note: str = ""
     """The last error of a step that the model was shown."""
     error: str = ""
@@ -154,8 +156,10 @@ def _changed(node: RunNode, name: str, event: dict[str, Any], at: float) -> RunN
             )
             return replace(ended, output=event.get("output"), error=error_text(event.get("error")))
         case _:
-            doing_now = labels.doing(name)
-            return None if doing_now is None else replace(node, doing=doing_now)
+            doing_now, told = labels.doing(name), labels.lines(name, event)
+            return (
+                None if doing_now is None else replace(node, doing=doing_now, told=tuple(told) or node.told)
+            )
 
 
 def _accepted(node: RunNode, event: dict[str, Any], at: float) -> RunNode:

@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+from cadre.cli.run_view import labels
 from cadre.cli.run_view.run_tree import RunNode, RunTree, error_text, missing_lines, verdict
 from cadre.cli.terminal.table import brief, call_text, number, seconds
 
@@ -89,7 +90,7 @@ def _text(node: RunNode, name: str, event: dict[str, Any]) -> str | None:
             error = error_text(event.get("error"))
             return f"ends: {event.get('state')}" + (f", {brief(error, _MAX_CHARACTERS)}" if error else "")
         case _:
-            return None
+            return brief("; ".join(labels.lines(name, event)), 2 * _MAX_CHARACTERS) or None
 
 
 def _awaited(event: dict[str, Any]) -> str:

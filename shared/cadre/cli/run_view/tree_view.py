@@ -22,6 +22,9 @@ _CALL_SIGNS = {
     "dropped": ("–", "bright_black"),
 }
 
+_MAX_TOLD = 8
+"""Lines of a kind's own event that a run shows."""
+
 
 def draw(tree: RunTree, now: float, *, width: int = 100, recent: int = 6) -> Drawing | Text:
     """Draws the whole tree as of `now` (Unix seconds), with the last `recent` tool calls of each run."""
@@ -62,6 +65,9 @@ def _shown(node: RunNode, tree: RunTree, recent: int) -> list[CallNode]:
 
 def _remarks(node: RunNode) -> list[tuple[str, str]]:
     remarks = [(line, "yellow") for line in missing_lines(node)]
+    if node.ended_at is None:
+        remarks += [(line, "cyan") for line in node.told[:_MAX_TOLD]]
+        remarks += [(f"… {len(node.told) - _MAX_TOLD} more", "bright_black")] if node.told[_MAX_TOLD:] else []
     if node.note:
         remarks.append((f"last step: {node.note}", "red"))
     if node.writing:

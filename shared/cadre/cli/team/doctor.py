@@ -188,6 +188,9 @@ async def _gateway() -> list[Finding]:
         if agent.missing:
             text = f"agent {agent.name} lacks {', '.join(agent.missing)}: start the services that offer them"
             found.append(Finding("warn", text))
+        for problem in agent.problems:
+            verdict: Verdict = "fail" if problem.level == "error" else "warn"
+            found.append(Finding(verdict, f"agent {agent.name}: {problem.path}: {problem.text}"))
         if (line := agent.differing_line()) is not None:
             found.append(Finding("warn", line))
     return found

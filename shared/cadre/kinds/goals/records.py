@@ -45,6 +45,8 @@ def goals_of(spec: Any) -> GoalsSpec:
 
 DECLARATION = KindDeclaration(
     name=KIND,
+    graph="cadre.kinds.goals.graph:graph_of",
+    lines="cadre.kinds.goals.lines:lines_of",
     behavior="cadre.kinds.goals.kind:GOALS",
     prompt_files={
         KIND: PromptFile(

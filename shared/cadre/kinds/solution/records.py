@@ -75,4 +75,6 @@ DECLARATION = KindDeclaration(
     prompt_terms=section.prompt_terms,
     spans="cadre.kinds.solution.spans:SolutionSpans",
     writes_calls=False,
+    graph="cadre.kinds.solution.graph:graph_of",
+    lines="cadre.kinds.solution.lines:lines_of",
 )

@@ -120,6 +120,8 @@ def _check(spec: Any) -> None:
 
 DECLARATION = KindDeclaration(
     name=KIND,
+    graph="cadre.kinds.task_queue.graph:graph_of",
+    lines="cadre.kinds.task_queue.lines:lines_of",
     behavior="cadre.kinds.task_queue.kind:TASK_QUEUE",
     prompt_files={
         KIND: PromptFile(

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
+from cadre.kinds.graph import label
 from cadre.kinds.workflow.edges import all_edges, may_end
 from cadre.kinds.workflow.section import ACTIONS, workflow_of
 from cadre.spec.agent import AgentSpec
 
 _DOTTED = ("on_error", "undo")
-_LONGEST_LABEL = 40
 
 
 def graph_of(spec: AgentSpec) -> Iterator[str]:
@@ -22,8 +22,8 @@ def graph_of(spec: AgentSpec) -> Iterator[str]:
     for name, step in workflow.steps.items():
         for edge in all_edges(step):
             arrow = "-.->" if edge.key in _DOTTED else "-->"
-            label = f'|"{_label(edge.label)}"| ' if edge.label else ""
-            yield f"    {_node(name)} {arrow}{label or ' '}{_node(edge.target)}"
+            word = f'|"{label(edge.label)}"| ' if edge.label else " "
+            yield f"    {_node(name)} {arrow}{word}{_node(edge.target)}"
         if may_end(step):
             yield f"    {_node(name)} --> stop([end])"
 
@@ -33,8 +33,3 @@ _SHAPES = {"choose": ("{", "}"), "approve": ("{{", "}}"), "wait": ("([", "])"), 
 
 def _node(name: str) -> str:
     return f"step_{name}"
-
-
-def _label(text: str) -> str:
-    short = text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"
-    return short.replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")

@@ -1,0 +1,46 @@
+"""What live agents expect of what is live: their specifications, as they are stored, against cards and each other."""
+
+import logging
+from collections.abc import Iterable
+
+import msgspec
+
+from cadre.engine.contract import contract_problems
+from cadre.errors import BlobMissing, BusUnavailable, SpecError
+from cadre.ports import Blobs
+from cadre.protocol.cards import Presence
+from cadre.recent import Recent
+from cadre.spec.agent import AgentSpec
+from cadre.spec.contract import ContractProblem, TeamReach
+
+log = logging.getLogger("cadre.gateway")
+
+_MOST_SPECS = 256
+
+
+class LiveContracts:
+    """Holds the specifications of live agents against cards; each is read once."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+        self._known = Recent[str, AgentSpec](_MOST_SPECS)
+
+    async def problems(self, presences: Iterable[Presence]) -> dict[str, list[ContractProblem]]:
+        """What does not hold, by agent. Of several replicas the youngest counts; what is not live is not told here."""
+        live = sorted(presences, key=lambda presence: presence.started_at)
+        tools = {presence.tool.name: presence.tool for presence in live if presence.tool is not None}
+        refs = {presence.agent.name: presence.spec for presence in live if presence.agent is not None}
+        read = {name: await self._read(ref) for name, ref in refs.items() if ref}
+        agents = {name: spec for name, spec in read.items() if spec is not None}
+        reach = TeamReach(tools=tools, agents=agents, is_whole=False)
+        return {name: contract_problems(spec, reach) for name, spec in agents.items()}
+
+    async def _read(self, ref: str) -> AgentSpec | None:
+        """The specification; None where it is not there yet, or is another version's."""
+        if ref not in self._known:
+            try:
+                self._known[ref] = msgspec.json.decode(await self._blobs.get(ref), type=AgentSpec)
+            except (BlobMissing, BusUnavailable, SpecError, msgspec.DecodeError) as error:
+                log.debug("the contract of %s is not checked: %s", ref, error)
+                return None
+        return self._known[ref]
