@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from cadre.api.runs import RunDetail
@@ -13,6 +14,7 @@ from cadre.journal import events as ev
 from cadre.journal.run import Phase, Run
 from cadre.journal.steps import CallState
 from cadre.loop.fold import fold
+from cadre.protocol.call_edit import CallEdit
 from cadre.protocol.messages import Cancel, Decision
 from cadre.protocol.topology import is_within, tree_of
 
@@ -90,9 +92,12 @@ class TeamRun:
 
     # --- what people say
 
-    async def approve(self, call: str = "", *, note: str = "") -> None:
-        """Lets a call be made; `call` may be left out when only one is held."""
-        await self._decide("approved", call, note)
+    async def approve(self, call: str = "", *, edits: Sequence[CallEdit] = (), note: str = "") -> None:
+        """Lets a call be made, or the calls that a question proposes, as `edits` change, drop and add them.
+
+        `call` may be left out when only one is held.
+        """
+        await self._decide("corrected" if edits else "approved", call, note, edits=[*edits])
 
     async def reject(self, call: str = "", *, note: str = "") -> None:
         """Refuses a call; the model reads the note."""

@@ -1,6 +1,7 @@
 """The delegation tree of a run, folded from the events of the gateway's stream: pure, without any drawing."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -52,7 +53,7 @@ class RunNode:
     """Names of the tools that the agent's spec wants."""
     missing: tuple[str, ...] = ()
     """Names among the tools and the team that no live service offers."""
-    told: tuple[str, ...] = ()
+    told: Sequence[str] = ()
     """What the latest event of its kind's own tells."""
     note: str = ""
     """The last error of a step that the model was shown."""
@@ -155,11 +156,10 @@ def _changed(node: RunNode, name: str, event: dict[str, Any], at: float) -> RunN
                 node, state=event.get("state", "error"), doing="", writing="", note="", ended_at=at
             )
             return replace(ended, output=event.get("output"), error=error_text(event.get("error")))
+        case _ if (words := labels.doing(name)) is not None:
+            return replace(node, doing=words, told=labels.lines(name, event) or node.told)
         case _:
-            doing_now, told = labels.doing(name), labels.lines(name, event)
-            return (
-                None if doing_now is None else replace(node, doing=doing_now, told=tuple(told) or node.told)
-            )
+            return None
 
 
 def _accepted(node: RunNode, event: dict[str, Any], at: float) -> RunNode:
