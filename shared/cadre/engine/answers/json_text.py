@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cadre.engine.answers.lenient_json import LenientError, Reader
+from cadre.engine.answers.lenient_json import BEGINS, BEGINS_VALUE, LenientError, Reader
 from cadre.engine.answers.reasoning import without_reasoning
 from cadre.journal.events import RequestedCall
 from cadre.protocol.json_depth import MAX_LEVELS, nesting
@@ -16,12 +16,6 @@ UNREADABLE = (ValueError, RecursionError)
 
 
 _FENCED = re.compile(r"```[\w-]*[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
-_BEGINS = re.compile(r"\{\s*(?:[\"'}]|[A-Za-z_]\w*\s*:)")
-"""How an object begins; any other brace is part of the prose."""
-
-
-_BEGINS_ARRAY = re.compile(r"\[\s*(?:[\"'{\]])|" + _BEGINS.pattern)
-"""How an array of texts or objects begins, or an object that may hold one."""
 
 
 class ReadingError(Exception):
@@ -77,7 +71,7 @@ def read_array(content: str, key: str) -> list[Any]:
     text = without_reasoning(content).strip()
     fenced = _FENCED.findall(text)
     text = "\n".join(fenced) if fenced else text
-    begun = _BEGINS_ARRAY.search(text)
+    begun = BEGINS_VALUE.search(text)
     if begun is None or begun[0][0] == "{":
         found = read_object(content, key)[key]
         if not isinstance(found, list):
@@ -107,7 +101,7 @@ def _objects_in(content: str) -> tuple[list[_ReadObject], str]:
     fenced = _FENCED.findall(text)
     text, at = "\n".join(fenced) if fenced else text, 0
     found: list[_ReadObject] = []
-    while begun := _BEGINS.search(text, at):
+    while begun := BEGINS.search(text, at):
         reader = Reader(text, begun.start())
         try:
             found.append(_ReadObject(reader.value(), not reader.unclosed))

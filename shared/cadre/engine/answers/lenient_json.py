@@ -11,6 +11,12 @@ import msgspec
 
 from cadre.protocol.json_depth import MAX_LEVELS
 
+BEGINS = re.compile(r"\{\s*(?:[\"'}]|[A-Za-z_]\w*\s*:)")
+"""How an object begins; any other brace is part of the prose."""
+
+BEGINS_VALUE = re.compile(r"\[\s*(?:[\"'{\]])|" + BEGINS.pattern)
+"""How an array of texts or objects begins, or an object that may hold one."""
+
 _SPACE = re.compile(r"\s*")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?=[\s,\]}])")
 """One that stands at the very end may have been cut off."""

@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from cadre.engine.answers.json_text import UNREADABLE, ReadingError
-from cadre.engine.answers.reasoning import without_reasoning
+from cadre.engine.answers.reasoning import TAG, Quotes, without_reasoning
 from cadre.kinds.code.section import CodeSpec
 
 _FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)\n?```", re.DOTALL)
@@ -43,11 +43,12 @@ def read_code(content: str, code: CodeSpec, *, runs_literals: bool = False) -> s
     An answer without tags and fences may be code as a whole. A mere literal, as most JSON objects are, does nothing: it
     counts as code with `runs_literals` only.
     """
-    content = without_reasoning(content)
     if code.structured:
-        return _structured(content)
+        return _structured(without_reasoning(content))
     opening, closing = code.tags
-    text = closed(content, code)
+    whole, content = content, content if _quotes_tags(content) else without_reasoning(content, _blocks(code))
+    # A block that breaks off in reasoning has lost more than its end.
+    text = closed(content, code) if whole.endswith(content[content.rfind(opening) :]) else content
     blocks = re.findall(rf"{re.escape(opening)}(.*?){re.escape(closing)}", text, re.DOTALL)
     if (
         not any(map(str.strip, blocks))
@@ -72,6 +73,25 @@ def _structured(content: str) -> str:
             f"Your answer is not the JSON object that was asked for: {error}."
             ' Answer with {"thought": "…", "code": "…"} and nothing else.'
         ) from error
+
+
+def _blocks(code: CodeSpec) -> Quotes:
+    """The blocks of an answer, in whose texts tags of reasoning are no tags."""
+    opening, closing = code.tags
+
+    def end(text: str, at: int) -> int | None:
+        closes = closing if text.startswith(opening, at) else "```"
+        begin = at + len(opening) if closes is closing else text.index("\n", at)
+        found = text.find(closes, begin)
+        block = text[begin : found if found >= 0 else len(text)]
+        return begin + len(block) + len(closes) if _quotes_tags(_unfenced(block)) else None
+
+    return Quotes(re.compile(rf"{re.escape(opening)}|```(?:python|py)?[ \t]*\n"), end)
+
+
+def _quotes_tags(code: str) -> bool:
+    """Whether a text is Python, with tags of reasoning in its texts and comments only."""
+    return _is_python(TAG.sub("$", code))
 
 
 def _unfenced(block: str) -> str:

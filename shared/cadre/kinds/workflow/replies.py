@@ -6,7 +6,7 @@ from typing import Any
 
 from cadre.engine.answers.json_text import ReadingError, read_arguments
 from cadre.engine.answers.lenient_json import LenientError, Reader
-from cadre.engine.answers.reasoning import without_reasoning
+from cadre.engine.answers.reasoning import behind_reasoning, without_reasoning
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.events import RequestedCall
 from cadre.spec.answer_schema import fitted, misfits
@@ -30,11 +30,12 @@ def read_tool_arguments(tool: str, reply: ModelReplied) -> dict[str, Any]:
 
 def read_answer(schema: dict[str, Any] | None, reply: ModelReplied) -> Any:
     """The answer: text, or JSON that fits the schema. Raises ReadingError."""
-    text = without_reasoning(reply.content).strip()
     if schema is None:
+        text = behind_reasoning(reply.content).strip()
         if not text:
             raise ReadingError("Your answer is empty.")
         return text
+    text = without_reasoning(reply.content).strip()
     value = fitted(schema, _json(text) if _looks_like_json(text) else text)
     if isinstance(value, dict) and value.keys() == {"answer"} and misfits(schema, value):
         value = value["answer"]  # an object was asked for, with the answer in it
