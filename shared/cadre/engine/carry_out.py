@@ -7,7 +7,7 @@ import msgspec
 
 from cadre.engine.answers.answer_checks import NOT_PASSED, check_calls, given, problem_with
 from cadre.engine.calls.open_calls import open_calls, open_parts
-from cadre.engine.calls.repeats import is_failing_alike
+from cadre.engine.calls.repeats import deed_in, is_failing_alike
 from cadre.engine.kind import kind_of
 from cadre.engine.moves import (
     Answer,
@@ -71,7 +71,7 @@ def carry_out(run: Run, arrival: Arrival, moves: Moves, spent: Usage = NO_USAGE)
                 run = _as_begun(run, arrival, step, own)
             case EndStep(error):
                 events.append(ev.StepFinished(step=step_in_work(run), error=error))
-                circles = is_failing_alike(run, _answer_in_work(run, arrival), error) if error else None
+                circles = is_failing_alike(run, _deed_in_work(run, arrival), error) if error else None
                 if circles is not None:
                     return [*events, finished(run, "error", output=partial_result_of(run), error=circles)]
             case Stop(state, output, error):
@@ -116,11 +116,11 @@ def answer_turned_down(run: Run, arrival: Arrival, text: str) -> list[ev.AnyEven
     return _turned_down(run, arrival, arguments, text)
 
 
-def _answer_in_work(run: Run, arrival: Arrival) -> str:
-    """What the model wrote in the step that ends, as it would read it again."""
+def _deed_in_work(run: Run, arrival: Arrival) -> str:
+    """What was done in the step that ends, else what the model wrote, as it would read it again."""
     if isinstance(arrival.what, ModelReplied) and run.spec is not None:
         return kind_of(run).as_read(run.spec, arrival.what.content)
-    return run.current.content if run.current is not None else ""
+    return deed_in(run.current) if run.current is not None else ""
 
 
 def _last_word(run: Run, arrival: Arrival, step: int) -> list[ev.AnyEvent]:

@@ -151,6 +151,35 @@ def test_unknown_tools_and_what_cannot_be_read_are_tries() -> None:
     sound(course)
 
 
+GARBAGE = ['["a", "b"]', '["{}"]', '{"tasks": ["a"]}']
+
+
+@pytest.mark.parametrize("content", GARBAGE)
+def test_a_run_in_which_nothing_was_done_is_no_success(content: str) -> None:
+    course = begun(TaskQueueSpec(goals=["G."], most=3, iterations=60))
+    events: list[ev.AnyEvent] = []
+    while course.run.result is None:
+        events = course.say(content=content)
+    end = only(events, ev.RunFinished)
+    assert (end.state, end.error.type) == ("error", "AgentError")
+    assert "Nothing was done for any task: Your answer holds no" in end.error.message
+    sound(course)
+
+
+def test_calls_that_failed_are_concluded_from() -> None:
+    course = begun(TaskQueueSpec(goals=["G."], create=False, tries=1), "one")
+    failed(course)
+    assert purpose(course) == "conclude"
+    assert only(course.say(content="It cannot be done."), ev.RunFinished).state == "success"
+
+
+def test_an_empty_conclusion_is_asked_for_again() -> None:
+    course = begun(TaskQueueSpec(goals=["G."], create=False, tries=2), "one")
+    done(course)
+    assert not only(course.say(content="<think>So.</think>"), QueueAnswerUnread).given_up
+    assert only(course.say(content="<think>So.</think>It is 3."), ev.RunFinished).output == "It is 3."
+
+
 def test_one_task_is_added_or_none_and_never_one_twice() -> None:
     course = begun(TaskQueueSpec(goals=["G."], prioritize=False, most=3), "one", "two")
     done(course)

@@ -1,10 +1,15 @@
 """Calls that lead nowhere are refused, and a run that makes nothing else ends."""
 
+import json
+
 import msgspec
+import pytest
 
 from cadre.journal import events as ev
+from cadre.kinds.code.section import CodeSpec
 from cadre.protocol.messages import ErrorInfo
-from cadre.spec.agent import Limits
+from cadre.spec.agent import Limits, sections
+from kinds.code.build import coder, ended
 from unit.loop.build import Course, call, kinds, only, report, result, spec
 
 
@@ -94,6 +99,18 @@ def test_an_answer_that_fails_alike_ends_the_run() -> None:
     end = only(events, ev.RunFinished)
     assert (end.state, end.error.type) == ("error", "LoopDetected")
     assert "3 steps in a row" in end.error.message
+
+
+@pytest.mark.parametrize("structured", [False, True])
+def test_other_words_around_the_same_code_are_no_other_deed(structured: bool) -> None:
+    course = coder(limits=Limits(repeats=3), **sections(CodeSpec(structured=structured))).begin()
+    for step in (1, 2, 3):
+        thought = json.dumps({"thought": f"Try {step}.", "code": "weigh()"})
+        course.say(content=thought if structured else f"Try {step}.\n<code>\nweigh()\n</code>")
+        unknown = ErrorInfo("CodeExecutionError", "NameError: weigh")
+        events = course.arrive(ended(block=f"r1:code:{step}", error=unknown))
+    end = only(events, ev.RunFinished)
+    assert end.error.type == "LoopDetected"
 
 
 def test_other_words_or_a_step_without_an_error_begin_anew() -> None:

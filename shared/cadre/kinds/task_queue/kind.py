@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from cadre.engine.answers.answer_form import last_answer_of
 from cadre.engine.answers.json_text import ReadingError
+from cadre.engine.answers.reasoning import behind_reasoning
 from cadre.engine.answers.truncation import cut_off
 from cadre.engine.context.context_budget import MESSAGE
 from cadre.engine.context.observation import clip
@@ -58,7 +59,6 @@ class TaskQueueKind(PlainKind):
 
     name, version = DECLARATION.name, DECLARATION.version
     ending = FINISH
-    trusts_counts = False
 
     # --- decide
 
@@ -90,7 +90,7 @@ class TaskQueueKind(PlainKind):
                 case "analyse":
                     return self._act(run, reply)
                 case "conclude":
-                    return [Answer(last_answer_of(run, reply.content))]
+                    return [Answer(last_answer_of(run, _conclusion(reply.content)))]
         except ReadingError as error:
             return _unread(run, error.info)
 
@@ -214,7 +214,26 @@ def _next(run: Run, events: list[JournalEvent], error: ErrorInfo | None = None) 
     """The step ends with these events, and the queue says what comes next."""
     state = after(state_of(run), events, _section(run))
     notes = [Note(event) for event in events]
+    if state.stage == "conclude" and _came_to_nothing(run, state):
+        nothing = ErrorInfo("AgentError", f"Nothing was done for any task: {state.done[-1].result}")
+        return [*notes, EndStep(error), Stop("error", PARTIAL_RESULT, nothing)]
     return [*notes, EndStep(error), *_ask(run, state, step_in_work(run) + 1)]
+
+
+def _came_to_nothing(run: Run, state: QueueState) -> bool:
+    """Whether no call was ever made and no task answered, so that there is nothing to conclude from."""
+    steps = [*run.steps, run.current]
+    calls = [call for step in steps if isinstance(step, ActionStep) for call in step.calls]
+    failed = all(task.failed for task in state.done)
+    return bool(state.done) and failed and all(call.kind == "refused" for call in calls)
+
+
+def _conclusion(content: str) -> str:
+    """The answer without its reasoning. Raises ReadingError where nothing is left."""
+    text = behind_reasoning(content).strip()
+    if not text:
+        raise ReadingError("Your answer is empty.")
+    return text
 
 
 def _changed(run: Run, pending: list[str], added: list[str]) -> Moves:
