@@ -50,6 +50,7 @@ KEPT = {
     "an array": '["<think>", "a"]',
     "JSON behind words": f"So: {QUOTED}",
     "nothing within": "<think/>ADD",
+    "a link": "[think](about.md) ADD",
     "another tag": "<thinker>ADD</thinker>",
 }
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cadre.engine.calls.call_check import FINAL_ANSWER_SCHEMA
 from cadre.engine.calls.call_schema import call_schema
-from cadre.kinds.tool_calling.parse import read_calls
+from cadre.engine.calls.calls_in_text import read_calls
 from cadre.tools.example_values import example
 from cadre_scripted_model.auto import auto_reply
 from cadre_scripted_model.calls_as_text import as_text
@@ -176,7 +176,7 @@ def test_calls_under_a_schema_are_made_one_by_one_and_then_answered() -> None:
         assert (view.in_text, view.user, view.first) == (True, "Do it.", "Do it.")
         reply = as_text(auto_reply(view))
         assert reply.content is not None
-        [call] = read_calls(reply.content, [])
+        [call] = read_calls(reply.content)
         assert jsonschema_rs.validator_for(schema).is_valid(json.loads(reply.content))
         made.append(call.name)
         messages += [

@@ -7,9 +7,9 @@ import pytest
 
 from cadre.engine.calls.call_check import MEMBER_SCHEMA
 from cadre.engine.calls.call_schema import call_schema
+from cadre.engine.calls.calls_in_text import read_calls
 from cadre.engine.chat import functions
 from cadre.journal.run import Run
-from cadre.kinds.tool_calling.parse import read_calls
 from cadre.spec.answer_schema import is_strict
 from unit.loop.build import OFFER, SPEC
 
@@ -89,5 +89,5 @@ def test_a_reference_that_cannot_move_leaves_the_arguments_open(target: str) -> 
 
 
 def test_a_call_of_this_form_is_read() -> None:
-    [call] = read_calls('{"function": {"name": "add", "arguments": {"a": 1, "b": 2}}}', [])
+    [call] = read_calls('{"function": {"name": "add", "arguments": {"a": 1, "b": 2}}}')
     assert (call.name, call.arguments) == ("add", {"a": 1, "b": 2})

@@ -5,9 +5,9 @@ import pytest
 
 from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.answers.stop_sequences import STOP_SEQUENCES, cut_at_stop
+from cadre.engine.calls.calls_in_text import read_calls
 from cadre.journal import events as ev
 from cadre.journal.steps import ActionStep
-from cadre.kinds.tool_calling.parse import read_calls
 from unit.loop.build import Course, call, kinds, only
 
 ADD = ev.RequestedCall("add", {"a": 1, "b": 2})
@@ -48,7 +48,7 @@ L = '{"name": "look", "arguments": {"at": "}{"}}'
     ],
 )
 def test_calls_are_found_in_the_models_order(text: str, calls: list[ev.RequestedCall]) -> None:
-    assert read_calls(text, []) == calls
+    assert read_calls(text) == calls
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_calls_are_found_in_the_models_order(text: str, calls: list[ev.Requested
         (f"<think>Perhaps {WIPE}", "no tool call"),
         (f"<think>Perhaps {WIPE}</think>I am done.", "no tool call"),
         ('{"arguments": {}}', '"name"'),
-        ('{"name": "add", "arguments": [1]}', '"arguments"'),
+        ('{"name": "add", "arguments": [1]}', "arguments of 'add' must be a JSON object"),
         ('{"name": 3, "arguments": {}}', '"name"'),
         ('{"name": "add", "arguments": "{"}', "'add'"),
         (A + '{"name": "look", "arguments": {"at": "\\ud83d"}}', "not valid JSON"),
@@ -75,15 +75,15 @@ def test_calls_are_found_in_the_models_order(text: str, calls: list[ev.Requested
 )
 def test_what_cannot_be_read_is_explained(text: str, why: str) -> None:
     with pytest.raises(ReadingError) as caught:
-        read_calls(text, [])
+        read_calls(text)
     assert caught.value.info.type == "AgentParsingError"
     assert why in caught.value.info.message
     msgspec.json.encode(caught.value.info)
 
 
 def test_native_calls_win_over_what_the_text_says() -> None:
-    native = call("add", a=5, b=5)
-    assert read_calls(A, [native]) == [native]
+    called = only(Course().begin().say(call("add", a=5, b=5), content=A), ev.ToolCalled)
+    assert called.arguments == {"a": 5, "b": 5}
 
 
 def test_no_call_at_all_is_the_steps_error_and_the_next_step_begins() -> None:

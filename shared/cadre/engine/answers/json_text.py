@@ -18,6 +18,10 @@ UNREADABLE = (ValueError, RecursionError)
 _FENCED = re.compile(r"```[\w-]*[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
 
 
+_QUOTED_KEY = re.compile(r"\{\s*[\"']")
+_BRACKET = re.compile(r"[\[\]{}]")
+
+
 class ReadingError(Exception):
     """The answer holds no call that could be made; the text is for the model."""
 
@@ -46,13 +50,28 @@ def read_arguments(call: RequestedCall) -> dict[str, Any]:
     return arguments
 
 
-def read_object(content: str, *keys: str) -> dict[str, Any]:
+def read_objects(content: str) -> list[dict[str, Any]]:
+    """All JSON objects of an answer, those of its arrays too, with anything between them. Raises ReadingError where one
+    cannot be read or lacks its end."""
+    found, problem = _objects_in(without_reasoning(content))
+    if problem or not all(one.closed for one in found):
+        raise ReadingError(
+            f"The tool call in your answer is not valid JSON: {problem or 'its last brackets are missing'}"
+        )
+    return [one.value for one in found]
+
+
+def read_object(content: str, *keys: str, whole: bool = False) -> dict[str, Any]:
     """The JSON object that a model was asked for: bare, in a fence or in prose, with small mistakes mended.
 
-    It is the one object of the answer that has one of `keys`. Raises ReadingError with what is wrong.
+    It is the one object of the answer that has one of `keys`. Its last brackets may be missing, unless it is to be
+    `whole`. Raises ReadingError with what is wrong.
     """
-    found, problem = _objects_in(content)
+    found, problem = _objects_in(_unfenced(content))
     wanted = [one.value for one in found if one.value.keys() & set(keys)]
+    if whole and not problem and not all(one.closed for one in found):
+        problem = "its last brackets are missing"
+        wanted = []
     if not wanted and problem:
         raise ReadingError(f"The JSON in your answer cannot be read: {problem}")
     if not wanted:
@@ -68,9 +87,7 @@ def read_array(content: str, key: str) -> list[Any]:
 
     Raises ReadingError with what is wrong.
     """
-    text = without_reasoning(content).strip()
-    fenced = _FENCED.findall(text)
-    text = "\n".join(fenced) if fenced else text
+    text = _unfenced(content)
     begun = BEGINS_VALUE.search(text)
     if begun is None or begun[0][0] == "{":
         found = read_object(content, key)[key]
@@ -86,7 +103,7 @@ def read_array(content: str, key: str) -> list[Any]:
 
 def is_closed(content: str) -> bool:
     """Whether the answer's JSON can be read and has all its brackets, so that nothing of it was cut off."""
-    found, problem = _objects_in(content)
+    found, problem = _objects_in(_unfenced(content))
     return bool(found) and not problem and all(one.closed for one in found)
 
 
@@ -95,20 +112,44 @@ class _ReadObject(NamedTuple):
     closed: bool
 
 
-def _objects_in(content: str) -> tuple[list[_ReadObject], str]:
-    """The objects of an answer up to the first that cannot be read, and what is wrong with that one."""
+def _unfenced(content: str) -> str:
+    """The answer without its reasoning, and without what stands around its fences, unless it begins as JSON."""
     text = without_reasoning(content).strip()
-    fenced = _FENCED.findall(text)
-    text, at = "\n".join(fenced) if fenced else text, 0
+    fenced = [] if BEGINS.match(text) else _FENCED.findall(text)
+    return "\n".join(fenced) if fenced else text
+
+
+def _objects_in(text: str) -> tuple[list[_ReadObject], str]:
+    """The objects of a text up to the first that cannot be read, and what is wrong with that one.
+
+    Brackets in prose may begin like a value: all that they enclose is passed over.
+    """
     found: list[_ReadObject] = []
-    while begun := BEGINS.search(text, at):
+    at, passed = 0, ""
+    while begun := BEGINS_VALUE.search(text, at):
         reader = Reader(text, begun.start())
         try:
-            found.append(_ReadObject(reader.value(), not reader.unclosed))
+            value = reader.value()
+            at = reader.at
         except (LenientError, *UNREADABLE) as error:
-            return found, str(error)
-        at = reader.at
-    return found, ""
+            end = None if _QUOTED_KEY.match(text, begun.start()) else _behind(text, begun.start())
+            if end is None:
+                return found, str(error)
+            at, passed = end, passed or str(error)
+            continue
+        values = value if isinstance(value, list) else [value]
+        found += [_ReadObject(one, not reader.unclosed) for one in values if isinstance(one, dict)]
+    return found, "" if found else passed
+
+
+def _behind(text: str, at: int) -> int | None:
+    """Where the brackets that begin here are closed again; None where they are not."""
+    level = 0
+    for bracket in _BRACKET.finditer(text, at):
+        level += 1 if bracket[0] in "[{" else -1
+        if level == 0:
+            return bracket.end()
+    return None
 
 
 def _kind(value: Any) -> str:

@@ -13,7 +13,7 @@ from cadre.engine.answers.lenient_json import BEGINS_VALUE, LenientError, Reader
 _NAMES = r"(?:\w+:)?(?P<name>think(?:ing)?|thoughts?|reason(?:ing)?|reflection|analysis|scratchpad)"
 TAG = re.compile(
     rf"[<◁]\|?\s*(?P<ends>/\s*|end_(?:of_)?)?(?:start_|begin_of_)?{_NAMES}(?:\s[^<>]*)?(?<!/)\|?[>▷]"
-    r"|\[\s*(?P<ends_too>/\s*)?THINK(?:ING)?\s*\]",
+    r"|\[\s*(?P<ends_too>/\s*)?THINK(?:ING)?\s*\](?!\()",
     re.IGNORECASE,
 )
 """The beginning or the end of reasoning: `<think>`, `</Thinking>`, `<reasoning effort="low">`, `[THINK]`."""

@@ -1,5 +1,6 @@
 """Whether a requested call can be made: the name exists, the arguments fit, delegation stays in bounds."""
 
+from difflib import get_close_matches
 from typing import Any
 
 from cadre.engine.kind import kind_of
@@ -42,20 +43,29 @@ class CallNotAllowed(Exception):
         self.info = ErrorInfo("AgentToolCallError", message)
 
 
+def input_schema(run: Run, name: str) -> dict[str, Any] | None:
+    """The JSON Schema of what a tool, a member or `final_answer` takes; None where there is none now."""
+    if name in run.tools:
+        return run.tools[name].input_schema
+    if name in run.members:
+        return MEMBER_SCHEMA
+    return FINAL_ANSWER_SCHEMA if name == FINAL_ANSWER == _ending(run) else None
+
+
+def _ending(run: Run) -> str:
+    return kind_of(run).ending if run.spec is not None else FINAL_ANSWER
+
+
 def check_call(run: Run, name: str, arguments: dict[str, Any]) -> None:
     """Raises CallNotAllowed unless the run may make this call now."""
-    ending = kind_of(run).ending if run.spec is not None else FINAL_ANSWER
-    if name in run.tools:
-        check_arguments(name, run.tools[name].input_schema, arguments)
-    elif name in run.members:
-        check_arguments(name, MEMBER_SCHEMA, arguments)
-        check_delegation(run, name)
-    elif name == FINAL_ANSWER == ending:
-        check_arguments(name, FINAL_ANSWER_SCHEMA, arguments)
-    else:
-        known = ", ".join([*run.tools, *run.members, ending])
+    schema = input_schema(run, name)
+    if schema is None:
+        known = ", ".join([*run.tools, *run.members, _ending(run)])
         gone = f" {name!r} is not running at the moment." if name in run.missing else ""
         raise CallNotAllowed(f"Unknown tool {name!r}, should be one of: {known}.{gone}")
+    check_arguments(name, schema, arguments)
+    if name in run.members and name not in run.tools:
+        check_delegation(run, name)
 
 
 def check_arguments(name: str, schema: dict[str, Any], arguments: dict[str, Any]) -> None:
@@ -65,7 +75,7 @@ def check_arguments(name: str, schema: dict[str, Any], arguments: dict[str, Any]
     except ValueError as error:
         reason = str(error).splitlines()[0]
         raise CallNotAllowed(f"{name!r} cannot be called: its input schema is wrong: {reason}") from error
-    problems = [_explain(error) for error in validator.iter_errors(arguments)]
+    problems = [_explain(error, schema) for error in validator.iter_errors(arguments)]
     if problems:
         raise CallNotAllowed(f"Wrong arguments for {name!r}: {'; '.join(problems)}")
 
@@ -87,9 +97,12 @@ def _validator(schema: dict[str, Any]) -> Any:
     return known[1]
 
 
-def _explain(error: Any) -> str:
-    path = ".".join(str(part) for part in error.instance_path)
-    return f"argument {path}: {error.message}" if path else str(error.message)
+def _explain(error: Any, schema: dict[str, Any]) -> str:
+    if path := ".".join(str(part) for part in error.instance_path):
+        return f"argument {path}: {error.message}"
+    unknown, known = getattr(error.kind, "unexpected", []), [*schema.get("properties", {})]
+    close = {near[0]: None for name in unknown if (near := get_close_matches(name, known, 1))}
+    return f"{error.message}, did you mean {', '.join(map(repr, close))}?" if close else str(error.message)
 
 
 def check_delegation(run: Run, member: str, *, is_part: bool = False) -> None:

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from cadre.engine.answers.json_text import UNREADABLE, ReadingError
+from cadre.engine.answers.json_text import UNREADABLE, ReadingError, read_object
 from cadre.engine.answers.reasoning import TAG, Quotes, without_reasoning
 from cadre.kinds.code.section import CodeSpec
 
@@ -20,13 +20,6 @@ class ThoughtAndCode(msgspec.Struct):
 
     thought: str
     code: str
-
-
-class ThoughtAndAction(msgspec.Struct):
-    """The same by the name that smolagents' steps have for code."""
-
-    thought: str
-    code_action: str
 
 
 def closed(text: str, code: CodeSpec) -> str:
@@ -44,7 +37,7 @@ def read_code(content: str, code: CodeSpec, *, runs_literals: bool = False) -> s
     counts as code with `runs_literals` only.
     """
     if code.structured:
-        return _structured(without_reasoning(content))
+        return _structured(content)
     opening, closing = code.tags
     whole, content = content, content if _quotes_tags(content) else without_reasoning(content, _blocks(code))
     # A block that breaks off in reasoning has lost more than its end.
@@ -64,11 +57,15 @@ def read_code(content: str, code: CodeSpec, *, runs_literals: bool = False) -> s
 
 
 def _structured(content: str) -> str:
+    """The code of smolagents' {thought, code}, whose steps call it `code_action`: in JSON alone, or among words."""
     try:
         return msgspec.json.decode(content, type=ThoughtAndCode).code
     except UNREADABLE as error:
-        with contextlib.suppress(*UNREADABLE):
-            return msgspec.json.decode(content, type=ThoughtAndAction).code_action
+        with contextlib.suppress(ReadingError):
+            found = read_object(content, "code", "code_action", whole=True)
+            code = found.get("code", found.get("code_action"))
+            if isinstance(code, str):
+                return code
         raise ReadingError(
             f"Your answer is not the JSON object that was asked for: {error}."
             ' Answer with {"thought": "…", "code": "…"} and nothing else.'
@@ -113,6 +110,9 @@ def _is_python(content: str) -> bool:
 
 
 def _is_literal(content: str) -> bool:
+    with contextlib.suppress(*UNREADABLE):
+        msgspec.json.decode(content)
+        return True
     try:
         ast.literal_eval(content.strip())
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):

@@ -18,7 +18,7 @@ from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, Step
 from cadre.kinds.goals.records import DECLARATION, GoalThought, ThoughtStep, goals_of
 from cadre.kinds.iteration import view
-from cadre.kinds.iteration.offer import in_form, iteration_schema, named_in_offer
+from cadre.kinds.iteration.offer import in_form, iteration_schema, named_in_offer, offered_schemas
 from cadre.kinds.iteration.parse import FINISH, THINK, Iteration, is_whole, read_iteration
 from cadre.kinds.iteration.thinking import last_action, thinking_question
 from cadre.kinds.stepwise import StepwiseKind
@@ -46,7 +46,7 @@ class GoalsKind(StepwiseKind):
     def act(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
         assert run.spec is not None
         try:
-            answer = read_iteration(reply.content)
+            answer = read_iteration(reply.content, offered_schemas(run))
         except ReadingError as error:
             return self.went(run, arrival, error.info)
         step = step_in_work(run)

@@ -3,17 +3,17 @@
 from typing import Any
 
 from cadre.engine.answers.answer_form import final_answer_parameters
+from cadre.engine.calls.call_check import input_schema
 from cadre.engine.calls.call_schema import ANY_ANSWER, call_union, object_of
+from cadre.engine.calls.calls_in_text import SchemaOf
 from cadre.engine.chat import functions
 from cadre.engine.model_choice import asked_model
 from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.run import Run
-from cadre.kinds.iteration.parse import FINISH, THINK, plain_name
+from cadre.kinds.iteration.parse import FINISH, THINK, THINK_PARAMETERS, plain_name, takes_own
 
 _TEXT = {"type": "string"}
-
-_THINK_PARAMETERS = object_of(task_description=_TEXT)
 
 
 def named_in_offer(run: Run, name: str) -> str:
@@ -32,6 +32,11 @@ def named_in_offer(run: Run, name: str) -> str:
     return name.strip()
 
 
+def offered_schemas(run: Run) -> SchemaOf:
+    """What the tools of an iteration take, by the names that the model may give them."""
+    return lambda name: takes_own(name) or input_schema(run, named_in_offer(run, name))
+
+
 def _bare(name: str, without: str) -> str:
     return plain_name(name).translate({ord(sign): None for sign in without})
 
@@ -43,7 +48,7 @@ def iteration_schema(run: Run, *, think: bool, ends: bool = True) -> dict[str, A
     about = {"response": ANY_ANSWER if is_open else form["properties"]["answer"]}
     response = {**form, "properties": about, "required": ["response"]}
     offered = [one["function"] for one in functions(run) if one["function"]["name"] != FINAL_ANSWER]
-    offered += [{"name": THINK, "parameters": _THINK_PARAMETERS}] if think else []
+    offered += [{"name": THINK, "parameters": THINK_PARAMETERS}] if think else []
     definitions: dict[str, Any] = {}
     offered += [{"name": FINISH, "parameters": response}] if ends or not offered else []
     union = call_union(offered, definitions, "args")

@@ -5,13 +5,17 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cadre.engine.answers.json_text import ReadingError, is_closed, read_arguments, read_object
-from cadre.journal.events import RequestedCall
+from cadre.engine.calls.call_schema import object_of
+from cadre.engine.calls.calls_in_text import ARGUMENT_KEYS, Schema, SchemaOf, read_call
 
 FINISH = "finish"
 """The tool that ends the work; so does an empty name."""
 
 THINK = "think"
 """The tool that asks the model itself, with a prompt of its own."""
+
+THINK_PARAMETERS = object_of(task_description={"type": "string"})
+_OWN = {FINISH: {"type": "object", "properties": {"response": {}}}, THINK: THINK_PARAMETERS}
 
 FORM = (
     '{"thoughts": {"text": …, "reasoning": …, "plan": …, "criticism": …, "speak": …},'
@@ -49,10 +53,15 @@ class Iteration(NamedTuple):
         return self.thoughts.get("text") or self.thoughts.get("speak") or ""
 
 
-def read_iteration(content: str) -> Iteration:
+def takes_own(name: str) -> Schema | None:
+    """What the tools of the kinds themselves take."""
+    return _OWN.get(plain_name(name))
+
+
+def read_iteration(content: str, schema_of: SchemaOf = takes_own) -> Iteration:
     """Reads an answer. Raises ReadingError with what is wrong, and the form wanted."""
     try:
-        return _iteration(read_object(content, "tool", "thoughts", "name"))
+        return _iteration(read_object(content, "tool", "thoughts", "name", "function"), schema_of)
     except ReadingError as error:
         raise ReadingError(f"{error} Answer with JSON of this form and nothing else: {FORM}") from error
 
@@ -67,26 +76,18 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _iteration(found: dict[str, Any]) -> Iteration:
-    tool: Any = found.get("tool", found if "thoughts" not in found else None)
-    if isinstance(tool, str):
-        tool = {"name": tool, "args": found.get("args", found.get("arguments"))}
-    if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
+def _iteration(found: dict[str, Any], schema_of: SchemaOf) -> Iteration:
+    said = {key: value for key, value in found.items() if key != "thoughts"}
+    tool = next((said[key] for key in ("tool", "function") if isinstance(said.get(key), dict)), said)
+    name = next((tool[key] for key in ("name", "tool") if isinstance(tool.get(key), str)), None)
+    if name is None or (not name.strip() and "tool" not in found):
         raise ReadingError("Your answer names no tool.")
-    name: str = tool["name"]
-    given = tool.get("args", tool.get("arguments"))
-    arguments = read_arguments(RequestedCall(name, _arguments(name, given)))
-    return Iteration(_thoughts(found.get("thoughts")), name, arguments)
-
-
-def _arguments(name: str, given: Any) -> str | dict[str, Any]:
-    if given in (None, "", []):
-        return {}
-    if isinstance(given, str):
-        return given
-    if not isinstance(given, dict):
-        raise ReadingError(f"The args of {name!r} must be a JSON object.")
-    return given
+    # These need no arguments, and an empty name ends the work as well.
+    own: dict[str, Any] = {"name": name if name.strip() else FINISH}
+    if (takes_own(name) or not name.strip()) and tool.keys().isdisjoint(ARGUMENT_KEYS):
+        own["args"] = {}
+    call = read_call({**tool, **own}, schema_of)
+    return Iteration(_thoughts(found.get("thoughts")), name.strip() and call.name, read_arguments(call))
 
 
 def _thoughts(given: Any) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from cadre.engine.answers.json_text import ReadingError, read_arguments, read_object
+from cadre.engine.calls.calls_in_text import read_call, schemas_of
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.events import RequestedCall
 from cadre.journal.run import Run
@@ -32,14 +33,14 @@ def read_solution(run: Run, content: str, native: list[RequestedCall]) -> Soluti
     if native and not content.strip():
         found = Solution([ProposedCall(name=one.name, arguments=read_arguments(one)) for one in native], None)
     else:
-        found = _solution_in(read_object(content, "solution", "calls", "output"))
+        found = _solution_in(run, read_object(content, "solution", "calls", "output"))
     last = found.calls[0] if len(found.calls) == 1 else None
     if last is not None and last.name == FINAL_ANSWER and found.output is None:
         return Solution([], last.arguments.get("answer"))
     return Solution([_meant(run, call) for call in found.calls], found.output)
 
 
-def _solution_in(value: dict[str, Any]) -> Solution:
+def _solution_in(run: Run, value: dict[str, Any]) -> Solution:
     inner = value.get("solution")
     whole = inner if isinstance(inner, dict) else value
     calls = whole.get("calls") or []
@@ -47,21 +48,18 @@ def _solution_in(value: dict[str, Any]) -> Solution:
         calls = [calls]
     if not isinstance(calls, list):
         raise ReadingError('"calls" must be a list of calls, [] when none is left to make')
-    return Solution([_call(one, place) for place, one in enumerate(calls, 1)], whole.get("output"))
+    return Solution([_call(run, one, place) for place, one in enumerate(calls, 1)], whole.get("output"))
 
 
-def _call(value: Any, place: int) -> ProposedCall:
-    """Accepts {name, arguments, outcome}, the same under `function`, and the names `tool`, `args` and `parameters`."""
-    function = value.get("function") if isinstance(value, dict) else None
-    inner = function if isinstance(function, dict) else value
-    if isinstance(inner, dict):
-        name = inner.get("name") or inner.get("tool") or function
-        arguments: Any = next((inner[key] for key in ("arguments", "args", "parameters") if key in inner), {})
-        if isinstance(name, str):
-            given = arguments if isinstance(arguments, str | dict) else {}
-            read = read_arguments(RequestedCall(name, given))
-            return ProposedCall(name=name, arguments=read, outcome=inner.get("outcome"))
-    raise ReadingError(f'Call {place} of your solution needs the keys "name" and "arguments"')
+def _call(run: Run, value: Any, place: int) -> ProposedCall:
+    assert run.spec is not None
+    implicit, schemas = solution_of(run.spec).implicit, schemas_of(run)
+    try:
+        call = read_call(value, lambda name: implicit[name].arguments if name in implicit else schemas(name))
+    except ReadingError as error:
+        raise ReadingError(f"Call {place} of your solution: {error}") from error
+    inner = value["function"] if isinstance(value.get("function"), dict) else value
+    return ProposedCall(name=call.name, arguments=read_arguments(call), outcome=inner.get("outcome"))
 
 
 def _meant(run: Run, call: ProposedCall) -> ProposedCall:

@@ -21,7 +21,7 @@ from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState, Step
-from cadre.kinds.iteration.offer import named_in_offer
+from cadre.kinds.iteration.offer import named_in_offer, offered_schemas
 from cadre.kinds.iteration.parse import FINISH, THINK, as_text, is_whole, read_iteration
 from cadre.kinds.iteration.thinking import last_action, thinking_question
 from cadre.kinds.iteration.view import step_messages, thinking_messages, thought_messages
@@ -96,7 +96,7 @@ class TaskQueueKind(PlainKind):
 
     def _act(self, run: Run, reply: ModelReplied) -> Moves:
         """One tool for the task in hand. Raises ReadingError."""
-        answer = read_iteration(reply.content)
+        answer = read_iteration(reply.content, offered_schemas(run))
         if answer.is_end:
             return _tried(run, Outcome(clip(as_text(answer.response) or "done", MAX_RESULT_CHARS), False))
         if answer.is_thinking and _section(run).think:

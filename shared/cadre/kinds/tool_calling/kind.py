@@ -11,6 +11,7 @@ import msgspec
 from cadre.engine.answers.answer_form import answer_of
 from cadre.engine.answers.json_text import UNREADABLE, ReadingError, read_arguments
 from cadre.engine.calls.call_check import CallNotAllowed, check_call
+from cadre.engine.calls.calls_in_text import read_calls, schemas_of
 from cadre.engine.kind import Chat
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.moves import Answer, Call, Moves
@@ -20,7 +21,6 @@ from cadre.journal.events import RequestedCall
 from cadre.journal.run import Run
 from cadre.kinds.stepwise import StepwiseKind
 from cadre.kinds.tool_calling.arguments import with_values
-from cadre.kinds.tool_calling.parse import read_calls
 from cadre.kinds.tool_calling.records import DECLARATION
 from cadre.kinds.tool_calling.request import ask_for_calls, unreadable
 from cadre.spec.agent import AgentSpec
@@ -33,7 +33,7 @@ class ToolCallingKind(StepwiseKind):
 
     def act(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
         try:
-            calls = read_calls(reply.content, reply.calls)
+            calls = reply.calls or read_calls(reply.content, schemas_of(run))
         except ReadingError as error:
             return self.went(run, arrival, unreadable(run, error))
         if len(calls) == 1 and calls[0].name == FINAL_ANSWER:
@@ -52,7 +52,7 @@ class ToolCallingKind(StepwiseKind):
         try:
             if reply.calls and isinstance(arguments := reply.calls[-1].arguments, str):
                 msgspec.json.decode(arguments)
-            return bool(read_calls(reply.content, reply.calls))
+            return bool(reply.calls or read_calls(reply.content))
         except (ReadingError, *UNREADABLE):
             return False
 

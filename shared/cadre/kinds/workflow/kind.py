@@ -161,7 +161,7 @@ def _call_with(run: Run, walk: Walk, reply: ModelReplied) -> Moves:
     """The call of the step's tool; what its file gives as arguments wins over what the model made."""
     tool = action_of(walk.step)
     assert isinstance(tool, ToolAction)
-    made = read_tool_arguments(tool.name, reply)
+    made = read_tool_arguments(run, tool.name, reply)
     try:
         arguments = {**made, **filled(tool.arguments, values_of(run, walk.state))}
     except ExpressionError as error:

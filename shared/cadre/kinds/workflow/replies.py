@@ -7,8 +7,11 @@ from typing import Any
 from cadre.engine.answers.json_text import ReadingError, read_arguments
 from cadre.engine.answers.lenient_json import LenientError, Reader
 from cadre.engine.answers.reasoning import behind_reasoning, without_reasoning
+from cadre.engine.calls.call_check import input_schema
+from cadre.engine.calls.calls_in_text import ARGUMENT_KEYS, read_call, read_given
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.events import RequestedCall
+from cadre.journal.run import Run
 from cadre.spec.answer_schema import fitted, misfits
 
 _FENCED = re.compile(r"```[a-zA-Z]*\n(.*?)```", re.DOTALL)
@@ -16,16 +19,20 @@ _MARKS = " \t\r\n\"'`.,;:*_“”‘’"
 """What may stand around a label without being part of it."""
 
 
-def read_tool_arguments(tool: str, reply: ModelReplied) -> dict[str, Any]:
+def read_tool_arguments(run: Run, tool: str, reply: ModelReplied) -> dict[str, Any]:
     """The arguments, from a call of the API or from JSON in the text. Raises ReadingError."""
-    if reply.calls:
-        return read_arguments(RequestedCall(tool, reply.calls[0].arguments))
-    value = _json(reply.content)
-    if isinstance(value, dict) and _is_call(value, tool):
-        value = next((value[key] for key in ("arguments", "args", "parameters") if key in value), value)
-    if not isinstance(value, dict):
+    schema = input_schema(run, tool) or {}
+    value = reply.calls[0] if reply.calls else _json(reply.content)
+    if isinstance(value, dict) and not _is_call(value, tool, schema.get("properties", {})):
+        return read_given(tool, value, schema)
+    if not isinstance(value, dict | RequestedCall):
         raise ReadingError("Answer with one JSON object: the arguments of the call.")
-    return read_arguments(RequestedCall(tool, value))
+    call = value
+    if isinstance(call, dict):
+        call = read_call(value, lambda name: schema if _is(name, tool) else None)
+    if not _is(call.name, tool):
+        raise ReadingError(f"Give the arguments of {tool!r}, not a call of {call.name!r}.")
+    return read_arguments(call)
 
 
 def read_answer(schema: dict[str, Any] | None, reply: ModelReplied) -> Any:
@@ -61,9 +68,19 @@ def _bare(label: str) -> str:
     return label.strip(_MARKS).casefold()
 
 
-def _is_call(value: dict[str, Any], tool: str) -> bool:
+def _is_call(value: dict[str, Any], tool: str, own: dict[str, Any]) -> bool:
+    """Whether it is a call, or looks like one, and no mere arguments; `own` are the parameters of the tool."""
+    has_function = isinstance(value.get("function"), dict) and "function" not in own
     name = value.get("name", value.get("tool"))
-    return isinstance(name, str) and name.replace(" ", "").casefold() == tool.casefold()
+    if has_function or not isinstance(name, str):
+        return has_function
+    has_arguments = any(key in value and key not in own for key in ARGUMENT_KEYS)
+    return has_arguments or (_is(name, tool) and own.keys().isdisjoint(("name", "tool")))
+
+
+def _is(name: str, tool: str) -> bool:
+    """Whether a model means the tool by the name."""
+    return "".join(name.split()).casefold() == tool.casefold()
 
 
 def _looks_like_json(text: str) -> bool:

@@ -1,0 +1,173 @@
+"""Calls that a model wrote into its text: what is one, and what only looks like one.
+
+A call names its function and has its arguments under a key for them. A name alone is none, nor is what declares a
+function as the model was told it: small models repeat schemas and examples, which must not be carried out.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from cadre.engine.answers.answer_form import final_answer_parameters
+from cadre.engine.answers.json_text import UNREADABLE, ReadingError, read_arguments, read_objects
+from cadre.engine.calls.call_check import (
+    FINAL_ANSWER_SCHEMA,
+    CallNotAllowed,
+    check_arguments,
+    input_schema,
+)
+from cadre.journal.events import RequestedCall
+from cadre.journal.run import Run
+
+Schema = dict[str, Any]
+
+SchemaOf = Callable[[str], Schema | None]
+"""The JSON Schema of what a function takes; None where none of that name can be called."""
+
+_NOT_NAMED = 'The tool call in your answer needs the keys "name" and "arguments".'
+_NO_CALL = (
+    "Your answer holds no tool call. Call a tool, or call `final_answer` with your answer when you are done."
+)
+
+_DECLARED = (
+    "Your answer repeats how a tool is declared, and calls none. Write the call itself, with values for it."
+)
+
+_SURE = ("arguments", "args")
+_ALSO_DECLARED = ("parameters", "input", "input_schema")
+"""Keys of arguments in the calls of some models, and of the schema in declarations."""
+ARGUMENT_KEYS = (*_SURE, *_ALSO_DECLARED)
+
+_TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
+_KEYWORDS = {"$ref", "$schema", "$defs", "definitions", "properties", "anyOf", "oneOf", "allOf", "enum"}
+_PLACEHOLDERS = ("…", "...")
+"""What stands for values in the examples of prompts."""
+
+
+class NoCall(ReadingError):
+    """What was read is no call; the answer may hold one elsewhere."""
+
+
+def schemas_of(run: Run) -> SchemaOf:
+    """What the functions take that the run may call now."""
+
+    def find(name: str) -> Schema | None:
+        found = input_schema(run, name)
+        return final_answer_parameters(run) if found is FINAL_ANSWER_SCHEMA else found
+
+    return find
+
+
+def read_calls(content: str, schema_of: SchemaOf = lambda name: None) -> list[RequestedCall]:
+    """The calls in a text, in its order, with anything between them. Raises ReadingError where there is none, or one
+    that cannot be read."""
+    calls: list[RequestedCall] = []
+    problem = NoCall(_NO_CALL)
+    for value in read_objects(content):
+        try:
+            calls.append(read_call(value, schema_of))
+        except NoCall as error:
+            problem = error
+    if not calls:
+        raise problem
+    return calls
+
+
+def read_call(value: Any, schema_of: SchemaOf) -> RequestedCall:
+    """The call that a JSON value is: {name, arguments}, also under `function` or `tool`, or with `tool`, `args` or
+    `parameters` for these keys. Raises NoCall where it is none, ReadingError where its arguments cannot be read."""
+    for wrapper in ("function", "tool"):
+        if isinstance(value, dict) and isinstance(value.get(wrapper), dict):
+            return read_call(value[wrapper], schema_of)
+    found = value if isinstance(value, dict) else {}
+    name = next((found[key] for key in ("name", "tool", "function") if isinstance(found.get(key), str)), "")
+    if not name:
+        raise NoCall(_NOT_NAMED)
+    if schema_of(name) is None:
+        name = name.removeprefix("functions.")
+    key = next((key for key in ARGUMENT_KEYS if key in found), None)
+    if key is None:
+        raise NoCall(
+            f'{name!r} stands in your answer without "arguments", which is no call. Give them, {{}} where it has none.'
+        )
+    if key in _SURE:
+        return RequestedCall(name, read_given(name, found[key], schema_of(name)))
+    arguments = read_given(name, found[key], schema_of(name), among=_TYPES)
+    if not arguments or "description" in found:
+        raise NoCall(_DECLARED)
+    return RequestedCall(name, arguments)
+
+
+def read_given(name: str, given: Any, schema: Schema | None, among: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The arguments that were given to a function: an object, or the one argument of a function that takes no other.
+
+    Raises NoCall for what declares them, also where each is one of the words `among`; ReadingError for other values.
+    """
+    arguments = _as_object(name, given, schema)
+    own = schema.get("properties", {}) if schema is not None else {}
+    is_told = arguments.get("properties", {}) == own != {}
+    values = {key: value for key, value in arguments.items() if value != {}}
+    is_told |= bool(values) and all(
+        _declares(own.get(key, {}), value) or value in among for key, value in values.items()
+    )
+    if is_told or (_looks_declared(arguments) and not _takes(name, schema, arguments)):
+        raise NoCall(_DECLARED)
+    return arguments
+
+
+def _as_object(name: str, given: Any, schema: Schema | None) -> dict[str, Any]:
+    """Arguments may be written as a text of JSON; those of a function with one parameter as its value alone."""
+    value = given
+    if isinstance(given, str):
+        try:
+            value = msgspec.json.decode(given)
+        except UNREADABLE:
+            value = None
+    parameters = [*schema.get("properties", {})] if schema is not None else []
+    if len(parameters) == 1 and not isinstance(value, dict):
+        assert schema is not None
+        if given not in (None, "", []) or parameters[0] in schema.get("required", []):
+            return {parameters[0]: given}
+    return {} if given in (None, "", []) else read_arguments(RequestedCall(name, given))
+
+
+def _takes(name: str, schema: Schema | None, arguments: dict[str, Any]) -> bool:
+    """Whether these are parameters that the function really has, with values that fit."""
+    if schema is None or not arguments.keys() <= schema.get("properties", {}).keys():
+        return False
+    try:
+        check_arguments(name, schema, arguments)
+    except CallNotAllowed:
+        return False
+    return True
+
+
+def _declares(about: Any, value: Any) -> bool:
+    """Whether a value is nothing but what the schema of its parameter says, or what stands for it in an example."""
+    if not isinstance(about, dict):
+        return False
+    if isinstance(value, dict):
+        return bool(value) and all(
+            key == "optional" or (key in about and about[key] == one) for key, one in value.items()
+        )
+    told = " ".join(str(about.get("description", "")).split())
+    words = {told, f"{about.get('type')}; {told}"} if told else set()
+    return isinstance(value, str) and (
+        value in _PLACEHOLDERS or " ".join(value.split()).removesuffix(" (optional)") in words
+    )
+
+
+def _looks_declared(value: Any) -> bool:
+    """Whether a value reads as a JSON Schema, or as those of arguments by their names."""
+    if not isinstance(value, dict) or not value:
+        return False
+    kinds = value.get("type")
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    return (
+        any(key.startswith("$") or isinstance(value[key], dict | list) for key in _KEYWORDS & value.keys())
+        or all(kind in _TYPES for kind in kinds)
+        or all(
+            _looks_declared(one) or (isinstance(one, dict) and "description" in one) for one in value.values()
+        )
+    )
