@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cadre.engine.calls.repeats import deed_in
 from cadre.journal import events as ev
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep
 from cadre.kinds.code.records import BlockFinished
 from cadre.kinds.solution.records import SolutionState
 from cadre.kinds.solution.section import solution_of
+from cadre.kinds.task_queue.records import QueueState
 from cadre.protocol.messages import Cancel
 from simulation.history import Chronicle, Violation
 from simulation.plans import plan_number
@@ -59,6 +61,8 @@ def _has_reason(world: World, chronicle: Chronicle) -> bool:
         case "AgentParsingError" | "AgentError":
             assert run.spec is not None
             own = run.own
+            if isinstance(own, QueueState):
+                return bool(own.done) and all(task.failed for task in own.done) and not _has_called(run)
             return isinstance(own, SolutionState) and own.misses >= solution_of(run.spec).tries
         case "Expired":
             return any(
@@ -69,11 +73,16 @@ def _has_reason(world: World, chronicle: Chronicle) -> bool:
             return False
 
 
+def _has_called(run: Run) -> bool:
+    steps = [step for step in run.steps if isinstance(step, ActionStep)]
+    return any(call.kind != "refused" for step in steps for call in step.calls)
+
+
 def _is_in_circles(run: Run) -> bool:
-    """Whether the last steps, as many as the agent's limit says, had the same answer and the same error."""
+    """Whether the last steps, as many as the agent's limit says, had the same answer or code, and the same error."""
     assert run.spec is not None
     last = [step for step in run.steps if isinstance(step, ActionStep)][-run.spec.limits.repeats :]
-    alike = {(step.content, step.error) for step in last}
+    alike = {(deed_in(step), step.error) for step in last}
     return len(alike) == 1 and last[0].error is not None
 
 
