@@ -124,7 +124,7 @@ def test_a_sound_solution_makes_the_tries_whole_again() -> None:
     [
         ("I shall look at the sky.", 'no JSON object with "solution"'),
         ('{"solution": {"calls": [{"name": "look", "arguments": {"at": "s', "a text has no end"),
-        ('{"solution": {"calls": ["look"], "output": null}}', "Call 1 of your solution needs"),
+        ('{"solution": {"calls": ["look"], "output": null}}', "Call 1 of your solution: The tool call"),
         ('{"solution": {"calls": 3, "output": null}}', "must be a list"),
         ('{"solution": {"calls": [], "output": null}}', "neither calls nor an output"),
     ],
