@@ -1,7 +1,7 @@
 """What the shell needs of the world, named by what it guarantees. `cadre.adapters` has the real ones."""
 
 from collections.abc import Awaitable, Callable
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -239,6 +239,12 @@ class ModelReply(msgspec.Struct, kw_only=True, frozen=True):
     usage: Usage = Usage()
     model: str = ""
     finish_reason: str = ""
+    items: list[dict[str, Any]] = []
+    """What the endpoint gave beside the text and the calls: reasoning, what its own tools did, citations."""
+    cached_tokens: int = 0
+    """Of the input tokens, those that the endpoint had cached."""
+    reasoning_tokens: int = 0
+    """Of the output tokens, those of reasoning."""
 
 
 class FileIndex(Protocol):

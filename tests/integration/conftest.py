@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from cadre.settings import Settings
+from cadre.spec.model import ModelApi
 from cadre.testing import ModelServer, running_model
 from harness.nats_server import NatsServer
 from integration.gateway_world import GatewayProcess, World, entered, with_boss
@@ -88,3 +89,10 @@ def server(endpoint: ModelServer) -> ModelServer:
     """The module's scripted model, its counters at zero."""
     endpoint.reset()
     return endpoint
+
+
+@pytest.fixture(params=["chat", "responses"])
+def api(request: pytest.FixtureRequest) -> ModelApi:
+    """Both APIs of an endpoint: each test that takes it is run over either."""
+    found: ModelApi = request.param
+    return found

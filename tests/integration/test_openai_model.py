@@ -11,7 +11,7 @@ import pytest
 from cadre.adapters.models.openai_model import OpenAIModel
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused
-from cadre.spec.model import ModelSpec, NamedFunction
+from cadre.spec.model import ModelApi, ModelSpec, NamedFunction
 from cadre.testing import ModelServer
 from integration.model_calls import ADD, NO_ENDPOINT, SEARCH, MemoryBlobs, ask, saying, spec_for
 from integration.probed_server import Body, Refused, probed_server
@@ -42,8 +42,8 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(16)
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_an_answer_with_its_usage(server: ModelServer, stream: bool) -> None:
-    reply, heard = await ask(spec_for(server, stream=stream), saying("plain question"))
+async def test_an_answer_with_its_usage(server: ModelServer, stream: bool, api: ModelApi) -> None:
+    reply, heard = await ask(spec_for(server, api=api, stream=stream), saying("plain question"))
     assert reply.content == "The answer to plain question is 42."
     assert "".join(heard) == reply.content
     assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.model_calls) == (4, 9, 0)
@@ -63,17 +63,17 @@ async def test_what_an_endpoint_does_not_tell_is_estimated(server: ModelServer) 
     assert reply.usage.output_tokens >= told.usage.output_tokens > 0
 
 
-async def test_text_is_passed_on_while_it_is_written(server: ModelServer) -> None:
-    reply, heard = await ask(spec_for(server), saying("paced"))
+async def test_text_is_passed_on_while_it_is_written(server: ModelServer, api: ModelApi) -> None:
+    reply, heard = await ask(spec_for(server, api=api), saying("paced"))
     assert "".join(heard) == reply.content == "0123456789"
     assert len(heard) > 3
 
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_parallel_tool_calls_and_an_answer_computed_from_their_results(
-    server: ModelServer, stream: bool
+    server: ModelServer, stream: bool, api: ModelApi
 ) -> None:
-    spec = spec_for(server, stream=stream)
+    spec = spec_for(server, api=api, stream=stream)
     request = ModelRequest(messages=[{"role": "user", "content": "sum 40"}], tools=[ADD, SEARCH])
     reply, _ = await ask(spec, request)
     assert (reply.content, reply.finish_reason) == ("Both at once.", "tool_calls")
@@ -93,19 +93,21 @@ async def test_parallel_tool_calls_and_an_answer_computed_from_their_results(
     assert reply.content == "It is 1043."
 
 
-async def test_broken_arguments_are_handed_on_as_the_model_wrote_them(server: ModelServer) -> None:
-    reply, _ = await ask(spec_for(server), saying("broken"))
+async def test_broken_arguments_are_handed_on_as_the_model_wrote_them(
+    server: ModelServer, api: ModelApi
+) -> None:
+    reply, _ = await ask(spec_for(server, api=api), saying("broken"))
     assert [(call.name, call.arguments) for call in reply.calls] == [("add", "not json")]
 
 
-async def test_structured_output(server: ModelServer) -> None:
+async def test_structured_output(server: ModelServer, api: ModelApi) -> None:
     schema = {
         "type": "object",
         "properties": {"city": {"type": "string"}, "size": {"type": "integer", "minimum": 10}},
         "required": ["city", "size"],
     }
-    wanted = {"type": "json_schema", "json_schema": {"name": "town", "schema": schema}}
-    reply, _ = await ask(spec_for(server, extra_body={"response_format": wanted}), saying("a town"))
+    request = ModelRequest(messages=saying("a town").messages, schema=schema)
+    reply, _ = await ask(spec_for(server, api=api), request)
     assert json.loads(reply.content) == {"city": "example city", "size": 10}
 
 
@@ -115,12 +117,14 @@ async def test_json_mode_asks_for_some_object(server: ModelServer) -> None:
     assert json.loads(reply.content)["response_format"] == {"type": "json_object"}
 
 
-async def test_text_ends_at_the_stop_sequence_though_the_server_was_not_told(server: ModelServer) -> None:
+async def test_text_ends_at_the_stop_sequence_though_the_server_was_not_told(
+    server: ModelServer, api: ModelApi
+) -> None:
     request = ModelRequest(messages=[{"role": "user", "content": "talks on"}], stop=["Observation:"])
-    reply, heard = await ask(spec_for(server, stop=False), request)
+    reply, heard = await ask(spec_for(server, api=api, stop=False), request)
     assert reply.content == "Thought: done. "
     assert "".join(heard) == reply.content
-    told, _ = await ask(spec_for(server), request)
+    told, _ = await ask(spec_for(server, api=api), request)
     assert told.content == reply.content
 
 
@@ -203,23 +207,23 @@ async def test_an_endpoint_with_less_context_than_the_spec_says_is_asked_without
 async def _ignore(_: str) -> None: ...
 
 
-async def test_images_travel_as_data_urls(server: ModelServer) -> None:
-    blobs = MemoryBlobs()
+async def test_images_travel_as_data_urls(server: ModelServer, api: ModelApi) -> None:
+    spec, blobs = spec_for(server, api=api), MemoryBlobs()
 
     def showing(ref: str) -> ModelRequest:
         parts = [{"type": "text", "text": "picture"}, {"type": "image_url", "image_url": {"url": ref}}]
         return ModelRequest(messages=[{"role": "user", "content": parts}])
 
     request = showing(await blobs.put(PNG))
-    reply, _ = await ask(spec_for(server), request, blobs)
+    reply, _ = await ask(spec, request, blobs)
     assert reply.content == "1 data:image/png;base64,iVBORw0KGgoAAAAAAAAAAAAAAAAAAAAA"
     assert request.messages[0]["content"][1]["image_url"]["url"].startswith("blob:")
-    reply, _ = await ask(spec_for(server), showing("https://example.com/a.png"), blobs)
+    reply, _ = await ask(spec, showing("https://example.com/a.png"), blobs)
     assert reply.content == "1 https://example.com/a.png"
     with pytest.raises(ModelRefused, match="use PNG, JPEG, GIF or WebP"):
-        await ask(spec_for(server), showing(await blobs.put(b"text")), blobs)
+        await ask(spec, showing(await blobs.put(b"text")), blobs)
     with pytest.raises(ModelRefused, match="is not in the object store"):
-        await ask(spec_for(server), showing("blob:0"), blobs)
+        await ask(spec, showing("blob:0"), blobs)
 
 
 def test_an_idle_model_does_not_load_the_client() -> None:

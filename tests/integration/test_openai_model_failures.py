@@ -11,7 +11,7 @@ import pytest
 from cadre.adapters.models.openai_model import OpenAIModel
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable
-from cadre.spec.model import ModelSpec
+from cadre.spec.model import ModelApi, ModelSpec
 from cadre.testing import ModelServer
 from integration.model_calls import ADD, NO_ENDPOINT, MemoryBlobs, ask, saying, spec_for
 
@@ -37,11 +37,11 @@ rules:
 """
 
 
-async def test_a_rate_limit_says_when_to_come_back(server: ModelServer) -> None:
+async def test_a_rate_limit_says_when_to_come_back(server: ModelServer, api: ModelApi) -> None:
     waits: list[float | None] = []
     for _ in range(4):
         with pytest.raises(ModelUnavailable) as caught:
-            await ask(spec_for(server), saying("limited"))
+            await ask(spec_for(server, api=api), saying("limited"))
         assert caught.value.rate_limited
         assert caught.value.status == 429
         waits.append(caught.value.retry_after)
@@ -49,39 +49,39 @@ async def test_a_rate_limit_says_when_to_come_back(server: ModelServer) -> None:
     assert waits[2] is not None
     assert waits[2] > 1e9
     assert waits[3] is None
-    reply, _ = await ask(spec_for(server), saying("limited"))
+    reply, _ = await ask(spec_for(server, api=api), saying("limited"))
     assert reply.content == "recovered"
     # The client itself has tried nothing again.
     assert len(server.journal()) == 5
 
 
-async def test_a_server_error_is_worth_another_try(server: ModelServer) -> None:
+async def test_a_server_error_is_worth_another_try(server: ModelServer, api: ModelApi) -> None:
     with pytest.raises(ModelUnavailable, match=r"answered 500: the server fell over$") as caught:
-        await ask(spec_for(server), saying("failing"))
+        await ask(spec_for(server, api=api), saying("failing"))
     assert (caught.value.status, caught.value.rate_limited, caught.value.retry_after) == (500, False, None)
     assert len(server.journal()) == 1
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_an_answer_cut_in_the_middle(server: ModelServer, stream: bool) -> None:
+async def test_an_answer_cut_in_the_middle(server: ModelServer, stream: bool, api: ModelApi) -> None:
     with pytest.raises(ModelUnavailable, match="broke off"):
-        await ask(spec_for(server, stream=stream), saying("cut"))
+        await ask(spec_for(server, api=api, stream=stream), saying("cut"))
     assert server.journal()[0]["outcome"] == "cut"
 
 
-async def test_silence_longer_than_the_timeout(server: ModelServer) -> None:
+async def test_silence_longer_than_the_timeout(server: ModelServer, api: ModelApi) -> None:
     with pytest.raises(ModelUnavailable, match=r"sent nothing for 0\.2 s"):
-        await ask(spec_for(server, timeout=0.2), saying("late"))
+        await ask(spec_for(server, api=api, timeout=0.2), saying("late"))
     with pytest.raises(ModelUnavailable, match=r"sent nothing for 0\.2 s"):
-        await ask(spec_for(server, timeout=0.2), saying("slow"))
+        await ask(spec_for(server, api=api, timeout=0.2), saying("slow"))
     assert [line["outcome"] for line in server.journal()] == ["left", "left"]
 
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_cancelling_before_the_first_byte_closes_the_connection(
-    server: ModelServer, stream: bool
+    server: ModelServer, stream: bool, api: ModelApi
 ) -> None:
-    model = OpenAIModel(spec_for(server, stream=stream), NO_ENDPOINT, MemoryBlobs())
+    model = OpenAIModel(spec_for(server, api=api, stream=stream), NO_ENDPOINT, MemoryBlobs())
 
     async def hear(text: str) -> None:
         raise AssertionError(f"nothing should come, and {text!r} came")
@@ -96,13 +96,13 @@ async def test_cancelling_before_the_first_byte_closes_the_connection(
     await model.close()
 
 
-async def test_cancelling_in_the_middle_of_a_stream_closes_it(server: ModelServer) -> None:
+async def test_cancelling_in_the_middle_of_a_stream_closes_it(server: ModelServer, api: ModelApi) -> None:
     started = asyncio.Event()
 
     async def hear(text: str) -> None:
         started.set()
 
-    model = OpenAIModel(spec_for(server), NO_ENDPOINT, MemoryBlobs())
+    model = OpenAIModel(spec_for(server, api=api), NO_ENDPOINT, MemoryBlobs())
     call = asyncio.create_task(model.complete(saying("slow"), hear))
     await started.wait()
     call.cancel()
@@ -112,10 +112,10 @@ async def test_cancelling_in_the_middle_of_a_stream_closes_it(server: ModelServe
     await model.close()
 
 
-async def test_nobody_listens() -> None:
+async def test_nobody_listens(api: ModelApi) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    spec = ModelSpec(name="any", url=f"http://user:hidden@127.0.0.1:{port}/v1?key=hidden")
+    spec = ModelSpec(name="any", url=f"http://user:hidden@127.0.0.1:{port}/v1?key=hidden", api=api)
     with pytest.raises(ModelUnavailable) as caught:
         await ask(spec, saying("plain"))
     assert str(caught.value) == (
@@ -133,9 +133,9 @@ async def test_no_endpoint_is_configured() -> None:
         await ask(ModelSpec(url="http://127.0.0.1:1/v1"), saying("plain"))
 
 
-async def test_a_wrong_path_says_what_to_check(server: ModelServer) -> None:
+async def test_a_wrong_path_says_what_to_check(server: ModelServer, api: ModelApi) -> None:
     with pytest.raises(ModelRefused, match=r"answered 404: .*; check the URL \(most end in /v1\)"):
-        await ask(ModelSpec(name="any", url=server.url.removesuffix("/v1")), saying("plain"))
+        await ask(ModelSpec(name="any", url=server.url.removesuffix("/v1"), api=api), saying("plain"))
 
 
 async def test_a_refused_parameter_names_the_key_to_change(server: ModelServer) -> None:
@@ -145,14 +145,16 @@ async def test_a_refused_parameter_names_the_key_to_change(server: ModelServer) 
         await ask(spec_for(server), ModelRequest(messages=saying("no choice").messages, tools=[ADD]))
 
 
-async def test_the_key_is_in_no_error(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_key_is_in_no_error(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch, api: ModelApi
+) -> None:
     monkeypatch.setenv("MY_KEY", "s3cret-key")
     with pytest.raises(ModelRefused, match=r"Incorrect key: \*\*\*; check the key in MY_KEY") as caught:
-        await ask(spec_for(server, key_env="MY_KEY"), saying("bad key"))
+        await ask(spec_for(server, api=api, key_env="MY_KEY"), saying("bad key"))
     assert caught.value.__suppress_context__
     monkeypatch.setenv("MY_KEY", "two\nlines")
     with pytest.raises(ModelRefused, match="the key in MY_KEY holds characters") as caught:
-        await ask(spec_for(server, key_env="MY_KEY"), saying("plain"))
+        await ask(spec_for(server, api=api, key_env="MY_KEY"), saying("plain"))
     assert "lines" not in str(caught.value)
 
 
@@ -219,7 +221,7 @@ async def test_an_answer_that_a_content_filter_cut_is_none() -> None:
         ("7", "application/json"),
     ],
 )
-async def test_a_whole_answer_that_is_none(body: str, kind: str) -> None:
+async def test_a_whole_answer_that_is_none(body: str, kind: str, api: ModelApi) -> None:
     async with server_that_sends(body, kind) as spec:
         with pytest.raises(ModelUnavailable, match=r"is malformed|cannot be used"):
-            await ask(msgspec.structs.replace(spec, stream=False), saying("plain"))
+            await ask(msgspec.structs.replace(spec, stream=False, api=api), saying("plain"))

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from cadre.engine.answers.answer_form import final_answer_parameters
+from cadre.engine.answers.items import without_items
 from cadre.engine.calls.call_check import MEMBER_SCHEMA
 from cadre.engine.context.compaction_prompt import summary_prompt
 from cadre.engine.context.context_budget import (
@@ -129,7 +130,7 @@ class Transcript:
             for message in self._messages_of(run.steps[place], run)
         ]
         prompt = summary_prompt(run, as_text(past), task_text(run), self._prompts)
-        return ModelRequest(messages=[_user(prompt)], max_tokens=summary_tokens(run))
+        return ModelRequest(messages=[_user(prompt)], max_tokens=summary_tokens(run), native_tools=False)
 
     def planning(self, run: Run) -> list[ChatMessage]:
         """The request for a plan, or for a new one."""
@@ -258,7 +259,9 @@ def in_summary(step: Step, rendered: list[ChatMessage]) -> list[ChatMessage]:
         return []
     if isinstance(step, AnswerStep):
         return rendered
-    kept = [{**m, "content": _called(step)} if m["role"] == "assistant" else m for m in rendered]
+    kept = [
+        {**without_items(m), "content": _called(step)} if m["role"] == "assistant" else m for m in rendered
+    ]
     return [m for m in kept if m["role"] != "assistant" or m["content"] or m.get("tool_calls")]
 
 
@@ -280,7 +283,7 @@ def _written_out(calls: list[dict[str, Any]]) -> str:
 def as_text(messages: list[ChatMessage]) -> list[ChatMessage]:
     """Tool calls and their results written out, and roles in turns: for requests that offer no functions."""
     written: list[ChatMessage] = []
-    for message in messages:
+    for message in map(without_items, messages):
         if calls := message.get("tool_calls"):
             said = f"{message['content']}\n" if message.get("content") else ""
             message = {"role": "assistant", "content": said + _written_out(calls)}
@@ -297,6 +300,8 @@ def as_text(messages: list[ChatMessage]) -> list[ChatMessage]:
 
 def _action(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:
     said: ChatMessage = {"role": "assistant", "content": step.content or None}
+    if step.items:
+        said |= {"items": step.items, "items_of": step.items_of}
     calls = step.asked
     if calls and step.native:
         said["tool_calls"] = [_tool_call(call) for call in calls]

@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 
 ChatMessage = dict[str, Any]
-"""One message of the OpenAI chat format."""
+"""One message of the OpenAI chat format. One of the model has beside it the `items` that its endpoint gave for it, and
+`items_of`: which of the agent's models that was."""
 
 
 class ModelRequest(msgspec.Struct, kw_only=True):
@@ -20,5 +21,7 @@ class ModelRequest(msgspec.Struct, kw_only=True):
     """The answer must be some JSON object, for endpoints that hold it to no schema."""
     max_tokens: int | None = None
     """Of the answer, where it is to be shorter than the agent allows."""
+    native_tools: bool = True
+    """The tools that the endpoint runs by itself are on offer too."""
     fallback: int = 0
     """Which of the agent's models is asked: 0 is the first, n the nth of its fallbacks."""

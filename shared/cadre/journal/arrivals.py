@@ -1,6 +1,6 @@
 """What can arrive at a run: the records of its inbox, and what its own model call came to."""
 
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
@@ -43,6 +43,12 @@ class ModelReplied(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     unpriced: bool = False
     """Nobody told what this model costs."""
+    items: list[dict[str, Any]] = []
+    """What the endpoint gave beside the text and the calls: reasoning, what its own tools did, citations."""
+    cached_tokens: int = 0
+    """Of the input tokens, those that the endpoint had cached."""
+    reasoning_tokens: int = 0
+    """Of the output tokens, those of reasoning."""
 
 
 class ModelFailed(msgspec.Struct, frozen=True, kw_only=True):

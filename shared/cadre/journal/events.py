@@ -2,9 +2,8 @@
 
 from typing import Any, Literal
 
-import msgspec
-
 from cadre.journal.parts import JournalEvent
+from cadre.journal.parts import RequestedCall as RequestedCall
 from cadre.journal.run import Postponed
 from cadre.journal.steps import Memory, Step
 from cadre.protocol.call_edit import CallEdit
@@ -88,13 +87,6 @@ class ModelCalled(JournalEvent, frozen=True, tag="model.called"):
     """Why the model that was asked before is not asked again."""
 
 
-class RequestedCall(msgspec.Struct, frozen=True):
-    """A call as the model wrote it; `arguments` is JSON text or, parsed from text, already an object."""
-
-    name: str
-    arguments: str | dict[str, Any]
-
-
 class ModelAnswered(JournalEvent, frozen=True, tag="model.answered"):
     """What the model said, and the calls that it asks for as it wrote them."""
 
@@ -109,6 +101,12 @@ class ModelAnswered(JournalEvent, frozen=True, tag="model.answered"):
     seconds: float = 0.0
     unpriced: bool = False
     """Nobody told what this model costs."""
+    items: list[dict[str, Any]] = []
+    """What the endpoint gave beside the text and the calls: reasoning, what its own tools did, citations."""
+    cached_tokens: int = 0
+    """Of the input tokens, those that the endpoint had cached."""
+    reasoning_tokens: int = 0
+    """Of the output tokens, those of reasoning."""
 
 
 class ModelDeferred(JournalEvent, frozen=True, tag="model.deferred"):

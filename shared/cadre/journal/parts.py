@@ -1,4 +1,4 @@
-"""The three bases of what a kind of agent writes down: events, its state of a run, its part of a step."""
+"""The bases of what a kind of agent writes down (events, its state, its part of a step), and the call of a model."""
 
 from collections.abc import Iterable
 from typing import Any, Union
@@ -13,6 +13,13 @@ def any_of(types: Iterable[type]) -> Any:
 
 class JournalEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     """A fact of a run, in the past tense. Its tag is the event's name in the HTTP API."""
+
+
+class RequestedCall(msgspec.Struct, frozen=True):
+    """A call as the model wrote it; `arguments` is JSON text or, parsed from text, already an object."""
+
+    name: str
+    arguments: str | dict[str, Any]
 
 
 class KindState(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="kind"):

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from cadre.engine.answers.items import native_calls
 from cadre.engine.calls.fold_calls import (
     close_call,
     decide_call,
@@ -192,7 +193,8 @@ def _call_model(run: Run, event: ev.ModelCalled, n: int, at: float) -> None:
 
 def _answer(run: Run, event: ev.ModelAnswered, weight: int) -> None:
     started = run.model.at if run.model else 0.0
-    if event.purpose == "act" and run.spec is not None:
+    if event.purpose == "act" and run.spec is not None and not native_calls(event.items):
+        # What the endpoint's own tools have found is counted, but is in no request.
         note_count(run, event.usage.input_tokens, weight)
     run.model = None
     run.phase = Phase.ACTING
@@ -207,6 +209,8 @@ def _answer(run: Run, event: ev.ModelAnswered, weight: int) -> None:
             number=event.step,
             content=kind_of(run).as_read(run.spec, event.content) if run.spec is not None else event.content,
             native=bool(event.calls),
+            items=event.items,
+            items_of=run.choice.fallback if run.choice is not None else 0,
             started_at=started,
             usage=event.usage,
         )

@@ -208,6 +208,9 @@ def _on_reply(run: Run, reply: ModelReplied, arrival: Arrival) -> list[ev.AnyEve
         finish_reason=reply.finish_reason,
         seconds=reply.seconds,
         unpriced=reply.unpriced,
+        items=reply.items,
+        cached_tokens=reply.cached_tokens,
+        reasoning_tokens=reply.reasoning_tokens,
     )
     if model.purpose == SUMMARY:
         return on_summary(run, reply, answered, arrival)

@@ -117,5 +117,8 @@ class ModelCalls:
             unpriced=price is None,
             model=reply.model,
             finish_reason=reply.finish_reason,
+            items=reply.items,
+            cached_tokens=reply.cached_tokens,
+            reasoning_tokens=reply.reasoning_tokens,
             seconds=self._clock.now() - started,
         )

@@ -10,6 +10,7 @@ from cadre.spec.answer_schema import check_schema
 from cadre.spec.kinds import DEFAULT, declared_kinds
 from cadre.spec.model import ModelSpec, NamedFunction, check_fallbacks, model_bounds
 from cadre.spec.names import check_bounds, check_name
+from cadre.spec.native_tools import check_api
 from cadre.spec.policy import check_policy, is_expression, names_in
 
 SHORT_PROMPTS = "short"
@@ -135,6 +136,7 @@ class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
         check_bounds(self.name, bounds)
         check_fallbacks(self.name, self.model)
+        check_api(f"agent {self.name}: model", self.model)
         self._check_policies()
         for kind in declared_kinds().values():
             kind.check(self)

@@ -104,6 +104,7 @@ _CHOICES = {
     "spec.kind": "one of " + ", ".join(declared_kinds()),
     "spec.permission": "open or restricted",
     "spec.model.tool_choice": "auto, required or {function: NAME}",
+    "spec.model.api": "chat or responses",
     "spec.model.calls": "native, schema, text or auto",
     "spec.model.structured": "schema, object, prompt or auto",
     "spec.model.token_limit": "max_tokens or max_completion_tokens",

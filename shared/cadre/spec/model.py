@@ -22,6 +22,9 @@ ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "
 """How much a model thinks before it answers, in the words of OpenAI's API; most endpoints know some of them."""
 
 
+ModelApi = Literal["chat", "responses"]
+"""The API of an endpoint that a model is asked through: `/chat/completions` or `/responses`."""
+
 TokenLimit = Literal["max_tokens", "max_completion_tokens"]
 """Names of the parameter that bounds an answer."""
 
@@ -45,6 +48,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str = ""
     url: str = ""
+    api: ModelApi = "chat"
+    """The API of the endpoint: `chat` is that of chat completions, which most have; `responses` the Responses API."""
     key_env: str = "CADRE_MODEL_KEY"
     """Name of the environment variable that holds the key; the key itself is never in a spec."""
     temperature: float | None = None
@@ -63,6 +68,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How calls are written; `auto` is decided when the agent starts, so the spec of a run never holds it."""
     structured: StructuredForm = "auto"
     """How JSON is asked for by the kinds of agents whose every answer is JSON."""
+    native_tools: list[dict[str, Any]] = []
+    """Tools that the endpoint runs by itself, such as `{type: web_search}`: sent with each request as they stand."""
     parallel_tool_calls: bool | None = None
     """Whether one answer may hold several calls; None leaves it to the endpoint."""
     parallel: int | None = None

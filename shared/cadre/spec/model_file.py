@@ -11,6 +11,7 @@ import msgspec
 from cadre.errors import SpecError
 from cadre.spec.model import ModelSpec, check_url
 from cadre.spec.names import check_name
+from cadre.spec.native_tools import check_api
 from cadre.spec.yaml_file import known_keys, read_yaml, refused_key, sections_at
 
 Capability = Literal["vision", "streaming", "tools", "json_schema"]
@@ -87,6 +88,7 @@ def read_model(path: Path) -> ModelFile:
         if document.metadata.name != path.stem:
             raise SpecError(f"metadata.name: must be the file's name, {path.stem!r}")
         check_url("spec.url", document.spec.url)
+        check_api("spec", document.spec)
     except msgspec.ValidationError as error:
         key, what = refused_key(error)
         raise SpecError(f"{path}: {key}: {what}" if key else f"{path}: {what}") from error

@@ -32,6 +32,7 @@ class _Message(msgspec.Struct, frozen=True):
     refusal: str | None = None
     """Some endpoints say here, instead of in the content, that they will not answer."""
     tool_calls: list[_PartialCall] | None = None
+    annotations: Any = None
 
 
 class _Choice(msgspec.Struct, frozen=True):
@@ -43,6 +44,8 @@ class _Choice(msgspec.Struct, frozen=True):
 class _Usage(msgspec.Struct, frozen=True):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    prompt_tokens_details: Any = None
+    completion_tokens_details: Any = None
 
 
 class _Piece(msgspec.Struct, frozen=True):
@@ -76,6 +79,8 @@ class ModelAnswer:
         self._passed_at = float("-inf")
         self._calls: list[_OpenCall] = []
         self._usage = Usage()  # who asks counts the calls
+        self._cached = self._reasoned = 0
+        self._annotations: list[Any] = []
         self._model = ""
         self._finish = ""
         self._empty = True
@@ -90,11 +95,14 @@ class ModelAnswer:
         if piece.usage is not None:
             used = piece.usage
             self._usage = Usage(used.prompt_tokens or 0, used.completion_tokens or 0)
+            self._cached = _detail(used.prompt_tokens_details, "cached_tokens")
+            self._reasoned = _detail(used.completion_tokens_details, "reasoning_tokens")
         for choice in (piece.choices or [])[:1]:
             self._empty = False
             self._finish = choice.finish_reason or self._finish
             message = choice.delta or choice.message or _Message()
             self._text += message.content or message.refusal or ""
+            self._annotations += message.annotations if isinstance(message.annotations, list) else []
             for call in message.tool_calls or []:
                 self._add_call(call, whole=choice.delta is None)
         if self._clock() - self._passed_at >= MIN_PAUSE_SECONDS:
@@ -120,6 +128,11 @@ class ModelAnswer:
             usage=self._usage,
             model=self._model,
             finish_reason=self._finish,
+            items=[{"type": "message", "annotations": _plain(self._annotations)}]
+            if self._annotations
+            else [],
+            cached_tokens=self._cached,
+            reasoning_tokens=self._reasoned,
         )
 
     def _add_call(self, delta: _PartialCall, *, whole: bool) -> None:
@@ -186,6 +199,16 @@ def _begins_another(delta: _PartialCall, call: _OpenCall) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def _detail(details: Any, name: str) -> int:
+    """A count within the details of the usage, which endpoints write as they like."""
+    found = details.get(name) if isinstance(details, dict) else getattr(details, name, None)
+    return found if isinstance(found, int) else 0
+
+
+def _plain(values: list[Any]) -> list[Any]:
+    return [value.to_dict() if hasattr(value, "to_dict") else value for value in values]
 
 
 def _joined(text: str) -> str:

@@ -31,11 +31,22 @@ HINTS = {
 }
 """Request parameters that some servers refuse, and what to change then."""
 
+_IN_RESPONSES = {
+    "max_tokens": "max_output_tokens",
+    "max_completion_tokens": "max_output_tokens",
+    "reasoning_effort": "reasoning.effort",
+    "response_format": "text.format",
+}
+"""Parameters that the Responses API calls otherwise."""
+
 _UNTOLD_CONTEXT = "model.context in the agent's spec to what the model takes"
 
 FILTER_HINT = "change the task or what the run has read, or set model.fallbacks in the agent's spec"
 
-_FILTER_CODES = ("content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation")
+_FILTER_CODES = (
+    *("content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation"),
+    *("bio_policy", "misalignment_policy_violation", "image_content_policy_violation"),
+)
 _FILTER_WORDS = re.compile(r"content (?:management|filtering|usage) polic|content[_ ]filter", re.IGNORECASE)
 """What endpoints say when their filter refuses a request."""
 
@@ -115,6 +126,8 @@ def _hint(spec: ModelSpec, refusal: Refusal, sent: Mapping[str, Any]) -> str:
     if status in (400, 422):
         for name, hint in HINTS.items():
             if name in sent and complains_of(name, refusal):
+                if spec.api == "responses" and _IN_RESPONSES.get(name) == "max_output_tokens":
+                    return "leave out model.max_tokens in the agent's spec, or choose another one"
                 return hint
         if re.search(r"\bimage|vision|multimodal", refusal.text, re.IGNORECASE) and _shows_images(sent):
             return "set model.vision: false in the agent's spec when the model reads text only"
@@ -128,9 +141,13 @@ def _shows_images(sent: Mapping[str, Any]) -> bool:
 
 
 def complains_of(name: str, refusal: Refusal) -> bool:
-    """Whether the endpoint refuses that parameter of the request."""
+    """Whether the endpoint refuses that parameter of the request, by this name or by that of the Responses API."""
     if refusal.status not in (400, 422):
         return False
+    return any(_names(one, refusal) for one in (name, _IN_RESPONSES.get(name)) if one)
+
+
+def _names(name: str, refusal: Refusal) -> bool:
     quoted = rf"[\"'`]{name}[\"'`]"
     unwanted = rf"\b{name}\b.*?(?:{_UNWANTED})|(?:{_UNWANTED})\W+(?:\w+\W+){{0,3}}{name}\b"
     found = re.search(f"{quoted}|{unwanted}", refusal.text, re.IGNORECASE | re.DOTALL)

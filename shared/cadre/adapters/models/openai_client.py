@@ -22,6 +22,10 @@ PLACEHOLDER_KEY = "none"
 """Sent when there is no key: the client wants one, servers on one's own machine do not."""
 
 
+_FOR_GOOD = re.compile("invalid|unsupported|policy|context_length|content_filter|image")
+"""In the server's name for what is wrong: another try would not help."""
+
+
 class EndpointRefused(Exception):
     """The endpoint answered with an error; the client's own message, without the key."""
 
@@ -78,7 +82,7 @@ class OpenAIClient:
         except openai.APIConnectionError as error:
             raise self._lost(error) from None
         except openai.APIError as error:
-            raise self._refused_inside(error) from None
+            raise self.refused_inside(str(error.code or ""), error.message) from None
 
     def redacted(self, text: str) -> str:
         """Returns the text without the key, which some servers repeat."""
@@ -135,11 +139,11 @@ class OpenAIClient:
         )
         return EndpointRefused(self.redacted(error.message), refusal)
 
-    def _refused_inside(self, error: openai.APIError) -> EndpointRefused:
-        """An error that the server sends within a stream; some give their status as its code."""
-        code, text = str(error.code or ""), self.redacted(error.message)
-        status = int(code) if re.fullmatch("[45][0-9][0-9]", code) else 500
-        return EndpointRefused(text, Refusal(status=status, text=text, code=code))
+    def refused_inside(self, code: str, message: str, param: str | None = None) -> EndpointRefused:
+        """An error that the server sends within an answer; some give their status as its code."""
+        text = self.redacted(message)
+        refusal = Refusal(status=_status_of(code), text=text, code=code, param=param)
+        return EndpointRefused(text, refusal)
 
     def _lost(self, error: openai.APIConnectionError) -> EndpointLost:
         import httpx2
@@ -149,6 +153,15 @@ class OpenAIClient:
         if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout):
             return EndpointLost(text, "unreachable")
         return EndpointLost(text, "silent" if isinstance(cause, httpx2.TimeoutException) else "cut")
+
+
+def _status_of(code: str) -> int:
+    """The HTTP status that says the same as the server's name for what is wrong."""
+    if re.fullmatch("[45][0-9][0-9]", code):
+        return int(code)
+    if code in ("rate_limit_exceeded", "insufficient_quota"):
+        return 429
+    return 400 if _FOR_GOOD.search(code) else 500
 
 
 def _server_text(body: object) -> str:

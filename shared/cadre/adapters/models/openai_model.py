@@ -3,13 +3,14 @@
 import contextlib
 import json
 import logging
-import time
+import re
 from collections.abc import Callable
 from typing import Any, get_args
 
 import msgspec
 
-from cadre.adapters.models.answer import FILTERED, MalformedAnswer, ModelAnswer
+from cadre.adapters.models.answer import FILTERED, MalformedAnswer
+from cadre.adapters.models.api import Answer, answer_of, create, resource_of
 from cadre.adapters.models.failure import (
     Refusal,
     complains_of,
@@ -23,6 +24,8 @@ from cadre.adapters.models.failure import (
 from cadre.adapters.models.images import with_images
 from cadre.adapters.models.openai_client import EndpointLost, EndpointRefused, OpenAIClient
 from cadre.adapters.models.request_slots import RequestSlots
+from cadre.adapters.models.responses_answer import ResponseFailed
+from cadre.adapters.models.responses_request import ENCRYPTED, own_items
 from cadre.adapters.models.too_long import excess_of
 from cadre.adapters.models.usage import estimated
 from cadre.engine.context.context_budget import answer_tokens
@@ -37,6 +40,9 @@ log = logging.getLogger("cadre.model")
 
 TOKEN_LIMITS = get_args(TokenLimit)
 CONNECT_SECONDS = 10.0
+
+_ENCRYPTION = re.compile(r"encrypted[_ ]content|\binclude\b", re.IGNORECASE)
+"""What a refusal speaks of when the endpoint does not take reasoning, or gives none to take along."""
 
 
 class OpenAIModel:
@@ -70,15 +76,16 @@ class OpenAIModel:
         self._name = spec.name or settings.name
         self._endpoint_context: int | None = None
         self._limit: TokenLimit | None = (
-            None if spec.extra_body.keys() & set(TOKEN_LIMITS) else spec.token_limit
+            None if spec.extra_body.keys() & {*TOKEN_LIMITS, "max_output_tokens"} else spec.token_limit
         )
         self._endpoint = OpenAIClient(
             self._url,
             spec.key_env,
             spec.timeout,
             min(CONNECT_SECONDS, spec.timeout),
-            lambda client: client.chat.completions,
+            resource_of(spec),
         )
+        self._encrypted = True
 
     async def _follow(self) -> None:
         """Turns to the endpoint of the moment; while there is none it may come back where it was."""
@@ -97,14 +104,14 @@ class OpenAIModel:
         if (missing := self.missing()) is not None:
             raise ModelRefused(missing)
         body = await self._body(request)
-        answer = ModelAnswer(request.stop, on_text, time.monotonic)
+        answer = answer_of(self._spec, request.stop, on_text)
         # Waiting here is no silence of the endpoint: nothing was sent yet.
         async with self._slots.slot(self._url, self._name, self._spec.parallel):
             await self._ask(body, answer)
         try:
             reply = await answer.done()
         except MalformedAnswer as error:
-            hint = "; does the URL end as it should (most end in /v1)?" if "no choice" in str(error) else ""
+            hint = "; does the URL end as it should (most end in /v1)?" if "holds no " in str(error) else ""
             raise failed_answer(self._url, f"cannot be used: {error}{hint}") from None
         if reply.finish_reason == FILTERED:
             raise filtered_answer(self._url)
@@ -142,10 +149,16 @@ class OpenAIModel:
         spec = self._spec
         body: dict[str, Any] = {
             "model": self._name,
-            "messages": await with_images(request.messages, self._blobs),
+            "messages": [
+                own_items(message, spec.api, request.fallback)
+                for message in await with_images(request.messages, self._blobs)
+            ],
         }
+        native = spec.native_tools if request.native_tools else []
+        if request.tools or native:
+            body["tools"] = [*request.tools, *native]
         if request.tools:
-            body |= {"tools": request.tools, "tool_choice": _tool_choice(spec, request)}
+            body["tool_choice"] = _tool_choice(spec, request)
             if spec.parallel_tool_calls is not None:
                 body["parallel_tool_calls"] = spec.parallel_tool_calls
         if request.schema is not None:
@@ -153,7 +166,7 @@ class OpenAIModel:
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         elif request.json_object:
             body["response_format"] = {"type": "json_object"}
-        if request.stop and spec.stop:
+        if request.stop and spec.stop and spec.api == "chat":
             body["stop"] = request.stop
         for name in ("temperature", "reasoning_effort", "seed"):
             if (value := getattr(spec, name)) is not None:
@@ -161,19 +174,30 @@ class OpenAIModel:
         if self._limit is not None:
             most = answer_tokens(spec, self._endpoint_context)
             body[self._limit] = min(most, request.max_tokens or most)
+        if spec.api == "responses" and self._encrypted and "include" not in spec.extra_body:
+            body["include"] = [ENCRYPTED]
         if spec.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return body
 
-    async def _ask(self, body: dict[str, Any], answer: ModelAnswer) -> None:
+    async def _ask(self, body: dict[str, Any], answer: Answer) -> None:
         """Sends the request and adds what comes back to `answer`. Raises ModelUnavailable, ModelRefused."""
         try:
             await self._send(body, answer)
         except EndpointRefused as error:
-            again = None if answer.begun else self._limited_otherwise(body, error.refusal)
+            again = None if answer.begun else self._otherwise(body, error.refusal)
             if again is None:
                 raise failed_status(self._spec, self._url, error.refusal, body) from None
             await self._ask(again, answer)
+
+    def _otherwise(self, body: dict[str, Any], refusal: Refusal) -> dict[str, Any] | None:
+        """The request without what the endpoint does not take and nobody asked for; None where that is not why it was
+        refused."""
+        if "include" in body and refusal.status in (400, 404, 422) and _ENCRYPTION.search(refusal.text):
+            # This model does not reason, or what it is shown is the reasoning of another one.
+            self._encrypted = refusal.code == "invalid_encrypted_content"
+            return {key: value for key, value in body.items() if key != "include"}
+        return self._limited_otherwise(body, refusal)
 
     def _limited_otherwise(self, body: dict[str, Any], refusal: Refusal) -> dict[str, Any] | None:
         """The request under the other name of its limit of tokens, or without one, where that may be why it was
@@ -184,7 +208,8 @@ class OpenAIModel:
         rest = {key: value for key, value in body.items() if key != name}
         if complains_of(name, refusal):
             other = next(one for one in TOKEN_LIMITS if one != name)
-            self._limit = other if name == self._spec.token_limit else None
+            other_name = self._spec.api == "chat" and name == self._spec.token_limit
+            self._limit = other if other_name else None
             return rest if self._limit is None else {**rest, other: body[name]}
         if not refusal.too_long:
             return None
@@ -195,11 +220,11 @@ class OpenAIModel:
         # The answer alone may be what there is no room for: the endpoint's context is smaller than the spec's.
         return rest
 
-    async def _send(self, body: dict[str, Any], answer: ModelAnswer) -> None:
+    async def _send(self, body: dict[str, Any], answer: Answer) -> None:
         """As `_ask`, but raises EndpointRefused."""
         try:
             async with self._endpoint.client_for_request() as client:
-                sent = await client.chat.completions.create(**body, extra_body=self._spec.extra_body or None)
+                sent = await create(client, self._spec, body)
                 if not self._spec.stream:
                     await answer.add(sent)
                     return
@@ -208,6 +233,8 @@ class OpenAIModel:
                         await answer.add(chunk)
         except EndpointLost as error:
             raise self._lost(error) from None
+        except ResponseFailed as error:
+            raise self._endpoint.refused_inside(error.code, str(error), error.param) from None
         except MalformedAnswer as error:
             raise failed_answer(self._url, f"is malformed: {self._endpoint.redacted(str(error))}") from None
         except json.JSONDecodeError as error:

@@ -10,6 +10,7 @@ from textwrap import indent
 from typing import Any
 
 from cadre.cli.run_view import labels
+from cadre.cli.run_view.items_text import item_lines
 from cadre.cli.run_view.run_tree import error_text
 from cadre.cli.terminal.answer import as_text
 from cadre.cli.terminal.table import brief, call_text, number, seconds
@@ -163,6 +164,7 @@ class _Steps:
 
     def _action(self, step: Step) -> Iterator[str]:
         yield f"step {step.get('number')}{self._effort(step)}"
+        yield from (_MARGIN + line for line in item_lines(step.get("items") or []))
         for title, text in labels.model_output(step) if self._played else [("", step.get("content"))]:
             yield from self.block(title, text, 1 if title else 0)
         for line in labels.step_lines(step):

@@ -211,7 +211,8 @@ def _repeated(task: int, run: Run) -> int:
 
 
 def _weight_of_action(step: ActionStep) -> int:
-    weight = 3 * MESSAGE + tokens_of(step.content) + _of_failure(step.error.message if step.error else None)
+    weight = 3 * MESSAGE + tokens_of(step.content) + _of_items(step.items)
+    weight += _of_failure(step.error.message if step.error else None)
     deed = deed_of(step)
     if deed is not None:
         weight += tokens_of(deed.seen or "") + tokens_of(deed.text)
@@ -272,6 +273,7 @@ def _of_memories(_: Run, event: ev.MemoryRecalled) -> int:
 def _of_answer(run: Run, event: ev.ModelAnswered) -> int:
     if event.purpose == "act" or (run.current is not None and event.purpose != SUMMARY):
         more = kind_of(run).tokens(run, event) if run.spec is not None else 0
+        more += _of_items(event.items)
         return 3 * MESSAGE + tokens_of(event.content) + sum(map(_asked, event.calls)) + more
     return 4 * MESSAGE + tokens_of(event.content) if event.purpose == "plan" else 0
 
@@ -327,6 +329,10 @@ UNREAD = frozenset(get_args(ev.CommonEvent)) - frozenset(_TOKENS)
 
 def _longest(run: Run) -> int | None:
     return run.spec.limits.observation_chars if run.spec is not None else None
+
+
+def _of_items(items: list[dict[str, Any]]) -> int:
+    return _tokens(items) if items else 0
 
 
 def _asked(call: ev.RequestedCall) -> int:

@@ -35,14 +35,22 @@ class Content:
             messages = messages[1:]
         return found | ({names.INPUT_MESSAGES: history(messages, MAX_CHARS)} if messages else {})
 
-    def output_messages(self, content: str, calls: list[RequestedCall]) -> dict[str, Value]:
-        """The text and the calls that a model answered, in the form of the conventions."""
+    def output_messages(
+        self, content: str, calls: list[RequestedCall], items: list[dict[str, Any]]
+    ) -> dict[str, Value]:
+        """The text and the calls that a model answered, in the form of the conventions, behind what its endpoint gave
+        beside them."""
         if not self.on:
             return {}
-        parts: list[dict[str, Any]] = [{"type": "text", "content": content}] if content else []
+        parts = [_without_encrypted(item) for item in items if item["type"] != "function_call"]
+        parts += [{"type": "text", "content": content}] if content else []
         parts += [{"type": "tool_call", "name": call.name, "arguments": call.arguments} for call in calls]
         answer = _text([{"role": "assistant", "parts": parts}])
         return {names.OUTPUT_MESSAGES: answer, names.OUTPUT_VALUE: _text(content or [c.name for c in calls])}
+
+
+def _without_encrypted(item: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in item.items() if key != "encrypted_content"}
 
 
 def _text(value: Any) -> str:

@@ -125,7 +125,7 @@ class ModelSpans:
             names.LLM_PROMPT_TOKENS: usage.input_tokens,
             names.LLM_COMPLETION_TOKENS: usage.output_tokens,
             names.LLM_TOTAL_TOKENS: usage.tokens,
-            **self._content.output_messages(event.content, event.calls),
+            **self._content.output_messages(event.content, event.calls, event.items),
         }
         if model:
             found[names.REQUEST_MODEL] = found[names.LLM_MODEL] = model
@@ -133,6 +133,10 @@ class ModelSpans:
             found[names.RESPONSE_MODEL] = event.model
         if event.finish_reason:
             found[names.FINISH_REASONS] = [event.finish_reason]
+        if event.cached_tokens:
+            found[names.CACHED_TOKENS] = event.cached_tokens
+        if event.reasoning_tokens:
+            found[names.REASONING_TOKENS] = event.reasoning_tokens
         if usage.cost:
             found[names.COST] = usage.cost
         return found

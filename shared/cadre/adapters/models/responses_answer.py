@@ -1,0 +1,136 @@
+"""Puts an answer of the Responses API together, from a whole response or from the events of a stream."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from cadre.adapters.models.answer import FILTERED, MalformedAnswer, ModelAnswer
+from cadre.ports import ModelReply, OnText
+
+_TEXT = ("response.output_text.delta", "response.refusal.delta")
+_ENDS = ("response.completed", "response.incomplete", "response.failed")
+_REASONS = {"max_output_tokens": "length", "content_filter": FILTERED}
+
+
+class ResponseFailed(Exception):
+    """The endpoint says within its answer that it failed: its message, its name for what is wrong, the parameter."""
+
+    def __init__(self, error: Any) -> None:
+        told = error if isinstance(error, dict) else {}
+        super().__init__(str(told.get("message") or "the response failed"))
+        self.code = str(told.get("code") or "")
+        self.param = told.get("param")
+
+
+class ResponsesAnswer:
+    """Collects one answer as `ModelAnswer` does, and the items that the endpoint gave beside its texts and calls."""
+
+    def __init__(self, stop: list[str], on_text: OnText, clock: Callable[[], float]) -> None:
+        self._answer = ModelAnswer(stop, on_text, clock)
+        self._items: list[dict[str, Any]] = []
+        self._texts = self._calls = 0
+        self._heard = ""
+        """What has come of the text in work."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether some of it has come."""
+        return self._answer.begun or bool(self._items)
+
+    async def add(self, sent: Any) -> None:
+        """Takes an event, or a whole response. Raises MalformedAnswer, ResponseFailed."""
+        data = sent.to_dict(warnings=False) if hasattr(sent, "to_dict") else sent
+        if not isinstance(data, dict):
+            raise MalformedAnswer("it holds no response")
+        try:
+            await self._take(data)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise MalformedAnswer(f"{type(error).__name__}: {error}") from error
+
+    async def done(self) -> ModelReply:
+        """Returns the answer, once everything was added. Raises MalformedAnswer when it is not complete."""
+        if not self.begun:
+            raise MalformedAnswer("it holds no response")
+        reply = await self._answer.done()
+        return msgspec.structs.replace(reply, items=self._kept())
+
+    async def _take(self, data: dict[str, Any]) -> None:
+        kind = data.get("type")
+        if kind in _TEXT:
+            self._heard += data["delta"]
+            await self._add(delta={"content": data["delta"]})
+        elif kind == "response.output_item.done":
+            await self._add_item(data["item"])
+        elif kind in _ENDS:
+            await self._end(data["response"])
+        elif kind == "error":
+            raise ResponseFailed(data.get("error") or data)
+        elif data.get("object") == "response":
+            await self._end(data)
+
+    async def _add_item(self, item: dict[str, Any]) -> None:
+        kind = item["type"]
+        if kind == "message":
+            self._texts += 1
+            text = "".join(part.get("text") or part.get("refusal") or "" for part in item["content"])
+            if text.startswith(self._heard):
+                await self._add(delta={"content": text[len(self._heard) :]})
+            self._heard = ""
+        elif kind == "function_call":
+            self._calls += 1
+            function = {"name": item["name"], "arguments": item["arguments"]}
+            await self._add(message={"tool_calls": [{"id": item["call_id"], "function": function}]})
+        self._items.append(item)
+
+    async def _end(self, response: dict[str, Any]) -> None:
+        if response.get("status") == "failed" or response.get("error"):
+            raise ResponseFailed(response.get("error"))
+        if not self._items:
+            for item in response.get("output") or ():
+                await self._add_item(item)
+        used = response.get("usage") or {}
+        usage = {
+            "prompt_tokens": used.get("input_tokens"),
+            "completion_tokens": used.get("output_tokens"),
+            "prompt_tokens_details": used.get("input_tokens_details"),
+            "completion_tokens_details": used.get("output_tokens_details"),
+        }
+        choice: dict[str, Any] = {"delta": {}, "finish_reason": self._finish(response)}
+        await self._answer.add({"choices": [choice], "usage": usage, "model": response.get("model")})
+
+    def _finish(self, response: dict[str, Any]) -> str | None:
+        match response.get("status"):
+            case "completed":
+                return "tool_calls" if self._calls else "stop"
+            case "incomplete":
+                reason = (response.get("incomplete_details") or {}).get("reason")
+                return _REASONS.get(str(reason), "length")
+        return None
+
+    async def _add(self, **message: Any) -> None:
+        await self._answer.add({"choices": [message]})
+
+    def _kept(self) -> list[dict[str, Any]]:
+        """The items in their order, without the texts and calls that the reply holds already; [] when nothing else is
+        in them."""
+        kept = [_without_call(item) if item["type"] == "function_call" else item for item in self._items]
+        if self._texts == 1:
+            kept = [_without_text(item) if item["type"] == "message" else item for item in kept]
+        return kept if any(map(_says_more, kept)) else []
+
+
+def _without_call(item: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in item.items() if key not in ("name", "arguments", "call_id")}
+
+
+def _without_text(item: dict[str, Any]) -> dict[str, Any]:
+    notes = [note for part in item["content"] for note in part.get("annotations") or ()]
+    rest = {key: value for key, value in item.items() if key != "content"}
+    return {**rest, **({"annotations": notes} if notes else {})}
+
+
+def _says_more(item: dict[str, Any]) -> bool:
+    if item["type"] not in ("message", "function_call"):
+        return True
+    return bool(item.get("annotations") or item.get("phase") or item.get("content"))
