@@ -70,6 +70,13 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if self.server.silent.is_set():
             threading.Event().wait(patience())
+        if self.path.endswith("/responses"):
+            content = self.server.answer({**body, "messages": body["input"]})["content"]
+            part = {"type": "output_text", "text": content, "annotations": []}
+            said = {"type": "message", "role": "assistant", "content": [part]}
+            used = {"input_tokens": 9, "output_tokens": 5}
+            self._send(200, {"object": "response", "status": "completed", "output": [said], "usage": used})
+            return
         message = dict(self.server.answer(body))
         finish = message.pop("finish_reason", "tool_calls" if message.get("tool_calls") else "stop")
         usage = (

@@ -17,6 +17,7 @@ from cadre.local.tested_models import report_of, with_tested_calls
 from cadre.settings import ModelSettings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.model import ModelSpec
+from cadre.testing import running_model
 from integration.probed_server import Body, Refused, able, probed_server, weak
 
 
@@ -50,8 +51,8 @@ def test_a_model_that_can_do_everything() -> None:
     assert set(verdicts(found).values()) == {"yes"}
     assert list(verdicts(found)) == [
         *("models", "streaming", "usage in streams", "token_limit", "tools", "tool_choice: required"),
-        *("parallel calls", "json_schema", "json_object", "images", "max_completion_tokens", "seed"),
-        *("reasoning", "embeddings"),
+        *("parallel calls", "json_schema", "json_object", "images", "api: responses"),
+        *("max_completion_tokens", "seed", "reasoning", "embeddings"),
     ]
     assert (found["calls"], found["probes"][-1]["value"]) == ("native", 3)
     assert found["spec"] == {
@@ -205,3 +206,19 @@ def test_a_folder_that_cannot_be_written_does_not_matter(folder: Path) -> None:
     assert (result.exception, result.return_value) == (None, 0)
     assert "what was found is not kept" in result.output
     assert os.path.isfile(".cadre")
+
+
+def test_a_model_that_is_asked_through_the_responses_api(folder: Path) -> None:
+    file = folder / "other.yaml"
+    file.write_text(
+        "apiVersion: cadre.dev/v1\nkind: Model\nmetadata: {name: other}\nspec: {url: URL, api: responses}\n"
+    )
+    with running_model() as server:
+        file.write_text(file.read_text().replace("URL", server.url))
+        found = found_by(str(file))
+    said = verdicts(found)
+    assert (said["streaming"], said["usage in streams"], said["tools"], said["api: responses"]) == (
+        "yes",
+    ) * 4
+    assert (said["json_schema"], "seed" in said, "token_limit" in said) == ("yes", False, False)
+    assert found["spec"]["api"] == "responses"

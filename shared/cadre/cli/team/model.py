@@ -58,7 +58,7 @@ def test_model(
 ) -> int:
     """Ask a model what it can do: the endpoint URL, the file of a model or of an agent, or what CADRE_MODEL_URL says.
 
-    Makes some 14 requests of at most 200 tokens each. What is found is kept in .cadre/models.json, where
+    Makes some 15 requests of at most 200 tokens each. What is found is kept in .cadre/models.json, where
     `model.calls: auto` looks.
     """
     given = {key: value for key, value in (("name", name), ("key_env", key_env)) if value}
@@ -115,7 +115,9 @@ async def _test(spec: ModelSpec, seconds: float, embeddings: str | None, shows: 
         if shows:
             verdict = click.style(f"{probe.verdict:<7}", fg=_COLOURS[probe.verdict])
             click.echo(f"{probe.name:<{_NAME_WIDTH}}  {verdict}  {brief(probe.detail, 300)}".rstrip())
-    report = ModelReport(url=shown_url(spec.url), model=spec.name, at=time.time(), probes=probes)
+    report = ModelReport(
+        url=shown_url(spec.url), model=spec.name, api=spec.api, at=time.time(), probes=probes
+    )
     if report.answers:
         _keep(report)
         if shows:

@@ -2,16 +2,19 @@
 
 import asyncio
 import json
-import time
 from collections.abc import Coroutine
 from typing import Any, NamedTuple, TypeVar
 
-from cadre.adapters.models.answer import MalformedAnswer, ModelAnswer
+import msgspec
+
+from cadre.adapters.models.answer import MalformedAnswer
+from cadre.adapters.models.api import answer_of, create, resource_of
 from cadre.adapters.models.failure import failed_answer, failed_connection, failed_status
 from cadre.adapters.models.openai_client import EndpointLost, EndpointRefused, OpenAIClient
+from cadre.adapters.models.responses_answer import ResponseFailed
 from cadre.errors import ModelError, ModelRefused
 from cadre.ports import ModelReply
-from cadre.spec.model import ModelSpec
+from cadre.spec.model import ModelApi, ModelSpec
 
 T = TypeVar("T")
 
@@ -58,11 +61,13 @@ class ProbedEndpoint:
 
     def __init__(self, spec: ModelSpec, seconds: float) -> None:
         self._spec = spec
+        self.api: ModelApi = spec.api
+        """The API that it is asked through."""
         self._seconds = seconds
         self.token_limit: str = spec.token_limit
         """The parameter that bounds an answer."""
         connect = min(_CONNECT_SECONDS, seconds)
-        self._client = OpenAIClient(spec.url, spec.key_env, seconds, connect, lambda client: client.chat)
+        self._client = OpenAIClient(spec.url, spec.key_env, seconds, connect, resource_of(spec))
 
     async def ask(
         self, content: str | list[dict[str, Any]], tokens: int, *, stream: bool = True, **fields: Any
@@ -124,9 +129,10 @@ class ProbedEndpoint:
     async def _send(self, body: dict[str, Any]) -> ProbeReply:
         async def ignore(_: str) -> None: ...
 
-        answer, pieces, reasoned = ModelAnswer([], ignore, time.monotonic), 0, False
+        spec = msgspec.structs.replace(self._spec, api=self.api)
+        answer, pieces, reasoned = answer_of(spec, [], ignore), 0, False
         async with self._client.client_for_request() as client:
-            sent = await client.chat.completions.create(**body, extra_body=self._spec.extra_body or None)
+            sent = await create(client, spec, body)
             if not body.get("stream"):
                 await answer.add(sent)
                 pieces, reasoned = 1, _has_reasoning(sent)
@@ -134,14 +140,16 @@ class ProbedEndpoint:
                 async with sent as stream:
                     async for chunk in stream:
                         await answer.add(chunk)
-                        pieces, reasoned = pieces + 1, reasoned or _has_reasoning(chunk)
+                        pieces += _has_text(chunk)
+                        reasoned = reasoned or _has_reasoning(chunk)
         reply = await answer.done()
-        return ProbeReply(reply, pieces, reasoned or "<think>" in reply.content)
+        reasoned = reasoned or bool(reply.reasoning_tokens) or "<think>" in reply.content
+        return ProbeReply(reply, pieces, reasoned)
 
     async def _begin(self, body: dict[str, Any]) -> None:
         """Sends the request, and closes the connection when something of the answer is there."""
         async with self._client.client_for_request() as client:
-            sent = await client.chat.completions.create(**body, extra_body=self._spec.extra_body or None)
+            sent = await create(client, self._spec, body)
             async with sent as stream:
                 async for _ in stream:
                     return
@@ -155,6 +163,8 @@ class ProbedEndpoint:
         except EndpointRefused as error:
             found = failed_status(self._spec, self._spec.url, error.refusal, body)
             raise _failed(found, refused=not error.refusal.passes, sent=str(error)) from None
+        except ResponseFailed as error:
+            raise ProbeFailed(self._client.redacted(str(error))) from None
         except EndpointLost as error:
             if error.how == "silent":
                 text = f"the endpoint sent nothing for {self._seconds:g} s"
@@ -176,7 +186,14 @@ def _failed(error: ModelError, *, refused: bool = False, sent: str = "") -> Prob
     return ProbeFailed(error.message, refused=refused, sent=sent)
 
 
+def _has_text(piece: Any) -> bool:
+    """Whether it is a chunk of a chat completion, or an event of a response that brings some of its text."""
+    return hasattr(piece, "choices") or str(getattr(piece, "type", "")).endswith(".delta")
+
+
 def _has_reasoning(piece: Any) -> bool:
+    if not hasattr(piece, "choices"):
+        return "reasoning" in str(getattr(piece, "type", ""))
     for choice in piece.choices or []:
         message = getattr(choice, "delta", None) or getattr(choice, "message", None)
         if any(getattr(message, name, None) for name in ("reasoning_content", "reasoning")):

@@ -60,7 +60,8 @@ async def probe_all(spec: ModelSpec, seconds: float, embeddings: str | None = No
         answering = await _streaming(endpoint)
         for probe in answering:
             yield probe
-        yield Probe("token_limit", "yes", endpoint.token_limit)
+        if spec.api == "chat":
+            yield Probe("token_limit", "yes", endpoint.token_limit)
         if not any(probe.verdict == "yes" for probe in answering):
             for name in [*_QUESTIONS, *(["embeddings"] if embeddings else [])]:
                 yield Probe(name, "unknown", "not asked: the model answers nothing")
@@ -68,6 +69,8 @@ async def probe_all(spec: ModelSpec, seconds: float, embeddings: str | None = No
         if listed.value is None:
             yield await _context(endpoint)
         for name, question in _QUESTIONS.items():
+            if spec.api == "responses" and name in _OF_CHAT:
+                continue
             yield await _verdict(name, question(endpoint))
         if embeddings:
             yield await _verdict("embeddings", _embeddings(endpoint, embeddings))
@@ -263,6 +266,18 @@ async def _max_completion_tokens(endpoint: ProbedEndpoint) -> Probe:
     return Probe(name, "no", f"ignored: the answer had {asked.reply.usage.output_tokens} tokens, not 8")
 
 
+async def _responses(endpoint: ProbedEndpoint) -> Probe:
+    name, used = "api: responses", endpoint.api
+    if used == "responses":
+        return Probe(name, "yes", "asked through it")
+    endpoint.api = "responses"
+    try:
+        asked = await endpoint.ask(_COUNT, 60, stream=False)
+    finally:
+        endpoint.api = used
+    return Probe(name, "yes" if asked.reply.content else "no")
+
+
 async def _seed(endpoint: ProbedEndpoint) -> Probe:
     question = "Write five random words."
     texts = [(await endpoint.ask(question, 24, seed=7)).reply.content for _ in range(2)]
@@ -290,6 +305,7 @@ _QUESTIONS: dict[str, Callable[[ProbedEndpoint], Awaitable[Probe]]] = {
     "json_schema": ask_under_schema,
     "json_object": _json_object,
     "images": _images,
+    "api: responses": _responses,
     "max_completion_tokens": _max_completion_tokens,
     "seed": _seed,
     "reasoning": _reasoning,
@@ -314,3 +330,7 @@ def _red_square(side: int = 64) -> bytes:
     header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
     rows = zlib.compress((b"\x00" + b"\xff\x00\x00" * side) * side)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+_OF_CHAT = ("max_completion_tokens", "seed")
+"""Parameters that the Responses API does not have."""

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from cadre.spec.model import CallForm
+from cadre.spec.model import CallForm, ModelApi
 from cadre.spec.model_file import Capability
 
 Verdict = Literal["yes", "no", "unknown"]
@@ -32,6 +32,7 @@ class ModelReport(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str
     model: str
+    api: ModelApi = "chat"
     at: float = 0.0
     """When they were made, in Unix seconds."""
     probes: list[Probe] = []
@@ -65,6 +66,8 @@ class ModelReport(msgspec.Struct, frozen=True, kw_only=True):
         """Keys of the model's file that follow from this."""
         capabilities = [one for one, probes in _CAPABILITIES.items() if self.can(*probes)]
         found: dict[str, Any] = {"url": self.url, "name": self.model}
+        if self.api != "chat":
+            found["api"] = self.api
         if self.context is not None:
             found["context"] = self.context
         found["capabilities"] = capabilities

@@ -1,0 +1,62 @@
+"""An agent over the Responses API with a native tool: killed while its model streams, and taken over."""
+
+from pathlib import Path
+
+from harness.command import commands_of
+from harness.stack import Stack
+
+AGENT = """
+apiVersion: cadre.dev/v1
+kind: Agent
+metadata: {name: finder}
+spec:
+  description: Finds things.
+  model: {api: responses, tool_choice: auto, native_tools: [{type: web_search}]}
+"""
+
+SCRIPT = """
+rules:
+  - name: search
+    match: {turn: 0}
+    reply:
+      - {content: Moss is a long word that never ends here., chunk: 1, delay: 20}
+      - items:
+          - {type: reasoning, id: rs_1, summary: [{type: summary_text, text: Look it up.}], encrypted_content: opaque}
+          - {type: web_search_call, id: ws_7, status: completed, action: {type: search, query: moss}}
+        content: Moss is green.
+        annotations: [{type: url_citation, url: "https://example.com", title: Moss, start_index: 0, end_index: 4}]
+        tool_calls: [{name: look, arguments: {}}]
+  - name: answer
+    match: {turn: 1}
+    reply:
+      tool_calls:
+        - name: final_answer
+          arguments:
+            answer: "{{ find(body | tojson, 'ws_.') }} {{ find(body | tojson, 'opaque') }} {{ body.tools[-1].type }}"
+"""
+
+
+def test_a_run_is_taken_over_in_the_middle_of_a_streamed_response(tmp_path: Path) -> None:
+    with Stack(tmp_path) as stack:
+        (tmp_path / "script.yaml").write_text(SCRIPT)
+        (tmp_path / "finder.yaml").write_text(AGENT)
+        stack.model(tmp_path / "script.yaml")
+        stack.agent(tmp_path / "finder.yaml", start=False)
+        gateway = stack.gateway(start=False)
+        stack.start_all()
+        gateway.wait_offered(1)
+        run = gateway.submit("finder", "What is moss?")
+        gateway.wait_for(run, "delta")
+        stack.services["finder"].kill()
+        stack.services["finder"].start()
+        assert gateway.succeeded(run) == "ws_7 opaque web_search"
+        events = [(name, data["event"]) for name, data in gateway.events(run) if "event" in data]
+        assert [event["attempt"] for name, event in events if name == "model.called"] == [1, 2, 1]
+        answered = next(event for name, event in events if name == "model.answered")
+        kinds = ["reasoning", "web_search_call", "message", "function_call"]
+        assert [item["type"] for item in answered["items"]] == kinds
+        cadre = commands_of(stack, tmp_path)
+        shown = cadre("show", run, "--full").stdout
+        for line in ("reasoning: Look it up.", 'web_search_call {"action"', "cites Moss https://example.com"):
+            assert line in shown
+        assert cadre("replay", run).returncode == 0
