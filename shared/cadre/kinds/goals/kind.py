@@ -16,10 +16,17 @@ from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, Step
-from cadre.kinds.goals.records import DECLARATION, GoalThought, ThoughtStep, goals_of
+from cadre.kinds.goals.records import DECLARATION, GoalsState, GoalThought, ThoughtStep, goals_of
 from cadre.kinds.iteration import view
-from cadre.kinds.iteration.offer import in_form, iteration_schema, named_in_offer, offered_schemas
+from cadre.kinds.iteration.offer import (
+    ask_in_next_form,
+    in_form,
+    iteration_schema,
+    named_in_offer,
+    offered_schemas,
+)
 from cadre.kinds.iteration.parse import FINISH, THINK, Iteration, is_whole, read_iteration
+from cadre.kinds.iteration.records import JsonFormRefused
 from cadre.kinds.iteration.thinking import last_action, thinking_question
 from cadre.kinds.stepwise import StepwiseKind
 from cadre.prompting.prompts import Prompts
@@ -61,10 +68,15 @@ class GoalsKind(StepwiseKind):
         """The run ends with what it has found; it may be continued."""
         return [Stop("max_steps_error", PARTIAL_RESULT, self._out_of_steps(run))]
 
+    def gave_up(self, run: Run, purpose: str, reason: str, arrival: Arrival) -> Moves | None:
+        return ask_in_next_form(run, reason) or super().gave_up(run, purpose, reason, arrival)
+
     def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
-        if run.current is None:
-            return
-        if isinstance(event, ev.StepStarted):
+        if isinstance(event, JsonFormRefused):
+            run.own = GoalsState(form=event.form)
+        elif run.current is None:
+            pass
+        elif isinstance(event, ev.StepStarted):
             run.current.own = ThoughtStep(question=_question(run.steps) or "")
         elif isinstance(event, ev.ModelAnswered) and isinstance(run.current.own, ThoughtStep):
             run.current.own.thought = event.content
@@ -129,4 +141,11 @@ def _question(steps: Sequence[Step]) -> str | None:
     return thinking_question(last) if last is not None and last.own is None else None
 
 
+class GoalsKind1(GoalsKind):
+    """Version 1: no form of answers is learned."""
+
+    version = 1
+
+
+GoalsKind.earlier = {1: GoalsKind1()}
 GOALS = GoalsKind()

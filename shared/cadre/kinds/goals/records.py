@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from cadre.journal.parts import JournalEvent, KindStep
+from cadre.journal.parts import JournalEvent, KindState, KindStep
 from cadre.kinds.iteration.records import (
     ITERATION_TEMPLATES,
     SYSTEM_TERMS,
     IterationSection,
+    JsonFormRefused,
     capabilities,
     check_section,
     max_steps,
@@ -37,6 +38,13 @@ class ThoughtStep(KindStep, kw_only=True, tag=KIND, omit_defaults=True):
     thought: str | None = None
 
 
+class GoalsState(KindState, kw_only=True, tag=KIND, omit_defaults=True):
+    """What a run has learned of its endpoint."""
+
+    form: str = ""
+    """How JSON is asked for, once the endpoint has refused a form; "": as the spec says."""
+
+
 def goals_of(spec: Any) -> GoalsSpec:
     """The section of an agent's spec."""
     section: GoalsSpec = spec.goals
@@ -59,7 +67,9 @@ DECLARATION = KindDeclaration(
         )
     },
     purposes={"act": "thinking", "plan": "planning", "think": "thinking a question through"},
-    events=(GoalThought,),
+    version=2,
+    events=(GoalThought, JsonFormRefused),
+    state=GoalsState,
     step=ThoughtStep,
     writes_calls=False,
     section=GoalsSpec,
@@ -67,5 +77,5 @@ DECLARATION = KindDeclaration(
     max_steps=lambda spec: max_steps(goals_of(spec)),
     prompt_terms=lambda spec: prompt_terms(goals_of(spec)),
     capabilities=capabilities,
-    doing={"goals.thought": ""},
+    doing={"goals.thought": "", "iteration.form_refused": ""},
 )

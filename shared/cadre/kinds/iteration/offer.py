@@ -3,15 +3,21 @@
 from typing import Any
 
 from cadre.engine.answers.answer_form import final_answer_parameters
+from cadre.engine.answers.json_form import form_after, form_of
 from cadre.engine.calls.call_check import input_schema
 from cadre.engine.calls.call_schema import ANY_ANSWER, call_union, object_of
 from cadre.engine.calls.calls_in_text import SchemaOf
 from cadre.engine.chat import functions
 from cadre.engine.model_choice import asked_model
 from cadre.engine.model_request import ChatMessage, ModelRequest
+from cadre.engine.moves import Ask, Moves, Note
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.run import Run
 from cadre.kinds.iteration.parse import FINISH, THINK, THINK_PARAMETERS, plain_name, takes_own
+from cadre.kinds.iteration.records import JsonFormRefused
+
+LEARNS_FORMS = 2
+"""Version of these kinds from which on `structured: auto` begins with a schema."""
 
 _TEXT = {"type": "string"}
 
@@ -58,9 +64,27 @@ def iteration_schema(run: Run, *, think: bool, ends: bool = True) -> dict[str, A
     )
 
 
-def in_form(run: Run, messages: list[ChatMessage], schema: dict[str, Any]) -> ModelRequest:
-    """A request for JSON, in the form that the model's endpoint takes (`model.structured`, or `calls: schema`)."""
-    model = asked_model(run)
-    if model.structured == "schema" or (model.structured == "auto" and model.calls == "schema"):
+def in_form(
+    run: Run, messages: list[ChatMessage], schema: dict[str, Any], *, shown_as_object: bool = True
+) -> ModelRequest:
+    """A request for JSON, in the form that the model's endpoint takes (`model.structured`, or `calls: schema`).
+
+    `shown_as_object`: what the prompt asks for is a JSON object, so that the endpoint's JSON mode may be used.
+    """
+    model, form = asked_model(run), form_of(run)
+    if run.kind_version < LEARNS_FORMS and model.structured == "auto" and model.calls != "schema":
+        form = "prompt"
+    if form == "schema":
         return ModelRequest(messages=messages, schema=schema)
-    return ModelRequest(messages=messages, json_object=model.structured == "object")
+    return ModelRequest(messages=messages, json_object=form == "object" and shown_as_object)
+
+
+def ask_in_next_form(run: Run, reason: str) -> Moves | None:
+    """The same question in the next form, where the endpoint refused this one; None when it refused something else."""
+    form, model = form_after(run, reason), run.model
+    if form is None or model is None or run.kind_version < LEARNS_FORMS:
+        return None
+    return [
+        Note(JsonFormRefused(form=form, reason=reason)),
+        Ask(model.purpose, model.step, model.attempt + 1),
+    ]

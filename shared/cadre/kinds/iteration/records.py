@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from cadre.errors import SpecError
+from cadre.journal.parts import JournalEvent
 from cadre.spec.names import check_bounds
 
 
@@ -18,6 +19,13 @@ class IterationSection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """The number of model calls that a run may take, in place of `limits.max_steps`."""
     think: bool = True
     """Whether the model may call `think`."""
+
+
+class JsonFormRefused(JournalEvent, frozen=True, tag="iteration.form_refused"):
+    """The endpoint refuses the form in which JSON was asked for: from now on it is asked for in `form`."""
+
+    form: str
+    reason: str = ""
 
 
 ITERATION_TEMPLATES = {

@@ -7,6 +7,7 @@ person's word on the whole of it; implicit ones carry their outcome.
 from collections.abc import Iterable
 
 from cadre.engine.answers.answer_form import last_answer_form
+from cadre.engine.answers.json_form import form_after
 from cadre.engine.answers.json_text import ReadingError, is_closed
 from cadre.engine.calls.call_edits import edited_calls, edits_as_text, proposed_calls
 from cadre.engine.calls.call_schema import Schema
@@ -33,7 +34,7 @@ from cadre.kinds.solution.records import (
     SolutionState,
     SolutionStep,
 )
-from cadre.kinds.solution.request import ask_for_json, form_after
+from cadre.kinds.solution.request import ask_for_json
 from cadre.kinds.solution.review import hold_solution, policy_problems
 from cadre.kinds.solution.schema import solution_schema
 from cadre.kinds.solution.section import solution_of

@@ -12,6 +12,7 @@ from cadre.engine.answers.truncation import cut_off
 from cadre.engine.context.context_budget import MESSAGE
 from cadre.engine.context.observation import clip
 from cadre.engine.context.tokens import tokens_of
+from cadre.engine.edits import Editable, EditNotAllowed
 from cadre.engine.kind import Chat, Deed
 from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.engine.moves import PARTIAL_RESULT, Answer, Ask, BeginStep, Call, EndStep, Moves, Note, Stop
@@ -21,12 +22,14 @@ from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState, Step
-from cadre.kinds.iteration.offer import named_in_offer, offered_schemas
+from cadre.kinds.iteration.offer import ask_in_next_form, named_in_offer, offered_schemas
 from cadre.kinds.iteration.parse import FINISH, THINK, as_text, is_whole, read_iteration
+from cadre.kinds.iteration.records import JsonFormRefused
 from cadre.kinds.iteration.thinking import last_action, thinking_question
 from cadre.kinds.iteration.view import step_messages, thinking_messages, thought_messages
 from cadre.kinds.kind import PlainKind
 from cadre.kinds.task_queue import view
+from cadre.kinds.task_queue.editing import editable_queue, edited_tasks
 from cadre.kinds.task_queue.outcome import Outcome, outcome_of, refusal_in
 from cadre.kinds.task_queue.queue import (
     MAX_RESULT_CHARS,
@@ -42,6 +45,7 @@ from cadre.kinds.task_queue.records import (
     DECLARATION,
     QueueAnswerUnread,
     QueueChanged,
+    QueueEdited,
     QueueState,
     QueueStep,
     QueueTaskDone,
@@ -50,7 +54,7 @@ from cadre.kinds.task_queue.records import (
     queue_of,
 )
 from cadre.prompting.prompts import Prompts
-from cadre.protocol.messages import ErrorInfo
+from cadre.protocol.messages import Edit, ErrorInfo
 from cadre.spec.agent import AgentSpec
 
 
@@ -74,14 +78,16 @@ class TaskQueueKind(PlainKind):
         state, section = state_of(run), _section(run)
         if run.model.purpose == THINK:
             return _tried(run, Outcome(clip(reply.content, MAX_RESULT_CHARS), False))
+        if run.model.purpose != state.stage:  # a person has added a task while the answer was written
+            return [EndStep(), *_ask(run, state, step_in_work(run) + 1)]
         cut = cut_off(run.spec, self, reply)
         try:
             if cut is not None:
                 raise ReadingError(cut.message)
             match state.stage:
                 case "initialize":
-                    tasks = first_tasks(reply.content, section)
-                    return _changed(run, tasks, tasks)
+                    tasks = first_tasks(reply.content, state, section)
+                    return _changed(run, [*state.pending, *tasks], tasks)
                 case "create":
                     added = new_task(reply.content, state)
                     return _changed(run, [*state.pending, *added], added)
@@ -113,6 +119,24 @@ class TaskQueueKind(PlainKind):
         """The answer was turned down: it is asked for once more."""
         return [EndStep(error), *_ask(run, state_of(run), step_in_work(run) + 1)]
 
+    def gave_up(self, run: Run, purpose: str, reason: str, arrival: Arrival) -> Moves | None:
+        return ask_in_next_form(run, reason) or super().gave_up(run, purpose, reason, arrival)
+
+    # --- what people edit
+
+    def editable(self, run: Run) -> Editable | None:
+        return editable_queue(state_of(run))
+
+    def check_edit(self, run: Run, edit: Edit) -> None:
+        state = state_of(run)
+        if state.stage == "conclude" and run.model is None:
+            raise EditNotAllowed("its answer is being checked")
+        edited_tasks(state, edit.operations, _section(run))
+
+    def edited(self, run: Run, edit: Edit, arrival: Arrival) -> Moves:
+        pending, added = edited_tasks(state_of(run), edit.operations, _section(run))
+        return [Note(QueueEdited(step=step_in_work(run), pending=pending, added=added))]
+
     # --- state
 
     def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
@@ -128,6 +152,8 @@ class TaskQueueKind(PlainKind):
             case ev.ModelAnswered(purpose=purpose, content=content) if purpose == THINK:
                 if isinstance(own, QueueStep):
                     own.thought = content
+            case JsonFormRefused(form=form):
+                state_of(run).form = form
             case _ if isinstance(event, QUEUE_EVENTS):
                 take(state_of(run), event, _section(run))
                 if isinstance(own, QueueStep):
@@ -140,7 +166,7 @@ class TaskQueueKind(PlainKind):
     def request(self, run: Run, purpose: str, chat: Chat) -> ModelRequest:
         state = state_of(run)
         if purpose != THINK:
-            return view.request(run, state, chat)
+            return view.request(run, purpose, state, chat)
         question = _question(run.steps, state) or ""
         return ModelRequest(messages=thinking_messages(run, question, view.goals_of(run), chat))
 
@@ -163,7 +189,7 @@ class TaskQueueKind(PlainKind):
 
     def tokens(self, run: Run, event: JournalEvent) -> int:
         match event:
-            case QueueChanged(added=added):
+            case QueueChanged(added=added) | QueueEdited(added=added):
                 return sum(tokens_of(task) + MESSAGE for task in added)
             case QueueTaskDone(result=result):
                 return tokens_of(result) + MESSAGE
@@ -263,4 +289,14 @@ def _unread(run: Run, error: ErrorInfo) -> Moves:
     return _next(run, [unread], error)
 
 
+class TaskQueueKind1(TaskQueueKind):
+    """Version 1: nobody edits the queue, and no form of answers is learned."""
+
+    version = 1
+
+    def editable(self, run: Run) -> Editable | None:
+        return None
+
+
+TaskQueueKind.earlier = {1: TaskQueueKind1()}
 TASK_QUEUE = TaskQueueKind()

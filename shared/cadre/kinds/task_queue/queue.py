@@ -14,6 +14,7 @@ from cadre.kinds.task_queue.records import (
     DoneTask,
     QueueAnswerUnread,
     QueueChanged,
+    QueueEdited,
     QueueState,
     QueueStep,
     QueueTaskDone,
@@ -25,7 +26,7 @@ from cadre.kinds.task_queue.records import (
 MAX_TASK_CHARS = 1_000
 MAX_RESULT_CHARS = 1_500
 
-QUEUE_EVENTS = (QueueChanged, QueueTaskTried, QueueTaskDone, QueueAnswerUnread)
+QUEUE_EVENTS = (QueueChanged, QueueTaskTried, QueueTaskDone, QueueAnswerUnread, QueueEdited)
 
 
 def take(state: QueueState, event: JournalEvent, section: TaskQueueSpec) -> None:
@@ -33,15 +34,21 @@ def take(state: QueueState, event: JournalEvent, section: TaskQueueSpec) -> None
     match event:
         case QueueChanged():
             state.pending, state.tries = list(event.pending), 0
-            state.made += len(event.added)
+            state.made, state.version = state.made + len(event.added), state.version + 1
             state.stage = _behind(state, event.reason, section)
         case QueueTaskTried():
             state.tries += 1
         case QueueTaskDone():
             done = DoneTask(task=event.task, result=event.result, failed=event.failed)
             state.pending, state.done, state.tries = state.pending[1:], [*state.done, done], 0
+            state.version += 1
             grows = section.create and state.made < section.most
             state.stage = "create" if grows else _behind(state, "create", section)
+        case QueueEdited():
+            state.pending = list(event.pending)
+            state.made, state.version = state.made + len(event.added), state.version + 1
+            if state.stage == "conclude" and state.pending:
+                state.stage, state.tries = "analyse", 0
         case QueueAnswerUnread(given_up=False):
             state.tries += 1
         case QueueAnswerUnread():
@@ -83,12 +90,14 @@ def read_tasks(content: str) -> list[str]:
     return list(found.values())
 
 
-def first_tasks(content: str, section: TaskQueueSpec) -> list[str]:
+def first_tasks(content: str, state: QueueState, section: TaskQueueSpec) -> list[str]:
     """The tasks to begin with, no more than may be. Raises ReadingError, also where there is none."""
-    tasks = read_tasks(content)[: min(section.initial, section.most)]
-    if not tasks:
+    there = {plain(task) for task in state.pending}
+    read = read_tasks(content)
+    tasks = [task for task in read if plain(task) not in there]
+    if not read:
         raise ReadingError("Your answer names no task.")
-    return tasks
+    return tasks[: min(section.initial, section.most - state.made)]
 
 
 def new_task(content: str, state: QueueState) -> list[str]:

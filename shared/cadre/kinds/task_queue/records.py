@@ -9,6 +9,7 @@ from cadre.kinds.iteration.records import (
     ITERATION_TEMPLATES,
     SYSTEM_TERMS,
     IterationSection,
+    JsonFormRefused,
     check_section,
     max_steps,
     prompt_terms,
@@ -74,6 +75,15 @@ class QueueAnswerUnread(JournalEvent, frozen=True, tag="queue.answer_unread"):
     given_up: bool = False
 
 
+class QueueEdited(JournalEvent, frozen=True, tag="queue.edited"):
+    """A person has edited the pending tasks: how they are from now on."""
+
+    step: int
+    pending: list[str]
+    added: list[str] = []
+    """Those among them that are new."""
+
+
 class DoneTask(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A task that is over."""
 
@@ -92,6 +102,10 @@ class QueueState(KindState, kw_only=True, tag=KIND, omit_defaults=True):
     """Of the first pending task, or of the answer about the queue that is asked for."""
     made: int = 0
     """Tasks that were ever put into the queue."""
+    form: str = ""
+    """How JSON is asked for, once the endpoint has refused a form; "": as the spec says."""
+    version: int = 0
+    """Counts up with every change of the tasks: an edit names the one that it is based on."""
 
 
 class QueueStep(KindStep, kw_only=True, tag=KIND, omit_defaults=True):
@@ -102,7 +116,7 @@ class QueueStep(KindStep, kw_only=True, tag=KIND, omit_defaults=True):
     question: str | None = None
     """What the model thought through, in a step that it thought in."""
     thought: str | None = None
-    events: list[QueueChanged | QueueTaskTried | QueueTaskDone | QueueAnswerUnread] = []
+    events: list[QueueChanged | QueueTaskTried | QueueTaskDone | QueueAnswerUnread | QueueEdited] = []
 
 
 def queue_of(spec: Any) -> TaskQueueSpec:
@@ -148,7 +162,8 @@ DECLARATION = KindDeclaration(
         "conclude": "writing the answer",
         "think": "thinking a question through",
     },
-    events=(QueueChanged, QueueTaskTried, QueueTaskDone, QueueAnswerUnread),
+    version=2,
+    events=(QueueChanged, QueueTaskTried, QueueTaskDone, QueueAnswerUnread, QueueEdited, JsonFormRefused),
     state=QueueState,
     step=QueueStep,
     section=TaskQueueSpec,
@@ -156,5 +171,11 @@ DECLARATION = KindDeclaration(
     check=_check,
     max_steps=lambda spec: max_steps(queue_of(spec)),
     prompt_terms=lambda spec: prompt_terms(queue_of(spec)),
-    doing={"queue.changed": "", "queue.task_tried": "", "queue.task_done": "", "queue.answer_unread": ""},
+    doing=dict.fromkeys(
+        [
+            *(f"queue.{name}" for name in ("changed", "task_tried", "task_done", "answer_unread", "edited")),
+            "iteration.form_refused",
+        ],
+        "",
+    ),
 )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from cadre.engine.answers.answer_form import last_answer_form
+from cadre.engine.calls.call_schema import object_of
 from cadre.engine.chat import as_text, task_text
 from cadre.engine.context.context_budget import MESSAGE, known_room
 from cadre.engine.context.tokens import fit, tokens_of
@@ -16,20 +17,27 @@ from cadre.kinds.task_queue.records import DoneTask, QueueState, QueueStep, queu
 from cadre.prompting.prompts import Prompts
 from cadre.prompting.tool_text import to_json
 
+_TASKS = object_of(tasks={"type": "array", "items": {"type": "string"}})
+"""Answers about the queue, in the form of a JSON schema, which must be an object."""
+
 MOST_DONE = 10
 """Tasks that are told with what came of them, the last ones."""
 
 MAX_DONE_TOKENS = 600
 
 
-def request(run: Run, state: QueueState, chat: Chat) -> ModelRequest:
+def request(run: Run, purpose: str, state: QueueState, chat: Chat) -> ModelRequest:
     """The question of the stage that the queue is in."""
-    if state.stage == "analyse":
+    if purpose == "analyse":
         return _analysis(run, state, chat)
-    asked = [view.user(_question(run, state, chat)), *chat.read(run, _tries(run))[_summarized(run) :]]
-    if state.stage == "conclude":
-        return ModelRequest(messages=as_text(asked), schema=last_answer_form(run))
-    return ModelRequest(messages=as_text(asked))
+    asked = [
+        view.user(_question(run, purpose, state, chat)),
+        *chat.read(run, _tries(run))[_summarized(run) :],
+    ]
+    if purpose != "conclude":
+        return in_form(run, as_text(asked), _TASKS, shown_as_object=False)
+    answer = last_answer_form(run)
+    return in_form(run, as_text(asked), answer) if answer else ModelRequest(messages=as_text(asked))
 
 
 def _analysis(run: Run, state: QueueState, chat: Chat) -> ModelRequest:
@@ -55,12 +63,12 @@ def _analysis(run: Run, state: QueueState, chat: Chat) -> ModelRequest:
     return in_form(run, messages, iteration_schema(run, think=section.think, ends=False))
 
 
-def _question(run: Run, state: QueueState, chat: Chat) -> str:
+def _question(run: Run, purpose: str, state: QueueState, chat: Chat) -> str:
     assert run.spec is not None
     section, part = queue_of(run.spec), _part(run)
     goals = [fit(goal, part) for goal in goals_of(run)]
     pending, done = _within(state.pending, part), _done(state, min(MAX_DONE_TOKENS, part))
-    match state.stage:
+    match purpose:
         case "initialize":
             return chat.rendered(
                 "queue.initialize",

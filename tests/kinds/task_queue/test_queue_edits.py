@@ -1,0 +1,153 @@
+"""People edit the queue of a run that goes on: what is begun stays as it is, and the first edit of a version counts."""
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+
+from cadre.journal import events as ev
+from cadre.journal.steps import ActionStep
+from cadre.kinds.task_queue.queue import rebuilt
+from cadre.kinds.task_queue.records import QueueEdited, queue_of
+from cadre.protocol.messages import Edit
+from kinds.goals.build import says
+from kinds.task_queue.test_task_queue import PLAIN, begun, done, purpose, queue_spec, state, text
+from unit.loop.build import Course, kinds, only, replay_of, result, sound
+
+_NUMBERS = itertools.count()
+
+
+def edit(course: Course, *operations: dict[str, Any], base: int | None = None) -> list[ev.AnyEvent]:
+    version = state(course).version if base is None else base
+    return course.arrive(
+        Edit(
+            id=f"e{next(_NUMBERS)}",
+            tree="r1",
+            run="r1",
+            at=2.0,
+            base=version,
+            operations=[*operations],
+            sender="ann",
+        )
+    )
+
+
+def test_tasks_that_wait_are_added_dropped_reworded_and_moved() -> None:
+    course = begun(PLAIN, "one", "two", "three")
+    events = edit(
+        course,
+        {"op": "add", "task": " four ", "at": 0},
+        {"op": "drop", "task": "TWO"},
+        {"op": "edit", "task": "three", "text": "third"},
+        {"op": "add", "task": "five"},
+        {"op": "move", "task": "five", "at": 0},
+    )
+    assert kinds(events) == ["EditApplied", "QueueEdited"]
+    assert only(events, QueueEdited).added == ["four", "five"]
+    assert state(course).pending == ["one", "five", "four", "third"]
+    (stale,) = edit(course, {"op": "drop", "task": "five"}, base=1)
+    assert isinstance(stale, ev.EditRefused)
+    assert (stale.version, state(course).made) == (2, 5)
+    done(course)
+    assert "Current task: five" in text(course)
+    for _ in range(3):
+        done(course)
+    assert course.say(content="All.")[-1].__class__ is ev.RunFinished
+    assert replay_of(course).divergences == []
+    sound(course)
+
+
+@pytest.mark.parametrize(
+    ("operation", "why"),
+    [
+        ({"op": "drop", "task": "one"}, "is begun"),
+        ({"op": "edit", "task": "One ", "text": "other"}, "is begun"),
+        ({"op": "drop", "task": "nine"}, "no such task waits"),
+        ({"op": "add", "task": "TWO"}, "has, or had"),
+        ({"op": "add", "task": "  "}, "1 to 1000 characters"),
+        ({"op": "add", "task": "x" * 1_001}, "1 to 1000 characters"),
+        ({"op": "add", "task": "new", "at": 9}, "a place in the queue"),
+        ({"op": "add", "task": "new", "to": 0}, "no such operation"),
+        ({"op": "move", "task": "two", "at": True}, "a place in the queue"),
+        ({"op": "clear"}, "no such operation"),
+    ],
+)
+def test_an_edit_that_cannot_be_made_changes_nothing(operation: dict[str, Any], why: str) -> None:
+    course = begun(PLAIN, "one", "two")
+    (refused,) = edit(course, {"op": "add", "task": "three"}, operation)
+    assert isinstance(refused, ev.EditRefused)
+    assert why in refused.reason
+    assert (state(course).pending, state(course).version) == (["one", "two"], 1)
+
+
+def test_no_more_tasks_than_the_agent_may_have() -> None:
+    course = Course(queue_spec(type(PLAIN)(goals=["Be brief."], most=2, create=False))).begin()
+    course.say(content='["one", "two"]')
+    (refused,) = edit(course, {"op": "add", "task": "three"})
+    assert isinstance(refused, ev.EditRefused)
+    assert "task_queue.most" in refused.reason
+
+
+def test_what_a_person_adds_comes_before_the_first_tasks() -> None:
+    course = begun()
+    edit(course, {"op": "add", "task": "mine"})
+    course.say(content='["one", "Mine"]')
+    assert state(course).pending == ["mine", "one"]
+
+
+def test_a_task_that_comes_while_the_answer_is_written_is_done_first() -> None:
+    course = begun(PLAIN, "one")
+    done(course)
+    assert purpose(course) == "conclude"
+    edit(course, {"op": "add", "task": "two"})
+    assert kinds(course.say(content="All is done.")) == [
+        "ModelAnswered",
+        "StepFinished",
+        "StepStarted",
+        "ModelCalled",
+    ]
+    assert "Current task: two" in text(course)
+    done(course)
+    assert "- two: 3" in text(course)
+    assert only(course.say(content="Both are done."), ev.RunFinished).output == "Both are done."
+    assert replay_of(course).divergences == []
+    sound(course)
+
+
+def test_no_edit_is_made_while_the_answer_is_checked() -> None:
+    course = begun(PLAIN, "one", checks=["spell_check"])
+    done(course)
+    course.say(content="All is done.")
+    (refused,) = edit(course, {"op": "add", "task": "two"})
+    assert isinstance(refused, ev.EditRefused)
+    assert "being checked" in refused.reason
+
+
+def test_a_dropped_task_is_dropped_whatever_stage_the_queue_is_in() -> None:
+    section = type(PLAIN)(goals=["Empty the inbox."])
+    course = Course(queue_spec(section)).begin()
+    course.say(content=json.dumps(["one", "two"]))
+    done(course)
+    assert purpose(course) == "create"
+    edit(course, {"op": "drop", "task": "two"})
+    course.say(content="[]")
+    assert purpose(course) == "conclude"
+
+
+def test_a_fork_begins_with_the_queue_as_it_was_edited() -> None:
+    course = begun(PLAIN, "one", "two")
+    edit(course, {"op": "add", "task": "three"})
+    done(course)
+    steps = [step for step in course.run.steps if isinstance(step, ActionStep)]
+    assert rebuilt(steps, queue_of(course.spec)).pending == ["two", "three"]
+
+
+def test_runs_of_the_first_version_have_nothing_to_edit() -> None:
+    course = begun(PLAIN, "one")
+    course.run.kind_version = 1
+    (refused,) = edit(course, {"op": "add", "task": "two"})
+    assert isinstance(refused, ev.EditRefused)
+    assert "nothing to edit" in refused.reason
+    says(course, "add", a=1, b=2)
+    course.arrive(result(course.run.open_calls()[0].id, 3))
