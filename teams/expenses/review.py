@@ -72,7 +72,7 @@ def main() -> None:
     for _ in range(2):  # said twice, it counts once
         decided = ask("POST", f"/v1/approvals/{proposal['call']}", word)
     until = time.monotonic() + PATIENCE_SECONDS
-    while not (found := ask("GET", f"/v1/runs/{run}")).get("finished_at") and time.monotonic() < until:
+    while not (found := ask("GET", f"/v1/runs/{run}"))["ended_at"] and time.monotonic() < until:
         time.sleep(0.2)
     answer, right = found.get("output"), {"paid": sum(worth.values()), "refused": ["R-4"]}
     if answer != right or len(edits) != 1 or decided["verdict"] != "corrected":

@@ -20,3 +20,13 @@ def test_a_person_corrects_a_payment_that_the_auditor_proposes(tmp_path: Path) -
     done = run_demo(TEAMS / "expenses", tmp_path)
     assert "one payment, and 215.50 was paid: what is due." in done.stdout.splitlines()[-1]
     assert "demo.program passed" in done.stderr
+
+
+def test_a_clerk_settles_each_ticket_once_while_a_person_edits_its_queue(tmp_path: Path) -> None:
+    done = run_demo(TEAMS / "tickets", tmp_path, TICKETS_DB=str(tmp_path / "shop"))
+    assert "5 tickets are settled, each once, 217.50 was paid back" in done.stdout.splitlines()[-1]
+
+
+def test_a_schedule_and_people_have_purchases_made(tmp_path: Path) -> None:
+    done = run_demo(TEAMS / "purchases", tmp_path, PURCHASES_DB=str(tmp_path / "ledger"))
+    assert "nothing is left but an apology" in done.stdout.splitlines()[-1]

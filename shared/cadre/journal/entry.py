@@ -11,7 +11,7 @@ from cadre.spec.kinds import declared_kinds
 
 EVENTS: tuple[type[JournalEvent], ...] = (
     *get_args(CommonEvent),
-    *(event for kind in declared_kinds().values() for event in kind.events),
+    *dict.fromkeys(event for kind in declared_kinds().values() for event in kind.events),
 )
 """Every event that a journal may hold, those of the agent kinds too."""
 

@@ -45,7 +45,7 @@ def test_runs_of_earlier_versions_are_decided_as_they_were(version: str, name: s
     assert replay.decided == replay.entries > 0
 
 
-QUEUE = {"queue.changed", "queue.task_tried", "queue.task_done", "queue.answer_unread"}
+QUEUE = {"queue.changed", "queue.task_tried", "queue.task_done", "queue.answer_unread", "queue.edited"}
 
 
 def test_the_kept_runs_are_of_all_kinds() -> None:
@@ -61,6 +61,7 @@ def test_the_kept_runs_are_of_all_kinds() -> None:
         "call.dropped",
         "context.overflowed",
         "goals.thought",
+        "iteration.form_refused",
         *QUEUE,
         "edit.applied",
         "edit.refused",

@@ -12,6 +12,8 @@ from cadre.cli.run_view.screen import screen
 from cadre.cli.runs.launch import print_outcome
 from cadre.cli.runs.watch import watch
 from cadre.cli.terminal.answer import as_text
+from cadre.cli.terminal.automations import add_file
+from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.status_line import print_status
 from cadre.local.exit_codes import ExitCode
 from cadre.local.processes import Stack, advice
@@ -39,13 +41,25 @@ async def run_demo(stack: Stack, team: TeamSpec, timeout: float) -> int:
 
 
 async def start(stack: Stack) -> None:
-    """Starts the stack; says before and after what its user should know. Raises CommandFailed."""
+    """Starts the stack and gives it the team's automations; says before and after what its user should know.
+
+    Raises CommandFailed.
+    """
     stack.check_packages()
     for line in advice(stack):
         print_status(f"cadre: {line}")
     await stack.start()
     for line in stack.notes:
         print_status(f"cadre: {line}")
+    if stack.team is not None and stack.team.automations:
+        names = await asyncio.to_thread(_give_automations, stack.gateway, stack.team.automations)
+        print_status(f"cadre: schedules, triggers and notices: {', '.join(names)}")
+
+
+def _give_automations(url: str, files: list[Path]) -> list[str]:
+    """Gives the gateway a team's files; returns the names of what is in them."""
+    with Gateway(url) as gateway:
+        return [made["name"] for file in files for made in add_file(gateway, file)]
 
 
 async def _ask(gateway: str, task: Demo, timeout: float) -> dict[str, Any]:

@@ -15,8 +15,6 @@ import click
 from cadre.cli.team import demo
 from cadre.cli.team.check import print_problems
 from cadre.cli.team.logs import LogPrinter
-from cadre.cli.terminal.automations import add_file
-from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.status_line import discard_output, print_status
 from cadre.local import local_stack
 from cadre.local.exit_codes import CommandFailed, ExitCode
@@ -199,21 +197,12 @@ async def _supervised(stack: Stack, work: Coroutine[Any, Any, int], interrupted:
     return ExitCode.DETACHED if interrupts > 1 else code
 
 
-def _give_automations(url: str, files: list[Path]) -> list[str]:
-    """Gives the gateway a team's files; returns the names of what is in them."""
-    with Gateway(url) as gateway:
-        return [made["name"] for file in files for made in add_file(gateway, file)]
-
-
 async def _until_stopped(stack: Stack, reloads: bool) -> int:
     await demo.start(stack)
     try:
         click.echo(f"gateway  {stack.gateway}\nnats     {stack.nats}")
     except OSError:
         discard_output()
-    if stack.team is not None and stack.team.automations:
-        names = await asyncio.to_thread(_give_automations, stack.gateway, stack.team.automations)
-        print_status(f"cadre: schedules, triggers and notices: {', '.join(names)}")
     if stack.team is None:
         print_status(
             f"cadre: no team; start agents beside it: `cadre agent FILE` (elsewhere: CADRE_NATS_URL={stack.nats})"

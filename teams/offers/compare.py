@@ -1,0 +1,80 @@
+"""The board gives three offers to the comparer, and looks over what it wrote.
+
+Talks to the gateway in CADRE_GATEWAY_URL as any program would.
+Exits with 0 only if answer and file are right by the documents.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+GATEWAY = os.environ["CADRE_GATEWAY_URL"]
+DOCUMENTS = Path(__file__).parent / "documents"
+TASK = "Compare the offers for the heating of the village hall."
+
+
+def ask(method: str, path: str, body: object = None) -> bytes:
+    data = json.dumps(body).encode() if body is not None else None
+    headers = {"Content-Type": "application/json", "Prefer": "wait=150"}
+    request = urllib.request.Request(GATEWAY + path, data, headers, method=method)
+    with urllib.request.urlopen(request, timeout=170) as answer:
+        content: bytes = answer.read()
+        return content
+
+
+def figure(text: str, pattern: str) -> float:
+    match = re.search(pattern, " ".join(text.split()))
+    if match is None:
+        sys.exit(f"compare: no {pattern} in {text[:60]!r}")
+    return float(match[1].replace(",", ""))
+
+
+def expected() -> tuple[dict[str, float], list[str]]:
+    """What each maker's pump costs, by the documents, and the makers that cannot do what is demanded."""
+    demands = (DOCUMENTS / "demands.md").read_text("utf-8")
+    years, per_kwh = figure(demands, r"over (\d+) years"), figure(demands, r"at ([\d.]+) euros per kWh")
+    weeks, warranty = figure(demands, r"within (\d+) weeks"), figure(demands, r"at least (\d+) years")
+    totals: dict[str, float] = {}
+    refused: list[str] = []
+    for file in sorted(DOCUMENTS.glob("offer-*.md")):
+        text = file.read_text("utf-8")
+        maker = text[2 : text.index(":")]
+        yearly = figure(text, r"([\d,]+) kWh") * per_kwh + figure(text, r"yearly upkeep is ([\d,]+)")
+        totals[maker] = round(figure(text, r"price is ([\d,]+) euros") + years * yearly, 2)
+        if figure(text, r"need (\d+) weeks") > weeks or figure(text, r"warranty is (\d+) years") < warranty:
+            refused.append(maker)
+    return totals, refused
+
+
+def main() -> None:
+    files = {
+        file.name: f"data:text/markdown;base64,{base64.b64encode(file.read_bytes()).decode()}"
+        for file in sorted(DOCUMENTS.glob("*.md"))
+    }
+    run: dict[str, Any] = json.loads(
+        ask("POST", "/v1/runs", {"agent": "comparer", "task": TASK, "files": files})
+    )
+    answer, (totals, refused) = run.get("output"), expected()
+    best = min((maker for maker in totals if maker not in refused), key=lambda maker: totals[maker])
+    if answer != {"recommended": best, "total": totals[best], "refused": refused}:
+        sys.exit(f"compare: expected {best} of {totals}, without {refused}: {run}")
+    written = ask("GET", f"/v1/runs/{run['id']}/files/comparison.md").decode()
+    print(written, file=sys.stderr)
+    plain = written.replace(",", "")
+    missing = [
+        maker for maker, total in totals.items() if not re.search(rf"\|[^\n]*{maker}[^\n]*{total:.0f}", plain)
+    ]
+    if missing:
+        sys.exit(f"compare: the table lacks {missing}, or what they cost: {totals}")
+    print(f"{best} is recommended at {totals[best]:.2f} euros, and comparison.md says why.")
+
+
+if __name__ == "__main__":
+    main()
