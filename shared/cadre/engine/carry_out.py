@@ -6,7 +6,7 @@ from typing import Any, assert_never
 import msgspec
 
 from cadre.engine.answers.answer_checks import NOT_PASSED, check_calls, given, problem_with
-from cadre.engine.calls.open_calls import open_calls, open_parts
+from cadre.engine.calls.open_calls import open_calls
 from cadre.engine.calls.repeats import deed_in, is_failing_alike
 from cadre.engine.kind import kind_of
 from cadre.engine.moves import (
@@ -14,7 +14,6 @@ from cadre.engine.moves import (
     Ask,
     BeginStep,
     Call,
-    Divide,
     Drop,
     EndStep,
     Hold,
@@ -55,11 +54,6 @@ def carry_out(run: Run, arrival: Arrival, moves: Moves, spent: Usage = NO_USAGE)
                 events += opened
                 if all(isinstance(event, ev.CallRefused) for event in opened):
                     events += carry_out(run, arrival, kind_of(run).refused(run, opened, arrival))
-            case Divide(parts):
-                begun = open_parts(run, parts, spent)
-                events += begun
-                if isinstance(begun[0], ev.CallRefused):
-                    events += carry_out(run, arrival, kind_of(run).refused(run, begun, arrival))
             case Drop(reason):
                 open_calls_left = still_open(run, arrival)
                 events += [ev.CallDropped(call=call.id, reason=reason) for call in open_calls_left]

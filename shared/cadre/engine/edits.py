@@ -16,3 +16,8 @@ class Editable(NamedTuple):
 
 class EditNotAllowed(Exception):
     """The edit cannot be made; the text says why, for the person who sent it."""
+
+    def __init__(self, message: str, *, late: bool = False) -> None:
+        super().__init__(message)
+        self.late = late
+        """It could have been made before; what it is about has gone on."""

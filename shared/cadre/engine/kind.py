@@ -121,6 +121,10 @@ class Kind(Protocol):
 
     # --- decide
 
+    def deciding(self, spec: AgentSpec) -> Kind:
+        """The kind that decides the runs of an agent of this kind: itself, or another one where its file says so."""
+        ...
+
     def begin(self, run: Run, arrival: Arrival) -> Moves:
         """What the run does first, its task and memories at hand."""
         ...
@@ -243,9 +247,9 @@ def find_kind(name: str, version: int) -> Kind:
 
 
 def kind_of(run: Run) -> Kind:
-    """The kind of a run that has begun."""
+    """The kind that decides a run that has begun."""
     assert run.spec is not None
-    return find_kind(run.spec.kind, run.kind_version)
+    return find_kind(run.spec.kind, run.kind_version).deciding(run.spec)
 
 
 @functools.cache

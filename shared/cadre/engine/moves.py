@@ -19,14 +19,6 @@ class Ask(NamedTuple):
     """Counts up where the kind itself asks once more for the same answer."""
 
 
-class Call(NamedTuple):
-    """Make calls in the step in work: each is checked, and made, held for approval or refused on its own."""
-
-    requests: Sequence[RequestedCall]
-    approved: bool = False
-    """A person has agreed to them already: no policy holds them."""
-
-
 class RunPart(NamedTuple):
     """A part of the run's own work, for a run of the same agent; `Kind.part` says what holds in it."""
 
@@ -34,10 +26,13 @@ class RunPart(NamedTuple):
     additional_args: dict[str, Any]
 
 
-class Divide(NamedTuple):
-    """Have runs of this very agent do parts of the work, as calls of the step in work."""
+class Call(NamedTuple):
+    """Make calls in the step in work, parts of the run's own work among them: each is checked, and made, held for
+    approval or refused on its own."""
 
-    parts: Sequence[RunPart]
+    requests: Sequence[RequestedCall | RunPart]
+    approved: bool = False
+    """A person has agreed to them already: no policy holds them."""
 
 
 class Drop(NamedTuple):
@@ -125,5 +120,5 @@ class Note(NamedTuple):
     event: JournalEvent
 
 
-Move = Ask | Call | Divide | Drop | Answer | BeginStep | EndStep | Stop | Wait | Hold | Note
+Move = Ask | Call | Drop | Answer | BeginStep | EndStep | Stop | Wait | Hold | Note
 Moves = Sequence[Move]

@@ -324,13 +324,14 @@ class EditApplied(JournalEvent, frozen=True, tag="edit.applied"):
 
 
 class EditRefused(JournalEvent, frozen=True, tag="edit.refused"):
-    """A person's change was not made: it was based on a version that is past, or it cannot be made."""
+    """A person's change was not made: it was based on a version that is past, or cannot be made (`late`: any more)."""
 
     base: int
     version: int | None
     """The present one; None: there is nothing to edit."""
     reason: str
     sender: str = ""
+    late: bool = False
 
 
 class SignalReceived(JournalEvent, frozen=True, tag="signal.received"):

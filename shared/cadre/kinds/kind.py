@@ -50,6 +50,9 @@ class PlainKind(ABC):
         """Its model reads whatever it is given."""
         return TaskInputs()
 
+    def deciding(self, spec: AgentSpec) -> Kind:
+        return self
+
     @abstractmethod
     def begin(self, run: Run, arrival: Arrival) -> Moves: ...
 

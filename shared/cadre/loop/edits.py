@@ -24,11 +24,11 @@ def on_edit(run: Run, edit: Edit, arrival: Arrival) -> list[ev.AnyEvent]:
     try:
         kind.check_edit(run, edit)
     except EditNotAllowed as error:
-        return [_refused(edit, present.version, str(error))]
+        return [_refused(edit, present.version, str(error), late=error.late)]
     applied = ev.EditApplied(base=edit.base, operations=edit.operations, sender=edit.sender)
     after = run_after(run, [applied], arrival.at)
     return [applied, *carry_out(after, arrival, kind.edited(after, edit, arrival))]
 
 
-def _refused(edit: Edit, version: int | None, reason: str) -> ev.EditRefused:
-    return ev.EditRefused(base=edit.base, version=version, reason=reason, sender=edit.sender)
+def _refused(edit: Edit, version: int | None, reason: str, *, late: bool = False) -> ev.EditRefused:
+    return ev.EditRefused(base=edit.base, version=version, reason=reason, sender=edit.sender, late=late)

@@ -25,6 +25,7 @@ _BUILT_IN = {
     "task_queue": "cadre.kinds.task_queue.records:DECLARATION",
     "solution": "cadre.kinds.solution.records:DECLARATION",
     "workflow": "cadre.kinds.workflow.records:DECLARATION",
+    "plan": "cadre.kinds.plan.records:DECLARATION",
 }
 
 DEFAULT = "tool_calling"

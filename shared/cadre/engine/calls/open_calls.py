@@ -25,7 +25,12 @@ ALONE = (
 
 
 def open_calls(
-    run: Run, arrival: Arrival, calls: Sequence[ev.RequestedCall], spent: Usage, *, approved: bool = False
+    run: Run,
+    arrival: Arrival,
+    calls: Sequence[ev.RequestedCall | RunPart],
+    spent: Usage,
+    *,
+    approved: bool = False,
 ) -> tuple[list[ev.AnyEvent], ErrorInfo | None]:
     """An event for each call, and why the run must end when its calls lead nowhere.
 
@@ -41,24 +46,9 @@ def open_calls(
     return [_afforded(run, call, event) for call, event in shared], is_stuck(run, repeated)
 
 
-def open_parts(run: Run, parts: Sequence[RunPart], spent: Usage) -> list[ev.AnyEvent]:
-    """An event for each part of the run's own work: all are begun, or all are refused."""
-    step, first = step_in_work(run), len(run.current.calls) if run.current is not None else 0
-    ids = [call_id(run.id, step, index) for index, _ in enumerate(parts, first)]
-    try:
-        check_delegation(run, run.agent, is_part=True)
-    except CallNotAllowed as error:
-        return [ev.CallRefused(call=call, name=run.agent, error=error.info) for call in ids]
-    opened: list[ev.AnyEvent] = [
-        ev.DelegateStarted(call=call, member=run.agent, task=part.task, additional_args=part.additional_args)
-        for call, part in zip(ids, parts, strict=True)
-    ]
-    return shared_out(run, opened, spent)
-
-
-def _afforded(run: Run, call: ev.RequestedCall, event: ev.AnyEvent) -> ev.AnyEvent:
+def _afforded(run: Run, call: ev.RequestedCall | RunPart, event: ev.AnyEvent) -> ev.AnyEvent:
     """The event, or a refusal in place of a member whose share of the budget would not pay its first request."""
-    if not isinstance(event, ev.DelegateStarted):
+    if not isinstance(event, ev.DelegateStarted) or isinstance(call, RunPart):
         return event
     error = too_little_for(run.members[event.member], event)
     if error is None:
@@ -66,7 +56,11 @@ def _afforded(run: Run, call: ev.RequestedCall, event: ev.AnyEvent) -> ev.AnyEve
     return ev.CallRefused(call=event.call, name=call.name, arguments=read_arguments(call), error=error)
 
 
-def _open(run: Run, arrival: Arrival, call: ev.RequestedCall, call_id: str, approved: bool) -> ev.AnyEvent:
+def _open(
+    run: Run, arrival: Arrival, call: ev.RequestedCall | RunPart, call_id: str, approved: bool
+) -> ev.AnyEvent:
+    if isinstance(call, RunPart):
+        return _open_part(run, call, call_id)
     arguments: dict[str, Any] = {}
     try:
         arguments = read_arguments(call)
@@ -82,3 +76,13 @@ def _open(run: Run, arrival: Arrival, call: ev.RequestedCall, call_id: str, appr
         return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=repeated)
     held = None if approved else hold(run, arrival, call_id, call.name, arguments)
     return held if held is not None else made(run, call_id, call.name, arguments)
+
+
+def _open_part(run: Run, part: RunPart, call: str) -> ev.AnyEvent:
+    try:
+        check_delegation(run, run.agent, is_part=True)
+    except CallNotAllowed as error:
+        return ev.CallRefused(call=call, name=run.agent, error=error.info)
+    return ev.DelegateStarted(
+        call=call, member=run.agent, task=part.task, additional_args=part.additional_args
+    )

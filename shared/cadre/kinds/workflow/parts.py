@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.moves import Divide, Move, Moves, Note, RunPart
+from cadre.engine.moves import Call, Move, Moves, Note, RunPart
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
 from cadre.kinds.workflow.check import names_read
@@ -27,7 +27,7 @@ def begin_parts(
 ) -> Moves | StepOutcome:
     """The first parts; the outcome where there is none. Raises ExpressionError, ValueError."""
     if isinstance(action, ParallelAction):
-        return [Divide([RunPart(branch, {}) for branch in action.branches])]
+        return [Call([RunPart(branch, {}) for branch in action.branches])]
     items = filled(action.items, values)
     if not isinstance(items, list):
         raise ValueError(f"each.items must give a list, not {type(items).__name__}")
@@ -35,7 +35,7 @@ def begin_parts(
         return StepOutcome([])
     moves: list[Move] = [Note(ItemsListed(items=items))]
     first = range(min(len(items), action.parallel or _at_once(run)))
-    return [*moves, Divide([_item(action, items, index) for index in first])]
+    return [*moves, Call([_item(action, items, index) for index in first])]
 
 
 def on_part(
@@ -51,7 +51,7 @@ def on_part(
         missing = f"{failed} of {total} have failed, {need} must succeed: {outcome.error.message}"
         return StepOutcome(error=ErrorInfo(outcome.error.type, missing))
     if isinstance(action, EachAction) and len(calls) < total:
-        return [Divide([_item(action, state.items, len(calls))])]
+        return [Call([_item(action, state.items, len(calls))])]
     enough = isinstance(action, ParallelAction) and len(answers) >= need
     if enough or len(answers) + failed == total:
         return StepOutcome(together(action, calls, answers))

@@ -1,0 +1,49 @@
+"""What is wrong with a section `plan` is said when its file is read."""
+
+from typing import Any
+
+from cadre.errors import SpecError
+from cadre.kinds.plan.section import EXECUTE, EXECUTING_KINDS, KIND, PlanSpec, ResultCall, plan_of
+from cadre.kinds.plan.steps import PlanError, numbered
+from cadre.spec.expressions import check_template
+from cadre.spec.names import check_bounds
+
+
+def check(spec: Any) -> None:
+    """Raises SpecError for a section that cannot hold."""
+    section, where = plan_of(spec), f"agent {spec.name}: plan"
+    if spec.kind != KIND and (spec.kind not in EXECUTING_KINDS or not section.execute):
+        if section != PlanSpec() and not section.direct:
+            raise SpecError(
+                f"{where} is for agents of kind {KIND}, and with execute: true for those of kinds"
+                f" {' and '.join(EXECUTING_KINDS)}: leave it out, or write kind: {KIND}"
+            )
+        return
+    bounds = [("plan.replans", section.replans, 0), ("plan.tries", section.tries, 1)]
+    check_bounds(spec.name, [*bounds, ("plan.most", section.most, 1)])
+    for key in ("system", "user"):
+        _check_template(f"{where}.prompt.{key}", getattr(section.prompt, key))
+    hook = section.result
+    _check_template(f"{where}.result", hook.arguments if isinstance(hook, ResultCall) else hook)
+    if isinstance(hook, ResultCall) and hook.tool not in spec.tools:
+        raise SpecError(f"{where}.result: {hook.tool!r} is not in the agent's tools")
+    try:
+        steps = numbered(section.steps, section.most)
+    except PlanError as error:
+        raise SpecError(f"{where}.steps: {error}") from error
+    if any(not isinstance(member, str) for member in spec.team):
+        return  # it is not known here whom a selector finds
+    known = {EXECUTE, *spec.tools, *spec.team}
+    for step in steps:
+        if step.action not in known:
+            raise SpecError(
+                f"{where}.steps: step {step.step}: there is no action {step.action!r}; write one of"
+                f" {', '.join(sorted(known))}"
+            )
+
+
+def _check_template(where: str, value: Any) -> None:
+    try:
+        check_template(value)
+    except ValueError as error:
+        raise SpecError(f"{where}: {error}") from error

@@ -1,0 +1,55 @@
+"""Plans of a model, and of anybody else, against what the run may call."""
+
+from collections.abc import Iterable
+
+from cadre.engine.answers.json_text import ReadingError, read_array
+from cadre.engine.calls.call_check import CallNotAllowed, check_arguments
+from cadre.engine.calls.call_schema import Schema
+from cadre.journal.run import Run
+from cadre.kinds.plan.section import EXECUTE, PlanStep
+from cadre.kinds.plan.steps import PlanError, as_steps
+from cadre.spec.expressions import check_template
+
+
+def read_plan(content: str) -> list[str | PlanStep]:
+    """The steps that a model has written. Raises ReadingError."""
+    try:
+        return as_steps(read_array(content, "steps"))
+    except PlanError as error:
+        raise ReadingError(str(error)) from error
+
+
+def check_actions(run: Run, steps: Iterable[PlanStep]) -> None:
+    """Raises PlanError for a step that nobody can do, or whose arguments can be seen to be wrong."""
+    known = [EXECUTE, *run.tools, *run.members]
+    for step in steps:
+        if step.action not in known and step.action not in run.missing:
+            raise PlanError(
+                f"Step {step.step}: there is no action {step.action!r}; use one of {', '.join(known)}"
+            )
+        if step.action in run.tools and not check_template(step.args):
+            try:
+                check_arguments(step.action, run.tools[step.action].input_schema, step.args)
+            except CallNotAllowed as error:
+                raise PlanError(f"Step {step.step}: {error}") from error
+        if step.action not in run.tools and not step.task.strip():
+            raise PlanError(f"Step {step.step} says no task")
+
+
+def plan_schema(run: Run) -> Schema:
+    """JSON Schema of a plan that the run's model writes."""
+    number = {"type": "integer", "minimum": 1}
+    step = {
+        "step": number,
+        "action": {"type": "string", "enum": [EXECUTE, *run.tools, *run.members]},
+        "task": {"type": "string"},
+        "args": {"type": "object"},
+        "details": {"type": "string"},
+        "needs": {"type": "array", "items": number},
+    }
+    item = {"type": "object", "properties": step, "required": ["step", "action", "task", "needs"]}
+    return {
+        "type": "object",
+        "properties": {"steps": {"type": "array", "items": item}},
+        "required": ["steps"],
+    }

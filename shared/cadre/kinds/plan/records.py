@@ -1,0 +1,153 @@
+"""What the kind `plan` declares and writes down: plans, and what became of each of their steps."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from cadre.journal.parts import JournalEvent, KindState, KindStep
+from cadre.kinds.plan import section
+from cadre.kinds.plan.check import check
+from cadre.kinds.plan.section import PlanStep
+from cadre.kinds.purposes import STEPWISE
+from cadre.protocol.messages import ErrorInfo
+from cadre.spec.kinds import KindDeclaration, Needs, PromptFile
+
+PlanOrigin = Literal["given", "model", "basic", "replan"]
+
+ItemState = Literal["pending", "running", "done", "failed", "replaced"]
+"""`replaced`: it has failed, and another plan goes on without it."""
+
+PLAN_TEMPLATES = {
+    "plan.make": ("objective recalled messages complaint", "most"),
+    "plan.replan": ("objective steps messages complaint", "most"),
+    "plan.conclude": ("objective steps messages complaint", "output_schema"),
+}
+PLAN_LISTS = ("steps", "recalled")
+
+PLAN_PURPOSES = {
+    "make_plan": "making a plan",
+    "replan": "making the plan anew",
+    "conclude": "writing the answer",
+}
+
+
+class PlanMade(JournalEvent, frozen=True, tag="plan.made"):
+    """What is to be done from now on, beside what is done or under way."""
+
+    step: int
+    origin: PlanOrigin
+    steps: list[PlanStep]
+    reason: str = ""
+    """Why it is the basic plan of one step."""
+
+
+class PlanRefused(JournalEvent, frozen=True, tag="plan.refused"):
+    """A plan, or an answer, cannot be taken; it is asked for again, or given up."""
+
+    step: int
+    purpose: str
+    reason: str
+    given_up: bool = False
+
+
+class PlanStepBegun(JournalEvent, frozen=True, tag="plan.step_begun"):
+    """A step of the plan begins: its call follows, in the order of these events."""
+
+    step: int
+
+
+class PlanStepEnded(JournalEvent, frozen=True, tag="plan.step_ended"):
+    """A step of the plan is over."""
+
+    step: int
+    error: ErrorInfo | None = None
+
+
+class PlanDone(JournalEvent, frozen=True, tag="plan.done"):
+    """The plan's result, before the agent's `result` makes the answer of it."""
+
+    result: Any
+
+
+class PlanItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A step of the plan with what became of it."""
+
+    plan: PlanStep
+    state: ItemState = "pending"
+    call: str = ""
+    result: Any = None
+    error: ErrorInfo | None = None
+
+    @property
+    def step(self) -> int:
+        return self.plan.step
+
+    @property
+    def needs(self) -> list[int]:
+        return self.plan.needs or []
+
+
+class PlanState(KindState, kw_only=True, tag=section.KIND, omit_defaults=True):
+    """The plan of a run. Its containers are replaced, never changed."""
+
+    items: list[PlanItem] = []
+    version: int = 0
+    """Counts plans and edits; what becomes of the steps does not count."""
+    stage: str = ""
+    """Name of the step in work, `approve` while a person is asked about the plan."""
+    replans: int = 0
+    tries: int = 0
+    """Answers in a row that could not be taken."""
+    complaint: str = ""
+    """What was wrong with the latest of them."""
+    opening: list[int] = []
+    """Steps whose calls are about to follow."""
+    result: Any = None
+
+
+class PlanNote(KindStep, kw_only=True, tag=section.KIND, omit_defaults=True):
+    """What a step of the run was about, and the plan at its end."""
+
+    stage: str
+    items: list[PlanItem] = []
+    version: int = 0
+
+
+def _needs(spec: Any) -> Needs:
+    plan = section.plan_of(spec)
+    own = not plan.steps or plan.conclude or plan.replans > 0
+    return Needs(model=own or any(isinstance(s, str) or s.action == section.EXECUTE for s in plan.steps))
+
+
+DECLARATION = KindDeclaration(
+    name=section.KIND,
+    behavior="cadre.kinds.plan.kind:PLAN",
+    purposes={**STEPWISE, **PLAN_PURPOSES},
+    doing={
+        "plan.made": "",
+        "plan.refused": "",
+        "plan.step_begun": "",
+        "plan.step_ended": "",
+        "plan.done": "",
+    },
+    prompt_files={
+        section.KIND: PromptFile(
+            must="custom_instructions prompt",
+            may="role objective tools managed_agents output_schema calls",
+            templates=PLAN_TEMPLATES,
+            lists=PLAN_LISTS,
+            like="tool_calling",
+            has_short=False,
+        )
+    },
+    events=(PlanMade, PlanRefused, PlanStepBegun, PlanStepEnded, PlanDone),
+    state=PlanState,
+    step=PlanNote,
+    section=section.PlanSpec,
+    check=check,
+    needs=_needs,
+    prompt_terms=section.prompt_terms,
+    capabilities=lambda spec: frozenset({"tools"} if spec.model.calls == "native" else ()),
+    spans="cadre.kinds.plan.spans:PlanSpans",
+    graph="cadre.kinds.plan.graph:graph_of",
+)

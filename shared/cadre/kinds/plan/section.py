@@ -1,0 +1,99 @@
+"""The section `plan` of an agent's file: steps that are given, how others are made, and what becomes of the result."""
+
+from typing import Any
+
+import msgspec
+
+from cadre.spec.expressions import check_template
+
+KIND = "plan"
+"""The name of the kind, and of its section."""
+
+EXECUTE = "execute"
+"""The action of a step that the agent itself carries out, in a run of its own."""
+
+EXECUTING_KINDS = ("tool_calling", "code")
+"""Kinds whose plans become steps where the section says `execute`."""
+
+VALUES = ("task", "objective", "role", "additional_args")
+"""What templates of a step may read beside the results `step_1`, `step_2` … of the steps that it needs."""
+
+
+class PlanStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One step of a plan, as it is written down."""
+
+    step: int = 0
+    """Its number, from 1; 0 is its place in the plan. Its result is read as `step_1`, `step_2` …"""
+    action: str = EXECUTE
+    """`execute`, or the name of a tool or a team member."""
+    task: str = ""
+    """A template: what is to be done."""
+    args: dict[str, Any] = {}
+    """Templates: the arguments of the tool, or the additional ones of the member."""
+    details: str = ""
+    """A template: what else to mind."""
+    needs: list[int] | None = None
+    """The steps that must be done before. A plan in which no step says so is done in its order."""
+
+
+class PlanPrompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Templates over the plan's values, for the steps that the agent carries out itself."""
+
+    system: str = ""
+    """In place of `role` and `objective`."""
+    user: str = ""
+    """In place of the step's `task` and `details`, which it may read by these names."""
+
+
+class ResultCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool that makes the answer of the result."""
+
+    tool: str
+    arguments: dict[str, Any] = {}
+    """Templates over `result` and the results of the steps; {} gives the result as `result`."""
+
+
+class PlanSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How an agent of kind `plan` works; `execute` gives the same to agents of kinds `tool_calling` and `code`."""
+
+    execute: bool = False
+    """Steps in place of a plan in prose, for agents of these two kinds."""
+    role: str = ""
+    objective: str = ""
+    prompt: PlanPrompt = PlanPrompt()
+    steps: list[str | PlanStep] = []
+    """The plan, where it is always the same; a text is a step that the agent carries out itself."""
+    planning: bool = True
+    """Whether a model makes the plan where none is given; otherwise it is one step that does the task."""
+    approve_plan: bool = False
+    """Whether a person must agree to each plan before anything of it is done."""
+    replans: int = 2
+    """How often a plan may be made anew after a step has failed."""
+    tries: int = 3
+    """How often the model is asked for a plan, or an answer, when it gives one that cannot be taken."""
+    most: int = 30
+    """The most steps that a plan may have."""
+    conclude: bool = False
+    """Whether the model writes the answer from all results; otherwise it is the last step's."""
+    result: str | ResultCall | None = None
+    """What makes the answer of the result: a template over `result` and the steps' results, or a tool."""
+    direct: bool = False
+    """Of a run that is one step of another run's plan: it does its task and makes no plan. Not for files."""
+
+
+def plan_of(spec: Any) -> PlanSpec:
+    """The section of an agent's spec."""
+    section: PlanSpec = spec.plan
+    return section
+
+
+def prompt_terms(spec: Any) -> dict[str, Any]:
+    """Who the agent is; its own prompt wins, once its templates have their values."""
+    section = plan_of(spec)
+    is_filled = section.direct or not check_template(section.prompt.system)
+    return {
+        "calls": spec.model.calls,
+        "prompt": section.prompt.system if is_filled else "",
+        "role": section.role,
+        "objective": section.objective,
+    }
