@@ -30,3 +30,9 @@ def test_a_clerk_settles_each_ticket_once_while_a_person_edits_its_queue(tmp_pat
 def test_a_schedule_and_people_have_purchases_made(tmp_path: Path) -> None:
     done = run_demo(TEAMS / "purchases", tmp_path, PURCHASES_DB=str(tmp_path / "ledger"))
     assert "nothing is left but an apology" in done.stdout.splitlines()[-1]
+
+
+def test_a_study_is_planned_anew_where_a_step_has_failed(tmp_path: Path) -> None:
+    done = run_demo(TEAMS / "study", tmp_path)
+    assert "Eight steps, of which one was planned anew: Rain of the year" in done.stdout.splitlines()[-1]
+    assert "demo.program passed" in done.stderr

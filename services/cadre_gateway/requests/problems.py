@@ -36,6 +36,7 @@ _TITLES = {
     "approval-dropped": "The call was given up",
     "stale-version": "It has changed meanwhile",
     "not-editable": "There is nothing to edit",
+    "edit-too-late": "What is to be edited has begun already",
     "signals-full": "The run keeps as many signals as it can",
     "unknown-schedule": "There is no such schedule",
     "schedule-exists": "There is a schedule of this name",

@@ -147,6 +147,8 @@ class Steering:
         if isinstance(event, EditRefused):
             if event.version is not None and event.version != event.base:
                 raise _stale(run, name, event.version)
+            if event.late:
+                raise Problem(409, "edit-too-late", f"the {name} of run {run}: {event.reason}")
             raise invalid(event.reason)
         if isinstance(event, EditApplied) and (event.base, event.operations) != (
             record.base,

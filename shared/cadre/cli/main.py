@@ -30,6 +30,7 @@ _VERBS_OF_ROOMS = {
         "tell": "Say something to a run that is under way.",
         "signal": "Send a run a signal that it waits for.",
         "queue": "Show the tasks that a run has queued, and edit them.",
+        "plan": "Show or edit the plan of a run.",
         "cancel": "Cancel a run and everything below it.",
         "fork": "Start a new run from a step of another.",
         "continue": "Go on where a run ended without an answer.",

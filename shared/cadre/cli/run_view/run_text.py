@@ -11,6 +11,7 @@ from typing import Any
 
 from cadre.cli.run_view import labels
 from cadre.cli.run_view.items_text import item_lines
+from cadre.cli.run_view.plan_lines import plan_line, plan_of, shown_plan
 from cadre.cli.run_view.run_tree import error_text
 from cadre.cli.terminal.answer import as_text
 from cadre.cli.terminal.table import brief, call_text, number, seconds
@@ -46,7 +47,9 @@ def took(run: Account) -> str:
     return seconds((run.get("ended_at") or time.time()) - started) if started else "-"
 
 
-def summary(run: Account, waiting: list[dict[str, Any]], *, full: bool) -> Iterator[str]:
+def summary(
+    run: Account, waiting: list[dict[str, Any]], plan: dict[str, Any] | None = None, *, full: bool
+) -> Iterator[str]:
     """Lines and blocks of what is known of a run, `full` with its steps; `waiting` are its calls that are held."""
     yield f"run      {run['id']}"
     yield f"agent    {run['agent']}" + (f", revision {run['revision']}" if run.get("revision") else "")
@@ -66,6 +69,7 @@ def summary(run: Account, waiting: list[dict[str, Any]], *, full: bool) -> Itera
     if run.get("session"):
         yield f"session  {run['session']}"
     yield f"task     {brief(run.get('task') or '', 200)}"
+    yield from shown_plan(plan) if plan is not None else ()
     for call in waiting:
         yield f"waits    {call_text(call['name'], call['arguments'])}  ({brief(call['reason'], 100)})"
         yield f"         cadre approve {call['call']}"
@@ -175,6 +179,8 @@ class _Steps:
             if (below := self._below(str(call.get("id")))) is not None:
                 yield indent(below, 2 * _MARGIN)
             yield from self.block("", error_text(call.get("error")) or call.get("observation") or "(open)", 1)
+        if plan := (step.get("own") or {}).get("items"):
+            yield indent("\n".join(map(plan_line, plan_of(plan))), _MARGIN)
         error = error_text(step.get("error"))
         if self._played:
             yield from self.block("observed", labels.observed(step), 1)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from cadre.cli.run_view import labels
+from cadre.cli.run_view.plan_lines import PlanLine, plan_after
 from cadre.protocol.topology import is_within
 
 CallKind = Literal["tool", "member", "refused"]
@@ -44,6 +45,7 @@ class RunNode:
     step: int = 0
     max_steps: int | None = None
     calls: tuple[CallNode, ...] = ()
+    plan: tuple[PlanLine, ...] = ()
     writing: str = ""
     """The end of the answer that the model is writing now."""
     tokens: int = 0
@@ -149,6 +151,8 @@ def _changed(node: RunNode, name: str, event: dict[str, Any], at: float) -> RunN
             return replace(node, state="waiting", doing=doing, writing="")
         case "wait.ended":
             return replace(node, state="running", doing="")
+        case "plan.made" | "plan.step_begun" | "plan.step_ended":
+            return replace(node, plan=plan_after(node.plan, name, event))
         case "cancel.requested":
             return replace(node, doing="being cancelled")
         case "run.finished":

@@ -3,6 +3,7 @@
 from rich.text import Text
 from rich.tree import Tree as Drawing
 
+from cadre.cli.run_view.plan_lines import PLAN_SIGNS, plan_line
 from cadre.cli.run_view.run_tree import CallNode, RunNode, RunTree, missing_lines
 from cadre.cli.terminal.table import brief, call_text, number, seconds
 
@@ -37,6 +38,9 @@ def draw(tree: RunTree, now: float, *, width: int = 100, recent: int = 6) -> Dra
 
 
 def _add_calls(drawing: Drawing, tree: RunTree, node: RunNode, now: float, width: int, recent: int) -> None:
+    for step in node.plan:
+        style = PLAN_SIGNS[step.state][1]
+        drawing.add(Text(brief(plan_line(step), width), style=style, no_wrap=True, overflow="ellipsis"))
     shown = _shown(node, tree, recent)
     hidden = len(node.calls) - len(shown)
     if hidden:

@@ -1,6 +1,7 @@
 """`cadre show`: one run, its children, its memory."""
 
 import asyncio
+from typing import Any
 
 import click
 
@@ -11,7 +12,7 @@ from cadre.cli.runs.watch import Detached, watch
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
-from cadre.local.exit_codes import ExitCode
+from cadre.local.exit_codes import CommandFailed, ExitCode
 
 
 @click.command("show")
@@ -39,7 +40,9 @@ def command(run: str, as_tree: bool, full: bool, played_back: bool, following: b
             if played_back and output == "text":
                 print_text("\n".join(playback(found, _fetch(gateway) if full else None)))
                 return ExitCode.OK
-            waiting = []
+            waiting, plan = [], None
+            if output == "text" and not as_tree:
+                plan = _plan(gateway, identity)
             if found.get("approvals") and output == "text" and not as_tree:
                 waiting = gateway.get("/v1/approvals", run=identity, limit=100)["approvals"]
     if following:
@@ -49,8 +52,18 @@ def command(run: str, as_tree: bool, full: bool, played_back: bool, following: b
     elif as_tree:
         click.echo("\n".join(branches(found)))
     else:
-        print_text("\n".join(summary(found, waiting, full=full)))
+        print_text("\n".join(summary(found, waiting, plan, full=full)))
     return ExitCode.OK
+
+
+def _plan(gateway: Gateway, run: str) -> dict[str, Any] | None:
+    """The run's plan; None for a run of a kind that has none."""
+    try:
+        return dict(gateway.get(f"/v1/runs/{run}/plan")["state"])
+    except CommandFailed as failure:
+        if failure.code is not ExitCode.NOT_FOUND:
+            raise
+        return None
 
 
 def _fetch(gateway: Gateway) -> Fetch:

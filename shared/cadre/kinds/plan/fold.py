@@ -21,7 +21,6 @@ from cadre.kinds.plan.records import (
     PlanStepBegun,
     PlanStepEnded,
 )
-from cadre.kinds.plan.section import PlanStep
 
 EXECUTING = "execute"
 """Name of the step of a run in which the steps of its plan are carried out."""
@@ -67,8 +66,9 @@ def after(state: PlanState, event: JournalEvent) -> PlanState:
             begins = name == "replan" and not state.complaint
             return replaced(state, stage=name, replans=state.replans + begins)
         case PlanMade():
-            items = with_plan(state.items, event.steps)
-            return replaced(state, items=items, version=state.version + 1, tries=0, complaint="")
+            items = with_plan(state.items, event)
+            is_new = event.origin != "edit"  # the edit itself has counted
+            return replaced(state, items=items, version=state.version + is_new, tries=0, complaint="")
         case PlanRefused():
             return replaced(state, tries=state.tries + 1, complaint=event.reason)
         case PlanStepBegun(step=step):
@@ -109,10 +109,13 @@ def changed(items: list[PlanItem], step: int, **fields: Any) -> list[PlanItem]:
     return [msgspec.structs.replace(one, **fields) if one.step == step else one for one in items]
 
 
-def with_plan(items: list[PlanItem], steps: list[PlanStep]) -> list[PlanItem]:
-    """The items with these steps to be done from now on. One that has failed is tried again where its number is used
-    again, else it is replaced."""
-    again = {step.step for step in steps}
+def with_plan(items: list[PlanItem], made: PlanMade) -> list[PlanItem]:
+    """The items with the steps that are to be done from now on. When a plan is made anew, one that has failed is
+    tried again where its number is used again, else it is replaced."""
+    again = {step.step for step in made.steps}
     kept = [one for one in items if one.state != "pending" and one.step not in again]
-    kept = [msgspec.structs.replace(one, state="replaced") if one.state == "failed" else one for one in kept]
-    return [*kept, *(PlanItem(plan=step) for step in steps)]
+    if made.origin == "replan":
+        kept = [
+            msgspec.structs.replace(one, state="replaced") if one.state == "failed" else one for one in kept
+        ]
+    return [*kept, *(PlanItem(plan=step) for step in made.steps)]

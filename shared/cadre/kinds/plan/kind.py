@@ -24,7 +24,7 @@ from cadre.kinds.plan.advance import FAILED, Advance
 from cadre.kinds.plan.edits import edited_items
 from cadre.kinds.plan.fold import APPROVE, EXECUTING, fold_plan, resumed, state_of
 from cadre.kinds.plan.offered import check_actions, read_plan
-from cadre.kinds.plan.records import DECLARATION, PlanNote
+from cadre.kinds.plan.records import DECLARATION, PlanMade, PlanNote
 from cadre.kinds.plan.request import ask_about_plan
 from cadre.kinds.plan.section import PlanStep, plan_of
 from cadre.kinds.plan.shown import shown_plan
@@ -165,8 +165,11 @@ class PlanKind(PlainKind):
             raise EditNotAllowed(str(error)) from error
 
     def edited(self, run: Run, edit: Edit, arrival: Arrival) -> Moves:
-        state = state_of(run)
-        return [] if state.stage == APPROVE else Advance(run, arrival, state).go_on()
+        """Who looks on reads the plan as it is now; what may begin, begins."""
+        walk = Advance(run, arrival, state_of(run))
+        steps = [one.plan for one in walk.state.items if one.state == "pending"]
+        walk.note(PlanMade(step=step_in_work(run), origin="edit", steps=steps))
+        return walk.moves if walk.state.stage == APPROVE else walk.go_on()
 
     # --- state and what is read
 

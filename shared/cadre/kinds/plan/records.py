@@ -12,7 +12,7 @@ from cadre.kinds.purposes import STEPWISE
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.kinds import KindDeclaration, Needs, PromptFile
 
-PlanOrigin = Literal["given", "model", "basic", "replan"]
+PlanOrigin = Literal["given", "model", "basic", "replan", "edit"]
 
 ItemState = Literal["pending", "running", "done", "failed", "replaced"]
 """`replaced`: it has failed, and another plan goes on without it."""

@@ -1,0 +1,121 @@
+"""`cadre plan`: the plan of a run, shown and edited while it goes on."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import yaml
+
+from cadre.api.steering import Edited
+from cadre.cli.run_view.plan_lines import shown_plan
+from cadre.cli.terminal.gateway import Gateway, command_errors
+from cadre.cli.terminal.options import output_option
+from cadre.client.errors import ClientError, Conflict, InvalidRequest
+from cadre.local.exit_codes import CommandFailed, ExitCode
+
+if TYPE_CHECKING:
+    from cadre.client.sync_client import SyncRunHandle
+
+_KEYS = ("step", "action", "task", "args", "details", "needs")
+_HEAD = """\
+# The plan of run {run}. Steps that have begun stay as they are; others may be changed, dropped and added.
+# Saved as it is, or empty, it changes nothing.
+"""
+
+
+@click.group("plan")
+def command() -> None:
+    """The plan of a run of a kind that has one."""
+
+
+@command.command("show")
+@click.argument("run")
+@output_option("text")
+def show(run: str, output: str) -> None:
+    """Show the plan of RUN with the state of each step."""
+    with Gateway() as gateway:
+        found = gateway.get(f"/v1/runs/{gateway.run_id(run)}/plan")
+    if output == "json":
+        click.echo(json.dumps(found, ensure_ascii=False))
+    else:
+        click.echo("\n".join(shown_plan(found["state"])))
+
+
+@command.command("edit")
+@click.argument("run")
+@click.argument("file", required=False, type=click.Path(dir_okay=False, allow_dash=True))
+@click.option("--by", default="", metavar="NAME", help="Who edits it; kept in the run's journal.")
+def edit(run: str, file: str | None, by: str) -> None:
+    """Edit the plan of RUN in $EDITOR, or make it the steps in FILE (`-`: the standard input).
+
+    FILE is YAML or JSON: the list of all steps, or a mapping with it under `steps`.
+    """
+    from cadre.client.sync_client import SyncClient  # the client's weight is not the help's
+
+    with Gateway() as gateway:
+        identity = gateway.run_id(run)
+    with command_errors(), SyncClient(gateway.url) as client:
+        handle = client.attach(identity)
+        before = handle.plan()
+        if file is not None:
+            text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+            changed = _send(handle, before, _steps_in(text), by)
+        else:
+            changed = _edit(handle, before, by)
+    click.echo(changed)
+
+
+def _edit(handle: "SyncRunHandle", before: Edited, by: str) -> str:
+    """Opens the editor until its text is taken, or left as it is."""
+    text = _HEAD.format(run=before.run) + _written(before)
+    while True:
+        edited = click.edit(text, extension=".yaml")
+        if edited is None or edited.strip() in ("", text.strip()):
+            return "nothing was changed"
+        text = "".join(
+            line for line in edited.splitlines(keepends=True) if not line.startswith("# refused: ")
+        )
+        try:
+            return _send(handle, before, _steps_in(text), by)
+        except (InvalidRequest, Conflict, CommandFailed) as refused:
+            if isinstance(refused, Conflict) and refused.problem != "edit-too-late":
+                raise
+            reason = " ".join((refused.message if isinstance(refused, ClientError) else str(refused)).split())
+            text = f"# refused: {reason}\n{text}"
+
+
+def _send(handle: "SyncRunHandle", before: Edited, steps: list[Any], by: str) -> str:
+    made = handle.edit(before, [{"op": "replace", "steps": steps}], by=by)
+    if not isinstance(made, Edited):
+        return f"{made.run} will have it once its agent is there"
+    return "\n".join(shown_plan(made.state))
+
+
+def _steps_in(text: str) -> list[Any]:
+    try:
+        found = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise CommandFailed(f"the plan cannot be read: {error}", ExitCode.USAGE) from error
+    steps = found.get("steps") if isinstance(found, dict) else found
+    if not isinstance(steps, list):
+        raise CommandFailed("write the plan as a list of steps", ExitCode.USAGE)
+    # What `cadre plan show -o json` shows of a step besides is no part of it.
+    return [
+        {key: one[key] for key in one if key not in ("state", "call", "result", "error")}
+        if isinstance(one, dict)
+        else one
+        for one in steps
+    ]
+
+
+def _written(plan: Edited) -> str:
+    """The plan as YAML, with a remark on each step that cannot be changed."""
+    lines = []
+    for step in plan.state["steps"]:
+        if step["state"] not in ("pending", "skipped"):
+            lines.append(f"# step {step['step']} is {step['state']}:")
+        fields = {key: step[key] for key in _KEYS if step.get(key) not in (None, "", {})}
+        lines.append(yaml.safe_dump([fields], sort_keys=False, allow_unicode=True, width=100).rstrip())
+    return "\n".join(lines) + "\n"
