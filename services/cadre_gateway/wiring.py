@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 
 from cadre.adapters.nats.archive import NatsArchive
+from cadre.adapters.nats.automations import NatsDefinitions
 from cadre.adapters.nats.dead_letters import NatsDeadLetters
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.history import History, watch_deltas
@@ -19,6 +20,7 @@ from cadre.adapters.nats.storage import NatsStorage
 from cadre.adapters.nats.tail import Tail, identities
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.adapters.system_clock import SystemClock
+from cadre.automation.standing_budget import BudgetState
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import SetupError
 from cadre.service.frame import Platform
@@ -37,6 +39,7 @@ from cadre_gateway.routes import (
     app,
     approvals,
     archive,
+    budgets,
     dead_letters,
     directory,
     files,
@@ -54,6 +57,7 @@ from cadre_gateway.snapshot import IndexSnapshots, LedgerSnapshots
 from cadre_gateway.starting.admission import Admission, Capacity
 from cadre_gateway.starting.fork import Forker
 from cadre_gateway.starting.sessions import Sessions
+from cadre_gateway.starting.standing_budgets import StandingBudgets
 from cadre_gateway.starting.submit import Submitter
 from cadre_gateway.starting.workspaces import FileCarrier, Workspaces
 from cadre_gateway.steering.approvals import Approvals
@@ -154,13 +158,15 @@ def _routers(  # noqa: PLR0913 - what all routes share
     run_end = RunEnd(lookup, feeds, bus)
     workspaces = Workspaces(file_index, blobs, platform.settings.file_bytes)
     carrier = FileCarrier(file_index, history, erasure)
-    admission = Admission(index, trees, registry, capacity, history)
+    states = NatsDefinitions(nc, topology, "budget", BudgetState)
+    budgets_left = StandingBudgets(states, ledger, SystemClock())
+    admission = Admission(index, trees, registry, capacity, budgets_left, history)
     sessions = Sessions(NatsSessions(nc, topology), trees, journal, history)
     held_calls = HeldCalls(journal, history)
     sender = RecordSender(registry, feeds, bus)
     streams = EventStreams(lookup, feeds, partial(watch_deltas, nc, topology))
     submitter = Submitter(admission, sessions, workspaces, carrier, blobs, bus)
-    automation = automation_of(platform, RunStarter(submitter, lookup, run_end), history)
+    automation = automation_of(platform, RunStarter(submitter, lookup, run_end), history, budgets_left)
     routers = [
         runs.router(
             submitter,
@@ -185,6 +191,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
         schedules.router(automation.schedules),
         triggers.router(automation.triggers),
         notices.router(automation.notices),
+        budgets.router(automation.budgets),
         tracing.router(lookup, content=tracing_settings.content),
     ]
     return routers, automation

@@ -60,7 +60,7 @@ def receiver() -> Iterator[Receiver]:
 @pytest.fixture
 async def deployed(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[tuple[GatewayProcess, World]]:
     gateway = GatewayProcess(
-        nats_server.url, tmp_path, DESK_SECRET=SECRET, CADRE_NOTICE_PRIVATE="127.0.0.0/8"
+        nats_server.url, tmp_path, CADRE_SECRET_DESK=SECRET, CADRE_NOTICE_PRIVATE="127.0.0.0/8"
     )
     try:
         async with entered(gateway) as world:
@@ -70,7 +70,7 @@ async def deployed(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[tup
 
 
 async def put(world: World, url: str, **spec: Any) -> None:
-    body = {"url": url, "secret_env": "DESK_SECRET", **spec}
+    body = {"url": url, "secret_env": "CADRE_SECRET_DESK", **spec}
     answer = await world.http.put("/v1/notices/desk", json=body)
     assert answer.status_code == 200, answer.text
     topology = world.topology

@@ -98,6 +98,29 @@ async def test_schedules_from_python(world: World, gateway: GatewayProcess) -> N
             await client.schedule("python")
 
 
+async def test_other_definitions_and_statistics_from_python(world: World, gateway: GatewayProcess) -> None:
+    async with Client(gateway.url) as client:
+        notice = {"url": "https://example.org/hook", "secret_env": "CADRE_SECRET_X"}
+        assert (await client.put_notice("python", notice)).url == notice["url"]
+        trigger = {"agent": "boss", "task": "x", "subject": "orders"}
+        assert (await client.put_trigger("python", trigger)).subject == "orders"
+        made = await client.put_budget("python", {"window": "day", "cost": 2, "user": "*"})
+        assert (made.share, made.uses, made.until - made.since) == (0.0, [], 86_400)
+        assert await client.budget("python") == made
+        assert [one.name for one in await client.budgets()] == ["python"]
+        assert [one.name for one in [*await client.notices(), *await client.triggers()]] == ["python"] * 2
+        for remove, show in (
+            (client.remove_notice, client.notice),
+            (client.remove_trigger, client.trigger),
+            (client.remove_budget, client.budget),
+        ):
+            await remove("python")
+            with pytest.raises(NotFound):
+                await show("python")
+        found = await client.statistics("agent", "day", since=0.0, user="nobody")
+        assert (found.by, found.rows, found.total.runs) == (["agent", "day"], [], 0)
+
+
 async def test_what_is_wrong_with_a_schedule_is_said(world: World) -> None:
     async def refusal(**changes: Any) -> str:
         spec = {"agent": "boss", "task": "x", "every": 60, **changes}

@@ -22,7 +22,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 @pytest.fixture
 async def hooked(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[World]:
     """A deployment whose gateway knows a secret."""
-    gateway = GatewayProcess(nats_server.url, tmp_path, SHOP_SECRET=SECRET)
+    gateway = GatewayProcess(nats_server.url, tmp_path, CADRE_SECRET_SHOP=SECRET)
     try:
         async with entered(gateway) as one:
             yield one
@@ -67,6 +67,7 @@ async def test_messages_start_runs_once_for_each_id(hooked: World) -> None:
 
 async def test_a_message_that_fits_no_template_is_a_dead_letter_and_can_be_tried_again(hooked: World) -> None:
     await put(hooked, "orders", subject="orders.*", task="{{ payload.item }}")
+    await put(hooked, "beside", subject="orders.*", task="beside {{ payload.thing }}")
     await jetstream.append(hooked.nc, f"{hooked.topology.events_prefix}orders.new", b'{"thing": "apples"}')
 
     async def letters() -> list[dict[str, Any]]:
@@ -80,10 +81,11 @@ async def test_a_message_that_fits_no_template_is_a_dead_letter_and_can_be_tried
     retried = await hooked.http.post(f"/v1/dead-letters/{letter['id']}/retry")
     assert retried.status_code == 200, retried.text
     assert await tasks(hooked, "orders", 1) == ["apples"]
+    assert await tasks(hooked, "beside", 1) == ["beside apples"], "what it had started is not started again"
 
 
 async def test_a_signed_webhook_starts_one_run(hooked: World) -> None:
-    await put(hooked, "shop", webhook={"secret_env": "SHOP_SECRET"}, task="{{ payload.item }}")
+    await put(hooked, "shop", webhook={"secret_env": "CADRE_SECRET_SHOP"}, task="{{ payload.item }}")
     body, now = b'{"item": "apples"}', int(time.time())
 
     async def post(message: str, at: int, secret: str = SECRET) -> httpx2.Response:
@@ -103,7 +105,7 @@ async def test_a_signed_webhook_starts_one_run(hooked: World) -> None:
     unsigned = await hooked.http.post("/v1/triggers/shop", content=body)
     assert unsigned.status_code == 401
     assert (await hooked.http.post("/v1/triggers/none", content=body)).json()["code"] == "unknown-trigger"
-    await put(hooked, "mute", webhook={"secret_env": "NOT_SET"}, task="x")
+    await put(hooked, "mute", webhook={"secret_env": "CADRE_SECRET_NOT_SET"}, task="x")
     assert (await hooked.http.post("/v1/triggers/mute", content=body)).json()["code"] == "no-secret"
     assert [one["name"] for one in (await hooked.http.get("/v1/triggers")).json()["triggers"]] == [
         "mute",

@@ -13,6 +13,7 @@ from cadre.automation.notice import NoticeSpec
 from cadre.automation.schedule_state import ScheduleState
 from cadre.automation.trigger import TriggerSpec
 from cadre.service.frame import Platform
+from cadre_gateway.automation.budget_editor import BudgetEditor
 from cadre_gateway.automation.definition_editor import DefinitionEditor
 from cadre_gateway.automation.notice_queues import NoticeQueues
 from cadre_gateway.automation.notices import Notices
@@ -21,6 +22,7 @@ from cadre_gateway.automation.run_starter import RunStarter
 from cadre_gateway.automation.schedule_editor import ScheduleEditor
 from cadre_gateway.automation.scheduler import Scheduler
 from cadre_gateway.automation.trigger_intake import TriggerIntake
+from cadre_gateway.starting.standing_budgets import StandingBudgets
 
 
 @dataclass(eq=False)
@@ -33,13 +35,14 @@ class Automation:
     triggers: TriggerIntake
     notices: DefinitionEditor[NoticeSpec]
     notice_queues: NoticeQueues
+    budgets: BudgetEditor
     _queues: list[Queue] = field(default_factory=list)
 
     async def run(self) -> None:
         """Works until cancelled. Raises SetupError."""
         self._queues.append(await start_due_queue(self.platform, self.scheduler))
         self._queues.append(await start_event_queue(self.platform, self.triggers))
-        await asyncio.gather(self.scheduler.look_after(), self.notice_queues.run())
+        await asyncio.gather(self.scheduler.look_after(), self.notice_queues.run(), self.budgets.look_after())
 
     async def drain(self, grace: float) -> None:
         """Ends what is in hand within `grace` seconds and hands back the rest."""
@@ -48,22 +51,26 @@ class Automation:
         await self.notice_queues.drain(grace)
 
 
-def automation_of(platform: Platform, runs: RunStarter, history: History) -> Automation:
+def automation_of(
+    platform: Platform, runs: RunStarter, history: History, budgets: StandingBudgets
+) -> Automation:
     """The parts put together."""
     clock = SystemClock()
     states = NatsDefinitions(platform.nc, platform.topology, "schedule", ScheduleState)
     alarms = NatsAlarms(platform.nc, platform.topology)
     scheduler = Scheduler(states, alarms, runs, clock)
     triggers = NatsDefinitions(platform.nc, platform.topology, "trigger", TriggerSpec)
-    notices = NatsDefinitions(platform.nc, platform.topology, "notice", NoticeSpec)
+    specs = NatsDefinitions(platform.nc, platform.topology, "notice", NoticeSpec)
     deliveries = NatsDeliveries(platform.nc, platform.topology)
     sender = WebhookSender(read_networks("CADRE_NOTICE_PRIVATE", platform.settings.notice_private))
     source = f"urn:cadre:{platform.settings.prefix}"
+    notices = Notices(specs, deliveries, history, sender, source)
     return Automation(
         platform,
         scheduler,
         ScheduleEditor(states, alarms, scheduler, runs, clock),
         TriggerIntake(triggers, runs),
-        DefinitionEditor(notices, "notice"),
-        NoticeQueues(platform, Notices(notices, deliveries, history, sender, source)),
+        DefinitionEditor(specs, "notice"),
+        NoticeQueues(platform, notices),
+        BudgetEditor(budgets, DefinitionEditor(budgets.states, "budget"), notices),
     )

@@ -61,9 +61,14 @@ class Notices:
         if any(spec.tells_of("budget.warning") for spec in specs) and _is_spending(entry):
             happened += await self._budget_warnings(seq, entry)
         for one in happened:
-            for spec in specs:
-                if spec.wants(one, entry.agent):
-                    await self.deliveries.send(_delivery(spec, one))
+            await self.tell(one, entry.agent)
+
+    async def tell(self, happened: Happened, agent: str) -> bool:
+        """Puts a delivery on its way for each notice that tells of this; returns whether any does."""
+        wanted = [spec for spec in await self.known() if spec.wants(happened, agent)]
+        for spec in wanted:
+            await self.deliveries.send(_delivery(spec, happened))
+        return bool(wanted)
 
     async def deliver(self, delivery: NoticeDelivery) -> None:
         """Sends a webhook; one that is not taken is scheduled again. Raises DeliveryGivenUp."""

@@ -49,7 +49,7 @@ async def start_event_queue(platform: Platform, triggers: TriggerIntake) -> Queu
 
     async def handle(delivery: NatsDelivery) -> None:
         subject = delivery.subject.removeprefix(topology.events_prefix)
-        message = delivery.headers.get(jetstream.MESSAGE_ID) or f"{topology.automation_stream}/{delivery.seq}"
+        message = jetstream.message_id(delivery.headers, topology.automation_stream, delivery.seq)
         try:
             refusals = await triggers.on_message(subject, message, delivery.data)
         except RetryableError as error:

@@ -15,7 +15,7 @@ from cadre_gateway.requests.problems import Problem
 from cadre_gateway.starting.submit import Submitter
 from cadre_gateway.steering.run_end import RunEnd
 
-_FULL = 429
+_FULL = "capacity"
 _NOT_FOUND = 404
 
 
@@ -34,7 +34,7 @@ class RunStarter:
             # Without a digest: what the key has started counts, also when the template has changed since.
             await self.submitter.submit(wanted, IdempotencyKey(start.key, ""), None, needs_agent=False)
         except Problem as problem:
-            if problem.status == _FULL:
+            if problem.code == _FULL:
                 raise BusFull(f"run {start.run}", problem.detail) from problem
             raise StartRefused(problem.detail) from problem
 

@@ -19,6 +19,7 @@ _FRESH_SECONDS = 1.0
 """For so long the list of triggers is not read anew."""
 
 _MAX_ID_CHARS = 255
+_TOO_MANY_REQUESTS = 429
 
 
 @dataclass
@@ -75,7 +76,7 @@ class TriggerIntake:
     async def on_webhook(self, name: str, headers: dict[str, str], body: bytes) -> str:
         """Starts the run of a webhook and returns its id; the same message again finds the run that it started.
 
-        Raises a 401, 404 or 422 problem.
+        Raises a 401, 404, 422 or 429 problem.
         """
         spec = await self.show(name)
         if spec.webhook is None:
@@ -101,6 +102,8 @@ class TriggerIntake:
         try:
             return await self._start(spec, message, body, "")
         except (SpecError, StartRefused) as error:
+            if isinstance(error.__cause__, Problem) and error.__cause__.status == _TOO_MANY_REQUESTS:
+                raise error.__cause__ from error
             raise invalid(str(error)) from error
 
     async def _start(self, spec: TriggerSpec, message: str, payload: bytes, subject: str) -> str:

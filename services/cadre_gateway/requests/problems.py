@@ -41,6 +41,8 @@ _TITLES = {
     "unknown-schedule": "There is no such schedule",
     "schedule-exists": "There is a schedule of this name",
     "unknown-notice": "There is no such notice",
+    "unknown-budget": "There is no such budget",
+    "budget-exhausted": "A standing budget is used up",
     "unknown-trigger": "There is no such trigger",
     "invalid-signature": "The webhook is not signed as it must be",
     "no-secret": "A secret is not set",
@@ -76,6 +78,7 @@ class Problem(Exception):
         self.status, self.code, self.detail = status, code, detail
         self.more = more
         """Further members of the document."""
+        self.headers: Mapping[str, str] = {}
 
 
 def invalid(detail: str, status: int = 422) -> Problem:
@@ -112,7 +115,7 @@ def respond(problem: Problem, instance: str, headers: Mapping[str, str] | None =
         },
         status_code=problem.status,
         media_type="application/problem+json",
-        headers=headers or _RETRY_AFTER.get(problem.status),
+        headers=headers or problem.headers or _RETRY_AFTER.get(problem.status),
     )
 
 

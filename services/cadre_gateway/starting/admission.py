@@ -1,4 +1,4 @@
-"""Whether a run may begin: the agent is alive, the run is new, and there is room; and the id that it gets."""
+"""Whether a run may begin: its agent is alive, it is new, there is room, no budget is used up; and the id it gets."""
 
 import secrets
 import time
@@ -16,6 +16,7 @@ from cadre_gateway.reading.directory import live_agents
 from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import Problem, full
 from cadre_gateway.retention.tree_records import TreeRecords
+from cadre_gateway.starting.standing_budgets import StandingBudgets
 
 MAX_FILL_SHARE = 0.9
 """No run begins beyond this share of the storage; the rest is for the active runs."""
@@ -47,15 +48,18 @@ class Admitted(NamedTuple):
 
 @dataclass(frozen=True)
 class Admission:
-    """Checks that an agent is alive, that the run is new, and that there is room for it."""
+    """Checks that an agent is alive, that the run is new, that there is room for it and no budget is used up."""
 
     index: RunIndex
     trees: TreeRecords
     registry: NatsRegistry
     capacity: Capacity
+    budgets: StandingBudgets
     history: History
 
-    async def admit(self, agent: str, key: IdempotencyKey | None, *, needs_agent: bool = True) -> Admitted:
+    async def admit(
+        self, agent: str, user: str | None, key: IdempotencyKey | None, *, needs_agent: bool = True
+    ) -> Admitted:
         """Admits a new run of the agent, which must be alive if it is needed at once; a repeated `key` finds the run
         that it started before.
 
@@ -73,6 +77,7 @@ class Admission:
                     f"run {run}, which this Idempotency-Key started, was erased: send another key",
                 )
             await self.capacity.admit(run)
+            await self.budgets.admit(agent, user or "")
         return Admitted(run, known)
 
     async def confirm(self, run: str, key: IdempotencyKey | None) -> None:

@@ -78,8 +78,8 @@ class Forker:
         self, run: str, wanted: ForkBody, key: IdempotencyKey | None, traceparent: str | None
     ) -> Forked:
         """Gives the new run its files and publishes its Task, for the same agent. Raises Problem, RetryableError."""
-        agent = (await self.lookup.find(run)).agent
-        new, known = await self.admission.admit(agent, key)
+        source = await self.lookup.find(run)
+        new, known = await self.admission.admit(source.agent, source.user, key)
         if known is not None:
             return Forked(known, [])
         past = await self._past(run)
@@ -89,8 +89,8 @@ class Forker:
         self, run: str, wanted: ContinueBody, key: IdempotencyKey | None, traceparent: str | None
     ) -> Forked:
         """Starts a run that goes on where another one ended without an answer. Raises Problem, RetryableError."""
-        agent = (await self.lookup.find(run)).agent
-        new, known = await self.admission.admit(agent, key)
+        source = await self.lookup.find(run)
+        new, known = await self.admission.admit(source.agent, source.user, key)
         if known is not None:
             return Forked(known, [])
         past = await self._past(run)

@@ -44,7 +44,7 @@ class Submitter:
         Unless it `needs_agent`, the run waits in the inbox for an agent that is not there. Raises Problem,
         RetryableError.
         """
-        run, known = await self.admission.admit(wanted.agent, key, needs_agent=needs_agent)
+        run, known = await self.admission.admit(wanted.agent, wanted.user, key, needs_agent=needs_agent)
         if known is not None:
             return known
         images = [await self._image(number, ref) for number, ref in enumerate(wanted.images)]

@@ -1,1 +1,1 @@
-"""Schedules, triggers and notices: what they are, and what is due when. Pure: no clock, no I/O."""
+"""Schedules, triggers, notices and standing budgets: what they are, and what is due when. Pure: no clock, no I/O."""

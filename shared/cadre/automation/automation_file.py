@@ -1,4 +1,4 @@
-"""Reads schedules, triggers and notices from YAML files; one file may hold several documents."""
+"""Reads schedules, triggers, notices and standing budgets from YAML files; one file may hold several documents."""
 
 import re
 from datetime import date, datetime
@@ -9,13 +9,19 @@ import msgspec
 
 from cadre.automation.notice import NoticeSpec
 from cadre.automation.schedule import ScheduleSpec
+from cadre.automation.standing_budget import BudgetSpec
 from cadre.automation.trigger import TriggerSpec
 from cadre.errors import SpecError
 from cadre.spec.yaml_file import read_yaml_documents, refused_key
 
-AnySpec = ScheduleSpec | TriggerSpec | NoticeSpec
+AnySpec = ScheduleSpec | TriggerSpec | NoticeSpec | BudgetSpec
 
-KINDS: dict[str, type[AnySpec]] = {"Schedule": ScheduleSpec, "Trigger": TriggerSpec, "Notice": NoticeSpec}
+KINDS: dict[str, type[AnySpec]] = {
+    "Schedule": ScheduleSpec,
+    "Trigger": TriggerSpec,
+    "Notice": NoticeSpec,
+    "Budget": BudgetSpec,
+}
 """What a document may be, by its `kind`."""
 
 Spec = TypeVar("Spec", bound=msgspec.Struct)
@@ -24,6 +30,7 @@ _COLLECTIONS: dict[type[AnySpec], str] = {
     ScheduleSpec: "schedules",
     TriggerSpec: "triggers",
     NoticeSpec: "notices",
+    BudgetSpec: "budgets",
 }
 
 _API_VERSION = "cadre.dev/v1"

@@ -14,10 +14,16 @@ from cadre.journal.events import ApprovalRequested, RunFinished
 from cadre.journal.run import Run
 from cadre.spec.names import check_name
 
-Happening = Literal["run.finished", "approval.waiting", "budget.warning"]
+Happening = Literal[
+    "run.finished",
+    "approval.waiting",
+    "budget.warning",
+    "budget.standing_warning",
+    "budget.standing_exhausted",
+]
 
 BUDGET_SHARE = 0.8
-"""A run that has used this share of its budget is told of."""
+"""Of a budget of which this share is used there is something to tell."""
 
 RETRY_SECONDS = (5.0, 30.0, 120.0, 600.0, 1800.0, 7200.0, 21_600.0, 43_200.0)
 """Pauses before what could not be delivered is tried again, the last one again and again."""
@@ -33,7 +39,7 @@ class NoticeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     url: str
     """Where webhooks go: https, or http where the gateway's settings allow its address."""
     secret_env: str
-    """The environment variable of the gateways that holds the secret, `whsec_…`."""
+    """The environment variable of the gateways that holds the secret, `whsec_…`: `CADRE_SECRET_` and a name."""
     events: list[Happening] = []
     """Only these; all when empty."""
     agents: list[str] = []

@@ -12,14 +12,17 @@ from cadre.errors import SpecError
 from cadre.spec.names import check_name
 
 _PATTERN = re.compile(r"[^\s.*>]+(\.[^\s.*>]+)*")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+SECRET_PREFIX = "CADRE_SECRET_"
+"""Begin of the variables that definitions may name: else whoever writes one could have any other used as a secret."""
+
+_VARIABLE = re.compile(SECRET_PREFIX + r"[A-Za-z0-9_]{1,100}")
 
 
 class WebhookSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """How webhooks of a trigger are signed."""
 
     secret_env: str
-    """The environment variable of the gateways that holds the secret, `whsec_…`."""
+    """The environment variable of the gateways that holds the secret, `whsec_…`: `CADRE_SECRET_` and a name."""
     tolerance: float | str = 300
     """A signed time may be so far from the gateway's."""
 
@@ -68,10 +71,11 @@ def trigger_key(trigger: str, message: str) -> str:
 
 
 def check_variable(key: str, name: str) -> None:
-    """Raises SpecError, which names `key`, unless `name` can be that of an environment variable."""
+    """Raises SpecError, which names `key`, unless `name` is that of an environment variable for secrets."""
     if not _VARIABLE.fullmatch(name):
         raise SpecError(
-            f"{key}: {name!r} is no name of an environment variable; never write the secret itself"
+            f"{key}: write the name of an environment variable of the gateways that begins with {SECRET_PREFIX},"
+            f" such as {SECRET_PREFIX}DESK; never write the secret itself"
         )
 
 

@@ -44,6 +44,7 @@ _VERBS_OF_ROOMS = {
     "automation": {
         "schedule": "Start runs by the clock: list, add, pause, run, remove.",
         "trigger": "Start runs by messages and webhooks: list, add, remove.",
+        "budget": "Bound what users, agents and teams use in a time: list, add, remove.",
         "notice": "Tell web addresses of runs: list, add, remove.",
     },
     "deployment": {

@@ -11,14 +11,15 @@ import httpx2
 import msgspec
 
 from cadre.api.approvals import Approval, ApprovalDecision
-from cadre.api.automations import ScheduleView
 from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool
 from cadre.api.runs import RunDetail, RunSummary, State
+from cadre.api.statistics import Dimension, Statistics
+from cadre.client.definitions import Definitions
 from cadre.client.errors import Unreachable
 from cadre.client.follow_runs import LATE_SECONDS
 from cadre.client.run_handle import RunHandle
 from cadre.client.run_options import StartOptions, start_body
-from cadre.client.transport import RUNS, Transport, typed
+from cadre.client.transport import RUNS, typed
 from cadre.protocol.memory import Found, Receipt, Remembered, SearchRequest, Selection
 
 T = TypeVar("T")
@@ -29,7 +30,7 @@ _PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0)
 """Pauses before a run that a gateway did not answer for is asked for again."""
 
 
-class Client(Transport):
+class Client(Definitions):
     """A client of one gateway: that of `url`, of CADRE_GATEWAY_URL, or of the `cadre up` of this folder.
 
     Close it, or use it as an async context manager. Every method raises ClientError.
@@ -131,6 +132,20 @@ class Client(Transport):
         """The live pools of sandboxes, by name."""
         return typed((await self.request("GET", "/v1/sandboxes"))["sandboxes"], list[LiveSandbox])
 
+    async def statistics(
+        self,
+        /,
+        *by: Dimension,
+        since: float | datetime | None = None,
+        until: float | datetime | None = None,
+        **only: str,
+    ) -> Statistics:
+        """What agents have used, by some of `day`, `team`, `agent`, `user`, `session`, `model`, `tool`; `only` those of
+        these names. The last 30 days unless a time is given, in Unix seconds or as datetimes."""
+        times = [one.timestamp() if isinstance(one, datetime) else one for one in (since, until)]
+        params = {"by": ",".join(by), "from": times[0], "to": times[1], **only}
+        return typed(await self.request("GET", "/v1/stats", params=params), Statistics)
+
     async def approvals(self, *, agent: str | None = None, run: str | None = None) -> list[Approval]:
         """The calls that wait for a person, newest first; `run` stands for itself and all runs below it."""
         which = {"agent": agent, "run": run, "limit": _PAGE_SIZE}
@@ -153,23 +168,6 @@ class Client(Transport):
         """
         body = {"decision": decision, "feedback": note, "by": by, **(correction or {})}
         return typed(await self.request("POST", f"/v1/approvals/{call}", json=body), ApprovalDecision)
-
-    async def schedules(self) -> list[ScheduleView]:
-        """All schedules, by name, each with its next tick."""
-        return typed((await self.request("GET", "/v1/schedules"))["schedules"], list[ScheduleView])
-
-    async def schedule(self, name: str, *, upcoming: int = 5) -> ScheduleView:
-        """One schedule with so many next ticks and what became of its last ones."""
-        path = f"/v1/schedules/{name}"
-        return typed(await self.request("GET", path, params={"next": upcoming}), ScheduleView)
-
-    async def put_schedule(self, name: str, spec: Mapping[str, Any]) -> ScheduleView:
-        """Makes or replaces a schedule by the keys of its file: `agent`, `task`, `cron` or `every`, …"""
-        return typed(await self.request("PUT", f"/v1/schedules/{name}", json=dict(spec)), ScheduleView)
-
-    async def remove_schedule(self, name: str) -> None:
-        """Removes a schedule; its runs go on."""
-        await self.request("DELETE", f"/v1/schedules/{name}")
 
     async def run_schedule(self, name: str, *, key: str | None = None) -> RunHandle:
         """Starts a run of the schedule now; one for each `key`."""

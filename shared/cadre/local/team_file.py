@@ -75,7 +75,7 @@ class TeamSpec(msgspec.Struct, frozen=True, kw_only=True):
     needs_memory: bool = False
     """Some agent keeps something beyond its runs, which needs the memory service."""
     automations: list[Path] = []
-    """Files of its schedules, triggers and notices."""
+    """Files of its schedules, triggers, notices and budgets."""
     script: Path | None = None
     """Answers for the scripted model."""
     demo: Demo | None = None

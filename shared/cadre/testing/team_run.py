@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from cadre.api.runs import RunDetail
+from cadre.api.steering import Edited
 from cadre.client.errors import RunCancelled, RunFailed
 from cadre.engine.budget import gained
+from cadre.engine.kind import kind_of
 from cadre.errors import CadreError
 from cadre.journal import events as ev
 from cadre.journal.run import Phase, Run
 from cadre.journal.steps import CallState
 from cadre.loop.fold import fold
 from cadre.protocol.call_edit import CallEdit
-from cadre.protocol.messages import Cancel, Decision
+from cadre.protocol.messages import Cancel, Decision, Edit, MessageMode, Signal, UserMessage
 from cadre.protocol.topology import is_within, tree_of
 
 if TYPE_CHECKING:
@@ -115,15 +117,38 @@ class TeamRun:
 
     async def cancel(self, reason: str = "") -> None:
         """Cancels the run and all below it."""
-        record = Cancel(
-            id=f"{self.id}:cancelled:{next(self._decisions)}",
-            tree=tree_of(self.id),
-            run=self.id,
-            at=self._team.now(),
-            reason=reason,
-            sender="test",
-        )
+        await self._team.send(Cancel(**self._head("cancelled"), reason=reason), self.agent)
+
+    async def tell(self, text: str, *, mode: MessageMode = "append") -> None:
+        """Says something to the run, which its model reads with the next call; see RunHandle.tell."""
+        await self._team.send(UserMessage(**self._head("message"), text=text, mode=mode), self.agent)
+
+    async def signal(self, name: str, payload: Any = None) -> None:
+        """Sends the run a signal that it waits for, or will wait for; `payload` is any JSON value."""
+        await self._team.send(Signal(**self._head("signal"), name=name, payload=payload), self.agent)
+
+    def editable(self) -> Edited:
+        """What a person may edit of the run, its queue or its plan, and its version. Raises TeamRunWaits for none."""
+        state = self.state
+        found = kind_of(state).editable(state) if state.spec is not None else None
+        if found is None:
+            raise TeamRunWaits(f"run {self.id} has nothing that can be edited")
+        return Edited(run=self.id, name=found.name, version=found.version, state=found.state)
+
+    async def edit(self, what: Edited, operations: Sequence[dict[str, Any]]) -> None:
+        """Edits what `editable` has returned; an edit that comes too late is refused, which the run's events tell."""
+        record = Edit(**self._head("edit"), base=what.version, operations=list(operations))
         await self._team.send(record, self.agent)
+
+    def _head(self, what: str) -> dict[str, Any]:
+        """Fields of a record to this run."""
+        return {
+            "id": f"{self.id}:{what}:{next(self._decisions)}",
+            "tree": tree_of(self.id),
+            "run": self.id,
+            "at": self._team.now(),
+            "sender": "test",
+        }
 
     async def _decide(self, verdict: Verdict, call: str, note: str, **fields: Any) -> None:
         await self.settle()

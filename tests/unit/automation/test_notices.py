@@ -26,7 +26,9 @@ HELD = ApprovalRequested(call="r_1_0", name="pay", kind="tool", arguments={"amou
 
 
 def spec(**fields: Any) -> NoticeSpec:
-    return NoticeSpec(**{"name": "desk", "url": "https://example.org/hook", "secret_env": "DESK", **fields})
+    return NoticeSpec(
+        **{"name": "desk", "url": "https://example.org/hook", "secret_env": "CADRE_SECRET_DESK", **fields}
+    )
 
 
 def entry(*events: AnyEvent, parent: str | None = None) -> Entry:
@@ -97,6 +99,7 @@ def test_the_body_is_a_cloud_event() -> None:
         ({"url": "ftp://example.org"}, "url: "),
         ({"url": "https://user:x@example.org"}, "url: "),
         ({"secret_env": "whsec_a+b"}, "never write the secret itself"),
+        ({"secret_env": "CADRE_MODEL_KEY"}, "begins with CADRE_SECRET_"),
     ],
 )
 def test_a_wrong_notice_is_explained(fields: dict[str, Any], message: str) -> None:

@@ -321,3 +321,30 @@ def test_the_fixture_finds_what_was_overlooked(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert "1 replies of a script were never asked for" in done.stdout
     assert "2 passed, 1 error" in done.stdout
+
+
+async def test_people_steer_a_run(tmp_path: Path) -> None:
+    clerk = Agent(name="clerk", description="Pays.", tools=["count_words"], approvals={"*": "always"})
+    script = ScriptModel([call("count_words", text="a b"), answer("two")])
+    async with Team([clerk], [count_words], script) as team:
+        run = await team.start("clerk", "Count.")
+        await run.settle()
+        await run.tell("Be brief.")
+        await run.approve()
+        assert await run.result() == "two"
+        assert "Be brief." in str(team.requests[1].request.messages)
+
+    (tmp_path / "shop.yaml").write_text(
+        "apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: shop}\nspec:\n  description: Waits.\n"
+        "  kind: workflow\n  workflow:\n    start: paid\n    steps:\n"
+        "      paid: {wait: {signal: paid}, next: done}\n"
+        '      done: {end: "{{ paid.payload.sum }}"}\n'
+    )
+    async with Team([tmp_path / "shop.yaml"]) as team:
+        run = await team.start("shop", "Sell.")
+        with pytest.raises(TeamRunWaits):
+            await run.result()
+        with pytest.raises(TeamRunWaits, match="nothing that can be edited"):
+            run.editable()
+        await run.signal("paid", {"sum": 12})
+        assert await run.result() == 12

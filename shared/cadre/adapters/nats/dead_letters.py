@@ -12,7 +12,7 @@ import msgspec
 from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.jetstream import RETRIED, StoredMessage
+from cadre.adapters.nats.streams.jetstream import FIRST_ID, RETRIED, StoredMessage, message_id
 from cadre.delivery.codec import decode
 from cadre.errors import UnreadableMessage
 from cadre.protocol.topology import Topology
@@ -79,11 +79,16 @@ class NatsDeadLetters:
     async def retry(self, letter: DeadLetter, message: StoredMessage) -> int:
         """Publishes the letter's message once more, then removes the letter; returns the new sequence.
 
-        The message goes without its id: the deduplication window would take it for the first one.
+        The message goes without its id, since the deduplication window would take it for the first one; who starts runs
+        by it finds that in another header.
         """
+        first = message_id(letter.headers, letter.stream, letter.seq)
         headers = {name: value for name, value in letter.headers.items() if not name.startswith(_OWN_HEADERS)}
         seq = await jetstream.append(
-            self._nc, message.subject, message.data, headers={**headers, RETRIED: str(letter.seq)}
+            self._nc,
+            message.subject,
+            message.data,
+            headers={**headers, RETRIED: str(letter.seq), FIRST_ID: first},
         )
         await jetstream.delete(self._nc, self._stream, letter.id)
         return seq

@@ -1,10 +1,8 @@
 """`cadre trigger`: runs that messages and webhooks start; list, show, add, remove."""
 
-from pathlib import Path
-
 import click
 
-from cadre.cli.terminal.automations import add_file, spec_text
+from cadre.cli.terminal.automations import add_definition_verbs
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.table import table
@@ -35,34 +33,4 @@ def list_triggers(output: str) -> None:
         click.echo(table(["NAME", "AGENT", "SUBJECT", "WEBHOOK"], rows))
 
 
-@command.command("show")
-@click.argument("name")
-@output_option("text")
-def show(name: str, output: str) -> None:
-    """Show trigger NAME."""
-    with Gateway() as gateway:
-        found = gateway.get(f"{_PATH}/{name}")
-    print_json(found) if output == "json" else click.echo(spec_text(found))
-
-
-@command.command("add")
-@click.argument("file", type=click.Path(path_type=Path))
-@output_option("text")
-def add(file: Path, output: str) -> None:
-    """Make or replace the triggers in FILE."""
-    with Gateway() as gateway:
-        made = add_file(gateway, file)
-    if output == "json":
-        print_json(made)
-    else:
-        for one in made:
-            click.echo(one["name"])
-
-
-@command.command("rm")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
-def remove(names: tuple[str, ...]) -> None:
-    """Remove triggers; runs that they started go on."""
-    with Gateway() as gateway:
-        for name in names:
-            gateway.delete(f"{_PATH}/{name}")
+add_definition_verbs(command, "trigger", "runs that they started go on")

@@ -28,10 +28,9 @@ _MARGIN = "  "
 def state(run: Account) -> str:
     """The state in words: with what the run waits for, and how many calls of its tree wait for a person."""
     text = str(run["state"])
-    if (awaited := run.get("waiting_for")) == "model":
-        text += " for model"
-    elif awaited and awaited != "approval":
-        text += f", nobody offers {awaited}"
+    awaited = run.get("waiting_for")
+    if awaited and awaited != "approval":
+        text += f" for {awaited}" if text == "waiting" else f", nobody offers {awaited}"
     held = run.get("approvals") or 0
     return f"{text}, {held} to approve" if held else text
 

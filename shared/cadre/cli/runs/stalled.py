@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 _QUIET_SECONDS, _MAX_PAUSE_SECONDS = 5.0, 30.0
 """How long a run may be silent before it is looked at, and how long a silent one is let be at most."""
 
-_EVENTS_OF_OTHERS = ("approval", "model")
-"""What the events of a run tell anyway."""
-
 
 class StalledRuns:
     """Looks at a run and those below it when they have been silent for a while; notes each lack once, as it begins."""
@@ -54,5 +51,6 @@ class StalledRuns:
 def _lacks(run: dict[str, Any]) -> list[tuple[str, str]]:
     """(run, what nobody offers) of the run and of all below it."""
     what = run.get("waiting_for")
-    own = [(str(run["id"]), str(what))] if what and what not in _EVENTS_OF_OTHERS else []
+    # What a `waiting` run waits for its events tell anyway.
+    own = [(str(run["id"]), str(what))] if what and run.get("state") != "waiting" else []
     return own + [lack for child in run.get("children") or [] for lack in _lacks(child)]

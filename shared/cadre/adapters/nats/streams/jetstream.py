@@ -30,6 +30,8 @@ ROLLUP = "Nats-Rollup"
 SCHEDULE_NEXT = "Nats-Schedule-Next"
 RETRIED = "Cadre-Retried"
 """On a dead letter that was published again: where it lay before."""
+FIRST_ID = "Cadre-First-Id"
+"""Likewise: the `message_id` that it had when it was published first."""
 IMPORTED = "Cadre-Imported"
 """On a journal entry that came from a file: what it tells happened elsewhere."""
 
@@ -49,6 +51,11 @@ _PASSING = {10004, 10005, 10007, 10008, 10009, 10023, 10118, 10119, 10194, 10195
 
 _LATEST = 4_102_444_800.0
 """The year 2100: dates beyond the year 9999 cannot be written, and nobody waits for them."""
+
+
+def message_id(headers: Mapping[str, str], stream: str, seq: int) -> str:
+    """What names the message, also when it was published again: the id from its sender, else its first place."""
+    return headers.get(FIRST_ID) or headers.get(MESSAGE_ID) or f"{stream}/{seq}"
 
 
 class _Error(msgspec.Struct):

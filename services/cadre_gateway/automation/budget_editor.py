@@ -1,0 +1,96 @@
+"""What people do with standing budgets, and what notices are told of them."""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+import msgspec
+
+from cadre.api.automations import BudgetView
+from cadre.automation.standing_budget import BudgetSpec, BudgetState, budget_happenings
+from cadre.errors import Fenced, RetryableError, UnreadableMessage
+from cadre_gateway.automation.definition_editor import DefinitionEditor
+from cadre_gateway.automation.notices import Notices
+from cadre_gateway.starting.standing_budgets import BudgetMeter, StandingBudgets
+
+log = logging.getLogger("cadre.budgets")
+
+_LOOK_SECONDS = 5.0
+"""Between two looks at what is used of all budgets."""
+
+_MAX_USES = 1000
+"""Users of one budget that are shown, those with the greatest share first."""
+
+
+@dataclass(frozen=True)
+class BudgetEditor:
+    """Every method raises RetryableError, and those of requests a problem."""
+
+    budgets: StandingBudgets
+    states: DefinitionEditor[BudgetState]
+    notices: Notices
+
+    async def all(self) -> list[BudgetView]:
+        """All budgets by name, with what is used of them."""
+        return [_view(meter) for meter in await self.budgets.meters()]
+
+    async def show(self, name: str) -> BudgetView:
+        """One budget. Raises a 404 problem."""
+        await self.states.show(name)
+        self.budgets.forget()
+        return next(one for one in await self.all() if one.name == name)
+
+    async def put(self, spec: BudgetSpec) -> BudgetView:
+        """Makes or replaces a budget; what was used before in its window counts."""
+        await self.states.definitions.put(spec.name, BudgetState(spec=spec))
+        self.budgets.forget()
+        return await self.show(spec.name)
+
+    async def remove(self, name: str) -> None:
+        """Removes a budget. Raises a 404 problem."""
+        await self.states.remove(name)
+        self.budgets.forget()
+
+    async def look_after(self) -> None:
+        """Tells notices of budgets that are nearly or wholly used up, for ever."""
+        while True:
+            try:
+                for meter in await self.budgets.meters():
+                    await self.tell(meter)
+            except (RetryableError, UnreadableMessage) as error:
+                log.warning("budgets: %s", error)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def tell(self, meter: BudgetMeter) -> None:
+        """Puts deliveries on their way for what no gateway has told in this window."""
+        spec, now = meter.spec, self.budgets.clock.now()
+        due = [one for use in meter.uses.values() for one in budget_happenings(spec, meter.window, use, now)]
+        if not due:
+            return
+        state, fence = await self.states.definitions.read(spec.name)
+        if state is None or state.spec != spec:
+            return
+        new = [one for one in due if one.id not in state.told]
+        told = [one.id for one in new if await self.notices.tell(one, spec.agent or spec.team or "")]
+        if told:
+            kept = [one.id for one in due if one.id in state.told]
+            try:
+                await self.states.definitions.write(
+                    spec.name, BudgetState(spec=spec, told=kept + told), fence
+                )
+            except Fenced:
+                log.debug("another gateway told of budget %s", spec.name)
+
+
+def _view(meter: BudgetMeter) -> BudgetView:
+    spec = msgspec.to_builtins(meter.spec)
+    del spec["name"]
+    uses = sorted(meter.uses.values(), key=lambda use: (-use.share, use.user))
+    return BudgetView(
+        name=meter.spec.name,
+        spec=spec,
+        since=meter.window.begin,
+        until=meter.window.end,
+        share=uses[0].share if uses else 0.0,
+        uses=uses[:_MAX_USES],
+    )
