@@ -140,7 +140,8 @@ async def test_the_agent_need_not_be_there_at_the_tick(world: World) -> None:
     spec = {"agent": "nobody", "task": "Wait.", "every": 1, "count": 1}
     await world.http.put("/v1/schedules/patient", json=spec)
     assert await outcomes(world, "patient", 1) == ["started"]
-    (task,) = await tasks_of(world, "nobody")
+    # The decision to start a run is kept before the run is started.
+    (task,) = await until(lambda: tasks_of(world, "nobody"))
     assert task.task == "Wait."
 
 
