@@ -157,7 +157,7 @@ async def test_a_tick_that_came_while_no_gateway_ran_is_made_up_for(
             await asyncio.sleep(3)
             await asyncio.to_thread(gateway.start)
             assert await outcomes(world, "once", 1) == ["started"]
-            assert len(await tasks_of(world, "a")) == 1
+            assert len(await until(lambda: tasks_of(world, "a"))) == 1
     finally:
         gateway.kill()
 
