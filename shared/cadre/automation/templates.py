@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from cadre.errors import SpecError
+from cadre.spec.bounded_environment import bounded_environment_class
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -44,6 +45,5 @@ def render(key: str, text: str, values: Mapping[str, Any]) -> str:
 def _compiled(text: str) -> "Template":
     # Imported here: commands that render nothing should not load a template engine.
     from jinja2 import StrictUndefined
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    return ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False).from_string(text)
+    return bounded_environment_class()(undefined=StrictUndefined, autoescape=False).from_string(text)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, meta
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from cadre.errors import PromptError
 from cadre.prompting.tool_text import (
@@ -19,6 +18,7 @@ from cadre.prompting.tool_text import (
     to_tool_calling_prompt,
 )
 from cadre.protocol.cards import AgentCard, ToolCard
+from cadre.spec.bounded_environment import bounded_environment_class
 from cadre.spec.kinds import DEFAULT, PromptFile, declared_kinds
 from cadre.spec.names import NAME
 from cadre.spec.yaml_file import read_yaml
@@ -161,7 +161,7 @@ def _flatten(data: dict[Any, Any], keys: Iterable[str], prefix: str = "") -> Ite
 # --- compiling a template
 
 # A prompt file is data and may come from anywhere: it gets no way to Python.
-_environment = ImmutableSandboxedEnvironment(
+_environment = bounded_environment_class()(
     undefined=StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True
 )
 _environment.filters["to_tool_calling_prompt"] = to_tool_calling_prompt

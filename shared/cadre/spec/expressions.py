@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from cadre.spec.bounded_environment import bounded_environment_class
+
 _FAILS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What an expression over any values may raise, beside the errors of templates."""
 
@@ -100,9 +102,8 @@ def _as_json(value: Any) -> Any:
 def _environment() -> Any:
     # Imported here: commands that evaluate nothing should not load a template engine.
     from jinja2 import StrictUndefined
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
+    environment = bounded_environment_class()(undefined=StrictUndefined, autoescape=False)
     for name in _NOT_REPEATABLE:
         environment.globals.pop(name, None)
         environment.filters.pop(name, None)

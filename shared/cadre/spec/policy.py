@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from cadre.spec.bounded_environment import bounded_environment_class
+
 NEVER = "never"
 ALWAYS = "always"
 _WHEN = "when:"
@@ -74,9 +76,8 @@ def names_in(policy: str) -> set[str]:
 def _compiled(policy: str) -> Callable[[dict[str, Any]], Any]:
     # Imported here: commands that evaluate no policy should not load a template engine.
     from jinja2 import StrictUndefined, TemplateSyntaxError
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined)
+    environment = bounded_environment_class()(undefined=StrictUndefined)
     text = policy[len(_WHEN) :].strip()
     try:
         expression = environment.compile_expression(text, undefined_to_none=False)
