@@ -38,7 +38,7 @@ def command(since: str | None, until: str | None, by: str, output: str, **only: 
         print_json(found)
         return
     dimensions = found["by"]
-    headers = ["RUNS", "FAILED", "MODEL CALLS", "TOOL CALLS", "FAILED", "TOKENS IN", "OUT", "COST"]
+    headers = ["RUNS", "FAILED", "MODEL CALLS", "TOOL CALLS", "TOOL ERRORS", "TOKENS IN", "OUT", "COST"]
     rows = [[*(row[name] or "-" for name in dimensions), *_figures(row)] for row in found["rows"]]
     if len(rows) != 1:
         rows.append([*(["total", *[""] * len(dimensions)][: len(dimensions)]), *_figures(found["total"])])
