@@ -158,6 +158,12 @@ async def test_the_key_is_in_no_error(
     assert "lines" not in str(caught.value)
 
 
+async def test_an_answer_that_drips_for_ever(server: ModelServer) -> None:
+    with pytest.raises(ModelUnavailable, match=r"is not whole after 0\.2 s; model\.seconds sets"):
+        await ask(spec_for(server, seconds=0.2), saying("slow"))
+    assert server.journal()[0]["outcome"] == "left"
+
+
 @asynccontextmanager
 async def server_that_sends(body: str, kind: str = "text/event-stream") -> AsyncIterator[ModelSpec]:
     """An endpoint that answers everything with the same bytes, as no scripted model would."""
@@ -168,7 +174,7 @@ async def server_that_sends(body: str, kind: str = "text/event-stream") -> Async
         request = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         await reader.readexactly(int(request.partition("content-length: ")[2].split()[0]))
         head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
-        writer.write((head + body).encode())
+        writer.write((head + body).encode("latin-1"))
         writer.close()
         await writer.wait_closed()
         closed.set()
@@ -186,6 +192,12 @@ async def server_that_sends(body: str, kind: str = "text/event-stream") -> Async
         ("data: [DONE]\n\n", "text/event-stream", "holds no choice"),
         ("<html>welcome</html>", "text/html", r"holds no choice; does the URL end .* /v1"),
         ("data: {half\n\n", "text/event-stream", "is malformed"),
+        ('data: {"choices": [{"delta": {"content": "\xff"}}]}\n\n', "text/event-stream", "is malformed"),
+        (
+            '{"choices": [{"message": {"content": "\xff"}}]}',
+            "application/json",
+            "is malformed|holds no choice",
+        ),
         ('data: {"choices": [{"delta": {"content": 7}}]}\n\n', "text/event-stream", "is malformed"),
         (
             'data: {"choices": [{"delta": {"content": "a"}}]}\n\n',

@@ -129,3 +129,22 @@ async def test_a_character_in_two_pieces_is_passed_on_whole() -> None:
     halves = (piece(content="a\ud83d"), piece(content="\ude42b"))
     reply, heard = await put_together(*halves, piece("stop"))
     assert (reply.content, heard) == ("a🙂b", ["a", "🙂b"])
+
+
+async def test_an_answer_in_very_many_pieces_is_joined_once() -> None:
+    many = 100_000
+    pieces = [piece(content="ab", tool_calls=[call("12", name="", index=0)]) for _ in range(many)]
+    first = piece(tool_calls=[call("", name="add", index=0)])
+    reply, heard = await put_together(first, *pieces, piece("stop"), seconds=0.0)
+    assert (reply.content, reply.calls[0].arguments) == ("ab" * many, "12" * many)
+    assert "".join(heard) == reply.content
+
+
+async def test_an_answer_without_end_is_given_up() -> None:
+    page = "x" * 100_000
+    for pieces in (
+        [piece(content=page)] * 41,
+        [piece(tool_calls=[call(page, name="add", index=0)])] * 41,
+    ):
+        with pytest.raises(MalformedAnswer, match="over 4,000,000 characters"):
+            await put_together(*pieces)

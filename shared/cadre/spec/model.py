@@ -81,6 +81,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Show the model the images that its tools return; false for a model that reads text only."""
     timeout: float = 120.0
     """Seconds without a byte from the endpoint."""
+    seconds: float = 3600.0
+    """Seconds until an answer is whole, however steadily it comes."""
     retries: int = 10
     """Tries after a failure that is not a rate limit."""
     patience: float = 3600.0
@@ -128,6 +130,7 @@ def model_bounds(model: ModelSpec, key: str = "model") -> list[Bound]:
             for bound in model_bounds(fallback, f"{key}.fallbacks[{index}]")
         ),
         (f"{key}.timeout", model.timeout, 0.001),
+        (f"{key}.seconds", model.seconds, 0.001),
         (f"{key}.context", model.context, 1_000),
         (f"{key}.max_tokens", model.max_tokens, 1),
         (f"{key}.parallel", model.parallel, 1),

@@ -15,6 +15,9 @@ FILTERED = "content_filter"
 MIN_PAUSE_SECONDS = 0.05
 """Between two pieces of text that are passed on."""
 
+MAX_ANSWER_CHARS = 4_000_000
+"""Of the text and the arguments of one answer, several times what any model can write."""
+
 
 class _Function(msgspec.Struct, frozen=True):
     name: str | None = None
@@ -60,7 +63,13 @@ class _OpenCall(msgspec.Struct):
     index: int | None
     id: str
     name: str = ""
-    arguments: str = ""
+    pieces: list[str] = []
+
+    @property
+    def arguments(self) -> str:
+        """What has come of them: joined once, for they may come in a million pieces."""
+        self.pieces = ["".join(self.pieces)]
+        return self.pieces[0]
 
 
 class MalformedAnswer(Exception):
@@ -75,6 +84,9 @@ class ModelAnswer:
         self._on_text = on_text
         self._clock = clock
         self._text = ""
+        """What was joined of the text; the pieces that came since are in `_pieces`."""
+        self._pieces: list[str] = []
+        self._chars = 0
         self._passed = 0
         self._passed_at = float("-inf")
         self._calls: list[_OpenCall] = []
@@ -101,11 +113,12 @@ class ModelAnswer:
             self._empty = False
             self._finish = choice.finish_reason or self._finish
             message = choice.delta or choice.message or _Message()
-            self._text += message.content or message.refusal or ""
+            self._pieces.append(self._counted(message.content or message.refusal or ""))
             self._annotations += message.annotations if isinstance(message.annotations, list) else []
             for call in message.tool_calls or []:
                 self._add_call(call, whole=choice.delta is None)
         if self._clock() - self._passed_at >= MIN_PAUSE_SECONDS:
+            self._join()
             await self._pass_on(self._certain())
 
     @property
@@ -121,6 +134,7 @@ class ModelAnswer:
             raise MalformedAnswer("it ends without a finish_reason: it broke off in the middle")
         if nameless := [call for call in self._calls if not call.name]:
             raise MalformedAnswer(f"{len(nameless)} of its tool calls have no name")
+        self._join()
         await self._pass_on(self._end())
         return ModelReply(
             content=_joined(self._text[: self._end()]),
@@ -141,9 +155,19 @@ class ModelAnswer:
         # A name comes once; servers that repeat it in each piece mean the same name.
         call.name = call.name or function.name or ""
         if isinstance(function.arguments, dict):
-            call.arguments = msgspec.json.encode(function.arguments).decode()
+            call.pieces = [msgspec.json.encode(function.arguments).decode()]
         else:
-            call.arguments += function.arguments or ""
+            call.pieces.append(self._counted(function.arguments or ""))
+
+    def _counted(self, piece: str) -> str:
+        self._chars += len(piece)
+        if self._chars > MAX_ANSWER_CHARS:
+            raise MalformedAnswer(f"it has over {MAX_ANSWER_CHARS:,} characters")
+        return piece
+
+    def _join(self) -> None:
+        self._text = "".join([self._text, *self._pieces])
+        self._pieces.clear()
 
     def _open_call(self, delta: _PartialCall) -> _OpenCall:
         """Finds the call that a piece belongs to. Some servers leave the index out, or give each call index 0, or no

@@ -1,5 +1,6 @@
 """Any OpenAI-compatible endpoint as a Model, through the `openai` client."""
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -107,7 +108,12 @@ class OpenAIModel:
         answer = answer_of(self._spec, request.stop, on_text)
         # Waiting here is no silence of the endpoint: nothing was sent yet.
         async with self._slots.slot(self._url, self._name, self._spec.parallel):
-            await self._ask(body, answer)
+            try:
+                async with asyncio.timeout(self._spec.seconds):
+                    await self._ask(body, answer)
+            except TimeoutError:
+                text = f"is not whole after {self._spec.seconds:g} s; model.seconds sets how long it may take"
+                raise failed_answer(self._url, text) from None
         try:
             reply = await answer.done()
         except MalformedAnswer as error:
@@ -237,7 +243,7 @@ class OpenAIModel:
             raise self._endpoint.refused_inside(error.code, str(error), error.param) from None
         except MalformedAnswer as error:
             raise failed_answer(self._url, f"is malformed: {self._endpoint.redacted(str(error))}") from None
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise failed_answer(self._url, f"is malformed: {error}") from None
 
     def _lost(self, error: EndpointLost) -> ModelUnavailable:

@@ -30,8 +30,8 @@ class ResponsesAnswer:
         self._answer = ModelAnswer(stop, on_text, clock)
         self._items: list[dict[str, Any]] = []
         self._texts = self._calls = 0
-        self._heard = ""
-        """What has come of the text in work."""
+        self._heard: list[str] = []
+        """What has come of the text in work; joined once."""
 
     @property
     def begun(self) -> bool:
@@ -58,7 +58,7 @@ class ResponsesAnswer:
     async def _take(self, data: dict[str, Any]) -> None:
         kind = data.get("type")
         if kind in _TEXT:
-            self._heard += data["delta"]
+            self._heard.append(data["delta"])
             await self._add(delta={"content": data["delta"]})
         elif kind == "response.output_item.done":
             await self._add_item(data["item"])
@@ -74,9 +74,10 @@ class ResponsesAnswer:
         if kind == "message":
             self._texts += 1
             text = "".join(part.get("text") or part.get("refusal") or "" for part in item["content"])
-            if text.startswith(self._heard):
-                await self._add(delta={"content": text[len(self._heard) :]})
-            self._heard = ""
+            heard = "".join(self._heard)
+            if text.startswith(heard):
+                await self._add(delta={"content": text[len(heard) :]})
+            self._heard.clear()
         elif kind == "function_call":
             self._calls += 1
             function = {"name": item["name"], "arguments": item["arguments"]}

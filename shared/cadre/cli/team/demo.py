@@ -53,7 +53,7 @@ async def start(stack: Stack) -> None:
         print_status(f"cadre: {line}")
     if stack.team is not None and stack.team.automations:
         names = await asyncio.to_thread(_give_automations, stack.gateway, stack.team.automations)
-        print_status(f"cadre: schedules, triggers and notices: {', '.join(names)}")
+        print_status(f"cadre: schedules, triggers, notices and budgets: {', '.join(names)}")
 
 
 def _give_automations(url: str, files: list[Path]) -> list[str]:
