@@ -9,7 +9,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-memory up test lint check bench chaos simulate mutate compat observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local
+.PHONY: help run run-memory up test lint check bench waiting chaos simulate mutate compat observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -38,6 +38,9 @@ check: lint test ## Run everything that a change must pass: lint, then test
 
 bench: .venv/.ready-dev ## Measure throughput and latency on this machine
 	@PYTHONPATH=tests $(BIN)/python -m bench.main $(ARGS)
+
+waiting: .venv/.ready-dev ## Measure what 2,000 runs that wait cost an agent's process, for each kind of agent
+	@PYTHONPATH=tests $(BIN)/python -m bench.waiting_kinds $(ARGS)
 
 chaos: .venv/.ready-dev ## Kill, pause and restart a team at work; SECONDS=n (60), SEED=n (a random one). Fails if anything is lost
 	@PYTHONPATH=tests $(BIN)/python -m chaos.main $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))

@@ -27,6 +27,7 @@ from bench import (
     tracing,
     waiting,
     weight,
+    workflow_steps,
 )
 from harness.nats_server import nats_binary
 
@@ -65,6 +66,8 @@ def _measure(quick: bool) -> dict[str, Any]:
     values |= uvloop.run(sync.measure(sync.QUICK if quick else sync.FULL))
     _say("steps")
     values |= uvloop.run(steps.measure(rounds=4 if quick else 16, group=16))
+    _say("steps of a workflow")
+    values |= uvloop.run(workflow_steps.measure(rounds=4 if quick else 16))
     _say("code")
     values |= uvloop.run(code.measure(code.QUICK if quick else code.FULL))
     _say("steps with a tracer at work")

@@ -65,6 +65,13 @@ ROWS = [
     Row("step_cpu_ms_last_16_runs", "CPU per step, 16 runs at once, steps 41–50", "ms", 3),
     Row("steps_per_second", "steps, one run alone", "/s", 0),
     Row("steps_per_second_16_runs", "steps, 16 runs at once", "/s", 0),
+    Row(
+        "workflow_step_ratio",
+        "a workflow's step without a model / a step with the same call",
+        "×",
+        2,
+        Target(1),
+    ),
     Row("tracing_step_rate_ratio", "… with a tracer at work / without", "×", 3, Target(0.95, True)),
     Row("tracing_cpu_us_per_span", "CPU of the tracer per span", "µs", 0),
     Row("metrics_step_rate_ratio", "… with metrics counted / without", "×", 3, Target(0.95, True)),

@@ -9,8 +9,8 @@ import time
 from typing import Any
 
 from bench.deployment import Deployment, deployment
+from bench.held import REFUND
 from bench.processes import Member, cpu_seconds, rss_mb
-from bench.worker import REFUND
 from cadre.journal.run import Run
 from cadre.loop.fold import fold
 from cadre.protocol.cards import Presence
@@ -39,9 +39,9 @@ async def measure(sizes: tuple[int, ...], idle_seconds: float) -> dict[str, Any]
                 time.perf_counter(),
             )
             for size in sizes:
-                last = await _begin(here, size - waiting)
+                last = await begin(here, size - waiting)
                 waiting = size
-                await _put_aside(here)
+                await put_aside(here)
                 if await _held(here, last) != 1:
                     raise RuntimeError(f"run {last} does not wait for a person")
                 values[f"waiting_rss_mb_{size}"] = rss_mb(agent.pid)
@@ -60,7 +60,7 @@ async def measure(sizes: tuple[int, ...], idle_seconds: float) -> dict[str, Any]
             await agent.stop()
 
 
-async def _begin(here: Deployment, count: int) -> str:
+async def begin(here: Deployment, count: int) -> str:
     """Sends so many tasks; the id of the last run."""
     tasks = [here.task(_AGENT, f"Refund order {number}.") for number in range(count)]
     left = iter(tasks)
@@ -75,7 +75,7 @@ async def _begin(here: Deployment, count: int) -> str:
     return tasks[-1].run
 
 
-async def _put_aside(here: Deployment) -> None:
+async def put_aside(here: Deployment) -> None:
     """Until the agent has accounted for every task. Raises RuntimeError when that takes too long."""
     consumer = here.platform.topology.agent_consumer(_AGENT)
     deadline = time.monotonic() + _BEGUN_WITHIN

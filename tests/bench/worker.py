@@ -8,11 +8,11 @@ import uvloop
 from nats.aio.msg import Msg
 
 from bench.floor import WORKER, Relay
+from bench.held import agent_of, model_of
 from bench.instant import InstantModel, answer, call
 from cadre.engine.model_request import ModelRequest
 from cadre.ports import Model, ModelReply, OnText
-from cadre.prompting.prompts import Prompts
-from cadre.protocol.cards import ToolCard
+from cadre.prompting.prompts import Prompts, kind_for
 from cadre.service.agent import AgentHost
 from cadre.service.frame import calm_collector, open_platform
 from cadre.settings import read_settings
@@ -20,15 +20,6 @@ from cadre.spec.agent import AgentSpec
 
 ECHO = "bench.echo"
 
-REFUND = ToolCard(
-    name="refund",
-    description="Pays money back.",
-    input_schema={
-        "type": "object",
-        "properties": {"amount": {"type": "number"}, "reason": {"type": "string"}},
-        "required": ["amount"],
-    },
-)
 HELD = AgentSpec(
     name="clerk", description="Refunds.", tools=["refund"], approvals={"refund": "when: amount > 100"}
 )
@@ -52,12 +43,14 @@ async def main(*options: str) -> None:
     await platform.nc.subscribe(ECHO, cb=echo)
     model: Model = HeldModel() if "--hold" in options else InstantModel(lambda _: answer("done"))
     spec = AgentSpec(name="worker", description="Answers at once.")
+    if "--waits" in options:
+        model, spec = model_of(options[-1]), agent_of(options[-1])
     if "--held" in options:
         model = InstantModel(lambda _: call("refund", amount=500, reason="The order never came."))
         spec = HELD
     relay = Relay(platform, WORKER)
     await relay.start()
-    host = AgentHost(spec, Prompts.load("tool_calling"), platform, model)
+    host = AgentHost(spec, Prompts.load(kind_for(spec)), platform, model)
     await host.start()
     calm_collector()
     print("ready", flush=True)

@@ -22,6 +22,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "lead": ("lead-1", "lead-2"),
     "worker": ("worker-1", "worker-2"),
     "coder": ("coder-1", "coder-2"),
+    "clerk": ("clerk-1", "clerk-2"),
     "tools": ("tools-1", "tools-2"),
     "sandbox": ("sandbox-1", "sandbox-2"),
     "gateway": ("gateway",),
@@ -62,7 +63,7 @@ class Crew:
 
     def _add_all(self) -> None:
         self.stack.model(TEAM / "script.yaml")
-        for agent in ("boss", "lead", "worker", "coder"):
+        for agent in ("boss", "lead", "worker", "coder", "clerk"):
             for name in GROUPS[agent]:
                 self.stack.agent(TEAM / f"{agent}.yaml", name=name, start=False)
         for name in GROUPS["tools"]:

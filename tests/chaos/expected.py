@@ -47,6 +47,34 @@ def coded_of(root: str, number: int) -> Coded:
     )
 
 
+class Filed(NamedTuple):
+    """The workflow of a root run: ids of the clerk's run, of those of its two parts, and of what they may call."""
+
+    job: str
+    run: str
+    parts: tuple[str, str]
+    posts: tuple[str, ...]
+    looks: tuple[str, ...]
+    spends: tuple[str, ...]
+    """One of these: a step is tried again under the next number while no replica offers its tool."""
+
+
+_TRIES = range(1, 16)
+
+
+def filed_of(root: str, number: int) -> Filed:
+    run = call_id(root, 1, 2 + len(PARTS))
+    one, other = call_id(run, 1, 0), call_id(run, 1, 1)
+    return Filed(
+        job=f"{number}.w",
+        run=run,
+        parts=(one, other),
+        posts=tuple(call_id(one, 1 + at, 0) for at in _TRIES),
+        looks=tuple(call_id(other, at, 0) for at in _TRIES),
+        spends=tuple(call_id(run, 1 + at, 0) for at in _TRIES),
+    )
+
+
 def part_of(root: str, number: int, index: int) -> Part:
     lead = call_id(root, 1, 1 + index)
     worker = call_id(lead, 1, 1)
@@ -64,9 +92,12 @@ def part_of(root: str, number: int, index: int) -> Part:
 
 def runs_of(root: str, number: int) -> set[str]:
     parts = [part_of(root, number, index) for index in PARTS]
-    return (
-        {root, coded_of(root, number).run} | {part.lead for part in parts} | {part.worker for part in parts}
-    )
+    filed = filed_of(root, number)
+    return {
+        *(root, coded_of(root, number).run, filed.run, *filed.parts),
+        *(part.lead for part in parts),
+        *(part.worker for part in parts),
+    }
 
 
 def calls_of(root: str, number: int) -> dict[str, str]:
@@ -84,13 +115,23 @@ def calls_of(root: str, number: int) -> dict[str, str]:
     coded = coded_of(root, number)
     for tool, call in (*coded.loop, *coded.after):
         calls[call] = tool
+    filed = filed_of(root, number)
+    for tool, tries in (("post", filed.posts), ("look", filed.looks), ("spend", filed.spends)):
+        calls |= dict.fromkeys(tries, tool)
     return calls
 
 
 def answer_of(root: str, number: int, interrupted: Collection[str]) -> str:
     """What the boss answers, word for word."""
     parts = [_part_answer(part_of(root, number, index), interrupted) for index in PARTS]
-    return " ".join([f"ok:look:{number}", *parts, coded_answer(coded_of(root, number), interrupted)])
+    coded = coded_answer(coded_of(root, number), interrupted)
+    return " ".join([f"ok:look:{number}", *parts, coded, filed_answer(filed_of(root, number), interrupted)])
+
+
+def filed_answer(filed: Filed, interrupted: Collection[str]) -> str:
+    lost = any(call in interrupted for call in filed.spends)
+    spent = "outcome unknown" if lost else f"ok:spend:{filed.job}"
+    return f"[clerk ok:post:{filed.job} ok:look:{filed.job} {spent}]"
 
 
 def coded_answer(coded: Coded, interrupted: Collection[str]) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.commands import CallModel, Send
+from cadre.engine.commands import CallModel, Send, SetTimer
 from cadre.journal.arrivals import Arrival, ModelReplied, Offer
 from cadre.journal.entry import Entry
 from cadre.journal.events import RequestedCall
@@ -46,7 +46,7 @@ class _World:
     def __init__(self, unknown: frozenset[str]) -> None:
         self._unknown = unknown
         self._specs = {
-            name: read_agent(TEAM / f"{name}.yaml") for name in ("boss", "lead", "worker", "coder")
+            name: read_agent(TEAM / f"{name}.yaml") for name in ("boss", "lead", "worker", "coder", "clerk")
         }
         self._tools = {tool.name: tool.card for tool in load_tools(str(TEAM / "tools.py"))}
         self._runs: dict[str, Run] = {}
@@ -108,6 +108,8 @@ class _World:
                     self._waiting.append(self._code(code))
                 case Send(message=Task() | Report() as message):
                     self._waiting.append(message)
+                case SetTimer(timer=timer):
+                    self._waiting.append(timer)
 
     def _answer(self, run: Run, command: CallModel, record: Record) -> None:
         calls = [RequestedCall(name, arguments) for name, arguments in self._script(run, command.step)]
@@ -121,7 +123,8 @@ class _World:
         match run.agent, step:
             case "boss", 1:
                 parts = [("lead", {"task": f"part <{job}.{index}>"}) for index in (0, 1)]
-                return [("look", {"job": job}), *parts, ("coder", {"task": f"code <{job}>"})]
+                others = [("coder", {"task": f"code <{job}>"}), ("clerk", {"task": f"file <{job}>"})]
+                return [("look", {"job": job}), *parts, *others]
             case "lead", 1:
                 return [("post", {"job": job}), ("worker", {"task": f"job <{job}>"})]
             case "worker", 1:

@@ -32,7 +32,7 @@ def test_sound_evidence_has_something_to_look_at() -> None:
     evidence = sound_evidence()
     assert set(evidence.journals) == runs_of(ROOT, 0) | runs_of("root1", 1)
     assert {line.tool for line in evidence.executions} == {"spend", "post", "look", "grind"}
-    assert len(evidence.executions) == 32
+    assert len(evidence.executions) == 38
     assert len(evidence.code) == 12
 
 

@@ -38,6 +38,8 @@ KINDS: dict[str, tuple[float, ...]] = {
     "code-slow": (0.1, 0.3),
     "no-box": (0.05, 0.2),
     "unrestorable": (0.3, 0.8),
+    # per memory that is stored: its engine says nothing, and may not have stored it
+    "engine-silent": (0.1, 0.4),
 }
 """How likely each kind is when a seed has it switched on."""
 

@@ -10,12 +10,13 @@ from cadre.engine.commands import CallModel, Command, Revoke, Send, SetTimer
 from cadre.engine.timers import waits
 from cadre.journal import events as ev
 from cadre.journal.run import Phase, Run
-from cadre.journal.steps import CallState
+from cadre.journal.steps import ActionStep, CallState
 from cadre.kinds.code.fold import state_of
 from cadre.loop.owed import owed
 from cadre.protocol.messages import CodeCall, EffectResult, Report, Task, ToolCall, ToolResult
 from cadre.protocol.topology import cancel_id, code_call_id, parent_of, report_id, result_id
 from simulation.blocks import blocks_do_what_their_code_says
+from simulation.courses import workflows_go_as_their_files_say
 from simulation.ends import every_end_has_its_reason, poison_takes_nobody_along
 from simulation.history import Chronicle, Violation
 from simulation.remembered import (
@@ -113,6 +114,9 @@ def _lack(world: World, chronicle: Chronicle) -> str | None:
         due = code_call_id(work.block, len(work.exchanges))
         if due not in world.history.unsettled_code[run.id].values() and not _is_let_go(world, run):
             return f"{run.id} waits for its code {due}, and no sandbox will ever answer"
+    for begun in run.waits.values():
+        if begun.until is None and not world.person.will_decide(run.id):
+            return f"{run.id} waits for the signal {begun.signal}, and nobody will send it"
     sent = [call for call in run.open_calls() if call.opened]
     for call in run.open_calls():
         if call.hold is not None:
@@ -287,8 +291,9 @@ def a_cancel_reaches_every_open_descendant(world: World) -> None:
 
 def children_let_go(chronicle: Chronicle) -> list[str]:
     """Children whose answers nobody awaits any more, though they had none."""
-    current = chronicle.run.current
-    never_sent = {call.id for call in current.calls if not call.opened} if current else set()
+    current = [chronicle.run.current] if chronicle.run.current else []
+    steps = [step for step in chronicle.run.steps if isinstance(step, ActionStep)]
+    never_sent = {call.id for step in (*steps, *current) for call in step.calls if not call.opened}
     started: dict[str, None] = {}
     given_up: set[str] = set()
     for event in chronicle.events:
@@ -315,6 +320,7 @@ AT_THE_END: tuple[Check, ...] = (
     each_report_counts_once,
     a_cancel_reaches_every_open_descendant,
     every_end_has_its_reason,
+    workflows_go_as_their_files_say,
     messages_are_read,
     edits_are_made_once,
     blocks_do_what_their_code_says,

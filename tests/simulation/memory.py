@@ -66,6 +66,7 @@ class SimMemories:
 
     def __init__(self, world: World, wire: Wire) -> None:
         self.index, self._wire, self._chance = world.recollections, wire, world.chance
+        self._faults = world.faults
         self._seconds = world.scenario.memory_seconds
 
     async def call(self, tool: str, arguments: dict[str, Any], caller: Caller, at: float, now: float) -> Any:
@@ -73,7 +74,7 @@ class SimMemories:
         match parse_arguments(tool, arguments):
             case Remember() as wanted:
                 chunks = self.chunks(wanted, caller, at)
-                await self._wire.ask("storing a memory", lambda: self.index.store(chunks), OutcomeUnknown)
+                await self._store(chunks)
                 return {"memory": caller.call, "chunks": 1, "scope": chunks[0].scope}
             case Recall() as asked:
                 within = scopes.reading(caller, now)
@@ -82,6 +83,13 @@ class SimMemories:
                 )
                 hits = [recalled_hit(ScoredChunk(chunk, 1.0)) for chunk in found]
                 return msgspec.to_builtins(Recalled(hits=hits, degraded=False, why=""))
+
+    async def _store(self, chunks: list[Chunk]) -> None:
+        if self._faults.happens("engine-silent"):
+            if self._chance.random() < 0.3:
+                self.index.store(chunks)
+            raise OutcomeUnknown("storing a memory", "the engine says nothing")
+        await self._wire.ask("storing a memory", lambda: self.index.store(chunks), OutcomeUnknown)
 
     def chunks(self, wanted: Remember, caller: Caller, at: float) -> list[Chunk]:
         about = About(

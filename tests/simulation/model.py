@@ -11,19 +11,16 @@ import msgspec
 from cadre.engine.context.context_budget import room
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable
-from cadre.kinds.code.section import code_of
-from cadre.kinds.stepwise import END_PLAN
 from cadre.ports import ModelReply, OnText
 from cadre.protocol.messages import Usage
 from cadre.spec.agent import AgentSpec
 from simulation.contexts import size_of, steps_told, summary_of
 from simulation.faults import Faults
-from simulation.iterations import as_iteration, part_in, queue_answer
-from simulation.plans import ITERATING, Plan, _call, as_solution, plan_number
+from simulation.kinds.registry import simulated
+from simulation.kinds.simulated import A_PLAN, Question
+from simulation.plans import Plan, plan_number
 
 _NOTE = re.compile(r"<note.*?</note>", re.DOTALL)
-
-A_PLAN = "First this, then that."
 
 
 class Defect(Exception):
@@ -68,9 +65,9 @@ class PlannedModel:
             usage = Usage(input_tokens=size, output_tokens=2)
             if size > self._room:
                 self._outgrown(f"{self._spec.name} asks with {size} tokens and has room for {self._room}")
+        kind = simulated(self._spec.kind)
         plan, step = self._place(request)
-        if self._spec.kind == "task_queue":
-            step = part_in(request.messages) or 0
+        step = kind.step(request, step)
         if plan.deadly == step:
             self._die(plan.task)
             await asyncio.Future[None]()
@@ -79,50 +76,8 @@ class PlannedModel:
             raise Defect(plan.task)
         if request.max_tokens is not None:
             return ModelReply(content=summary_of(request.messages[0]["content"], A_PLAN), usage=usage)
-        if self._spec.kind == "task_queue":
-            content = queue_answer(plan, request.messages, self._chance)
-            return ModelReply(content=content, usage=usage)
-        wants_solution = request.schema is not None or request.json_object
-        if self._spec.kind == "solution" and wants_solution:
-            return ModelReply(content=self._solution(request, plan, step), usage=usage)
-        iterates = self._spec.kind in ITERATING and END_PLAN not in request.stop
-        if iterates and "task_description" not in str(request.messages[0]["content"]):
-            return ModelReply(content="A thought.", usage=usage)
-        if not iterates and (not request.stop or END_PLAN in request.stop):
-            return ModelReply(content=A_PLAN if request.stop else "out of steps", usage=usage)
-        if plan.nonsense == step:
-            return ModelReply(content="Let me think.", usage=usage)
-        if plan.nonsense is not None and step > plan.nonsense:
-            step -= 1
-        if plan.stubborn:
-            step = 0
-        if plan.blocks:
-            return ModelReply(
-                content=self._written(plan.blocks[min(step, len(plan.blocks) - 1)]), usage=usage
-            )
-        if iterates:
-            return ModelReply(content=as_iteration(plan, step, self._chance), usage=usage)
-        if step < len(plan.steps):
-            return ModelReply(calls=plan.steps[step], usage=usage)
-        return ModelReply(calls=[_call("final_answer", answer=plan.answer)], usage=usage)
-
-    def _solution(self, request: ModelRequest, plan: Plan, step: int) -> str:
-        """What the plan's step would call, as a solution; right, or almost so."""
-        if request.schema is not None and self._spec.model.structured == "auto":
-            raise ModelRefused("response_format: json_schema is not known here", status=400)
-        if plan.nonsense == step:
-            return "Let me think."
-        step -= plan.nonsense is not None and step > plan.nonsense
-        step = 0 if plan.stubborn else step
-        calls = plan.steps[step] if step < len(plan.steps) else []
-        output = plan.answer if step >= len(plan.steps) else None
-        return as_solution(calls, output, self._chance.choice(("json", "fence", "python", "open")))
-
-    def _written(self, block: str) -> str:
-        """The block as a model writes it; the closing tag, at which it was to stop, is not there."""
-        if code_of(self._spec).structured:
-            return msgspec.json.encode({"thought": "Next.", "code": block}).decode()
-        return f"Next.\n{code_of(self._spec).tags[0]}\n{block}\n"
+        reply: ModelReply = kind.reply(Question(self._spec, request, plan, step, self._chance))
+        return msgspec.structs.replace(reply, usage=usage)
 
     def _fail_perhaps(self) -> None:
         if self._faults.happens("model-busy"):

@@ -11,7 +11,7 @@ from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.journal.run import Phase
 from cadre.kinds.code.fold import state_of
-from cadre.protocol.messages import Addressed, Cancel, Decision, Origin, Task, Verdict
+from cadre.protocol.messages import Addressed, Cancel, Decision, Origin, Signal, Task, Verdict
 from cadre.protocol.topology import task_id
 from simulation.history import Chronicle
 from simulation.loop import EPOCH, Process
@@ -36,9 +36,9 @@ class Person:
         self._asked: dict[str, ev.ApprovalRequested] = {}
         self.gateway: Gateway
 
-    def will_decide(self, call: str) -> bool:
-        """Whether a word on the call is still to be sent that it can go on with."""
-        return call in self._minded
+    def will_decide(self, about: str) -> bool:
+        """Whether a word on the call, or a signal to the run, is still to be sent with which it can go on."""
+        return about in self._minded
 
     def look(self, chronicle: Chronicle, entry: Entry) -> None:
         """Reads what a run has journaled."""
@@ -47,6 +47,8 @@ class Person:
                 self._world.trace.counts["held-in-code"] += state_of(chronicle.run).work is not None
                 self._make_up_mind(chronicle, event)
                 self._asked[event.call] = event
+            elif isinstance(event, ev.WaitBegun) and event.signal is not None:
+                self._signal_perhaps(chronicle, event, event.signal)
         call, _, turn = entry.cause.partition(":decision:")
         held = any(one.id == call and one.hold is not None for one in chronicle.run.open_calls())
         if turn == str(FINAL) and held:
@@ -54,6 +56,18 @@ class Person:
             self._minded[call] = None
             asked = self._asked[call]
             self._world.loop.at(1.0, self._say, chronicle, asked, "approved", None, FINAL + 1)
+
+    def _signal_perhaps(self, chronicle: Chronicle, event: ev.WaitBegun, name: str) -> None:
+        chance, run = self._world.chance, chronicle.run
+        if event.until is not None and chance.random() < 0.4:
+            return  # it is never sent
+        about = f"{run.id}:signal:{event.name}"
+        signal = Signal(id=about, tree=run.tree, run=run.id, at=0.0, name=name, payload={"n": 1})
+        self._minded[run.id] = None
+        delay = chance.expovariate(0.2)
+        self._world.loop.at(
+            delay, self.gateway.now, signal, run.agent, lambda: self._minded.pop(run.id, None)
+        )
 
     def _make_up_mind(self, chronicle: Chronicle, event: ev.ApprovalRequested) -> None:
         chance, loop = self._world.chance, self._world.loop

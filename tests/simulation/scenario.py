@@ -6,15 +6,14 @@ from typing import NamedTuple
 import msgspec
 
 from cadre.journal.arrivals import Offer
-from cadre.kinds.code.section import CodeSpec
-from cadre.kinds.solution.section import SolutionSpec
 from cadre.protocol.cards import AgentCard
 from cadre.protocol.messages import Budget
-from cadre.spec.agent import AgentSpec, Limits, MemorySpec, sections
-from cadre.spec.kinds import DEFAULT, declared_kinds
+from cadre.spec.agent import AgentSpec, Limits, MemorySpec
 from cadre.spec.model import ModelSpec
 from simulation.contexts import narrowed
-from simulation.plans import ITERATING, Plan, Planner
+from simulation.kinds.registry import draw_kind, simulated
+from simulation.planner import Planner
+from simulation.plans import Plan
 from simulation.tools import CARDS, CHECK
 
 NAMES = ("lead", "mid", "low")
@@ -22,13 +21,6 @@ NAMES = ("lead", "mid", "low")
 
 FALLING_BACK = 0.4
 """Of the agents, those with models to fall back on."""
-
-CODERS = 0.3
-"""Of the agents, those that write code."""
-
-
-SOLVERS = 0.25
-"""Of the agents that would call tools, those that propose solutions."""
 
 
 class Order(NamedTuple):
@@ -110,7 +102,9 @@ class Scenario:
     def _team(self) -> dict[str, AgentSpec]:
         chance = self.chance
         names = NAMES[: chance.choice((1, 2, 2, 3))]
-        return {name: self._spec(name, list(names[at + 1 :])) for at, name in enumerate(names)}
+        specs = [self._spec(name, list(names[at + 1 :])) for at, name in enumerate(names)]
+        own = random.Random(f"kinds {self._more.getstate()[1][:4]}")
+        return {spec.name: simulated(spec.kind).drawn(spec, own, poison=self.poison) for spec in specs}
 
     def _spec(self, name: str, team: list[str]) -> AgentSpec:
         chance = self.chance
@@ -118,8 +112,7 @@ class Scenario:
         return AgentSpec(
             name=name,
             description=f"Works as {name}.",
-            kind="code" if chance.random() < CODERS else self._plain_kind(),
-            **sections(CodeSpec(structured=chance.random() < 0.2)),
+            kind=draw_kind(chance),
             tools=list(CARDS),
             team=list(team),
             model=ModelSpec(retries=1000, patience=1e6) if patient else ModelSpec(retries=1),
@@ -130,14 +123,6 @@ class Scenario:
             approval_seconds=chance.choice((None, 5.0, 60.0)),
             timeouts=self._timeouts(team),
         )
-
-    def _plain_kind(self) -> str:
-        """A kind that writes no code; rather one from outside where one is installed."""
-        outside = [
-            name for name, kind in declared_kinds().items() if not kind.behavior.startswith("cadre.kinds.")
-        ]
-        kind: str = self.chance.choice([DEFAULT, DEFAULT, *ITERATING, *(outside * 6)])
-        return kind
 
     def _with_more(self) -> dict[str, AgentSpec]:
         """Some teams remember, some have little room for what they do, some have their answers checked."""
@@ -151,21 +136,7 @@ class Scenario:
             if narrow:
                 spec = narrowed(spec, self.offers[name], more)
             specs[name] = spec
-        return self._with_fallbacks(self._with_solvers(specs))
-
-    def _with_solvers(self, specs: dict[str, AgentSpec]) -> dict[str, AgentSpec]:
-        """Some agents that call tools propose solutions instead. Nothing else of a seed is drawn otherwise by that."""
-        own = random.Random(str(self._more.getstate()[1][:4]))
-        for name, spec in specs.items():
-            if spec.kind == DEFAULT and own.random() < SOLVERS:
-                section = SolutionSpec(
-                    approve=own.choice(("never", "never", "always", "when: 'book' in names")),
-                    at_expiry=own.choice(("reject", "approve", "end")),
-                )
-                form = own.choice(("schema", "object", "auto"))
-                model = msgspec.structs.replace(spec.model, structured=form)
-                specs[name] = msgspec.structs.replace(spec, kind="solution", model=model, **sections(section))
-        return specs
+        return self._with_fallbacks(specs)
 
     def _with_fallbacks(self, specs: dict[str, AgentSpec]) -> dict[str, AgentSpec]:
         """Some agents have further models behind their own, which gives up sooner then; drawn beside the rest, too."""

@@ -356,11 +356,12 @@ class Runner:
 
         If the run has ended, its finisher may have crashed before it sent the final messages: they are owed again, as
         this record may be the last to trigger them. A model call that belongs to another record by now keeps the run
-        alive by that one, and this record may go. Else another worker has this one: raises TakenOver.
+        alive by that one, and this record may go. Else another worker has this one, or the state is that of a replica
+        which lags behind the record and knows of an earlier call: raises TakenOver.
         """
         if run.phase is Phase.DONE:
             return owed(run)
-        if run.model is not None and run.model.cause != command.cause:
+        if record_id in run.seen and run.model is not None and run.model.cause != command.cause:
             return self._left_owed(run, record_id)
         raise TakenOver
 

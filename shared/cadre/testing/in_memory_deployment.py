@@ -98,6 +98,8 @@ class InMemoryDeployment:
         """Records that the processes have stored."""
         self.kill_at: Callable[[InMemoryProcess, int], bool] = lambda process, stores: False
         """Whether the process that has just stored the record of this number dies behind it."""
+        self.kill_before: Callable[[InMemoryProcess, int], bool] = lambda process, stores: False
+        """Whether the process that is about to store the record of this number dies before it."""
         self.kills: list[str] = []
         self.problem: BaseException | None = None
         """What a handler has raised that none should."""
@@ -173,10 +175,15 @@ class InMemoryDeployment:
         self._ended(None if starting.cancelled() else starting.exception())
 
     async def _begin(self, name: str) -> None:
-        process = InMemoryProcess(name, self._stored)
+        process = InMemoryProcess(name, self._stored, self._storing)
         self._lives[name] += 1
         self._live[name] = await self._starters[name](process)
         self._on_change()
+
+    def _storing(self, process: InMemoryProcess) -> None:
+        if self.kill_before(process, self.stores + 1):
+            self.kill_before = lambda process, stores: False
+            self.kill(process)
 
     def _stored(self, process: InMemoryProcess) -> None:
         self.stores += 1

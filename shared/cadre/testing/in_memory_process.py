@@ -26,18 +26,25 @@ Handler = Callable[[Delivery], Awaitable[None]]
 class InMemoryProcess:
     """One service's process; it is the `Wire` of its ports.
 
-    `on_store` is called behind each record that the process has stored, and may kill it there.
+    `before_store` is called before each record that the process stores, `on_store` behind it; both may kill it there.
     """
 
-    def __init__(self, name: str, on_store: Callable[[InMemoryProcess], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        on_store: Callable[[InMemoryProcess], None] = lambda process: None,
+        before_store: Callable[[InMemoryProcess], None] = lambda process: None,
+    ) -> None:
         self.name = name
-        self._on_store = on_store
+        self._on_store, self._before_store = on_store, before_store
         self.is_alive = True
         self.at_work: set[asyncio.Task[None]] = set()
         self._queues: list[InMemoryQueue] = []
 
     async def ask(self, doing: str, operation: Callable[[], T], silence: Silence) -> T:
         await asyncio.sleep(0)
+        if silence is OutcomeUnknown:
+            self._before_store(self)
         await self._stop_if_dead()
         result = operation()
         if silence is OutcomeUnknown:

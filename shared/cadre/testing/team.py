@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -74,7 +74,7 @@ class Team:
             _models(specs, model),
             self._change.set,
         )
-        self._outside = InMemoryProcess("test", lambda process: None)
+        self._outside = InMemoryProcess("test")
         self._ports = self._deployment.ports(self._outside)
         self._numbers = itertools.count(1)
 
@@ -197,11 +197,11 @@ class Team:
     def crash_after(self, stores: int, process: str = "") -> None:
         """Kills the process that stores the record of this number (from 1, counted over all of them), right behind
         it; with `process`, only if it is that one. Another one takes its place."""
+        self._deployment.kill_at = _at(stores, process)
 
-        def dies(one: InMemoryProcess, number: int) -> bool:
-            return number == stores and process in ("", one.name)
-
-        self._deployment.kill_at = dies
+    def crash_before(self, stores: int, process: str = "") -> None:
+        """The same right before it: what the process did for that record is lost with it."""
+        self._deployment.kill_before = _at(stores, process)
 
     def kill(self, process: str) -> None:
         """Kills the process of an agent (by its name) or of the tools (`tools`) where it stands.
@@ -262,6 +262,10 @@ class Team:
             by=GATEWAY_SENDER,
             most_bytes=MAX_FILE_BYTES,
         )
+
+
+def _at(stores: int, process: str) -> Callable[[InMemoryProcess, int], bool]:
+    return lambda one, number: number == stores and process in ("", one.name)
 
 
 def _native(spec: AgentSpec) -> AgentSpec:

@@ -1,0 +1,38 @@
+"""Which kinds of agents the simulation draws, and how often."""
+
+import random
+
+from cadre.spec.kinds import DEFAULT, declared_kinds
+from simulation.kinds.code import Code
+from simulation.kinds.iterating import Goals, TaskQueue
+from simulation.kinds.simulated import SimulatedKind
+from simulation.kinds.solution import Solution
+from simulation.kinds.workflow import Workflow
+
+SIMULATED: dict[str, SimulatedKind] = {
+    "code": Code(),
+    "goals": Goals(),
+    "task_queue": TaskQueue(),
+    "solution": Solution(),
+    "workflow": Workflow(),
+}
+
+SHARES = {"code": 0.3, "goals": 0.14, "task_queue": 0.14, "solution": 0.08, "workflow": 0.16}
+"""Of the agents; the others call tools, unless a kind is installed from outside."""
+
+_PLAIN = SimulatedKind()
+
+
+def simulated(kind: str) -> SimulatedKind:
+    """How the simulation plays that kind."""
+    return SIMULATED.get(kind, _PLAIN)
+
+
+def draw_kind(chance: random.Random) -> str:
+    """The kind of one agent; mostly one from outside where one is installed."""
+    outside = [
+        name for name, kind in declared_kinds().items() if not kind.behavior.startswith("cadre.kinds.")
+    ]
+    if outside and chance.random() < 0.5:
+        return chance.choice(outside)
+    return chance.choices([*SHARES, DEFAULT], [*SHARES.values(), 1 - sum(SHARES.values())])[0]
