@@ -188,8 +188,15 @@ class _Course:
                     raise self._wrong(f"goes on though its call has failed: {answer.error}")
                 return answer.output
             case AgentAction():
-                (report,) = (one for one in self._seen if isinstance(one, ev.DelegateFinished))
-                if report.state != "success":
+                begun = {one.call for one in self._seen if isinstance(one, ev.DelegateStarted)}
+                told = [one for one in self._seen if isinstance(one, ev.DelegateFinished)]
+                (report,) = (
+                    one for one in told if one.call in begun
+                )  # others come late, of an earlier attempt
+                if report.state not in (
+                    "success",
+                    "max_steps_error",
+                ):  # one that is out of steps has answered
                     raise self._wrong(f"goes on though its member ended with {report.state}")
                 return report.output
             case EachAction() | ParallelAction() as action:
@@ -208,7 +215,7 @@ class _Course:
         told = {
             one.call: one.output
             for one in self._seen
-            if isinstance(one, ev.DelegateFinished) and one.state == "success"
+            if isinstance(one, ev.DelegateFinished) and one.state in ("success", "max_steps_error")
         }
         need = min(action.need or total, total)
         if len(told) < need or (isinstance(action, EachAction) and len(begun) != total):

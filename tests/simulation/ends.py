@@ -99,7 +99,8 @@ def poison_takes_nobody_along(world: World) -> None:
         run = chronicle.run
         error = run.result.error if run.result is not None else None
         guilty = run.task is not None and deadly in run.task.task
-        if error is not None and error.type == "Poisoned" and not guilty:
+        by_a_step = is_workflow(run) and led_to(chronicle, error)
+        if error is not None and error.type == "Poisoned" and not (guilty or by_a_step):
             raise Violation("poison takes nobody along", f"{name} was ended, {deadly} was the poison")
         for event in chronicle.events:
             refused = isinstance(event, ev.ToolAnswered) and event.error and event.error.type == "Poisoned"
