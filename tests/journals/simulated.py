@@ -1,6 +1,7 @@
 """Records journals out of the simulation: `python tests/journals/simulated.py FOLDER`; README.md says when.
 
-A seed is kept when its runs show something that few seeds before did: an event, an end, an error, a snapshot.
+A seed is kept when its runs show something that few seeds before did, nor the folders that are there: an event, an
+end, an error, a snapshot.
 """
 
 import base64
@@ -12,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from cadre.delivery.codec import HEADERS
+from journals import kept
 from journals.recorder import write
 from simulation.history import History
 from simulation.server import Message
 from simulation.world import play
 
 SEEDS = 200
-OFTEN = 3
+OFTEN = 1
 """Seeds that show a thing; further ones need not."""
 
 
@@ -26,6 +28,9 @@ def record(folder: Path) -> None:
     """Writes one file for each seed that is kept."""
     folder.mkdir(parents=True, exist_ok=True)
     known: Counter[str] = Counter()
+    for other in (one for one in kept.HERE.glob("0.*") if one.resolve() != folder.resolve()):
+        for name in kept.names(other.name):
+            known.update(features(json.loads(line.data) for line in kept.lines(other.name, name)))
     messages: dict[str, dict[str, Any]] = {}
     for seed in range(SEEDS):
         lines = journals_of(seed, messages)
@@ -68,11 +73,11 @@ def features(entries: Iterable[dict[str, Any]]) -> set[str]:
     """What the entries show, as far as a decision may depend on it."""
     found: set[str] = set()
     for entry in entries:
-        found |= {"snapshot"} if entry["snapshot"] is not None else set()
+        found |= {"snapshot"} if entry.get("snapshot") is not None else set()
         for event in entry["events"]:
             error = (event.get("error") or {}).get("type", "")
             how = event.get("state") or event.get("verdict") or event.get("kind") or error
-            found.add(f"{entry['kind']} {event['type']} {how}")
+            found.add(f"{entry.get('kind')} {event['type']} {how}")
     return found
 
 
