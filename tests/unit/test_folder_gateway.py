@@ -61,3 +61,19 @@ def test_nobody_is_asked_while_the_stack_starts_and_behind_its_end(folder: Path)
         stack.join()
     with pytest.raises(Unreachable, match=r"no `cadre up` runs here"):
         gateway_url()
+
+
+def test_a_subfolder_asks_at_the_nearest_stack_above(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a folder between them comes first, ready or not; `cadre up` itself stays in its own folder."""
+    far, near, deep = folder, folder / "team", folder / "team" / "prompts" / "old"
+    deep.mkdir(parents=True)
+    monkeypatch.chdir(deep)
+    assert gateway_url() == DEFAULT
+    with local_stack.locked(far / ".cadre"):
+        local_stack.write_state(far / ".cadre", StackState(gateway=OWN, nats="", pids={}))
+        assert gateway_url() == OWN
+        (near / "team.yaml").touch()
+        with pytest.raises(Unreachable, match=rf"the gateway of {near} is not ready: no `cadre up` runs there"):
+            gateway_url()
+    assert local_stack.own_data() == Path(".cadre")
+    assert not (deep / ".cadre").exists()

@@ -26,10 +26,10 @@ _PIECE_BYTES = 256 * 1024
 
 
 def gateway_url(data: Path | None = None) -> str:
-    """URL of the gateway: CADRE_GATEWAY_URL, else that of the `cadre up` of this folder, else the default address.
+    """URL of the gateway: CADRE_GATEWAY_URL, else that of the `cadre up` of this folder or of the nearest one above that
+    has a stack, else the default address.
 
-    Raises Unreachable where this folder has a stack of its own that is not ready: whoever answers at the default
-    address then is another folder's.
+    Raises Unreachable where that stack is not ready: whoever answers at the default address then is another folder's.
     """
     given = gateway_url_given()
     if given is None:
@@ -38,14 +38,22 @@ def gateway_url(data: Path | None = None) -> str:
             given = running.gateway
         elif local_stack.is_starting(data):
             raise Unreachable(
-                "the gateway of this folder is not ready: its `cadre up` is starting; wait until it says `cadre: ready`"
+                f"the gateway of {_name_of(data)} is not ready: its `cadre up` is starting; wait until it says `cadre: ready`"
             )
         elif local_stack.has_stack(data):
             raise Unreachable(
-                "the gateway of this folder is not ready: no `cadre up` runs here; start it and wait until it says"
-                " `cadre: ready`, or name another gateway by CADRE_GATEWAY_URL"
+                f"the gateway of {_name_of(data)} is not ready: no `cadre up` runs {_place(data)}; start it and wait"
+                " until it says `cadre: ready`, or name another gateway by CADRE_GATEWAY_URL"
             )
     return (given or read_settings().gateway_url).rstrip("/")
+
+
+def _name_of(data: Path) -> str:
+    return str(data.parent) if data.is_absolute() else "this folder"
+
+
+def _place(data: Path) -> str:
+    return "there" if data.is_absolute() else "here"
 
 
 def client_options(url: str) -> dict[str, Any]:

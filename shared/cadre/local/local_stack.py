@@ -38,9 +38,23 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     model: int = 0
 
 
-def default_data() -> Path:
-    """Data folder of a `cadre up` that names none."""
+def own_data() -> Path:
+    """Data folder of a `cadre up` in this folder that names none."""
     return Path(".cadre")
+
+
+def default_data() -> Path:
+    """Data folder of this folder's stack, else of the nearest folder above that has one, as git finds its own; this
+    folder's where none has."""
+    own = own_data()
+    if _is_used(own):
+        return own
+    above = (folder / own for folder in Path.cwd().parents)
+    return next((data for data in above if _is_used(data)), own)
+
+
+def _is_used(data: Path) -> bool:
+    return has_stack(data) or _is_held(data / "up.lock")
 
 
 def logs_folder(data: Path) -> Path:

@@ -105,7 +105,7 @@ def _serve(
     nats_port: int,
     **choices: Any,
 ) -> int:
-    folder = data or local_stack.default_data()
+    folder = data or local_stack.own_data()
     with local_stack.locked(folder):
         ports = (GATEWAY_PORT if port is None else port, nats_port)
         stack = _stack(folder, team, ports, LogPrinter(), **choices)
