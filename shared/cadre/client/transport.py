@@ -26,8 +26,8 @@ _PIECE_BYTES = 256 * 1024
 
 
 def gateway_url(data: Path | None = None) -> str:
-    """URL of the gateway: CADRE_GATEWAY_URL, else that of the `cadre up` of this folder or of the nearest one above that
-    has a stack, else the default address.
+    """URL of the gateway: CADRE_GATEWAY_URL, else that of the `cadre up` of this folder or of the nearest one above,
+    else the default address.
 
     Raises Unreachable where that stack is not ready: whoever answers at the default address then is another folder's.
     """
@@ -38,7 +38,8 @@ def gateway_url(data: Path | None = None) -> str:
             given = running.gateway
         elif local_stack.is_starting(data):
             raise Unreachable(
-                f"the gateway of {_name_of(data)} is not ready: its `cadre up` is starting; wait until it says `cadre: ready`"
+                f"the gateway of {_name_of(data)} is not ready: its `cadre up` is starting; wait until it says"
+                " `cadre: ready`"
             )
         elif local_stack.has_stack(data):
             raise Unreachable(
