@@ -193,15 +193,45 @@ async def test_a_limit_that_nobody_wrote_down_is_given_up_when_it_is_refused(
                 await ask(written, saying("hello"))
 
 
-async def test_an_endpoint_with_less_context_than_the_spec_says_is_asked_without_a_limit() -> None:
+@pytest.mark.parametrize(
+    ("words", "limits"),
+    [
+        ("maximum context length is 1024 tokens", [4096, 256]),
+        ("maximum context length is 1024 tokens (900 in the messages)", [4096, 124]),
+        ("too many tokens", [4096, 1024, 256]),
+    ],
+)
+async def test_an_endpoint_with_less_context_than_the_spec_says_is_asked_for_less(
+    words: str, limits: list[int]
+) -> None:
+    """Never for an answer without a limit, which may not end."""
+    asked: list[int] = []
+
     def small(body: Body) -> Body:
-        if body.get("max_tokens", 0) > 1_000:
-            raise Refused(400, "'max_tokens' is too large: maximum context length is 1024 tokens")
+        asked.append(body["max_tokens"])
+        if body["max_tokens"] > 1_000:
+            raise Refused(400, f"no room for the answer: {words}")
         return {"content": "done"}
+
+    def full(body: Body) -> Body:
+        asked.append(body["max_tokens"])
+        raise Refused(400, "too many tokens")
 
     with probed_server(small) as server:
         reply, _ = await ask(ModelSpec(name="m-1", url=server.url), saying("hello"))
     assert reply.content == "done"
+    assert asked[: len(limits)] == limits[: len(asked)]
+    asked.clear()
+    with probed_server(full) as server, pytest.raises(ModelRefused) as refused:
+        await ask(ModelSpec(name="m-1", url=server.url), saying("hello"))
+    assert refused.value.too_long
+    assert asked == [4096, 1024, 256, 64, 16]
+
+
+async def test_an_answer_that_no_limit_of_the_endpoint_ends_is_cut_here() -> None:
+    with probed_server(lambda _: {"content": "and on " * 20_000}) as server:
+        reply, _ = await ask(ModelSpec(name="m-1", url=server.url, max_tokens=100), saying("hello"))
+    assert reply.finish_reason == "length"
 
 
 async def _ignore(_: str) -> None: ...

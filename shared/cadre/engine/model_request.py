@@ -1,6 +1,6 @@
 """What a model is asked: one chat completion, in the terms of the OpenAI API."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -14,6 +14,8 @@ class ModelRequest(msgspec.Struct, kw_only=True):
 
     messages: list[ChatMessage]
     tools: list[dict[str, Any]] = []
+    tool_choice: Literal["auto"] | None = None
+    """In place of an agent's `required`."""
     stop: list[str] = []
     schema: dict[str, Any] | None = None
     """JSON Schema that the answer must fit."""

@@ -202,6 +202,16 @@ def test_of_an_answer_that_was_cut_off_nothing_is_done(
     assert CUT in error.message
 
 
+def test_a_model_that_runs_on_has_the_choice_from_then_on() -> None:
+    """With some templates an answer that must be a call never ends."""
+    course, prompts = Course(SPEC).begin(), Transcript(Prompts.load("tool_calling"))
+    assert prompts.request(course.run, "act").tool_choice is None
+    course.arrive(ModelReplied(attempt=1, content="and on", finish_reason="length", usage=Usage(1, 1)))
+    assert prompts.request(course.run, "act").tool_choice == "auto"
+    course.say(call("add", a=1, b=2))
+    assert prompts.request(course.run, "act").tool_choice == "auto"
+
+
 def test_an_answer_that_is_whole_counts_wherever_it_was_cut() -> None:
     for who, content, calls in (
         (SPEC, "", [call("add", a=1, b=2)]),

@@ -122,6 +122,15 @@ class ModelAnswer:
             await self._pass_on(self._certain())
 
     @property
+    def characters(self) -> int:
+        """How long it is so far, calls included."""
+        return self._chars
+
+    def cut(self) -> None:
+        """Ends it here, as an endpoint does at its limit of tokens."""
+        self._finish = "length"
+
+    @property
     def begun(self) -> bool:
         """Whether some of it has come."""
         return not self._empty

@@ -27,9 +27,9 @@ from cadre.adapters.models.openai_client import EndpointLost, EndpointRefused, O
 from cadre.adapters.models.request_slots import RequestSlots
 from cadre.adapters.models.responses_answer import ResponseFailed
 from cadre.adapters.models.responses_request import ENCRYPTED, own_items
-from cadre.adapters.models.too_long import excess_of
+from cadre.adapters.models.too_long import Excess, excess_of
 from cadre.adapters.models.usage import estimated
-from cadre.engine.context.context_budget import answer_tokens
+from cadre.engine.context.context_budget import ANSWER, answer_tokens
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.ports import Blobs, ModelReply, OnText
@@ -44,6 +44,12 @@ CONNECT_SECONDS = 10.0
 
 _ENCRYPTION = re.compile(r"encrypted[_ ]content|\binclude\b", re.IGNORECASE)
 """What a refusal speaks of when the endpoint does not take reasoning, or gives none to take along."""
+
+_LEAST_ANSWER_TOKENS = 16
+"""A smaller limit of an answer is not tried."""
+
+_TOKEN_CHARACTERS = 16
+"""More than a token has in any text, on the average."""
 
 
 class OpenAIModel:
@@ -224,7 +230,8 @@ class OpenAIModel:
         if excess.context is not None and excess.tokens is not None and excess.tokens >= excess.context:
             return None
         # The answer alone may be what there is no room for: the endpoint's context is smaller than the spec's.
-        return rest
+        limit = _shorter(self._spec, body[name], excess)
+        return {**rest, name: limit} if limit >= _LEAST_ANSWER_TOKENS else None
 
     async def _send(self, body: dict[str, Any], answer: Answer) -> None:
         """As `_ask`, but raises EndpointRefused."""
@@ -237,6 +244,9 @@ class OpenAIModel:
                 async with sent as stream:
                     async for chunk in stream:
                         await answer.add(chunk)
+                        if answer.characters > self._most_characters():
+                            answer.cut()
+                            return
         except EndpointLost as error:
             raise self._lost(error) from None
         except ResponseFailed as error:
@@ -246,6 +256,11 @@ class OpenAIModel:
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise failed_answer(self._url, f"is malformed: {error}") from None
 
+    def _most_characters(self) -> int:
+        """What no answer within its limit of tokens is longer than: some endpoints take no limit, or pass it over."""
+        given = [value for name in TOKEN_LIMITS if isinstance(value := self._spec.extra_body.get(name), int)]
+        return _TOKEN_CHARACTERS * max(ANSWER, answer_tokens(self._spec), *given)
+
     def _lost(self, error: EndpointLost) -> ModelUnavailable:
         if error.how == "silent":
             return failed_silence(self._url, self._spec.timeout)
@@ -254,11 +269,21 @@ class OpenAIModel:
         return failed_answer(self._url, f"broke off: {error}")
 
 
+def _shorter(spec: ModelSpec, limit: int, excess: Excess) -> int:
+    """The limit of tokens to try next, after a refusal of this one that names these sizes."""
+    if excess.context is not None:
+        most = answer_tokens(spec, excess.context)
+        least = most if excess.tokens is None else min(most, excess.context - excess.tokens)
+        if least < limit:
+            return least
+    return limit // 4
+
+
 def _tool_choice(spec: ModelSpec, request: ModelRequest) -> str | dict[str, Any]:
     """The agent's choice in the terms of the API; a function that is not on offer cannot be asked for."""
     choice = spec.tool_choice
     if isinstance(choice, str):
-        return choice
+        return request.tool_choice or choice
     if all(tool["function"]["name"] != choice.function for tool in request.tools):
         return "required"
     return {"type": "function", "function": {"name": choice.function}}

@@ -34,6 +34,15 @@ class ResponsesAnswer:
         """What has come of the text in work; joined once."""
 
     @property
+    def characters(self) -> int:
+        """How long it is so far, calls included."""
+        return self._answer.characters
+
+    def cut(self) -> None:
+        """Ends it here, as an endpoint does at its limit of tokens."""
+        self._answer.cut()
+
+    @property
     def begun(self) -> bool:
         """Whether some of it has come."""
         return self._answer.begun or bool(self._items)

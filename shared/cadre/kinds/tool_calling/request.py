@@ -6,6 +6,7 @@ What was answered in text is read again as that text, and its outcomes as messag
 
 from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.answers.stop_sequences import STOP_SEQUENCES
+from cadre.engine.answers.truncation import was_cut_off
 from cadre.engine.calls.call_schema import call_schema
 from cadre.engine.chat import as_text
 from cadre.engine.kind import Chat
@@ -25,12 +26,13 @@ def ask_for_calls(run: Run, chat: Chat) -> ModelRequest:
     """The question for the next calls, in the form that the agent's model takes."""
     model, messages, functions = asked_model(run), chat.messages(run), chat.functions()
     if model.calls == "native":
-        return ModelRequest(messages=messages, tools=functions, stop=STOP_SEQUENCES)
+        choice = "auto" if was_cut_off(run) else None
+        return ModelRequest(messages=messages, tools=functions, tool_choice=choice, stop=STOP_SEQUENCES)
     messages = as_text(messages)
     if model.calls == "text":
         return ModelRequest(messages=messages, stop=STOP_SEQUENCES)
-    if isinstance(choice := model.tool_choice, NamedFunction):
-        functions = [one for one in functions if one["function"]["name"] == choice.function] or functions
+    if isinstance(named := model.tool_choice, NamedFunction):
+        functions = [one for one in functions if one["function"]["name"] == named.function] or functions
     # A stop sequence within an argument would cut the JSON.
     return ModelRequest(messages=messages, schema=call_schema(functions))
 
