@@ -245,6 +245,8 @@ class ModelReply(msgspec.Struct, kw_only=True, frozen=True):
     """Of the input tokens, those that the endpoint had cached."""
     reasoning_tokens: int = 0
     """Of the output tokens, those of reasoning."""
+    context: int | None = None
+    """Tokens that the endpoint takes, in and out together, where it tells and the agent's spec does not."""
 
 
 class FileIndex(Protocol):

@@ -228,6 +228,20 @@ async def test_an_endpoint_with_less_context_than_the_spec_says_is_asked_for_les
     assert asked == [4096, 1024, 256, 64, 16]
 
 
+@pytest.mark.parametrize(("named", "told"), [({}, 8_192), ({"context": 4_000}, None)])
+async def test_the_context_that_the_endpoint_lists_is_told_with_each_answer(
+    named: dict[str, int], told: int | None
+) -> None:
+    with probed_server(lambda _: {"content": "done"}) as server:
+        server.entry = {"id": "some.gguf", "object": "model", "meta": {"n_ctx_train": 32_768, "n_ctx": 8_192}}
+        model = OpenAIModel(ModelSpec(name="m-1", url=server.url, **named), ModelSettings(), MemoryBlobs())
+        await model.load()
+        reply = await model.complete(saying("hello"), _ignore)
+        await model.close()
+    assert reply.context == told
+    assert server.asked[0]["max_tokens"] == (2_048 if told else 1_000)
+
+
 async def test_an_answer_that_no_limit_of_the_endpoint_ends_is_cut_here() -> None:
     with probed_server(lambda _: {"content": "and on " * 20_000}) as server:
         reply, _ = await ask(ModelSpec(name="m-1", url=server.url, max_tokens=100), saying("hello"))

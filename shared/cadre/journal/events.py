@@ -99,6 +99,8 @@ class ModelAnswered(JournalEvent, frozen=True, tag="model.answered"):
     model: str = ""
     finish_reason: str = ""
     seconds: float = 0.0
+    context: int | None = None
+    """Tokens that the endpoint takes, in and out together, where it tells and the agent's spec does not."""
     unpriced: bool = False
     """Nobody told what this model costs."""
     items: list[dict[str, Any]] = []

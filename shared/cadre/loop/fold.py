@@ -193,6 +193,8 @@ def _call_model(run: Run, event: ev.ModelCalled, n: int, at: float) -> None:
 
 def _answer(run: Run, event: ev.ModelAnswered, weight: int) -> None:
     started = run.model.at if run.model else 0.0
+    if event.context is not None:
+        run.context = min(event.context, run.context or event.context)
     if event.purpose == "act" and run.spec is not None and not native_calls(event.items):
         # What the endpoint's own tools have found is counted, but is in no request.
         note_count(run, event.usage.input_tokens, weight)

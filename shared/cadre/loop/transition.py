@@ -211,6 +211,7 @@ def _on_reply(run: Run, reply: ModelReplied, arrival: Arrival) -> list[ev.AnyEve
         items=reply.items,
         cached_tokens=reply.cached_tokens,
         reasoning_tokens=reply.reasoning_tokens,
+        context=reply.context,
     )
     if model.purpose == SUMMARY:
         return on_summary(run, reply, answered, arrival)

@@ -120,5 +120,6 @@ class ModelCalls:
             items=reply.items,
             cached_tokens=reply.cached_tokens,
             reasoning_tokens=reply.reasoning_tokens,
+            context=reply.context,
             seconds=self._clock.now() - started,
         )

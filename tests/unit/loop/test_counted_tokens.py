@@ -9,6 +9,7 @@ from cadre.engine.chat import Transcript
 from cadre.engine.context.context_budget import limit, note_count, room
 from cadre.engine.model_request import ModelRequest
 from cadre.journal import events as ev
+from cadre.journal.arrivals import ModelReplied
 from cadre.journal.run import Phase, Run
 from cadre.protocol.messages import Usage
 from cadre.spec.agent import AgentSpec, Limits
@@ -52,6 +53,14 @@ def worked(course: Course, seen: list[str], takes: int = 0) -> list[int]:
             course.say(call("look", at=f"place {number}"), usage=Usage(size, 5))
             course.arrive(result(course.id(), text))
     return sizes
+
+
+def test_a_context_that_the_endpoint_lists_holds_from_its_first_answer_on() -> None:
+    course = Course(spec()).begin()
+    for told, held in ((9_000, 9_000), (12_000, 9_000), (8_000, 8_000)):
+        reply = ModelReplied(attempt=1, content="", usage=Usage(1, 1), context=told)
+        course.arrive(reply)
+        assert course.run.context == held
 
 
 @pytest.mark.parametrize("seen", [[PROSE] * 50, [*[PROSE] * 20, *[NUMBERS] * 30], [PROSE, NUMBERS] * 25])

@@ -12,6 +12,7 @@ import msgspec
 
 from cadre.adapters.models.answer import FILTERED, MalformedAnswer
 from cadre.adapters.models.api import Answer, answer_of, create, resource_of
+from cadre.adapters.models.context_size import context_of, is_unnamed
 from cadre.adapters.models.failure import (
     Refusal,
     complains_of,
@@ -44,6 +45,9 @@ CONNECT_SECONDS = 10.0
 
 _ENCRYPTION = re.compile(r"encrypted[_ ]content|\binclude\b", re.IGNORECASE)
 """What a refusal speaks of when the endpoint does not take reasoning, or gives none to take along."""
+
+_LIST_SECONDS = 3.0
+"""How long an endpoint may take to list its models before it is used without."""
 
 _LEAST_ANSWER_TOKENS = 16
 """A smaller limit of an answer is not tried."""
@@ -82,6 +86,7 @@ class OpenAIModel:
         self._url = spec.url or settings.url
         self._name = spec.name or settings.name
         self._endpoint_context: int | None = None
+        self._listed_context: int | None = None
         self._limit: TokenLimit | None = (
             None if spec.extra_body.keys() & {*TOKEN_LIMITS, "max_output_tokens"} else spec.token_limit
         )
@@ -127,13 +132,22 @@ class OpenAIModel:
             raise failed_answer(self._url, f"cannot be used: {error}{hint}") from None
         if reply.finish_reason == FILTERED:
             raise filtered_answer(self._url)
-        return reply if reply.usage.tokens else self._with_usage(request, reply)
+        if not reply.usage.tokens:
+            reply = self._with_usage(request, reply)
+        return msgspec.structs.replace(reply, context=self._listed_context)
 
     async def load(self) -> None:
-        """Loads the client library, in a thread; the first call says what is wrong with the endpoint or its key."""
+        """Loads the client library, in a thread, and asks what context the model has, where the spec does not say it.
+
+        The first call says what is wrong with the endpoint or its key.
+        """
         if self.missing() is None:
-            with contextlib.suppress(ModelRefused):
+            with contextlib.suppress(ModelRefused, EndpointRefused, EndpointLost, TimeoutError, ValueError):
                 await self._endpoint.load()
+                if is_unnamed(self._spec):
+                    async with asyncio.timeout(_LIST_SECONDS), self._endpoint.client_for_request() as client:
+                        listed = await client.get("/models", cast_to=object)
+                    self._listed_context = self._endpoint_context = context_of(listed, self._name)
 
     async def close(self) -> None:
         """Closes the connections."""

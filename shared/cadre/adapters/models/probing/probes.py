@@ -7,7 +7,7 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from cadre.adapters.models.probing.context_size import listed_context
+from cadre.adapters.models.context_size import listed_context
 from cadre.adapters.models.probing.endpoint import ProbedEndpoint, ProbeFailed, ProbeReply
 from cadre.adapters.models.probing.report import Probe
 from cadre.adapters.models.too_long import excess_of

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from cadre.spec.model import ModelSpec
+
 _KEYS = (
     "n_ctx",
     "max_model_len",
@@ -19,3 +21,16 @@ def listed_context(model: dict[str, Any]) -> int | None:
     places = [model, *(part for part in model.values() if isinstance(part, dict))]
     found = [place.get(key) for key in _KEYS for place in places]
     return next((size for size in found if isinstance(size, int) and size > 0), None)
+
+
+def context_of(models: Any, name: str) -> int | None:
+    """The size of the model of this name in an endpoint's list; that of its one model, whatever that is called."""
+    listed = models.get("data") if isinstance(models, dict) else None
+    found = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    named = [one for one in found if one.get("id") == name] or (found if len(found) == 1 else [])
+    return listed_context(named[0]) if named else None
+
+
+def is_unnamed(model: ModelSpec) -> bool:
+    """Whether the spec leaves the size open: it has the default."""
+    return model.context == ModelSpec().context
