@@ -11,6 +11,7 @@ import pytest
 from cadre.adapters.models.openai_model import OpenAIModel
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused
+from cadre.settings import ModelSettings
 from cadre.spec.model import ModelApi, ModelSpec, NamedFunction
 from cadre.testing import ModelServer
 from integration.model_calls import ADD, NO_ENDPOINT, SEARCH, MemoryBlobs, ask, saying, spec_for
@@ -230,7 +231,7 @@ async def test_an_endpoint_with_less_context_than_the_spec_says_is_asked_for_les
 
 @pytest.mark.parametrize(("named", "told"), [({}, 8_192), ({"context": 4_000}, None)])
 async def test_the_context_that_the_endpoint_lists_is_told_with_each_answer(
-    named: dict[str, int], told: int | None
+    named: dict[str, Any], told: int | None
 ) -> None:
     with probed_server(lambda _: {"content": "done"}) as server:
         server.entry = {"id": "some.gguf", "object": "model", "meta": {"n_ctx_train": 32_768, "n_ctx": 8_192}}

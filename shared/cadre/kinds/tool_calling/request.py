@@ -26,8 +26,9 @@ def ask_for_calls(run: Run, chat: Chat) -> ModelRequest:
     """The question for the next calls, in the form that the agent's model takes."""
     model, messages, functions = asked_model(run), chat.messages(run), chat.functions()
     if model.calls == "native":
-        choice = "auto" if was_cut_off(run) else None
-        return ModelRequest(messages=messages, tools=functions, tool_choice=choice, stop=STOP_SEQUENCES)
+        asked = ModelRequest(messages=messages, tools=functions, stop=STOP_SEQUENCES)
+        asked.tool_choice = "auto" if was_cut_off(run) else None
+        return asked
     messages = as_text(messages)
     if model.calls == "text":
         return ModelRequest(messages=messages, stop=STOP_SEQUENCES)
