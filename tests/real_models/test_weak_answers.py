@@ -10,6 +10,8 @@ from cadre.errors import ModelUnavailable
 from cadre.journal.run import Result
 from cadre.journal.steps import ActionStep
 from cadre.kinds.code.section import CodeSpec
+from cadre.kinds.goals.records import GoalsSpec
+from cadre.kinds.task_queue.records import TaskQueueSpec
 from cadre.spec.agent import AgentSpec, Limits, sections
 from cadre.spec.model import ModelSpec
 from cadre.testing import RunFailed, Team
@@ -30,6 +32,21 @@ KINDS: dict[str, dict[str, Any]] = {
     "code": {"kind": "code", **CODE},
     "structured code": {"kind": "code", **STRUCTURED},
 }
+
+GOALS = ["Find out what is asked."]
+OTHERS: dict[str, dict[str, Any]] = {
+    "goals": {"kind": "goals", "prompts": None, **sections(GoalsSpec(goals=GOALS))},
+    "solution": {"kind": "solution"},
+    "task queue": {"kind": "task_queue", "prompts": None, **sections(TaskQueueSpec(goals=GOALS))},
+}
+"""Kinds whose answers have forms of their own."""
+
+OF_OTHERS = {
+    "goals": (("goals_same_call",), "'price_of' was called 3 times with these very arguments", 3),
+    "solution": (("solution_of_nothing",), "Your solution has neither calls nor an output", 0),
+    "task queue": (("queue_of_tasks", "queue_call", "queue_without_more", "queue_call"), "", 2),
+}
+"""By kind, what its model answers, what it is told of that, and how many calls are made."""
 
 READABLE = ["functions_prefix_named", "parameters_for_arguments", "prose_with_a_brace"]
 """Calls in a form that is not the one asked for, and clear nevertheless."""
@@ -122,7 +139,7 @@ TOOLS: list[Tool[..., Any]] = [add, price_of, stock_of, wipe]
 async def ended(kind: str, *answers: str, context: int | None = None, **fields: Any) -> Ended:
     """The end of a run of an agent of this kind, whose model gives these answers, the last again and again; it refuses
     requests over `context` tokens."""
-    options = {**KINDS[kind], **fields}
+    options = {"prompts": "short", **(KINDS | OTHERS)[kind], **fields}
     with replaying(*answers, context=context) as url:
         model = ModelSpec(name="small", url=url, max_tokens=TOKENS, **options.pop("model", {}))
         spec = AgentSpec(
@@ -131,7 +148,6 @@ async def ended(kind: str, *answers: str, context: int | None = None, **fields: 
             tools=[one.name for one in TOOLS],
             model=model,
             limits=options.pop("limits", Limits(max_steps=8, repeats=3)),
-            prompts="short",
             **options,
         )
         chain = ModelChain(model, NO_ENDPOINT, MemoryBlobs())
@@ -172,6 +188,18 @@ async def test_a_call_that_is_clear_is_made(answer: str, kind: str) -> None:
     assert end.calls == [("add", {"a": 2, "b": 3})]
 
 
+@pytest.mark.parametrize("kind", OTHERS)
+async def test_kinds_with_forms_of_their_own_end_and_say_why(kind: str) -> None:
+    """One model of half a billion parameters, asked for the price of a rose."""
+    answers, told, calls = OF_OTHERS[kind]
+    end = await ended(kind, *answers, limits=Limits(max_steps=4, repeats=3))
+    assert end.result.state == ("error" if kind == "solution" else "max_steps_error")
+    assert end.result.error is not None
+    assert told in f"{end.told}\n{end.result.error.message}"
+    assert end.calls == [("price_of", {"plant": "rose"})] * calls
+    assert calls == 0 or "one rose costs 3 euros" in str(end.result.output)
+
+
 async def test_a_context_of_2000_tokens() -> None:
     """A model that makes one call for ever fills it again and again; the endpoint says what it takes."""
     end = await ended("schema", "same_call", context=2_000, limits=Limits(max_steps=40, repeats=0))
@@ -196,6 +224,7 @@ async def test_an_endpoint_of_a_few_tokens_a_second() -> None:
 
 def test_every_answer_is_used_and_says_where_it_comes_from() -> None:
     names = {path.stem for path in ANSWERS.glob("*.json")}
-    assert names == {*WEAK, *READABLE, "answer_five"}
+    of_others = {answer for answers, _, _ in OF_OTHERS.values() for answer in answers}
+    assert names == {*WEAK, *READABLE, *of_others, "answer_five"}
     origins = {name: read_answer(name).origin for name in names}
     assert all(origin.startswith(("recorded: qwen", "written by hand: ")) for origin in origins.values())
