@@ -88,7 +88,7 @@ class ModelCalled(JournalEvent, frozen=True, tag="model.called"):
 
 
 class ModelAnswered(JournalEvent, frozen=True, tag="model.answered"):
-    """What the model said, and the calls that it asks for as it wrote them."""
+    """What the model said, the calls that it asks for as it wrote them, and the tokens that its endpoint lists."""
 
     purpose: str
     step: int
@@ -100,7 +100,6 @@ class ModelAnswered(JournalEvent, frozen=True, tag="model.answered"):
     finish_reason: str = ""
     seconds: float = 0.0
     context: int | None = None
-    """Tokens that the endpoint takes, in and out together, where it tells and the agent's spec does not."""
     unpriced: bool = False
     """Nobody told what this model costs."""
     items: list[dict[str, Any]] = []
