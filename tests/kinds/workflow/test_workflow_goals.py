@@ -11,7 +11,7 @@ from cadre.client import RunCancelled
 from cadre.engine.model_request import ModelRequest
 from cadre.kinds.goals.records import GoalsSpec
 from cadre.kinds.workflow.section import WorkflowSpec
-from cadre.spec.agent import AgentSpec, sections
+from cadre.spec.agent import AgentSpec, Limits, sections
 from cadre.testing import Team
 
 
@@ -34,11 +34,13 @@ SEEKER = AgentSpec(
 )
 
 
-def clerk() -> AgentSpec:
+def clerk(**step: Any) -> AgentSpec:
     steps = {
-        "long": {"agent": {"name": "seeker", "task": "The word is {{ task }}."}, "next": "done"},
+        "long": {"agent": {"name": "seeker", "task": "The word is {{ task }}."}, "next": "done", **step},
         "done": {"end": {"output": {"letters": "{{ long }}"}}},
     }
+    if step:
+        steps["failed"] = {"end": "none: {{ error.type }}"}
     section = msgspec.convert({"start": "long", "steps": steps}, WorkflowSpec)
     return AgentSpec(name="clerk", description="Asks.", kind="workflow", team=["seeker"], **sections(section))
 
@@ -59,6 +61,14 @@ async def test_what_a_goals_agent_answers_is_the_result_of_the_step() -> None:
         assert [(one.tool, one.output) for one in team.calls] == [("count", 5)]
         assert len(team.run_ids()) == 2
     assert "5" in answer["letters"]
+
+
+@pytest.mark.parametrize(("repeats", "error"), [(5, "AgentMaxStepsError"), (2, "LoopDetected")])
+async def test_a_goals_agent_that_reaches_nothing_is_an_error_of_the_step(repeats: int, error: str) -> None:
+    seeker = msgspec.structs.replace(SEEKER, limits=Limits(repeats=repeats))
+    agents = [clerk(on_error="failed"), seeker]
+    async with Team(agents, [count], {"seeker": lambda _: "I shall count."}) as team:
+        assert await team.run("clerk", "heron") == f"none: {error}"
 
 
 async def test_a_cancelled_workflow_takes_its_goals_agent_with_it() -> None:

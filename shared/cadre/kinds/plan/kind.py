@@ -115,7 +115,7 @@ class PlanKind(PlainKind):
         walk = Advance(run, arrival, state_of(run))
         if call.kind == "question":
             return _decided(walk, call, arrival)
-        outcome = outcome_of(call, arrival)
+        outcome = outcome_of(call, arrival, takes_nothing=False)
         item = next((one for one in walk.state.items if one.call == call.id), None)
         if item is None:
             return _made_of_result(outcome.value, outcome.error)

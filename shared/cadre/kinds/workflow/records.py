@@ -134,6 +134,7 @@ DECLARATION = KindDeclaration(
             has_short=False,
         )
     },
+    version=2,
     events=(ItemsListed, AnswerRead, StepLeft, UndoBegun),
     state=WorkflowState,
     step=WorkflowStepNote,

@@ -45,6 +45,9 @@ MISTAKES = 3
 ABSENT = 12
 """How often a step is tried at least whose tool or member no live service offers: about six minutes."""
 
+MEMBERS_FAIL = 2
+"""Version of the kind from which on what a member was ended by is an error of the step like any other."""
+
 OUT_OF_STEPS = "AgentMaxStepsError"
 
 _LONGEST_ABSENCE_SECONDS = 60.0
@@ -127,9 +130,10 @@ class Walk:
         task = self._run.task
         if attempt == 1 and entered >= self.step.visits:
             text = f"It was entered {entered} times, which is all that its `visits` allow."
-            self._fail(ErrorInfo("LoopDetected", text))
+            self._fail(ErrorInfo("LoopDetected", text), is_own=True)
         elif task is not None and task.max_steps is not None and self._number > task.max_steps:
-            self._fail(ErrorInfo(OUT_OF_STEPS, f"Reached the limit of {task.max_steps} steps."))
+            error = ErrorInfo(OUT_OF_STEPS, f"Reached the limit of {task.max_steps} steps.")
+            self._fail(error, is_own=True)
         else:
             begun = begin_action(self._run, self.state, self.step, self._number, self._arrival.at)
             if isinstance(begun, StepOutcome):
@@ -194,9 +198,13 @@ class Walk:
 
     # --- the bad ends
 
-    def _fail(self, error: ErrorInfo) -> None:
+    def _fail(self, error: ErrorInfo, *, is_own: bool = False) -> None:
+        """`is_own`: a bound of the workflow itself is reached, behind which no step follows."""
+        is_own = is_own or (
+            self._run.kind_version < MEMBERS_FAIL and error.type in (OUT_OF_STEPS, "LoopDetected")
+        )
         name, target, more = self.state.step, self.step.on_error, bool(self.state.undo)
-        if error.type in (OUT_OF_STEPS, "LoopDetected"):
+        if is_own:
             target = ""
         self.note(StepLeft(name=name, next=target, error=error))
         if target:
@@ -206,7 +214,7 @@ class Walk:
             self.moves.append(EndStep(error))
             self._undo_next(more)
         else:
-            state: RunState = "max_steps_error" if error.type == OUT_OF_STEPS else "error"
+            state: RunState = "max_steps_error" if is_own and error.type == OUT_OF_STEPS else "error"
             self._end_badly(state, ErrorInfo(error.type, f"Step {name!r} has failed: {error.message}"))
 
     def _end_badly(self, state: RunState, error: ErrorInfo) -> None:
