@@ -212,7 +212,7 @@ def _answer(run: Run, event: ev.ModelAnswered, weight: int) -> None:
             content=kind_of(run).as_read(run.spec, event.content) if run.spec is not None else event.content,
             native=bool(event.calls),
             items=event.items,
-            items_of=run.choice.fallback if run.choice is not None else 0,
+            items_of=run.choice.fallback if event.items and run.choice is not None else 0,
             started_at=started,
             usage=event.usage,
         )

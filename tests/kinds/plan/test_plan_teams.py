@@ -96,4 +96,4 @@ async def test_a_plan_that_is_made_anew_survives_it_too() -> None:
 @pytest.mark.parametrize("station", ["bay", "quay"])
 def test_the_data_of_the_study_are_whole(station: str) -> None:
     tools = runpy.run_path(str(STUDY / "tools.py"))
-    assert tools["measure"].function(station)["millimetres"] > 0
+    assert tools["measure"](station)["millimetres"] > 0

@@ -113,10 +113,7 @@ def _changed(node: RunNode, name: str, event: dict[str, Any], at: float) -> RunN
         case "model.called" | "step.started":
             return _begun(node, event)
         case "model.answered":
-            usage = event.get("usage") or {}
-            tokens = node.tokens + usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
-            model = event.get("model") or node.model
-            return replace(node, state="running", doing="", writing="", tokens=tokens, model=model)
+            return _answered(node, event)
         case "model.deferred":
             wait = max(float(event.get("until") or at) - at, 0.0)
             doing = f"waiting {wait:.0f} s for the model: {event.get('reason', '')}"
@@ -164,6 +161,14 @@ def _changed(node: RunNode, name: str, event: dict[str, Any], at: float) -> RunN
             return replace(node, doing=words, told=labels.lines(name, event) or node.told)
         case _:
             return None
+
+
+def _answered(node: RunNode, event: dict[str, Any]) -> RunNode:
+    """The node with the model's answer, and the tokens that it took."""
+    usage = event.get("usage") or {}
+    tokens = node.tokens + usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
+    model = event.get("model") or node.model
+    return replace(node, state="running", doing="", writing="", tokens=tokens, model=model)
 
 
 def _accepted(node: RunNode, event: dict[str, Any], at: float) -> RunNode:

@@ -78,20 +78,6 @@ def _text(node: RunNode, name: str, event: dict[str, Any]) -> str | None:
             return f"step {event.get('step')}: {event.get('name') or 'begins'}{again}"
         case "step.finished" if event.get("error"):
             return f"step {event.get('step')} failed: {brief(error_text(event['error']), _MAX_CHARACTERS)}"
-        case "plan.made":
-            steps = "; ".join(
-                f"{one.get('step')} {one.get('action', 'execute')}" for one in event.get("steps") or []
-            )
-            why = f" ({brief(event['reason'], _MAX_CHARACTERS)})" if event.get("reason") else ""
-            return f"plan ({event.get('origin')}): {brief(steps, _MAX_CHARACTERS)}{why}"
-        case "plan.refused":
-            return f"{event.get('purpose')}: not taken: {brief(event.get('reason', ''), _MAX_CHARACTERS)}"
-        case "plan.step_begun":
-            return f"begins step {event.get('step')} of the plan"
-        case "plan.step_ended":
-            error = error_text(event.get("error"))
-            how = f"has failed: {brief(error, _MAX_CHARACTERS)}" if error else "is done"
-            return f"step {event.get('step')} of the plan {how}"
         case "message.received":
             return f"{event.get('sender') or 'somebody'} says: {brief(event.get('text', ''), 2 * _MAX_CHARACTERS)}"
         case "signal.received":

@@ -140,6 +140,7 @@ DECLARATION = KindDeclaration(
             has_short=False,
         )
     },
+    lines="cadre.kinds.plan.lines:lines_of",
     events=(PlanMade, PlanRefused, PlanStepBegun, PlanStepEnded, PlanDone),
     state=PlanState,
     step=PlanNote,
