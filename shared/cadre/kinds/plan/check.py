@@ -3,7 +3,7 @@
 from typing import Any
 
 from cadre.errors import SpecError
-from cadre.kinds.plan.section import EXECUTE, EXECUTING_KINDS, KIND, PlanSpec, ResultCall, plan_of
+from cadre.kinds.plan.section import EXECUTE, KIND, PlanSpec, ResultCall, plan_of
 from cadre.kinds.plan.steps import PlanError, numbered
 from cadre.spec.expressions import check_template
 from cadre.spec.names import check_bounds
@@ -12,12 +12,9 @@ from cadre.spec.names import check_bounds
 def check(spec: Any) -> None:
     """Raises SpecError for a section that cannot hold."""
     section, where = plan_of(spec), f"agent {spec.name}: plan"
-    if spec.kind != KIND and (spec.kind not in EXECUTING_KINDS or not section.execute):
+    if spec.kind != KIND:
         if section != PlanSpec() and not section.direct:
-            raise SpecError(
-                f"{where} is for agents of kind {KIND}, and with execute: true for those of kinds"
-                f" {' and '.join(EXECUTING_KINDS)}: leave it out, or write kind: {KIND}"
-            )
+            raise SpecError(f"{where} is for agents of kind {KIND}: leave it out, or write kind: {KIND}")
         return
     bounds = [("plan.replans", section.replans, 0), ("plan.tries", section.tries, 1)]
     check_bounds(spec.name, [*bounds, ("plan.most", section.most, 1)])

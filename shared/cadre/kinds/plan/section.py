@@ -12,9 +12,6 @@ KIND = "plan"
 EXECUTE = "execute"
 """The action of a step that the agent itself carries out, in a run of its own."""
 
-EXECUTING_KINDS = ("tool_calling", "code")
-"""Kinds whose plans become steps where the section says `execute`."""
-
 VALUES = ("task", "objective", "role", "additional_args")
 """What templates of a step may read beside the results `step_1`, `step_2` … of the steps that it needs."""
 
@@ -54,10 +51,8 @@ class ResultCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PlanSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How an agent of kind `plan` works; `execute` gives the same to agents of kinds `tool_calling` and `code`."""
+    """How an agent of kind `plan` works."""
 
-    execute: bool = False
-    """Steps in place of a plan in prose, for agents of these two kinds."""
     role: str = ""
     objective: str = ""
     prompt: PlanPrompt = PlanPrompt()
