@@ -1,12 +1,15 @@
-"""`model.parallel`: a process asks a model no more at once than it allows, and no time limit runs for who waits."""
+"""`model.parallel`: a model is asked no more at once than it allows, and no time limit runs for who waits."""
 
 import asyncio
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from cadre.adapters.models.model_chain import ModelChain
+from cadre.adapters.models.request_slots import RequestSlots
 from cadre.errors import ModelRefused
 from cadre.spec.model import ModelSpec
 from harness.patience import patience
@@ -95,3 +98,51 @@ async def test_models_of_one_chain_have_their_own_slots() -> None:
         replies = await asyncio.gather(chain.complete(request, _ignore), chain.complete(second, _ignore))
         assert [reply.content for reply in replies] == ["m-1", "m-2"]
         await chain.close()
+
+
+HOLDER = """
+import asyncio, sys
+from pathlib import Path
+from cadre.adapters.models.request_slots import RequestSlots
+
+async def main():
+    async with RequestSlots(Path(sys.argv[1])).slot("http://model/v1", "m-1", 1):
+        print("held", flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_a_slot_is_shared_with_other_processes_and_freed_when_its_holder_is_killed(
+    tmp_path: Path,
+) -> None:
+    holder = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", HOLDER, str(tmp_path / "slots"), stdout=asyncio.subprocess.PIPE
+    )
+    assert holder.stdout is not None
+    assert await holder.stdout.readline() == b"held\n"
+    slots = RequestSlots(tmp_path / "slots")
+    async with slots.slot("http://model/v1/", "m-2", 1):
+        pass
+    entered = asyncio.Event()
+
+    async def enter() -> None:
+        async with slots.slot("http://model/v1/", "m-1", 1):
+            entered.set()
+
+    entering = asyncio.create_task(enter())
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(entered.wait(), 1)
+    assert slots.waiting == 1
+    holder.kill()
+    await holder.wait()
+    await asyncio.wait_for(entering, patience())
+    assert slots.waiting == 0
+
+
+async def test_without_files_a_process_counts_alone(tmp_path: Path) -> None:
+    (tmp_path / "slots").write_text("no folder")
+    slots = RequestSlots(tmp_path / "slots")
+    async with slots.slot("http://model/v1", "m-1", 1):
+        assert slots.waiting == 0

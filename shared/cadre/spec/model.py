@@ -73,7 +73,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     parallel_tool_calls: bool | None = None
     """Whether one answer may hold several calls; None leaves it to the endpoint."""
     parallel: int | None = None
-    """Requests that one process makes of this model at once; further ones wait in it. None is no bound."""
+    """Requests that one machine makes of this model at once; further ones wait. None is no bound."""
     stop: bool = True
     """Send stop sequences; false for models that refuse the parameter (answers are cut here in any case)."""
     stream: bool = True
