@@ -8,7 +8,7 @@ from cadre.engine.timers import ended
 from cadre.journal import events as ev
 from cadre.journal.run import Phase
 from cadre.journal.steps import ActionStep
-from cadre.protocol.messages import Budget, Cancel, ErrorInfo, Task, ToolCall, Usage
+from cadre.protocol.messages import Budget, Cancel, Decision, ErrorInfo, Task, ToolCall, Usage
 from cadre.spec.agent import Limits
 from unit.loop.build import (
     ANSWER,
@@ -197,6 +197,21 @@ def test_a_member_is_not_begun_with_less_than_its_first_request_takes(tokens: in
         assert [type(event) for event in alone][1:2] == [
             ev.DelegateStarted if tokens > 419 else ev.CallRefused
         ]
+
+
+def test_approval_does_not_begin_a_member_with_less_than_its_first_request_takes() -> None:
+    kid = msgspec.structs.replace(KID, prompt_tokens=399)
+    course = Course(
+        spec(approvals={"kid": "always"}), offer=msgspec.structs.replace(OFFER, members={"kid": kid})
+    )
+    course.begin(budget=Budget(tokens=414))
+    course.say(call("kid", task="x" * 5), usage=Usage(10, 5))
+    events = course.arrive(
+        Decision(id="d1", tree="r1", run="r1", at=3.0, call="r1_1_0", verdict="approved", sender="ann")
+    )
+    assert kinds(events) == ["ApprovalDecided", "CallRefused", "StepFinished", "ModelCalled"]
+    assert only(events, ev.CallRefused).error.type == "BudgetExceeded"
+    assert sent(course, Task) == []
 
 
 def test_what_a_member_left_over_comes_back() -> None:

@@ -1,19 +1,21 @@
 """What follows from a person's word on a held call, or from its absence."""
 
+from cadre.engine.budget import too_little_for
 from cadre.engine.calls.approval import decided, expired
 from cadre.engine.calls.call_check import CallNotAllowed
 from cadre.engine.calls.call_events import made, shared_out
 from cadre.engine.calls.results import settled
+from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
-from cadre.protocol.messages import Decision, Usage
+from cadre.protocol.messages import Decision, ErrorInfo, Usage
 
 
 def on_decision(run: Run, held: CallState, decision: Decision, arrival: Arrival) -> list[ev.AnyEvent]:
-    """The call made, made otherwise, or turned down. A correction that cannot be made changes nothing: the call
-    goes on waiting."""
+    """The call made, made otherwise, turned down, or refused where a member's share of the budget would not pay its
+    first request. A correction that cannot be made changes nothing: the call goes on waiting."""
     try:
         event = decided(run, held, decision)
     except CallNotAllowed as error:
@@ -22,7 +24,19 @@ def on_decision(run: Run, held: CallState, decision: Decision, arrival: Arrival)
         return [event, *settled(run, held.id, arrival)]
     name = event.name or held.name
     arguments = held.arguments if event.arguments is None else event.arguments
-    return [event, *shared_out(run, [made(run, held.id, name, arguments)], Usage())]
+    (begun,) = shared_out(run, [made(run, held.id, name, arguments)], Usage())
+    unpaid = _unpaid(run, name, begun)
+    if unpaid is not None:
+        refused = ev.CallRefused(call=held.id, name=name, arguments=arguments, error=unpaid)
+        return [event, refused, *settled(run, held.id, arrival)]
+    return [event, begun]
+
+
+def _unpaid(run: Run, name: str, begun: ev.AnyEvent) -> ErrorInfo | None:
+    """Why the member is not begun, for a model to read; where no model reads it, it is begun with what there is."""
+    if not isinstance(begun, ev.DelegateStarted) or not kind_of(run).reads_calls(run):
+        return None
+    return too_little_for(run.members[name], begun)
 
 
 def on_expiry(run: Run, held: CallState, arrival: Arrival) -> list[ev.AnyEvent]:
