@@ -50,7 +50,7 @@ def misreadings(text: str, names: Mapping[str, Typed], *, is_condition: bool = F
         tree = parsed(text, is_condition=is_condition)
     except ValueError:
         return []  # said where the file is read
-    reader = _Reader(tree)
+    reader = _AttributeReader(tree)
     reader.read(tree, dict(names))
     return list(dict.fromkeys(reader.found))
 
@@ -61,7 +61,7 @@ def type_of(text: str, names: Mapping[str, Typed]) -> Typed:
     body = tree.body
     if len(body) != 1 or len(getattr(body[0], "nodes", ())) != 1:
         return None
-    return _Reader(tree).read(body[0].nodes[0], dict(names))
+    return _AttributeReader(tree).read(body[0].nodes[0], dict(names))
 
 
 def items_of(shape: Typed) -> Typed:
@@ -228,7 +228,7 @@ _SAME = ("list", "sort", "reverse", "unique", "select", "reject", "selectattr", 
 _BY_ATTRIBUTE = ("selectattr", "rejectattr", "groupby")
 
 
-class _Reader:
+class _AttributeReader:
     """Walks an expression and notes what it reads in vain."""
 
     def __init__(self, tree: Any) -> None:

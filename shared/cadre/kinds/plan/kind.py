@@ -20,10 +20,10 @@ from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
 from cadre.kinds.kind import PlainKind
-from cadre.kinds.plan.advance import FAILED, Advance
 from cadre.kinds.plan.edits import edited_items
 from cadre.kinds.plan.fold import APPROVE, EXECUTING, fold_plan, resumed, state_of
 from cadre.kinds.plan.offered import check_actions, read_plan
+from cadre.kinds.plan.progress import FAILED, PlanProgress
 from cadre.kinds.plan.records import DECLARATION, PlanMade, PlanNote
 from cadre.kinds.plan.request import ask_about_plan
 from cadre.kinds.plan.section import PlanStep, plan_of
@@ -56,7 +56,7 @@ class PlanKind(PlainKind):
         """With the plan that was given, the one that a fork takes over, or the question for one."""
         number = run.task.forks.at if run.task is not None and run.task.forks is not None else 1
         state = resumed(arrival.prefix)
-        walk = Advance(run, arrival, state)
+        walk = PlanProgress(run, arrival, state)
         if state.items:
             walk.begin_step(EXECUTING, number=number)
             return walk.go_on()
@@ -77,7 +77,7 @@ class PlanKind(PlainKind):
     def replied(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
         assert run.model is not None
         assert run.spec is not None
-        walk, purpose = Advance(run, arrival, state_of(run)), run.model.purpose
+        walk, purpose = PlanProgress(run, arrival, state_of(run)), run.model.purpose
         cut = cut_off(run.spec, self, reply)
         if cut is not None:
             return walk.refuse(purpose, cut)
@@ -107,12 +107,14 @@ class PlanKind(PlainKind):
         return steps
 
     def gave_up(self, run: Run, purpose: str, reason: str, arrival: Arrival) -> Moves | None:
-        return Advance(run, arrival, state_of(run)).refuse(purpose, ErrorInfo("AgentGenerationError", reason))
+        return PlanProgress(run, arrival, state_of(run)).refuse(
+            purpose, ErrorInfo("AgentGenerationError", reason)
+        )
 
     def settled(self, run: Run, call: CallState | None, arrival: Arrival) -> Moves:
         if call is None or run.current is None:
             return []
-        walk = Advance(run, arrival, state_of(run))
+        walk = PlanProgress(run, arrival, state_of(run))
         if call.kind == "question":
             return _decided(walk, call, arrival)
         outcome = outcome_of(call, arrival, takes_nothing=False)
@@ -130,7 +132,7 @@ class PlanKind(PlainKind):
         if not isinstance(what, TimerFired) or run.current is None:
             return [] if isinstance(what, TimerFired) else None
         state = state_of(run)
-        walk = Advance(run, arrival, state)
+        walk = PlanProgress(run, arrival, state)
         refused = {call.id: call.error for call in run.current.calls if call.error is not None}
         if state.stage == "result":
             return _made_of_result(None, next(reversed(refused.values()), None))
@@ -142,7 +144,7 @@ class PlanKind(PlainKind):
     def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves:
         """The answer was turned down: the model writes it anew, from all results."""
         problem = error or ErrorInfo("AgentError", "The answer did not pass.")
-        return Advance(run, arrival, state_of(run)).refuse("conclude", problem)
+        return PlanProgress(run, arrival, state_of(run)).refuse("conclude", problem)
 
     def part(self, run: Run, call: CallState) -> dict[str, Any]:
         items = state_of(run).items
@@ -166,7 +168,7 @@ class PlanKind(PlainKind):
 
     def edited(self, run: Run, edit: Edit, arrival: Arrival) -> Moves:
         """Who looks on reads the plan as it is now; what may begin, begins."""
-        walk = Advance(run, arrival, state_of(run))
+        walk = PlanProgress(run, arrival, state_of(run))
         steps = [one.plan for one in walk.state.items if one.state == "pending"]
         walk.note(PlanMade(step=step_in_work(run), origin="edit", steps=steps))
         return walk.moves if walk.state.stage == APPROVE else walk.go_on()
@@ -204,7 +206,7 @@ class DirectKind(ToolCallingKind):
     earlier: Mapping[int, Kind] = {}
 
 
-def _decided(walk: Advance, call: CallState, arrival: Arrival) -> Moves:
+def _decided(walk: PlanProgress, call: CallState, arrival: Arrival) -> Moves:
     """What follows from a person's word on the plan."""
     decision = arrival.what
     if not isinstance(decision, Decision):

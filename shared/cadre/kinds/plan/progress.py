@@ -41,7 +41,7 @@ FAILED = "PlanFailed"
 """Type of the error of a run whose plan has failed."""
 
 
-class Advance:
+class PlanProgress:
     """What one arrival makes of a plan; `moves` are what it has come to, `run` is the run with its offer."""
 
     def __init__(self, run: Run, arrival: Arrival, state: PlanState) -> None:
