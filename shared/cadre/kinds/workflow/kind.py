@@ -116,6 +116,8 @@ class WorkflowKind(PlainKind):
         """A wait is over: that of a step, or the pause before its next attempt."""
         walk = Walk(run, arrival)
         if isinstance(what, Signalled):
+            if what.wait != f"{PAUSE}{run.step}":
+                return []  # of a step that was given up
             value = {"payload": what.payload, "by": what.sender}
             walk.note(AnswerRead(value=value))
             return walk.settle(StepOutcome(value))
