@@ -210,10 +210,10 @@ class World:
         await scribe.write(FINISHED)
 
     async def ended_run(self, run: str = "", agent: str = "boss", session: str | None = None) -> str:
-        """A run that is finished and listed; its id."""
+        """A run that is finished and listed as such; its id."""
         run = run or new_run()
         await self.finished_run(run, agent, session)
-        await self.listed(run)
+        await self.listed(run, state=FINISHED.state)
         return run
 
     async def write(self, scribe: Scribe, event: AnyEvent) -> int:

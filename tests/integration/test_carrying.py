@@ -75,7 +75,7 @@ async def written(world: World) -> str:
     await step(world, scribe, 2, {"a": f"two {mark}", "b": f"b {mark}"})
     await step(world, scribe, 3, {"a": f"three {mark}", "c": f"c {mark}"})
     await scribe.write(FINISHED)
-    await world.listed(run)
+    await world.listed(run, state="success")
     return run
 
 

@@ -58,7 +58,7 @@ async def status(world: World, run: str) -> int:
 async def test_an_erased_run_leaves_nothing_anywhere(world: World) -> None:
     run = new_run()
     blobs = await full_tree(world, run)
-    await world.listed(run)
+    await world.listed(run, state="success")
     assert len(await left_of(world, run, *blobs)) > 10
     answer = await world.http.delete(f"/v1/runs/{run}")
     assert (answer.status_code, answer.json()) == (200, {"id": run, "runs": 2})
@@ -82,7 +82,7 @@ async def test_what_is_left_is_a_record_for_a_week(world: World) -> None:
 
 async def test_other_gateways_learn_of_it(world: World, other: World) -> None:
     run = await world.ended_run()
-    await other.listed(run)
+    await other.listed(run, state="success")
     await world.http.delete(f"/v1/runs/{run}")
 
     async def unlisted() -> bool:
@@ -140,7 +140,7 @@ async def test_a_blob_that_another_run_names_stays(world: World) -> None:
         task = Task(id=task_id(run), tree=run, run=run, at=1.0, agent="boss", task="x", images=blobs)
         await scribe.write(RunAccepted(task=task, spec=accepted.spec))
         await scribe.write(FINISHED)
-        await world.listed(run)
+        await world.listed(run, state="success")
     await world.http.delete(f"/v1/runs/{runs[0]}")
     assert await world.blobs.get(shared) == b"shared by two"
     await gone(world, runs[0], own)
@@ -156,7 +156,7 @@ async def test_a_blob_that_a_waiting_task_names_stays(world: World) -> None:
     task = Task(id=task_id(run), tree=run, run=run, at=1.0, agent="boss", task="x", images=[blob])
     await scribe.write(RunAccepted(task=task, spec=scribe.accepted().spec))
     await scribe.write(FINISHED)
-    await world.listed(run)
+    await world.listed(run, state="success")
     await durable(world, "sleeper")
     later = Task(id=task_id(waiting), tree=waiting, run=waiting, at=1.0, agent="sleeper", task=blob)
     await world.bus.send(later, "gateway")
@@ -244,7 +244,7 @@ async def test_a_zombie_cannot_write_on(world: World) -> None:
     scribe = world.scribe(run)
     await scribe.write(scribe.accepted())
     await scribe.write(FINISHED)
-    await world.listed(run)
+    await world.listed(run, state="success")
     await world.http.delete(f"/v1/runs/{run}")
     with pytest.raises(Fenced):
         await scribe.write(CALLED)
@@ -286,7 +286,7 @@ async def test_an_erasure_that_died_halfway_is_ended_by_whoever_comes_next(
         async with with_boss(gateway) as world:
             run = new_run()
             blobs = await full_tree(world, run)
-            await world.listed(run)
+            await world.listed(run, state="success")
             assert gateway.stop() == 0
             erasure = NatsErasure(world.nc, world.topology, world.blobs)
             await erasure.record(Erased(id=f"{run}:erased", tree=run, run=run, at=time.time()), 0)

@@ -46,7 +46,7 @@ async def test_a_restarted_gateway_knows_the_runs_and_resumes_streams(
         assert status == 0, gateway.log()
         missed = await scribe.write(CALLED)
         gateway.start()
-        assert (await world.listed(old))["state"] == "success"
+        assert (await world.listed(old, state="success"))["state"] == "success"
         assert "list of 2 runs loaded" in gateway.log()
 
         resumed = asyncio.create_task(world.read(run, headers={"Last-Event-ID": str(last)}))
@@ -68,7 +68,7 @@ async def test_a_damaged_copy_of_the_list_is_read_anew(nats_server: NatsServer, 
         await store.put(name, b"not a list")
         gateway.start()
         assert "reading the journals from their start" in gateway.log()
-        assert (await world.listed(run))["state"] == "success"
+        assert (await world.listed(run, state="success"))["state"] == "success"
 
 
 async def test_a_killed_nats_server_costs_a_stream_nothing(tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ async def test_erasing_a_run_takes_its_own_memories_along(
     await world.finished_run(run)
     await bench.remember("Only for this run.", tree=run, origin=origin("run"))
     shared = await bench.remember("For all my runs.", tree=run, origin=origin("agent"), place="2_0")
-    await world.listed(run)
+    await world.listed(run, state="success")
     erased = await asked(gateway, "DELETE", f"/v1/runs/{run}")
     assert erased.status_code == 200, erased.text
 

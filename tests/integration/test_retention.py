@@ -49,7 +49,7 @@ async def test_an_ended_run_is_removed_when_its_time_is_over(nats_server: NatsSe
         await waiting.write(waiting.accepted())
         await full_tree(world, run)
         ended = time.monotonic()
-        await world.listed(run)
+        await world.listed(run, state="success")
         await until(lambda: is_gone(world, run))
         assert time.monotonic() - ended >= SECONDS - 0.5
         # What is young of its blobs stays for now: somebody may be about to name it.
@@ -99,7 +99,7 @@ async def test_the_time_counts_from_the_end_on_record_here(nats_server: NatsServ
         old = Task(id=task_id(run), tree=run, run=run, at=1.0, agent="boss", task="x")
         await scribe.write(RunAccepted(task=old, spec=scribe.accepted().spec))
         await scribe.write(FINISHED, at=1.0)
-        await world.listed(run)
+        await world.listed(run, state="success")
         mark = new_run()
         await world.ended_run(mark)
         assert (await world.http.delete(f"/v1/runs/{mark}")).status_code == 200

@@ -39,7 +39,7 @@ async def story(world: World, run: str) -> str:
     await snapshot(root, state, CALLED)
     await root.write(FINISHED)
     await below.write(ToolAnswered(call="late", tool="look", output="late"))
-    await world.listed(run)
+    await world.listed(run, state="success")
     return blob
 
 
@@ -84,7 +84,7 @@ async def test_a_run_is_the_same_elsewhere(world: World, other: World) -> None:
     assert answer.json() == {"id": run, "runs": 2, "entries": 7}
     assert answer.headers["location"] == f"/v1/runs/{run}"
     assert await shown(other, run) == before
-    assert (await other.listed(run))["state"] == "success"
+    assert (await other.listed(run, state="success"))["state"] == "success"
     assert await other.blobs.get(blob) == await world.blobs.get(blob)
     # Its journals are read by their back-pointers, as an agent reads them, and from the beginning.
     for name in (run, call_id(run, 1, 0)):
