@@ -6,40 +6,25 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from cadre.api.steering import (
-    Delivered,
-    Edited,
-)
-from cadre.engine.kind import (
-    kind_of,
-)
+from cadre.api.steering import Delivered, Edited
+from cadre.engine.kind import kind_of
 from cadre.errors import SpecError
 from cadre.journal.entry import Entry
 from cadre.journal.events import (
+    AnyEvent,
     EditApplied,
     EditRefused,
     MessageReceived,
     RecordIgnored,
     SignalReceived,
 )
-from cadre.loop.fold import (
-    fold,
-)
-from cadre.ports import (
-    Journal,
-)
-from cadre.protocol.messages import (
-    Edit,
-    MessageMode,
-    Signal,
-    UserMessage,
-)
+from cadre.loop.fold import fold
+from cadre.ports import Journal
+from cadre.protocol.messages import Edit, MessageMode, Signal, UserMessage
 from cadre.spec.names import check_name
 from cadre_gateway import SENDER
 from cadre_gateway.reading.lookup import RunLookup, checked_tree_of
-from cadre_gateway.requests.body import (
-    EditBody,
-)
+from cadre_gateway.requests.body import EditBody
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 from cadre_gateway.steering.record_sender import RecordSender
 
@@ -71,14 +56,10 @@ class Steering:
             payload=payload,
             sender=by or SENDER,
         )
-        entry = await self._earlier(record) if key is not None else None
-        entry = entry or await self.sender.send(record, agent)
-        if entry is None:
-            return Delivered(record.id, run)
-        event = entry.events[0]
+        event, delivered = await self._send(record, agent, key, "signals-full")
         if isinstance(event, SignalReceived) and (event.name, event.payload) != (name, payload):
             raise _other_request(key or "")
-        return _delivered(record.id, entry, "signals-full")
+        return delivered
 
     async def tell(self, run: str, text: str, mode: MessageMode, key: str | None, by: str) -> Delivered:
         """Sends a message to the run; a repeated `key` finds the one that was sent before.
@@ -95,14 +76,10 @@ class Steering:
             mode=mode,
             sender=by or SENDER,
         )
-        entry = await self._earlier(record) if key is not None else None
-        entry = entry or await self.sender.send(record, agent)
-        if entry is None:
-            return Delivered(record.id, run)
-        event = entry.events[0]
+        event, delivered = await self._send(record, agent, key, "messages-full")
         if isinstance(event, MessageReceived) and (event.text, event.mode) != (text, mode):
             raise _other_request(key or "")
-        return _delivered(record.id, entry, "messages-full")
+        return delivered
 
     async def editable(self, run: str, name: str) -> Edited:
         """What a person may edit of the run under this name. Raises a 404 problem, RetryableError."""
@@ -135,15 +112,13 @@ class Steering:
             operations=wanted.operations,
             sender=by or SENDER,
         )
-        entry = await self._earlier(record) if key is not None else None
-        if entry is None:
+        if key is None or await self._earlier(record) is None:
             present = await self.editable(run, name)
             if present.version != wanted.version:
                 raise _stale(run, name, present.version)
-            entry = await self.sender.send(record, agent)
-        if entry is None:
-            return Delivered(record.id, run)
-        event = entry.events[0]
+        event, delivered = await self._send(record, agent, key, "not-editable")
+        if event is None:
+            return delivered
         if isinstance(event, EditRefused):
             if event.version is not None and event.version != event.base:
                 raise _stale(run, name, event.version)
@@ -155,7 +130,6 @@ class Steering:
             record.operations,
         ):
             raise _other_request(key or "")
-        _delivered(record.id, entry, "not-editable")
         return await self.editable(run, name)
 
     async def _open_run(self, run: str) -> tuple[str, str]:
@@ -165,6 +139,23 @@ class Steering:
         if summary.finished:
             raise _run_ended(run)
         return summary.agent, summary.tree
+
+    async def _send(
+        self, record: Signal | UserMessage | Edit, agent: str, key: str | None, full: str
+    ) -> tuple[AnyEvent | None, Delivered]:
+        """Sends the record unless one with this key was sent before; returns what the journal says of it, None when no
+        agent has taken it up yet. Raises a 409 problem with the code `full` when a run that goes on refused it,
+        RetryableError."""
+        entry = await self._earlier(record) if key is not None else None
+        entry = entry or await self.sender.send(record, agent)
+        if entry is None:
+            return None, Delivered(record.id, record.run)
+        event = entry.events[0]
+        if isinstance(event, RecordIgnored):
+            if event.reason == "the run is over":
+                raise _run_ended(entry.run)
+            raise Problem(409, full, f"run {entry.run}: {event.reason}")
+        return event, Delivered(record.id, entry.run, entry.at)
 
     async def _earlier(self, record: Signal | UserMessage | Edit) -> Entry | None:
         """The entry that accounts for a record of the same id, if there is one already."""
@@ -177,17 +168,6 @@ def _record_id(run: str, what: str, key: str | None) -> str:
     """The same for every request with this key."""
     own = hashlib.sha256(key.encode()).hexdigest()[:32] if key is not None else secrets.token_hex(16)
     return f"{run}:{what}:{own}"
-
-
-def _delivered(record: str, entry: Entry, full: str) -> Delivered:
-    """The answer for a record that the journal accounts for. Raises a 409 problem when it was refused; `full` is the
-    problem's code when the run goes on."""
-    event = entry.events[0]
-    if isinstance(event, RecordIgnored):
-        if event.reason == "the run is over":
-            raise _run_ended(entry.run)
-        raise Problem(409, full, f"run {entry.run}: {event.reason}")
-    return Delivered(record, entry.run, entry.at)
 
 
 def _stale(run: str, name: str, version: int) -> Problem:
