@@ -43,11 +43,11 @@ async def shown(world: World, name: str) -> dict[str, Any]:
 
 
 async def outcomes(world: World, name: str, count: int) -> list[str]:
-    """What became of the first ticks, once there are so many."""
+    """What became of the first ticks, once it is known of so many."""
 
     async def ask() -> list[str]:
         found = [one["outcome"] for one in (await shown(world, name))["outcomes"]]
-        return found[::-1] if len(found) >= count else []
+        return found[::-1] if len(found) >= count and "starting" not in found else []
 
     return (await until(ask))[:count]
 

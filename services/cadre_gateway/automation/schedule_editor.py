@@ -11,6 +11,7 @@ from cadre.api.automations import ScheduleView, TickView
 from cadre.automation.schedule import ScheduleSpec
 from cadre.automation.schedule_state import (
     ScheduleState,
+    TickOutcome,
     changed,
     manual_key,
     new_schedule,
@@ -127,6 +128,7 @@ def schedule_view(state: ScheduleState, upcoming: int) -> ScheduleView:
     """The schedule as the API shows it, with at most so many next ticks."""
     spec = msgspec.to_builtins(state.spec)
     del spec["name"]
+    owed = {start.run for start in state.starts}
     return ScheduleView(
         name=state.spec.name,
         agent=state.spec.agent,
@@ -140,8 +142,13 @@ def schedule_view(state: ScheduleState, upcoming: int) -> ScheduleView:
         last_run=state.last_run,
         made_at=state.made_at,
         spec=spec,
-        outcomes=[TickView(**msgspec.structs.asdict(one)) for one in reversed(state.outcomes)],
+        outcomes=[_tick_view(one, one.run in owed) for one in reversed(state.outcomes)],
     )
+
+
+def _tick_view(tick: TickOutcome, is_owed: bool) -> TickView:
+    shown = TickView(**msgspec.structs.asdict(tick))
+    return msgspec.structs.replace(shown, outcome="starting") if is_owed else shown
 
 
 def _check_task(spec: ScheduleSpec, now: float) -> None:

@@ -15,7 +15,7 @@ class TickView(msgspec.Struct, kw_only=True):
     at: float
     """When it was decided."""
     outcome: str
-    """`started`, `queued`, `skipped`, `missed` or `failed`."""
+    """`starting`, then `started` or `failed`; `queued`, `skipped` or `missed`."""
     run: str | None = None
     detail: str = ""
 
