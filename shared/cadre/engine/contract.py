@@ -1,22 +1,17 @@
 """What an agent expects of its team, held against what the team is: the common part, and that of its kind."""
 
-from cadre.engine.kind import Kind, find_kind
+from cadre.engine.kind import deciding_kind
 from cadre.spec.agent import AgentSpec
 from cadre.spec.contract import ContractProblem, TaskInputs, TeamReach, common_problems, inputs_of_checks
-from cadre.spec.kinds import declaration_of
 
 
 def contract_problems(spec: AgentSpec, reach: TeamReach) -> list[ContractProblem]:
     """What does not hold, errors first."""
-    found = [*common_problems(spec, reach), *_kind(spec).problems(spec, reach)]
+    found = [*common_problems(spec, reach), *deciding_kind(spec).problems(spec, reach)]
     return sorted(found, key=lambda problem: ("error", "missing", "warning").index(problem.level))
 
 
 def inputs_of(spec: AgentSpec) -> TaskInputs:
     """What the agent reads of the `additional_args` of a task."""
-    own, checks = _kind(spec).inputs(spec), inputs_of_checks(spec)
+    own, checks = deciding_kind(spec).inputs(spec), inputs_of_checks(spec)
     return TaskInputs(own.needed | checks.needed, own.known | checks.known, own.takes_any)
-
-
-def _kind(spec: AgentSpec) -> Kind:
-    return find_kind(spec.kind, declaration_of(spec.kind).version)

@@ -246,6 +246,11 @@ def find_kind(name: str, version: int) -> Kind:
     return found if version == found.version else found.earlier[version]
 
 
+def deciding_kind(spec: AgentSpec) -> Kind:
+    """The kind that decides the runs of this agent that begin now."""
+    return find_kind(spec.kind, declaration_of(spec.kind).version).deciding(spec)
+
+
 def kind_of(run: Run) -> Kind:
     """The kind that decides a run that has begun."""
     assert run.spec is not None

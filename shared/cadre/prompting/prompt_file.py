@@ -137,8 +137,12 @@ def _optional(kind: str) -> Set[str]:
 
 def shipped_texts(kind: str) -> dict[str, Any]:
     """The templates of a shipped file, with those that it takes over from another."""
-    like = SHIPPED[kind].like
-    return (shipped_texts(like) if like else {}) | _parse(_SHIPPED / f"{kind}.yaml", CONTRACTS[kind])
+    file = SHIPPED[kind]
+    found = shipped_texts(file.like) if file.like else {}
+    if file.shares:
+        shared = _parse(_SHIPPED / f"{file.shares}.yaml", CONTRACTS[file.shares])
+        found |= {key: shared[key] for key in file.templates}
+    return found | _parse(_SHIPPED / f"{kind}.yaml", CONTRACTS[kind])
 
 
 def _parse(source: Traversable, keys: Iterable[str]) -> dict[str, Any]:

@@ -56,6 +56,8 @@ class PromptFile(NamedTuple):
     """Templates of the kind's own by dotted key, each with the variables that it must show and that it may use."""
     like: str = ""
     """The shipped file whose templates hold where this one has none."""
+    shares: str = ""
+    """The shipped file that has the texts of `templates` where this one has none."""
     has_short: bool = True
     """Whether a short form for small models is shipped beside it."""
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from cadre.engine.kind import deciding_kind
 from cadre.errors import SpecError
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.spec.agent_file import read_agent
@@ -19,7 +20,7 @@ def command(file: Path) -> int:
         spec = read_agent(file)
     except SpecError as error:
         raise CommandFailed(str(error), ExitCode.USAGE) from error
-    module, _, attribute = declaration_of(spec.kind).graph.partition(":")
+    module, _, attribute = declaration_of(deciding_kind(spec).name).graph.partition(":")
     for line in getattr(import_module(module), attribute)(spec):
         click.echo(line)
     return ExitCode.OK

@@ -10,7 +10,7 @@ from cadre.engine.context.context_budget import MESSAGE
 from cadre.engine.context.images import images_of
 from cadre.engine.context.observation import clip
 from cadre.engine.context.tokens import tokens_of
-from cadre.engine.kind import Chat, Deed, Execution
+from cadre.engine.kind import Chat, Deed, Execution, Kind
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.moves import Answer, Call, Moves, Note, Signalled
 from cadre.engine.steps import step_in_work
@@ -30,6 +30,7 @@ from cadre.kinds.code.records import (
     CodeStep,
 )
 from cadre.kinds.code.section import code_of
+from cadre.kinds.plan.executing import decider_of
 from cadre.kinds.stepwise import StepwiseKind
 from cadre.prompting.code_signature import named_in_code
 from cadre.protocol.messages import CodeFinished, CodeYielded, Message
@@ -56,6 +57,9 @@ class CodeKind(StepwiseKind):
     name, version = DECLARATION.name, DECLARATION.version
     reads_whole = True
     runs_literals = False
+
+    def deciding(self, spec: AgentSpec) -> Kind:
+        return decider_of(spec, self)
 
     def act(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
         """Hands the block that the model wrote to a sandbox."""

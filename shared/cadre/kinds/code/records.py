@@ -6,6 +6,7 @@ import msgspec
 
 from cadre.journal.parts import JournalEvent, KindState, KindStep
 from cadre.kinds.code import section
+from cadre.kinds.plan.section import PLAN_LISTS, PLAN_TEMPLATES
 from cadre.kinds.purposes import STEPWISE
 from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
 from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo
@@ -101,14 +102,18 @@ DECLARATION = KindDeclaration(
             must=f"custom_instructions {_OFFERED} authorized_imports {_TAGS}",
             may="output_schema",
             names_in_code=True,
-            lists=("authorized_imports",),
+            templates=PLAN_TEMPLATES,
+            lists=("authorized_imports", *PLAN_LISTS),
+            shares="plan",
         ),
         # What stands around the code is the schema's affair there.
         "structured_code": PromptFile(
             must=f"custom_instructions {_OFFERED} authorized_imports",
             may=f"{_TAGS} output_schema",
             names_in_code=True,
-            lists=("authorized_imports",),
+            templates=PLAN_TEMPLATES,
+            lists=("authorized_imports", *PLAN_LISTS),
+            shares="plan",
         ),
     },
     events=(BlockStarted, BlockYielded, BlockFinished),

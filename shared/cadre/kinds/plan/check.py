@@ -3,7 +3,7 @@
 from typing import Any
 
 from cadre.errors import SpecError
-from cadre.kinds.plan.section import EXECUTE, KIND, PlanSpec, ResultCall, plan_of
+from cadre.kinds.plan.section import EXECUTE, EXECUTING_KINDS, KIND, PlanSpec, ResultCall, plan_of
 from cadre.kinds.plan.steps import PlanError, numbered
 from cadre.spec.expressions import check_template
 from cadre.spec.names import check_bounds
@@ -12,10 +12,12 @@ from cadre.spec.names import check_bounds
 def check(spec: Any) -> None:
     """Raises SpecError for a section that cannot hold."""
     section, where = plan_of(spec), f"agent {spec.name}: plan"
-    if spec.kind != KIND:
-        if section != PlanSpec() and not section.direct:
-            raise SpecError(f"{where} is for agents of kind {KIND}: leave it out, or write kind: {KIND}")
+    if section.direct or (spec.kind != KIND and section == PlanSpec()):
         return
+    if spec.kind != KIND:
+        _check_executing(spec, where)
+    elif section.execute:
+        raise SpecError(f"{where}.execute is what agents of kind {KIND} do anyway: leave it out")
     bounds = [("plan.replans", section.replans, 0), ("plan.tries", section.tries, 1)]
     check_bounds(spec.name, [*bounds, ("plan.most", section.most, 1)])
     for key in ("system", "user"):
@@ -37,6 +39,21 @@ def check(spec: Any) -> None:
                 f"{where}.steps: step {step.step}: there is no action {step.action!r}; write one of"
                 f" {', '.join(sorted(known))}"
             )
+
+
+def _check_executing(spec: Any, where: str) -> None:
+    """What an agent of another kind says about plans."""
+    section = plan_of(spec)
+    if spec.kind not in EXECUTING_KINDS:
+        raise SpecError(f"{where} is for agents of kind {KIND}: leave it out, or write kind: {KIND}")
+    if not section.execute:
+        raise SpecError(f"{where}: write execute: true to have its steps carried out, or kind: {KIND}")
+    if spec.planning_interval is not None:
+        raise SpecError(f"{where}.execute takes the place of planning_interval: leave one of them out")
+    if section.role or section.objective or section.prompt.system:
+        raise SpecError(
+            f"{where}: role, objective and prompt.system are for agents of kind {KIND}: write `instructions`"
+        )
 
 
 def _check_template(where: str, value: Any) -> None:

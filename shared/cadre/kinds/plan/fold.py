@@ -29,6 +29,10 @@ APPROVE = "approve"
 """Stage of a run whose plan waits for a person."""
 
 
+RESULT = "result"
+"""Stage of a run whose plan is done, while the answer is made of its result."""
+
+
 def state_of(run: Run) -> PlanState:
     """The kind's state of the run; an empty one before it has begun."""
     return run.own if isinstance(run.own, PlanState) else PlanState()
@@ -83,7 +87,7 @@ def after(state: PlanState, event: JournalEvent) -> PlanState:
             ending: ItemState = "done" if error is None else "failed"
             return replaced(state, items=changed(state.items, step, state=ending, error=error))
         case PlanDone(result=result):
-            return replaced(state, result=result, stage="result")
+            return replaced(state, result=result, stage=RESULT)
         case ev.EditApplied(operations=operations):
             items = edited_items(state.items, operations)
             return replaced(state, items=items, version=state.version + 1)

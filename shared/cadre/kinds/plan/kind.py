@@ -21,7 +21,7 @@ from cadre.journal.run import Run
 from cadre.journal.steps import CallState
 from cadre.kinds.kind import PlainKind
 from cadre.kinds.plan.edits import edited_items
-from cadre.kinds.plan.fold import APPROVE, EXECUTING, fold_plan, resumed, state_of
+from cadre.kinds.plan.fold import APPROVE, EXECUTING, RESULT, fold_plan, resumed, state_of
 from cadre.kinds.plan.offered import check_actions, read_plan
 from cadre.kinds.plan.progress import FAILED, PlanProgress
 from cadre.kinds.plan.records import DECLARATION, PlanMade, PlanNote
@@ -30,7 +30,7 @@ from cadre.kinds.plan.section import PlanStep, plan_of
 from cadre.kinds.plan.shown import shown_plan
 from cadre.kinds.plan.steps import PlanError, as_steps, numbered
 from cadre.kinds.plan.values import PLAN as GIVEN
-from cadre.kinds.plan.values import objective_of, part_of, shown_state, task_fields
+from cadre.kinds.plan.values import doing_of, objective_of, part_of, shown_state, task_fields
 from cadre.kinds.tool_calling.kind import ToolCallingKind
 from cadre.kinds.workflow.outcome import outcome_of
 from cadre.protocol.messages import Decision, Edit, ErrorInfo, Message, TimerFired
@@ -134,7 +134,7 @@ class PlanKind(PlainKind):
         state = state_of(run)
         walk = PlanProgress(run, arrival, state)
         refused = {call.id: call.error for call in run.current.calls if call.error is not None}
-        if state.stage == "result":
+        if state.stage == RESULT:
             return _made_of_result(None, next(reversed(refused.values()), None))
         for item in state.items:
             if item.state == "running" and item.call in refused:
@@ -184,12 +184,11 @@ class PlanKind(PlainKind):
 
     def deed(self, own: KindStep) -> Deed:
         assert isinstance(own, PlanNote)
-        lines = [
-            f"{one.step}. [{shown_state(own.items, one)}] {one.plan.action}: {one.plan.task}"
+        text = "\n".join(
+            f"{one.step}. [{shown_state(own.items, one)}] {one.plan.action}: {doing_of(one)}"
             for one in own.items
-        ]
-        text = "\n".join(lines)
-        seen = text if own.stage == EXECUTING else None
+        )
+        seen = text if own.stage in (EXECUTING, RESULT) else None
         return Deed("Plan", text, text, seen, "Observation:\n(no step of it was done)", with_calls=True)
 
     def request(self, run: Run, purpose: str, chat: Chat) -> ModelRequest:

@@ -17,13 +17,6 @@ PlanOrigin = Literal["given", "model", "basic", "replan", "edit"]
 ItemState = Literal["pending", "running", "done", "failed", "replaced"]
 """`replaced`: it has failed, and another plan goes on without it."""
 
-PLAN_TEMPLATES = {
-    "plan.make": ("objective recalled messages complaint", "most"),
-    "plan.replan": ("objective steps messages complaint", "most"),
-    "plan.conclude": ("objective steps messages complaint", "output_schema"),
-}
-PLAN_LISTS = ("steps", "recalled")
-
 PLAN_PURPOSES = {
     "make_plan": "making a plan",
     "replan": "making the plan anew",
@@ -134,8 +127,8 @@ DECLARATION = KindDeclaration(
         section.KIND: PromptFile(
             must="custom_instructions prompt",
             may="role objective tools managed_agents output_schema calls",
-            templates=PLAN_TEMPLATES,
-            lists=PLAN_LISTS,
+            templates=section.PLAN_TEMPLATES,
+            lists=section.PLAN_LISTS,
             like="tool_calling",
             has_short=False,
         )

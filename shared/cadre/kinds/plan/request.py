@@ -12,14 +12,24 @@ from cadre.journal.run import Run
 from cadre.journal.steps import MessageStep, RecalledStep
 from cadre.kinds.plan.fold import state_of
 from cadre.kinds.plan.offered import plan_schema
-from cadre.kinds.plan.section import plan_of
+from cadre.kinds.plan.section import plan_of, prompt_terms
 from cadre.kinds.plan.values import objective_of, told_items
 
 
 def ask_about_plan(run: Run, purpose: str, chat: Chat) -> ModelRequest:
-    """The request: the system prompt, and one question with all that it is about."""
+    """The request: what the agent is about, and one question with all that it needs to know."""
     assert run.spec is not None
-    state = state_of(run)
+    state, form = state_of(run), run.spec.output_schema
+    told_form = observation_of(form) if form is not None else ""
+    terms = prompt_terms(run.spec)
+    frame = chat.rendered(
+        "plan.frame",
+        tools=list(run.tools.values()),
+        managed_agents=list(run.members.values()),
+        custom_instructions=run.spec.instructions.strip(),
+        output_schema=told_form,
+        **{name: terms[name] for name in ("prompt", "role", "objective")},
+    )
     shown = {
         "objective": fit(objective_of(run), known_room(run) // 4),
         "messages": [step.text for step in run.steps if isinstance(step, MessageStep)],
@@ -34,11 +44,11 @@ def ask_about_plan(run: Run, purpose: str, chat: Chat) -> ModelRequest:
         left = plan_of(run.spec).most - sum(item.state == "done" for item in state.items)
         text = chat.rendered("plan.replan", steps=told_items(run, state.items), most=str(left), **shown)
     else:
-        form = run.spec.output_schema
-        told = observation_of(form) if form is not None else ""
-        text = chat.rendered("plan.conclude", steps=told_items(run, state.items), output_schema=told, **shown)
+        text = chat.rendered(
+            "plan.conclude", steps=told_items(run, state.items), output_schema=told_form, **shown
+        )
         schema = last_answer_form(run)
     # What an endpoint refused, or a model could not keep to, is asked for by the prompt alone.
     is_held = asked_model(run).calls != "text" and not state.tries
-    messages = [chat.messages(run)[0], {"role": "user", "content": text}]
+    messages = [{"role": "system", "content": frame}, {"role": "user", "content": text}]
     return ModelRequest(messages=messages, schema=schema if is_held else None)

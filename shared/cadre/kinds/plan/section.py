@@ -12,8 +12,24 @@ KIND = "plan"
 EXECUTE = "execute"
 """The action of a step that the agent itself carries out, in a run of its own."""
 
+EXECUTING_KINDS = ("tool_calling", "code")
+"""Kinds whose agents may carry their plans out as steps: `execute`."""
+
 VALUES = ("task", "objective", "role", "additional_args")
 """What templates of a step may read beside the results `step_1`, `step_2` … of the steps that it needs."""
+
+
+PLAN_TEMPLATES = {
+    "plan.frame": (
+        "tools managed_agents custom_instructions",
+        "prompt role objective output_schema",
+    ),
+    "plan.make": ("objective recalled messages complaint", "most"),
+    "plan.replan": ("objective steps messages complaint", "most"),
+    "plan.conclude": ("objective steps messages complaint", "output_schema"),
+}
+"""Templates of the questions about a plan, with the variables that each must show and may use."""
+PLAN_LISTS = ("steps", "recalled")
 
 
 class PlanStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -51,8 +67,10 @@ class ResultCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PlanSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How an agent of kind `plan` works."""
+    """How an agent of kind `plan` works, or one of another kind that carries out plans."""
 
+    execute: bool = False
+    """Whether an agent of kind `tool_calling` or `code` works by a plan, whose steps it carries out in its own way."""
     role: str = ""
     objective: str = ""
     prompt: PlanPrompt = PlanPrompt()

@@ -123,9 +123,13 @@ def told_items(run: Run, items: list[PlanItem]) -> list[str]:
     return [fit(_told(items, one), most) for one in items]
 
 
+def doing_of(item: PlanItem) -> str:
+    """What the item does, in words or else by its arguments."""
+    return item.plan.task or observation_of(item.plan.args)
+
+
 def _told(items: list[PlanItem], item: PlanItem) -> str:
-    step = item.plan
-    doing = step.task or observation_of(step.args)
+    step, doing = item.plan, doing_of(item)
     needs = f", needs {', '.join(map(str, item.needs))}" if item.needs else ""
     text = f"step {item.step} ({step.action}{needs}): {doing}\n{shown_state(items, item)}"
     if item.error is not None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from cadre.kinds.plan.section import PLAN_LISTS, PLAN_TEMPLATES
 from cadre.kinds.purposes import STEPWISE
 from cadre.spec.kinds import KindDeclaration, PromptFile
 
@@ -26,7 +27,13 @@ DECLARATION = KindDeclaration(
     purposes=STEPWISE,
     # A model that calls tools is offered them, and its team, through its API as well.
     prompt_files={
-        "tool_calling": PromptFile(must="custom_instructions", may="tools managed_agents output_schema calls")
+        "tool_calling": PromptFile(
+            must="custom_instructions",
+            may="tools managed_agents output_schema calls",
+            templates=PLAN_TEMPLATES,
+            lists=PLAN_LISTS,
+            shares="plan",
+        )
     },
     prompt_terms=prompt_terms,
     capabilities=capabilities,

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Protocol
 
+from cadre.engine.kind import deciding_kind
 from cadre.journal.parts import JournalEvent
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.agent import AgentSpec
-from cadre.spec.kinds import declared_kinds
+from cadre.spec.kinds import declaration_of, declared_kinds
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import Content
 from cadre.telemetry.tracing.open_spans import Fault, OpenSpans
@@ -36,8 +37,10 @@ def _maker(where: str) -> Callable[[AgentSpec, OpenSpans, Content], KindSpans]:
 
 def kind_spans(spec: AgentSpec, spans: OpenSpans, content: Content) -> KindSpans | None:
     """Those of the spec's kind; None for a kind without any, and for one that is not installed here."""
-    kind = declared_kinds().get(spec.kind)
-    return _maker(kind.spans)(spec, spans, content) if kind is not None and kind.spans else None
+    if spec.kind not in declared_kinds():
+        return None
+    kind = declaration_of(deciding_kind(spec).name)
+    return _maker(kind.spans)(spec, spans, content) if kind.spans else None
 
 
 def tool_name(tool: str) -> str:

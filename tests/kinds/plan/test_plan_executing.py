@@ -1,0 +1,132 @@
+"""`plan.execute`: agents of other kinds carry their plans out as steps, each in their own way."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from cadre.cli.team.graph import command
+from cadre.errors import SpecError
+from cadre.kinds.plan.records import PlanMade
+from cadre.kinds.plan.section import EXECUTING_KINDS, PlanSpec
+from cadre.spec.agent import AgentSpec, sections
+from cadre.telemetry.tracing.tree_trace import trace_of
+from kinds.code.build import asks, code_call, ended, yielded
+from kinds.plan.build import (
+    ADD,
+    LOOK,
+    begun,
+    child_of,
+    done,
+    edit,
+    failed,
+    plan,
+    purpose,
+    reported,
+    state,
+    states,
+    tasks,
+    text,
+)
+from unit.loop.build import Course, call, only, result, sound
+
+STEPS: tuple[Any, ...] = (
+    {"step": 1, **ADD},
+    {"step": 2, **LOOK, "needs": []},
+    {"step": 3, "task": "Tell {{ step_1 }} and {{ step_2 }}."},
+)
+
+
+def executing(kind: str, *steps: Any, **section: Any) -> Course:
+    return begun(*steps, fields={"kind": kind}, execute=True, **section)
+
+
+@pytest.mark.parametrize("kind", EXECUTING_KINDS)
+def test_its_plan_becomes_steps(kind: str) -> None:
+    course = executing(kind)
+    assert purpose(course) == "make_plan"
+    asked = text(course)
+    assert "- add: Adds." in asked
+    assert "- kid: Helps." in asked
+    assert "Nothing is to be done yet" in asked
+    assert "final_answer" not in asked
+    assert only(course.say(content=plan(*STEPS)), PlanMade).origin == "model"
+    assert states(course) == {1: "running", 2: "running", 3: "pending"}
+    edit(course, {"op": "change", "step": 3, "task": "Shout {{ step_1 }} and {{ step_2 }}."})
+    done(course, 1, 3)
+    failed(course, 2)
+    assert purpose(course) == "replan"
+    course.say(content=plan({"step": 4, "task": "Tell {{ step_1 }}."}))
+    (sent,) = tasks(course)
+    assert (sent.agent, sent.additional_args) == ("boss", {"step_1": 3})
+    assert state(course).version == 3
+    entries = [*course.journal()]
+    assert "make_plan" in {span.name for span in trace_of(entries, now=0.0)}
+    sound(course)
+
+
+def test_an_agent_that_calls_tools_carries_a_step_out_by_calls() -> None:
+    course = executing("tool_calling", {"task": "Add up."})
+    child = child_of(course, tasks(course)[0])
+    assert "A step is settled by acting" not in text(child)
+    child.say(call("add", a=1, b=2))
+    child.arrive(result(child.id(), 3))
+    child.say(call("final_answer", answer="three"))
+    course.arrive(reported(child))
+    assert course.run.result is not None
+    assert course.run.result.output == "three"
+    sound(child)
+    sound(course)
+
+
+def test_an_agent_that_writes_code_carries_a_step_out_in_code() -> None:
+    course = executing("code", {"task": "Add up."}, result="{{ result | int + 1 }}")
+    child = child_of(course, tasks(course)[0])
+    assert "<code>" in text(child)
+    child.say(content="Thought: add.\n<code>\nfinal_answer(add(a=1, b=2))\n")
+    block = code_call(child).block
+    place = {"tree": "r1", "run": child.run.id}
+    child.arrive(yielded(asks("add", a=1, b=2), block=block, **place))
+    child.arrive(result(child.run.open_calls()[0].id, 3))
+    child.arrive(ended(1, block=block, output=3, text="3", is_final_answer=True, **place))
+    course.arrive(reported(child))
+    assert course.run.result is not None
+    assert course.run.result.output == 4
+    sound(child)
+    sound(course)
+
+
+def test_without_a_plan_the_task_is_the_only_step() -> None:
+    course = executing("tool_calling", planning=False)
+    assert [one.task for one in tasks(course)] == ["Do it."]
+
+
+@pytest.mark.parametrize(
+    ("fields", "section", "why"),
+    [
+        ({"kind": "goals"}, {"execute": True}, "plan is for agents of kind plan"),
+        ({"kind": "code"}, {"replans": 1}, "write execute: true"),
+        ({"planning_interval": 2, "kind": "code"}, {"execute": True}, "takes the place of planning_interval"),
+        ({"kind": "code"}, {"execute": True, "role": "A clerk."}, "write `instructions`"),
+        ({"kind": "code"}, {"execute": True, "most": 0}, "plan.most must be at least 1"),
+        ({"kind": "plan"}, {"execute": True}, "do anyway"),
+    ],
+)
+def test_a_section_that_cannot_hold_is_refused(
+    fields: dict[str, Any], section: dict[str, Any], why: str
+) -> None:
+    written = sections(msgspec.convert(section, PlanSpec))
+    with pytest.raises(SpecError, match=why):
+        AgentSpec(name="a", description="A.", **written, **fields)
+
+
+def test_it_is_drawn_as_a_plan(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(
+        "apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: a}\n"
+        "spec: {description: Works., kind: code, plan: {execute: true}}\n"
+    )
+    drawn = CliRunner().invoke(command, [str(file)], standalone_mode=False).output
+    assert '["make_plan"]' in drawn
