@@ -18,6 +18,7 @@ from cadre.engine.model_request import ModelRequest
 from cadre.journal.events import RequestedCall
 from cadre.kinds.code.section import CodeSpec
 from cadre.kinds.goals.records import GoalsSpec
+from cadre.kinds.plan.section import PlanSpec
 from cadre.kinds.task_queue.records import TaskQueueSpec
 from cadre.kinds.workflow.section import WorkflowSpec
 from cadre.protocol.code import CodeLimits
@@ -56,7 +57,7 @@ class Play(NamedTuple):
     """One run of a kind."""
 
     agent: AgentSpec
-    model: Replies | Callable[[ModelRequest], str]
+    model: Replies | Callable[[ModelRequest], str | RequestedCall]
     answer: Any
     kept: frozenset[str]
 
@@ -93,6 +94,20 @@ def works_through_its_queue(request: ModelRequest) -> str:
     if "The task done last" in text:
         return "[]" if "three" in text else '["three"]'
     return "All is kept."
+
+
+def works_by_plan(request: ModelRequest) -> str | RequestedCall:
+    """Plans a failure, and plans anew; steps that are its own it does by a call."""
+    text = str(request.messages)
+    if "Nothing is to be done yet" in text:
+        kept = [
+            {"step": n, "action": "keep", "args": {"what": w}, "needs": []}
+            for n, w in ((1, "one"), (2, "two"))
+        ]
+        return json.dumps({"steps": [*kept, {"step": 3, "action": "stumble", "needs": [1]}]})
+    if "Plan anew" in text:
+        return json.dumps({"steps": [{"step": 4, "task": "Keep three, with {{ step_1 }}.", "needs": [1, 2]}]})
+    return answer("all three") if "kept three" in text else call("keep", what="three")
 
 
 STEPS: dict[str, Any] = {
@@ -151,6 +166,18 @@ PLAYS = {
         ],
         "kept",
         frozenset({"one"}),
+    ),
+    "plan": Play(
+        agent("plan", PlanSpec(approve_plan=True)),
+        works_by_plan,
+        "all three",
+        frozenset({"one", "two", "three"}),
+    ),
+    "tool_calling with plan.execute": Play(
+        agent("tool_calling", PlanSpec(execute=True), approvals={"keep": "when: what == 'two'"}),
+        works_by_plan,
+        "all three",
+        frozenset({"one", "two", "three"}),
     ),
     "workflow": Play(
         agent("workflow", msgspec.convert({"start": "first", "steps": STEPS}, WorkflowSpec)),

@@ -87,7 +87,7 @@ def test_an_agent_that_writes_code_carries_a_step_out_in_code() -> None:
     assert "<code>" in text(child)
     child.say(content="Thought: add.\n<code>\nfinal_answer(add(a=1, b=2))\n")
     block = code_call(child).block
-    place = {"tree": "r1", "run": child.run.id}
+    place: dict[str, Any] = {"tree": "r1", "run": child.run.id}
     child.arrive(yielded(asks("add", a=1, b=2), block=block, **place))
     child.arrive(result(child.run.open_calls()[0].id, 3))
     child.arrive(ended(1, block=block, output=3, text="3", is_final_answer=True, **place))
