@@ -9,10 +9,13 @@ from cadre.journal import events as ev
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep
 from cadre.kinds.code.records import BlockFinished
+from cadre.kinds.plan.records import PlanState, PlanStepEnded
+from cadre.kinds.plan.section import plan_of
 from cadre.kinds.solution.records import SolutionState
 from cadre.kinds.solution.section import solution_of
 from cadre.kinds.task_queue.records import QueueState
 from cadre.protocol.messages import Cancel
+from cadre.protocol.topology import parent_of
 from simulation.courses import is_workflow, led_to
 from simulation.history import Chronicle, Violation
 from simulation.plans import plan_number
@@ -61,9 +64,13 @@ def _has_reason(world: World, chronicle: Chronicle) -> bool:
         case "LoopDetected":
             # Calls that came to the same, calls that could never be made, or steps that failed alike.
             return bool(run.repeated) or run.refused_repeats > 0 or _is_in_circles(run)
+        case "PlanFailed" | "Rejected":
+            return isinstance(run.own, PlanState) and _has_no_plan_left(chronicle)
         case "AgentParsingError" | "AgentError":
             assert run.spec is not None
             own = run.own
+            if isinstance(own, PlanState):
+                return own.tries >= plan_of(run.spec).tries
             if isinstance(own, QueueState):
                 return bool(own.done) and all(task.failed for task in own.done) and not _has_called(run)
             return isinstance(own, SolutionState) and own.misses >= solution_of(run.spec).tries
@@ -74,6 +81,16 @@ def _has_reason(world: World, chronicle: Chronicle) -> bool:
             )
         case _:
             return False
+
+
+def _has_no_plan_left(chronicle: Chronicle) -> bool:
+    """Whether a step has failed, or a person was against it."""
+    return any(
+        (isinstance(event, PlanStepEnded) and event.error is not None)
+        or isinstance(event, ev.EditApplied)
+        or (isinstance(event, ev.ApprovalDecided) and event.verdict == "rejected")
+        for event in chronicle.events
+    )
 
 
 def _has_called(run: Run) -> bool:
@@ -89,6 +106,13 @@ def _is_in_circles(run: Run) -> bool:
     return len(alike) == 1 and last[0].error is not None
 
 
+def _tasks_of(world: World, run: Run) -> str:
+    """Its task, and those of the runs of the same agent whose parts it does."""
+    above = world.history.runs.get(parent_of(run.id) or "")
+    text = run.task.task if run.task is not None else ""
+    return text + (_tasks_of(world, above.run) if above is not None and above.run.agent == run.agent else "")
+
+
 def poison_takes_nobody_along(world: World) -> None:
     """Where one message alone kills its workers, and nothing else does, no other is judged to be poison."""
     counts = world.trace.counts
@@ -98,7 +122,7 @@ def poison_takes_nobody_along(world: World) -> None:
     for name, chronicle in world.history.runs.items():
         run = chronicle.run
         error = run.result.error if run.result is not None else None
-        guilty = run.task is not None and deadly in run.task.task
+        guilty = deadly in _tasks_of(world, run)
         by_a_step = is_workflow(run) and led_to(chronicle, error)
         if error is not None and error.type == "Poisoned" and not (guilty or by_a_step):
             raise Violation("poison takes nobody along", f"{name} was ended, {deadly} was the poison")

@@ -19,6 +19,7 @@ from simulation.blocks import blocks_do_what_their_code_says
 from simulation.courses import workflows_go_as_their_files_say
 from simulation.ends import every_end_has_its_reason, poison_takes_nobody_along
 from simulation.history import Chronicle, Violation
+from simulation.plan_courses import plans_go_as_they_say
 from simulation.remembered import (
     another_model_is_asked_for_a_reason,
     answers_count_once_they_have_passed,
@@ -321,6 +322,7 @@ AT_THE_END: tuple[Check, ...] = (
     a_cancel_reaches_every_open_descendant,
     every_end_has_its_reason,
     workflows_go_as_their_files_say,
+    plans_go_as_they_say,
     messages_are_read,
     edits_are_made_once,
     blocks_do_what_their_code_says,

@@ -65,7 +65,7 @@ class PlannedModel:
             usage = Usage(input_tokens=size, output_tokens=2)
             if size > self._room:
                 self._outgrown(f"{self._spec.name} asks with {size} tokens and has room for {self._room}")
-        kind = simulated(self._spec.kind)
+        kind = simulated(self._spec)
         plan, step = self._place(request)
         step = kind.step(request, step)
         if plan.deadly == step:

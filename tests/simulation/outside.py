@@ -38,7 +38,7 @@ class Person:
 
     def will_decide(self, about: str) -> bool:
         """Whether a word on the call, or a signal to the run, is still to be sent with which it can go on."""
-        return about in self._minded
+        return about in self._minded or any(one.startswith(f"{about}:signal:") for one in self._minded)
 
     def look(self, chronicle: Chronicle, entry: Entry) -> None:
         """Reads what a run has journaled."""
@@ -63,11 +63,9 @@ class Person:
             return  # it is never sent
         about = f"{run.id}:signal:{event.name}"
         signal = Signal(id=about, tree=run.tree, run=run.id, at=0.0, name=name, payload={"n": 1})
-        self._minded[run.id] = None
+        self._minded[about] = None
         delay = chance.expovariate(0.2)
-        self._world.loop.at(
-            delay, self.gateway.now, signal, run.agent, lambda: self._minded.pop(run.id, None)
-        )
+        self._world.loop.at(delay, self.gateway.now, signal, run.agent, lambda: self._minded.pop(about, None))
 
     def _make_up_mind(self, chronicle: Chronicle, event: ev.ApprovalRequested) -> None:
         chance, loop = self._world.chance, self._world.loop

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from cadre.journal.events import RequestedCall
+from cadre.kinds.plan.section import EXECUTE
 from cadre.spec.agent import AgentSpec
 from simulation.kinds.registry import simulated
 from simulation.language import Ask, Die, Fail, Final, Luck, Statement, Work, as_code
@@ -25,9 +26,10 @@ class Planner:
         self._calls = 0
         self.plans: list[Plan] = []
 
-    def draw(self, agent: str) -> Plan:
+    def draw(self, agent: str, *, part: bool = False) -> Plan:
+        """The plan of a run of that agent, or of one that does a part of another run's work."""
         chance, spec = self._chance, self._specs[agent]
-        kind = simulated(spec.kind)
+        kind = simulated(spec)
         number = len(self.plans)
         plan = Plan(number, [])
         self.plans.append(plan)
@@ -45,8 +47,12 @@ class Planner:
         plan = plan._replace(deadly=deadly, defect=defect, nonsense=nonsense, stubborn=stubborn)
         if spec.kind == "code":
             plan = self._in_code(plan)
+        for calls in plan.steps if kind.parts and not part else ():
+            if len(self.plans) < MOST_PLANS and chance.random() < 0.4:
+                calls.append(call_of(EXECUTE, task=self.draw(agent, part=True).task))
         if (member := kind.hands_on(spec)) is not None:
-            plan = plan._replace(hand=self.draw(member).number)
+            handed = self.draw(member)
+            plan = plan._replace(hands=(handed.number, *handed.hands))
         self.plans[number] = plan
         return plan
 

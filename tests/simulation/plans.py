@@ -25,13 +25,13 @@ class Plan(NamedTuple):
     """The model repeats its first step for ever."""
     blocks: tuple[str, ...] = ()
     """The same steps as code, for an agent that writes code."""
-    hand: int | None = None
-    """The plan that a workflow hands on to a member."""
+    hands: tuple[int, ...] = ()
+    """The plan that a workflow hands on to a member, and those that are handed on from there."""
 
     @property
     def task(self) -> str:
-        hand = f" Leave [hand {self.hand}] to others." if self.hand is not None else ""
-        return f"Work on [plan {self.number}].{hand}"
+        hands = "".join(f" Leave [hand {hand}] to others." for hand in self.hands)
+        return f"Work on [plan {self.number}].{hands}"
 
     @property
     def answer(self) -> str:

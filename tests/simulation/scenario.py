@@ -104,7 +104,7 @@ class Scenario:
         names = NAMES[: chance.choice((1, 2, 2, 3))]
         specs = [self._spec(name, list(names[at + 1 :])) for at, name in enumerate(names)]
         own = random.Random(f"kinds {self._more.getstate()[1][:4]}")
-        return {spec.name: simulated(spec.kind).drawn(spec, own, poison=self.poison) for spec in specs}
+        return {spec.name: simulated(spec).drawn(spec, own, poison=self.poison) for spec in specs}
 
     def _spec(self, name: str, team: list[str]) -> AgentSpec:
         chance = self.chance

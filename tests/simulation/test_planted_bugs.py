@@ -1,11 +1,17 @@
 """The simulation can fail: production parts with one rule broken are found out within a few seeds."""
 
+from typing import Any
+
 import pytest
 
+from cadre.kinds.plan import kind as plan_kind
+from cadre.kinds.plan.progress import PlanProgress
+from simulation.plan_courses import AS_CALLED, IN_ORDER
 from simulation.planted import PLANTED
 from simulation.world import play
 
 MOST_SEEDS = 250
+END = PlanProgress.end
 
 
 @pytest.mark.parametrize("bug", PLANTED)
@@ -17,6 +23,23 @@ def test_a_planted_bug_is_found(bug: str) -> None:
             assert outcome.promise in promises, f"seed {seed}: {outcome.failure}\n{world.trace.text(20)}"
             return
     pytest.fail(f"{bug}: not found in {MOST_SEEDS} seeds")
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "bug", "promises"),
+    [
+        (PlanProgress, "_is_free", lambda *_: True, {IN_ORDER}),
+        (plan_kind, "_end_refused", lambda *_: None, {"every run reaches an end"}),
+        (PlanProgress, "end", lambda walk, step, _: END(walk, step, None), {AS_CALLED}),
+    ],
+)
+def test_a_bug_of_plans_is_found(
+    where: Any, name: str, bug: Any, promises: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps that do not wait, calls that are refused and never looked at again, errors that are taken for results."""
+    monkeypatch.setattr(where, name, bug)
+    found = next(filter(None, (play(seed)[0].promise for seed in range(3 * MOST_SEEDS))))
+    assert found in promises
 
 
 @pytest.mark.parametrize("bug", PLANTED)

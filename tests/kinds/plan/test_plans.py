@@ -193,6 +193,16 @@ def test_a_call_that_is_refused_fails_its_step() -> None:
     sound(course)
 
 
+def test_a_call_that_is_refused_beside_others_fails_its_step_once_one_of_them_is_over() -> None:
+    wrong = {"step": 1, "action": "add", "args": {"a": "{{ task }}", "b": 1}, "needs": []}
+    course = begun(wrong, {"step": 2, **LOOK, "needs": []}, task="many")
+    assert states(course) == {1: "running", 2: "running"}
+    done(course, 2, "blue")
+    assert states(course) == {1: "failed", 2: "done"}
+    assert purpose(course) == "replan"
+    sound(course)
+
+
 def test_a_template_without_a_value_fails_its_step() -> None:
     course = begun(ADD, {"task": "{{ step_1.price }}"}, replans=0)
     done(course, 1)

@@ -86,6 +86,80 @@ def test_what_is_the_same_is_written_once() -> None:
     assert tokens_of(text) < 1.3 * tokens_of(msgspec.json.encode(call_schema(functions(course.run))).decode())
 
 
+PLACE: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "description": "Its name."},
+        "country": {"type": "string", "description": "Two letters."},
+    },
+    "required": ["city", "country"],
+    "additionalProperties": False,
+}
+_SUM = {"sum": {"$ref": "#/$defs/Money", "description": "What is meant."}}
+_AT = {"place": {"$ref": "#/$defs/Place", "description": "Where."}}
+_PATH = {"path": {"type": "string", "description": "Where it is."}}
+_FOUND = {
+    "query": {"type": "string", "description": "What is sought."},
+    "limit": {"type": "integer", "description": "Most results."},
+}
+_TEXT = {"content": {"type": "string", "description": "All of it."}}
+ALIKE: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("pay refund reserve release invoice", _SUM),
+    ("weather population elevation time_zone currency", _AT),
+    ("search_web search_mail search_files search_notes", _FOUND),
+    ("read_file open_file delete_file", _PATH),
+    ("write_file append_file", _PATH | _TEXT),
+    ("ship", _SUM | _AT),
+)
+"""Names of tools, and what they take."""
+
+UNLIKE = tuple(
+    (
+        f"tool_{at}",
+        {
+            f"of_{at}": {"type": "string", "description": "One thing that it needs."},
+            f"many_{at}": {"type": "integer", "description": "How many."},
+        },
+    )
+    for at in range(20)
+)
+
+
+def cards_of(groups: tuple[tuple[str, dict[str, Any]], ...]) -> dict[str, ToolCard]:
+    found = {}
+    for names, properties in groups:
+        definitions = {
+            name: schema
+            for key, name, schema in (("sum", "Money", MONEY), ("place", "Place", PLACE))
+            if key in properties
+        }
+        schema = {
+            "type": "object",
+            "properties": properties,
+            "required": [*properties],
+            "additionalProperties": False,
+            **({"$defs": definitions} if definitions else {}),
+        }
+        for name in names.split():
+            about = f"Does {name}, and says what came of it."
+            found[name] = ToolCard(name=name, description=about, input_schema=schema)
+    return found
+
+
+@pytest.mark.parametrize(("groups", "most"), [(ALIKE, 0.47), (UNLIKE, 1.55)])
+def test_what_it_costs_with_twenty_tools(groups: tuple[tuple[str, dict[str, Any]], ...], most: float) -> None:
+    """Estimated tokens, against the tools' own schemas one after the other; never more than as functions of the API."""
+    course = solver().begin()
+    course.run.tools, course.run.members = cards_of(groups), {}
+    assert len(course.run.tools) == 20
+    schema = solution_schema(course.run)
+    assert is_strict(schema)
+    own = sum(tokens_of(msgspec.json.encode(one.input_schema).decode()) for one in course.run.tools.values())
+    whole = tokens_of(msgspec.json.encode(schema).decode())
+    assert whole < most * own, (whole, own)
+    assert whole < tokens_of(msgspec.json.encode(functions(course.run)).decode())
+
+
 def test_an_optional_argument_is_required_and_may_be_null() -> None:
     schema: dict[str, Any] = {
         "type": "object",

@@ -2,9 +2,12 @@
 
 import random
 
+from cadre.engine.kind import deciding_kind
+from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import DEFAULT, declared_kinds
 from simulation.kinds.code import Code
 from simulation.kinds.iterating import Goals, TaskQueue
+from simulation.kinds.plan import Planning
 from simulation.kinds.simulated import SimulatedKind
 from simulation.kinds.solution import Solution
 from simulation.kinds.workflow import Workflow
@@ -15,17 +18,18 @@ SIMULATED: dict[str, SimulatedKind] = {
     "task_queue": TaskQueue(),
     "solution": Solution(),
     "workflow": Workflow(),
+    "plan": Planning(),
 }
 
-SHARES = {"code": 0.3, "goals": 0.14, "task_queue": 0.14, "solution": 0.08, "workflow": 0.16}
+SHARES = {"code": 0.3, "goals": 0.14, "task_queue": 0.14, "solution": 0.08, "workflow": 0.16, "plan": 0.08}
 """Of the agents; the others call tools, unless a kind is installed from outside."""
 
 _PLAIN = SimulatedKind()
 
 
-def simulated(kind: str) -> SimulatedKind:
-    """How the simulation plays that kind."""
-    return SIMULATED.get(kind, _PLAIN)
+def simulated(spec: AgentSpec) -> SimulatedKind:
+    """How the simulation plays the kind that decides the agent's runs."""
+    return SIMULATED.get(deciding_kind(spec).name, _PLAIN)
 
 
 def draw_kind(chance: random.Random) -> str:

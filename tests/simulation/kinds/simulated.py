@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cadre.engine.model_request import ModelRequest
 from cadre.journal.events import RequestedCall
@@ -36,6 +36,13 @@ class SimulatedKind:
         """The calls of one step of a plan, with what a model of this kind may do besides."""
         early = chance.random() < 0.05
         return [*calls, call_of("final_answer", answer="too early")] if early else calls
+
+    parts: bool = False
+    """Whether its runs have others do parts of their work, which have plans of their own."""
+
+    def wish(self, state: Any, text: str, chance: random.Random) -> dict[str, Any]:
+        """An edit that a person may wish of what can be edited of a run."""
+        return {"op": "add", "wish": text}
 
     def hands_on(self, spec: AgentSpec) -> str | None:
         """The member to which each run hands a plan of its own, whatever its model says."""

@@ -38,7 +38,7 @@ SIGNAL = "go"
 """What people send to runs that wait for it, and to others."""
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-_TASK = "Work on [plan {{ task.split('hand ')[1].split(']')[0] }}]."
+_TASK = "Work on [plan {{ task.split('hand ', 1)[1].replace('] to others', ']', 1) }}"
 _ANSWER = "answer of plan {{ task.split('plan ')[1].split(']')[0] }}"
 _ASKED = re.compile(r"\[(say|number|arguments|route) (\d+)\]")
 

@@ -123,6 +123,7 @@ class PlanKind(PlainKind):
             return _made_of_result(outcome.value, outcome.error)
         walk.set_result(item.step, outcome.value)
         walk.end(item.step, outcome.error)
+        _end_refused(walk, run)
         return walk.go_on()
 
     def refused(self, run: Run, calls: Sequence[JournalEvent], arrival: Arrival) -> Moves:
@@ -133,12 +134,9 @@ class PlanKind(PlainKind):
             return [] if isinstance(what, TimerFired) else None
         state = state_of(run)
         walk = PlanProgress(run, arrival, state)
-        refused = {call.id: call.error for call in run.current.calls if call.error is not None}
         if state.stage == RESULT:
-            return _made_of_result(None, next(reversed(refused.values()), None))
-        for item in state.items:
-            if item.state == "running" and item.call in refused:
-                walk.end(item.step, refused[item.call])
+            return _made_of_result(None, next(reversed(_errors_of(run).values()), None))
+        _end_refused(walk, run)
         return walk.go_on()
 
     def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves:
@@ -218,6 +216,20 @@ def _decided(walk: PlanProgress, call: CallState, arrival: Arrival) -> Moves:
         if decision.feedback:
             return walk.refuse("replan" if walk.state.replans else "make_plan", error, by_person=True)
     return [EndStep(error), Stop("error", PARTIAL_RESULT, error)]
+
+
+def _errors_of(run: Run) -> dict[str, ErrorInfo]:
+    """What was wrong with calls of the step in work, by their ids."""
+    calls = run.current.calls if run.current is not None else []
+    return {call.id: call.error for call in calls if call.error is not None}
+
+
+def _end_refused(walk: PlanProgress, run: Run) -> None:
+    """Ends the steps whose calls could not be made, the others of their time perhaps could."""
+    errors = _errors_of(run)
+    for item in walk.state.items:
+        if item.state == "running" and item.call in errors:
+            walk.end(item.step, errors[item.call])
 
 
 def _made_of_result(value: Any, error: ErrorInfo | None) -> Moves:
