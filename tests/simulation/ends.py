@@ -72,7 +72,7 @@ def _has_reason(world: World, chronicle: Chronicle) -> bool:
             if isinstance(own, PlanState):
                 return own.tries >= plan_of(run.spec).tries
             if isinstance(own, QueueState):
-                return bool(own.done) and all(task.failed for task in own.done) and not _has_called(run)
+                return all(task.failed for task in own.done) and not _has_called(run)
             return isinstance(own, SolutionState) and own.misses >= solution_of(run.spec).tries
         case "Expired":
             return any(
