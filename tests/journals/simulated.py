@@ -19,26 +19,27 @@ from simulation.history import History
 from simulation.server import Message
 from simulation.world import play
 
-SEEDS = 200
+SEEDS = 400
 OFTEN = 1
 """Seeds that show a thing; further ones need not."""
 
 
 def record(folder: Path) -> None:
-    """Writes one file for each seed that is kept."""
+    """Writes one file for each seed that is kept, beside the files that are there."""
     folder.mkdir(parents=True, exist_ok=True)
     known: Counter[str] = Counter()
-    for other in (one for one in kept.HERE.glob("0.*") if one.resolve() != folder.resolve()):
+    for other in kept.HERE.glob("0.*"):
         for name in kept.names(other.name):
             known.update(features(json.loads(line.data) for line in kept.lines(other.name, name)))
     messages: dict[str, dict[str, Any]] = {}
-    for seed in range(SEEDS):
+    for seed in (one for one in range(SEEDS) if not (folder / f"simulated_{one}.jsonl.gz").exists()):
         lines = journals_of(seed, messages)
         shown = features(line["entry"] for line in lines)
         if lines and any(known[feature] < OFTEN for feature in shown):
             known.update(shown)
             write(folder / f"simulated_{seed}.jsonl.gz", lines)
-    write(folder / "messages.jsonl.gz", [messages[kind] for kind in sorted(messages)])
+    if not (folder / "messages.jsonl.gz").exists():
+        write(folder / "messages.jsonl.gz", [messages[kind] for kind in sorted(messages)])
 
 
 def journals_of(seed: int, messages: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
