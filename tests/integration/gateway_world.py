@@ -103,6 +103,11 @@ class GatewayProcess:
         self._process.kill()
         self._process.wait()
 
+    def peak_bytes(self) -> int:
+        """The most memory that the process has had so far."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return 1024 * int(status.partition("VmHWM:")[2].split()[0])
+
     def log(self) -> str:
         return self._log.read_text()
 

@@ -1,5 +1,6 @@
 """What the gateway makes of headers and bodies before it asks anybody."""
 
+import asyncio
 import re
 import time
 from typing import Any
@@ -16,10 +17,11 @@ from cadre.protocol.messages import Budget, Task
 from cadre.protocol.topology import run_id_of
 from cadre.spec.agent import AgentSpec
 from cadre.spec.names import NAME
+from cadre_gateway.requests import problems
 from cadre_gateway.requests.body import CancelBody, Submission, parse, ruling, submission
 from cadre_gateway.requests.headers import MAX_WAIT_SECONDS, resume_position, wait_seconds
 from cadre_gateway.requests.idempotency import idempotency_key
-from cadre_gateway.requests.problems import Problem
+from cadre_gateway.requests.problems import Problem, answer_deadline, note_progress
 from cadre_gateway.requests.trace_link import trace_of
 from cadre_gateway.starting.admission import new_run_id
 from cadre_gateway.starting.fork import ForkBody, _task
@@ -211,3 +213,21 @@ def test_an_empty_budget_is_none() -> None:
     assert made.budget is not None
     assert made.budget.as_budget() is None
     assert made.deadline == 1.5
+
+
+async def test_the_deadline_of_an_answer_is_one_of_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(problems, "ANSWER_SECONDS", 0.2)
+
+    async def silent() -> None:
+        async with answer_deadline():
+            note_progress()
+            await asyncio.sleep(5)
+
+    async with asyncio.timeout(10):
+        async with answer_deadline():
+            for _ in range(6):
+                await asyncio.sleep(0.05)
+                note_progress()
+        with pytest.raises(TimeoutError):
+            await silent()
+        note_progress()  # nobody limits it

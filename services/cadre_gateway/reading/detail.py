@@ -1,19 +1,14 @@
 """One run in full: with its output, the runs below it, and its steps."""
 
+import asyncio
 from collections.abc import Sequence
 
 from msgspec import UNSET
 
 from cadre.api.runs import RunDetail, RunResult, RunSummary
-from cadre.engine.budget import gained
-from cadre.journal.entry import Entry
-from cadre.journal.events import DelegateFinished
-from cadre.journal.run import Run
-from cadre.loop.fold import fold
 from cadre.protocol.cards import Presence
-from cadre.protocol.messages import Usage
-from cadre_gateway.index.run_index import RunIndex
-from cadre_gateway.reading.lookup import RunLookup, checked_tree_of, index_of
+from cadre_gateway.reading.lookup import RunLookup, checked_tree_of
+from cadre_gateway.reading.tree_state import TreeState
 from cadre_gateway.reading.waiting import LiveNames, missing_service
 
 
@@ -26,21 +21,19 @@ async def run_detail(
     Raises a 404 problem, BusUnavailable.
     """
     tree = checked_tree_of(run)
-    stored = await lookup.entries_of_tree(tree)
-    index = index_of(stored)
+    state = TreeState(tree, keep_steps=full)
     live = LiveNames(presences) if presences is not None else None
-    summary = index.get(tree, run)
-    if summary is None:
-        detail = _detail_of(await lookup.find(run), index, {}, full, live)
-        task = await lookup.history.task(tree, run)
-        if task is not None:
-            detail.deadline, detail.budget, detail.forked_from = task.deadline, task.budget, task.forks
-        return detail
-    journals: dict[str, list[Entry]] = {}
-    for one in stored:
-        journals.setdefault(one.entry.run, []).append(one.entry)
-    states = {name: (fold(journal, name, tree), _own_usage(journal)) for name, journal in journals.items()}
-    return _detail_of(summary, index, states, full, live)
+    async with lookup.pages_of_tree(tree) as pages:
+        async for page in pages:
+            await asyncio.to_thread(state.take, page)
+        summary = state.index.get(tree, run)
+        if summary is not None:
+            return await asyncio.to_thread(_detail_of, summary, state, full, live)
+    detail = _detail_of(await lookup.find(run), state, full, live)
+    task = await lookup.history.task(tree, run)
+    if task is not None:
+        detail.deadline, detail.budget, detail.forked_from = task.deadline, task.budget, task.forks
+    return detail
 
 
 async def run_result(lookup: RunLookup, run: str, full: bool) -> RunResult:
@@ -53,14 +46,8 @@ async def run_result(lookup: RunLookup, run: str, full: bool) -> RunResult:
     return result
 
 
-def _detail_of(
-    summary: RunSummary,
-    index: RunIndex,
-    states: dict[str, tuple[Run, Usage]],
-    full: bool,
-    live: LiveNames | None,
-) -> RunDetail:
-    state, own = states.get(summary.id, (None, Usage()))
+def _detail_of(summary: RunSummary, tree: TreeState, full: bool, live: LiveNames | None) -> RunDetail:
+    state = tree.run(summary.id)
     fields = {name: getattr(summary, name) for name in RunSummary.__struct_fields__}
     if live is not None and not summary.finished and fields["waiting_for"] is None:
         fields["waiting_for"] = missing_service(summary.agent, state, live)
@@ -71,12 +58,7 @@ def _detail_of(
         budget=state.budget if state else None,
         forked_from=state.task.forks if state and state.task else None,
         revision=state.revision if state else "",
-        own_usage=own,
-        children=[_detail_of(child, index, states, full, live) for child in index.children(summary)],
+        own_usage=tree.own_usage(summary.id),
+        children=[_detail_of(child, tree, full, live) for child in tree.index.children(summary)],
         memory=(state.steps if state else []) if full else UNSET,
     )
-
-
-def _own_usage(journal: list[Entry]) -> Usage:
-    events = [event for entry in journal for event in entry.events]
-    return gained([event for event in events if not isinstance(event, DelegateFinished)])

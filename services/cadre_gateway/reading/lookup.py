@@ -1,8 +1,11 @@
 """Finds runs and their entries: in the list, else in the journals."""
 
+import asyncio
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass, field
 
 from cadre.adapters.nats.history import History
 from cadre.api.runs import RunSummary
@@ -10,8 +13,13 @@ from cadre.ports import Stored
 from cadre.protocol.topology import tree_of
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.run_summary import summary_of_task
-from cadre_gateway.requests.problems import unknown_run
+from cadre_gateway.requests.problems import Problem, note_progress, unknown_run
 from cadre_gateway.retention.tree_records import TreeRecords
+
+_PAGES_WITHOUT_TURN = 4
+_TURNS = 2
+_TURN_SECONDS = 30.0
+"""A reader waits so long for its turn."""
 
 _RUN_ID = re.compile(r"[A-Za-z0-9-][A-Za-z0-9_-]{0,511}")
 
@@ -23,6 +31,7 @@ class RunLookup:
     index: RunIndex
     trees: TreeRecords
     history: History
+    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_TURNS))
 
     async def find(self, run: str) -> RunSummary:
         """The run's summary, also of one that no agent has taken up yet. Raises a 404 problem, BusUnavailable."""
@@ -32,7 +41,7 @@ class RunLookup:
             return known
         if tree in self.trees.pending_erasures:
             raise unknown_run(run)
-        found = index_of(await self.history.read_tree(tree)).get(tree, run)
+        found = (await self._index_of(tree)).get(tree, run)
         if found is not None:
             return found
         task = await self.history.task(tree, run)
@@ -47,7 +56,7 @@ class RunLookup:
         """
         known = self.index.tree(tree)
         if from_journals or known is None:
-            known = index_of(await self.history.read_tree(tree)).tree(tree)
+            known = (await self._index_of(tree)).tree(tree)
         if known is not None:
             return list(known.runs.values())
         task = await self.history.task(tree, tree)
@@ -60,9 +69,55 @@ class RunLookup:
         """
         if tree in self.trees.pending_erasures:
             return []
+        after, at_least = self._extent(tree)
+        return await self.history.read_tree(tree, after, at_least=at_least)
+
+    @asynccontextmanager
+    async def pages_of_tree(self, tree: str) -> AsyncIterator[AsyncIterator[list[Stored]]]:
+        """Opens the same entries page by page, without large snapshots: see History.lean_pages.
+
+        A few long trees are read at a time: what the block makes of the pages is in memory until it is left. Raises
+        BusUnavailable, a 503 problem when no turn comes.
+        """
+        async with AsyncExitStack() as turn, aclosing(self._pages(tree, turn)) as pages:
+            yield pages
+
+    async def _pages(self, tree: str, turn: AsyncExitStack) -> AsyncGenerator[list[Stored]]:
+        if tree in self.trees.pending_erasures:
+            return
+        after, at_least = self._extent(tree)
+        count = 0
+        async for page in self.history.lean_pages(tree, after, at_least=at_least):
+            note_progress()
+            yield page
+            note_progress()
+            count += 1
+            if count == _PAGES_WITHOUT_TURN:
+                await self._take_turn(turn)
+
+    async def _take_turn(self, turn: AsyncExitStack) -> None:
+        note_progress(_TURN_SECONDS)
+        try:
+            async with asyncio.timeout(_TURN_SECONDS):
+                await turn.enter_async_context(self._turns)
+        except TimeoutError:
+            detail = f"{_TURNS} other long runs are being read, and one answer reads all of a run: try again"
+            raise Problem(503, "reading-busy", detail) from None
+        note_progress()
+
+    def _extent(self, tree: str) -> tuple[int, int]:
+        """The sequence behind which a listed tree begins, and that of its last entry; 0 where it is not known."""
         known = self.index.tree(tree)
-        first, last = (known.first, known.last) if known else (0, 0)
-        return await self.history.read_tree(tree, max(0, first - 1), at_least=last)
+        return (max(0, known.first - 1), known.last) if known else (0, 0)
+
+    async def _index_of(self, tree: str) -> RunIndex:
+        """A list of just this tree's runs."""
+        index = RunIndex(capacity=sys.maxsize)
+        async for page in self.history.lean_pages(tree):
+            note_progress()
+            for one in page:
+                index.apply(one.seq, one.entry)
+        return index
 
 
 def checked_tree_of(run: str) -> str:
@@ -70,11 +125,3 @@ def checked_tree_of(run: str) -> str:
     if not _RUN_ID.fullmatch(run):
         raise unknown_run(run)
     return tree_of(run)
-
-
-def index_of(stored: Sequence[Stored]) -> RunIndex:
-    """A list of just these entries' runs."""
-    index = RunIndex(capacity=len(stored) + 1)
-    for one in stored:
-        index.apply(one.seq, one.entry)
-    return index

@@ -1,19 +1,39 @@
 """The trace of a run, computed from its journals."""
 
+import asyncio
+import time
+
 import msgspec
 
 from cadre.api.traces import TraceSpan, TraceTree
-from cadre.ports import Stored
 from cadre.protocol.topology import is_within, tree_of
 from cadre.telemetry.tracing.ids import trace_id
 from cadre.telemetry.tracing.spans import SpanRecord
-from cadre.telemetry.tracing.tree_trace import in_order, trace_of
+from cadre.telemetry.tracing.tree_trace import TreeTrace, in_order
+from cadre_gateway.reading.lookup import RunLookup
+from cadre_gateway.requests.problems import Problem
+
+MAX_SPANS = 50_000
+"""The most spans of one answer."""
 
 
-def spans_of(stored: list[Stored], run: str, *, now: float, content: bool) -> list[SpanRecord]:
-    """The spans of the run and of all runs below it; those of open work end at `now` (Unix seconds)."""
-    entries = (one.entry for one in stored if is_within(one.entry.run, run))
-    return trace_of(entries, now=now, content=content)
+async def spans_of(lookup: RunLookup, tree: str, run: str, *, content: bool) -> list[SpanRecord]:
+    """The spans of the run and of all runs below it; those of open work end now.
+
+    Raises a 422 problem when there are more than MAX_SPANS, BusUnavailable.
+    """
+    trace = TreeTrace(content=content)
+    async with lookup.pages_of_tree(tree) as pages:
+        async for page in pages:
+            await asyncio.to_thread(trace.take, [one.entry for one in page if is_within(one.entry.run, run)])
+            if len(trace.spans) > MAX_SPANS:
+                raise Problem(
+                    422,
+                    "trace-too-long",
+                    f"the trace of run {run} has more than {MAX_SPANS} spans: ask for that of a run below it, or let"
+                    " a tracer export it (docs/observability.md)",
+                )
+    return trace.until(time.time())
 
 
 def tree_of_spans(run: str, spans: list[SpanRecord]) -> TraceTree:

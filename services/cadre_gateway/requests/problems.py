@@ -1,7 +1,9 @@
 """Errors of requests as RFC 9457 problem details, and how long a request may take."""
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from contextvars import ContextVar
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request
@@ -13,7 +15,7 @@ from starlette.routing import BaseRoute, Match
 from cadre.errors import BlobMissing, BusFull, MemoryRefused, MemoryUnavailable, RetryableError, TooLarge
 
 ANSWER_SECONDS = 6.0
-"""All questions to NATS of one request together."""
+"""All questions to NATS of one request together; of a long tree, each page of it."""
 
 BASE_URL = "https://cadre.dev/problems/"
 
@@ -57,6 +59,8 @@ _TITLES = {
     "unreadable-run": "The run was written by another version",
     "invalid-run-file": "The file holds no run that can be imported",
     "bus-unavailable": "NATS does not answer",
+    "reading-busy": "Other long runs are being read",
+    "trace-too-long": "The trace has more spans than one answer tells",
     "memory-unavailable": "No memory service answers",
     "unknown-memory": "There is no such memory",
     "draining": "This gateway is going away",
@@ -179,6 +183,23 @@ def install(app: FastAPI) -> None:
         app.add_exception_handler(kind, handle)
 
 
-def answer_deadline() -> asyncio.Timeout:
+_deadline: ContextVar[asyncio.Timeout | None] = ContextVar("answer_deadline", default=None)
+
+
+@contextlib.asynccontextmanager
+async def answer_deadline() -> AsyncIterator[None]:
     """Limits the block to ANSWER_SECONDS; the TimeoutError becomes a 503 problem."""
-    return asyncio.timeout(ANSWER_SECONDS)
+    async with asyncio.timeout(ANSWER_SECONDS) as deadline:
+        token = _deadline.set(deadline)
+        try:
+            yield
+        finally:
+            _deadline.reset(token)
+
+
+def note_progress(more_seconds: float = 0.0) -> None:
+    """Gives the block of `answer_deadline` its whole time again, and more: NATS has answered, and there is more to
+    ask."""
+    deadline = _deadline.get()
+    if deadline is not None and not deadline.expired():
+        deadline.reschedule(asyncio.get_running_loop().time() + ANSWER_SECONDS + more_seconds)

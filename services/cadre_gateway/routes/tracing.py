@@ -1,7 +1,6 @@
 """The HTTP route of a run's trace, and which requests have no span."""
 
 import asyncio
-import time
 from typing import Literal
 
 from fastapi import APIRouter
@@ -32,13 +31,13 @@ def router(lookup: RunLookup, *, content: bool) -> APIRouter:
         the spans that have ended; `html` one page for people."""
         async with answer_deadline():
             summary = await lookup.find(run)
-            stored = await lookup.entries_of_tree(summary.tree)
-        spans = await asyncio.to_thread(spans_of, stored, run, now=time.time(), content=content)
+            spans = await spans_of(lookup, summary.tree, run, content=content)
         match format:
             case "otlp":
-                return json_answer(otlp_json(spans))
+                return json_answer(await asyncio.to_thread(otlp_json, spans))
             case "html":
-                return HTMLResponse(page(spans, f"{summary.agent} {run}"), headers=_HARMLESS)
+                html = await asyncio.to_thread(page, spans, f"{summary.agent} {run}")
+                return HTMLResponse(html, headers=_HARMLESS)
             case _:
                 return json_answer(await asyncio.to_thread(tree_of_spans, run, spans))
 

@@ -99,7 +99,7 @@ class Follower:
         tree = tree_of(self._run)
         known = self._lookup.index.tree(tree)
         # A replica may lag behind the list.
-        pages = self._lookup.history.pages(tree, self._last, at_least=known.last if known else 0)
+        pages = self._lookup.history.lean_pages(tree, self._last, at_least=known.last if known else 0)
         async for page in pages:
             for stored in page:
                 if self._is_news(stored):

@@ -1,5 +1,6 @@
 """Messages to bytes and back: JSON of any schema version up to this one, too large ones kept in the blob store."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -69,6 +70,29 @@ def decode(data: bytes, kind: Any) -> Any:
     if isinstance(message, Entry | KindMessage) and (newer := _newer_kind(message)) is not None:
         raise newer
     return message
+
+
+def decode_entry(data: bytes, last: Mapping[str, int]) -> Entry:
+    """Decodes a whole entry; a snapshot is left out when the data is large and `last` (the numbers of entries by run)
+    has the one before it. Raises UnreadableMessage, also NewerSchema."""
+    if len(data) > SPILL_BYTES:
+        try:
+            fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+            head = msgspec.json.decode(data, type=_Place)
+        except UNREADABLE as error:
+            raise UnreadableMessage(f"not an entry: {error}") from error
+        if "snapshot" in fields and last.get(head.run) == head.n - 1:
+            del fields["snapshot"]
+            data = encode(fields)
+    entry: Entry = decode(data, Entry)
+    return entry
+
+
+class _Place(msgspec.Struct):
+    """Where an entry stands."""
+
+    run: str = ""
+    n: int = 0
 
 
 def newer_schema(data: bytes) -> NewerSchema | None:

@@ -8,8 +8,7 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.history import History
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.jetstream import StoredMessage
-from cadre.delivery.codec import HEADERS, SPILL_BYTES, decode, encode
+from cadre.delivery.codec import HEADERS, SPILL_BYTES, encode
 from cadre.ports import Blobs
 from cadre.protocol.messages import Head, Spilled
 from cadre.protocol.topology import Topology
@@ -35,7 +34,7 @@ class NatsArchive:
         """Yields all entries of the tree's journals in stream order; see History.pages for `at_least`."""
         async for page in self._history.raw_pages(tree, at_least=at_least):
             for held in page:
-                yield RawEntry(held.seq, await self._whole(held))
+                yield RawEntry(held.seq, await self._history.whole(held))
 
     async def append(self, tree: str, run: str, data: bytes, fence: int) -> int:
         """Appends an entry behind the one at `fence`; returns its sequence. Raises Fenced, RetryableError."""
@@ -47,13 +46,6 @@ class NatsArchive:
         headers = HEADERS | {"Cadre-Schema": str(head.v), jetstream.IMPORTED: "1"}
         subject = self._topology.journal(tree, run)
         return await jetstream.append(self._nc, subject, data, expect=fence, headers=headers)
-
-    async def _whole(self, held: StoredMessage) -> bytes:
-        head = msgspec.json.decode(held.data, type=Head)
-        if head.type != "spilled":
-            return held.data
-        spilled: Spilled = decode(held.data, Spilled)
-        return await self._blobs.get(spilled.ref)
 
 
 class _EntryHead(Head):

@@ -8,18 +8,33 @@ from cadre.telemetry.tracing.projection import Projection
 from cadre.telemetry.tracing.spans import SpanRecord
 
 
+class TreeTrace:
+    """The spans of the runs of a tree, as far as their entries were taken in."""
+
+    def __init__(self, *, content: bool = False) -> None:
+        self.spans: list[SpanRecord] = []
+        """Those that have ended."""
+        self._content = content
+        self._runs: dict[str, Projection] = {}
+
+    def take(self, entries: Iterable[Entry]) -> None:
+        """Takes in entries in the order of their stream."""
+        for entry in entries:
+            run = self._runs.get(entry.run)
+            if run is None:
+                run = self._runs[entry.run] = Projection(entry.tree, entry.run, content=self._content)
+            self.spans += run.apply(entry)
+
+    def until(self, now: float) -> list[SpanRecord]:
+        """All spans; those still open end at `now` (Unix seconds)."""
+        return self.spans + [span for run in self._runs.values() for span in run.unfinished(now)]
+
+
 def trace_of(entries: Iterable[Entry], *, now: float, content: bool = False) -> list[SpanRecord]:
     """The spans of all runs whose entries are given, including those still open at `now` (Unix seconds)."""
-    runs: dict[str, Projection] = {}
-    spans: list[SpanRecord] = []
-    for entry in entries:
-        run = runs.get(entry.run)
-        if run is None:
-            run = runs[entry.run] = Projection(entry.tree, entry.run, content=content)
-        spans += run.apply(entry)
-    for run in runs.values():
-        spans += run.unfinished(now)
-    return spans
+    trace = TreeTrace(content=content)
+    trace.take(entries)
+    return trace.until(now)
 
 
 class Placed(NamedTuple):

@@ -1,0 +1,128 @@
+"""A run of thousands of entries, whose snapshots hold far more than its events, as the gateway shows it."""
+
+import asyncio
+from typing import NamedTuple
+
+import pytest
+
+from cadre.delivery.codec import decode, encode
+from cadre.journal import events as ev
+from cadre.journal.entry import Entry
+from cadre.journal.run import Run
+from cadre.loop.fold import apply_entry
+from cadre.protocol.messages import Usage
+from cadre.protocol.topology import call_id
+from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.reading import lookup as lookup_module
+from cadre_gateway.reading import traces
+from cadre_gateway.reading.detail import run_detail
+from cadre_gateway.reading.lookup import RunLookup
+from cadre_gateway.requests.problems import Problem
+from cadre_gateway.retention.tree_records import TreeRecords
+from harness.patience import until
+from integration.gateway_world import CALLED, FINISHED, GatewayProcess, World, new_run
+
+STEPS = 1_500
+SNAPSHOT_ENTRIES = 64
+TEXT = "x" * 400
+
+
+class LongRun(NamedTuple):
+    run: str
+    snapshot_bytes: int
+
+
+@pytest.fixture
+async def long_run(world: World) -> LongRun:
+    run = new_run()
+    scribe = world.scribe(run)
+    scribe.pointers = False
+    state, size, n = Run(id=run, tree=run), 0, 0
+
+    async def write(*events: ev.AnyEvent) -> None:
+        nonlocal n, size
+        n += 1
+        if n % SNAPSHOT_ENTRIES == 0:
+            data = encode(state)
+            size += len(data)
+            scribe.snapshot = decode(data, Run)
+        await scribe.write(*events, at=1_000.0 + n)
+        scribe.snapshot = None
+        apply_entry(state, _entry(run, n, events))
+
+    await write(scribe.accepted(), CALLED)
+    for step in range(1, STEPS + 1):
+        call = call_id(run, step, 0)
+        await write(
+            ev.ModelAnswered(purpose="act", step=step, attempt=1, content=TEXT, usage=Usage(5, 3)),
+            ev.ToolCalled(call=call, tool="add", arguments={"a": step}),
+        )
+        await write(
+            ev.ToolAnswered(call=call, tool="add", output=TEXT),
+            ev.StepFinished(step=step),
+            ev.ModelCalled(purpose="act", step=step + 1, attempt=1, cause="c"),
+        )
+    await write(FINISHED)
+    await world.listed(run, state="success")
+    return LongRun(run, size)
+
+
+def _entry(run: str, n: int, events: tuple[ev.AnyEvent, ...]) -> Entry:
+    return Entry(tree=run, run=run, agent="boss", n=n, cause=f"c{n}", at=1_000.0 + n, events=list(events))
+
+
+async def test_a_long_run_is_shown_in_little_memory_while_others_are_answered(
+    world: World, gateway: GatewayProcess, long_run: LongRun
+) -> None:
+    before = gateway.peak_bytes()
+    run = long_run.run
+    answered = 0
+    reading = asyncio.gather(
+        world.http.get(f"/v1/runs/{run}"),
+        world.http.get(f"/v1/runs/{run}", params={"full": "true"}),
+        world.http.get(f"/v1/runs/{run}/trace"),
+    )
+
+    async def one_more() -> bool:
+        nonlocal answered
+        answer = await world.http.get("/v1/agents")
+        answered += answer.status_code == 200
+        return reading.done()
+
+    await until(one_more)
+    shown, full, trace = reading.result()
+    assert [one.status_code for one in (shown, full, trace)] == [200, 200, 200], shown.text[:300]
+    assert shown.json()["own_usage"]["steps"] == STEPS
+    assert (shown.json()["output"], shown.json().get("memory")) == ({"answer": 42}, None)
+    assert len(full.json()["memory"]) == STEPS + 2, "the task and the answer"
+    assert len(trace.json()["spans"]) > 3 * STEPS
+    # Each page of it lets others be answered, and no snapshot is taken apart.
+    assert answered >= 5
+    assert gateway.peak_bytes() - before < long_run.snapshot_bytes / 2
+
+
+async def test_a_trace_of_too_many_spans_is_refused_with_its_reason(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = await world.ended_run()
+    monkeypatch.setattr(traces, "MAX_SPANS", 1)
+    lookup = RunLookup(RunIndex(), TreeRecords(), world.history)
+    with pytest.raises(Problem, match="more than 1 spans") as refused:
+        await traces.spans_of(lookup, run, run, content=False)
+    assert (refused.value.status, refused.value.code) == (422, "trace-too-long")
+
+
+async def test_a_reader_of_a_long_run_whose_turn_does_not_come_hears_why(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = await world.ended_run()
+    monkeypatch.setattr(lookup_module, "_PAGES_WITHOUT_TURN", 1)
+    monkeypatch.setattr(lookup_module, "_TURN_SECONDS", 0.1)
+    lookup = RunLookup(RunIndex(), TreeRecords(), world.history)
+    async with lookup.pages_of_tree(run) as first, lookup.pages_of_tree(run) as second:
+        for pages in (first, second):
+            assert [len(page) async for page in pages] == [2]
+        with pytest.raises(Problem, match="other long runs") as refused:
+            await run_detail(lookup, run, full=False)
+    assert (refused.value.status, refused.value.code) == (503, "reading-busy")
+    assert (await run_detail(lookup, run, full=False)).output == {"answer": 42}
