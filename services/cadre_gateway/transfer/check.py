@@ -16,6 +16,7 @@ from cadre.protocol.topology import tree_of
 from cadre.tools.workspace import WrongPath, normal_path
 from cadre_gateway.index.run_summary import end_state
 from cadre_gateway.transfer.run_file import (
+    MAX_BLOB_BYTES,
     BadRunFile,
     BlobPart,
     EndLine,
@@ -37,12 +38,13 @@ class Manifest(NamedTuple):
     runs: int
 
 
-def check(file: Path) -> Manifest:
-    """Reads a file to its end. Raises BadRunFile for whatever would not be a run that has ended."""
+def check(file: Path, max_blob_bytes: int = MAX_BLOB_BYTES) -> Manifest:
+    """Reads a file to its end. Raises BadRunFile for whatever would not be a run that has ended, and for a larger
+    blob."""
     lines = read(file)
     _, header = next(lines)
     assert isinstance(header, Header)
-    checker = _Checker(header)
+    checker = _Checker(header, max_blob_bytes)
     for number, line in lines:
         try:
             checker.take(line)
@@ -64,8 +66,10 @@ class _CheckedJournal:
 
 
 class _Checker:
-    def __init__(self, header: Header) -> None:
+    def __init__(self, header: Header, max_blob_bytes: int) -> None:
         self._header = header
+        self._max_blob_bytes = max_blob_bytes
+        self._blob_bytes = 0
         self._journals: dict[str, _CheckedJournal] = {}
         self._refs: set[str] = set()
         """Blobs that came, or are said to be missing."""
@@ -116,7 +120,10 @@ class _Checker:
         if (part.ref, part.part) != (self._part or (part.ref, 0)):
             raise BadRunFile(f"part {part.part} of {part.ref} is out of its order")
         if part.part == 0:
-            self._hash = hashlib.sha256()
+            self._hash, self._blob_bytes = hashlib.sha256(), 0
+        self._blob_bytes += len(part.data)
+        if self._blob_bytes > self._max_blob_bytes:
+            raise BadRunFile(f"{part.ref} has more than {self._max_blob_bytes} bytes")
         self._hash.update(part.data)
         self._part = (part.ref, part.part + 1)
         if part.last:

@@ -9,7 +9,7 @@ import contextlib
 import tempfile
 import time
 from collections.abc import AsyncIterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
@@ -29,13 +29,17 @@ from cadre_gateway.retention.tree_records import TreeRecords
 from cadre_gateway.starting.admission import Capacity
 from cadre_gateway.transfer import run_file
 from cadre_gateway.transfer.check import Manifest, check
-from cadre_gateway.transfer.run_file import BadRunFile, EntryLine, Header, Line
+from cadre_gateway.transfer.run_file import MAX_BLOB_BYTES, BadRunFile, EntryLine, Header, Line
 from cadre_gateway.transfer.write_run import EntryHead, RunWriter, StoredHere, contended
 
 MAX_FILE_BYTES = 4 * 1024 * 1024 * 1024
 """The size of a file as it is sent."""
 
 _LINES_AT_ONCE = 64
+_BYTES_AT_ONCE = 4 * 1024 * 1024
+_IMPORTS_AT_ONCE = 2
+"""The others have their file on the disk, and wait."""
+
 _LISTED_SECONDS = 10.0
 """The answer waits so long for the run to stand in this gateway's list."""
 
@@ -61,6 +65,9 @@ class RunImporter:
     archive: NatsArchive
     files: NatsFileIndex
     blobs: Blobs
+    file_bytes: int
+    """The most bytes of a file in a workspace."""
+    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_IMPORTS_AT_ONCE))
 
     async def receive(self, body: AsyncIterable[bytes]) -> Arrived:
         """Imports the file that `body` is. Raises a 409, 413 or 422 problem, RetryableError."""
@@ -68,8 +75,9 @@ class RunImporter:
             file = Path(folder) / "run"
             await _save(body, file)
             try:
-                manifest = await asyncio.to_thread(check, file)
-                return await self._import(file, manifest)
+                async with self._turns:
+                    manifest = await asyncio.to_thread(check, file, max(MAX_BLOB_BYTES, self.file_bytes))
+                    return await self._import(file, manifest)
             except BadRunFile as error:
                 raise Problem(422, "invalid-run-file", f"the file cannot be imported: {error}") from error
 
@@ -84,7 +92,7 @@ class RunImporter:
         writer = RunWriter(self.archive, self.files, self.blobs, tree, present)
         lines = run_file.read(file)
         while some := await asyncio.to_thread(_take, lines):
-            for _, line in some:
+            for line in some:
                 await writer.take(line)
         await self._until_listed(tree, writer.last)
         return Arrived(tree, manifest.runs, manifest.header.entries)
@@ -139,8 +147,16 @@ async def _save(body: AsyncIterable[bytes], file: Path) -> None:
             await asyncio.to_thread(stream.write, chunk)
 
 
-def _take(lines: Iterator[tuple[int, Header | Line]]) -> list[tuple[int, Header | Line]]:
-    return list(islice(lines, _LINES_AT_ONCE))
+def _take(lines: Iterator[tuple[int, Header | Line]]) -> list[Header | Line]:
+    """The next lines, of a few bytes together."""
+    taken: list[Header | Line] = []
+    size = 0
+    for _, line in islice(lines, _LINES_AT_ONCE):
+        taken.append(line)
+        size += run_file.content_bytes(line)
+        if size >= _BYTES_AT_ONCE:
+            break
+    return taken
 
 
 def _count_common(file: Path, present: StoredHere) -> int:

@@ -28,6 +28,18 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 MAX_UNPACKED_BYTES = 16 * 1024 * 1024 * 1024
 """The size of all lines together."""
 
+MAX_BLOB_BYTES = 64 * 1024 * 1024
+"""The size of a blob, unless CADRE_FILE_BYTES allows larger files."""
+
+_FREELY_UNPACKED_BYTES = 256 * 1024 * 1024
+_MAX_RATIO = 100
+"""Beyond the first bytes, lines may be so many times as large as what was read of the file to unpack them."""
+
+_MAX_VALUES = 4_000_000
+"""Brackets and commas in one line: each may become an object in memory."""
+
+_STRUCTURE = (b"[", b"{", b",")
+
 _TREE_ID = re.compile(r"[A-Za-z0-9-]{1,256}")
 
 
@@ -103,15 +115,30 @@ def parts(ref: str, data: bytes) -> Iterator[BlobPart]:
         yield BlobPart(ref=ref, part=number, last=start == starts[-1], data=piece)
 
 
+def content_bytes(line: Header | Line) -> int:
+    """How much of a blob or of a journal the line holds."""
+    match line:
+        case BlobPart(data=data):
+            return len(data)
+        case EntryLine(entry=entry):
+            return len(bytes(entry))
+        case _:
+            return 0
+
+
 def read(file: Path) -> Iterator[tuple[int, Header | Line]]:
     """The lines of a file with their numbers, each for itself well-formed. Raises BadRunFile."""
     number, size = 0, 0
     try:
-        with gzip.open(file) as stream:
+        with file.open("rb") as packed, gzip.GzipFile(fileobj=packed) as stream:
             while text := stream.readline(MAX_LINE_BYTES + 1):
                 number, size = number + 1, size + len(text)
                 if len(text) > MAX_LINE_BYTES or size > MAX_UNPACKED_BYTES:
                     raise BadRunFile(f"line {number} is longer than any line of an exported run")
+                if size > _FREELY_UNPACKED_BYTES + _MAX_RATIO * packed.tell():
+                    raise BadRunFile(f"line {number} unpacks to more than {_MAX_RATIO} times its size")
+                if sum(map(text.count, _STRUCTURE)) > _MAX_VALUES:
+                    raise BadRunFile(f"line {number} has more values than any line of an exported run")
                 yield number, _header(text) if number == 1 else _line(number, text)
     except gzip.BadGzipFile as error:
         raise BadRunFile(
