@@ -1,7 +1,7 @@
 """What the shell needs of the world, named by what it guarantees. `cadre.adapters` has the real ones."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -283,6 +283,19 @@ class Model(Protocol):
 
         `on_text` is awaited with each piece of the answer. Raises ModelUnavailable, ModelRefused.
         """
+        ...
+
+
+Confirm = Callable[[], Awaitable[None]]
+"""Awaited right before a request is sent; what it raises ends the call, with nothing sent."""
+
+
+@runtime_checkable
+class TurnTakingModel(Model, Protocol):
+    """A model whose requests may wait for others before they are sent."""
+
+    async def complete_in_turn(self, request: ModelRequest, on_text: OnText, confirm: Confirm) -> ModelReply:
+        """Does as `complete`, and awaits `confirm` when the request's turn has come."""
         ...
 
 

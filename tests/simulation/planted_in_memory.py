@@ -9,6 +9,7 @@ from cadre.engine.commands import CallModel, Command, Send
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import OutcomeUnknown
 from cadre.journal.run import Run
+from cadre.ports import Confirm
 from cadre.protocol.memory import RECALL, REMEMBER
 from cadre.protocol.messages import Record, ToolCall, ToolResult
 from cadre.runtime.model_calls import ModelCalls, ModelOutcome
@@ -71,7 +72,9 @@ class ShowsEverything(Runner):
 
 
 class _WithoutSummary(ModelCalls):
-    async def make(self, run: Run, command: CallModel, request: ModelRequest) -> ModelOutcome | None:
+    async def make(
+        self, run: Run, command: CallModel, request: ModelRequest, confirm: Confirm
+    ) -> ModelOutcome | None:
         if command.purpose == "act":
             request = Transcript(self.prompts).request(replace(run, summary=None), "act")  # type: ignore[attr-defined]
-        return await super().make(run, command, request)
+        return await super().make(run, command, request, confirm)

@@ -1,6 +1,7 @@
 """What the list shows of a run: pure, computed from its entries one by one."""
 
 from cadre.api.runs import RunSummary
+from cadre.engine.budget import gained
 from cadre.journal.entry import Entry
 from cadre.journal.events import (
     AnyEvent,
@@ -84,9 +85,10 @@ def _of_snapshot(run: Run, entry: Entry) -> RunSummary:
 
 def apply_event(summary: RunSummary, event: AnyEvent, at: float) -> None:
     """Changes the summary by an event of an entry that was written at `at` (Unix seconds)."""
-    if summary.finished or isinstance(
-        event, RecordIgnored | SignalReceived | MessageReceived | EditApplied | EditRefused
-    ):
+    if summary.finished:
+        return
+    if isinstance(event, _WITHOUT_CONSEQUENCE):
+        summary.usage = summary.usage + gained([event])
         return
     summary.state, summary.waiting_for = "running", None
     match event:

@@ -167,7 +167,9 @@ class UsageLedger:
     def _counted(self, entry: Entry, event: AnyEvent) -> tuple[Figures, str, str] | None:
         """What the event adds, and the model or the tool that it tells of."""
         match event:
-            case ev.ModelAnswered(usage=usage):
+            case ev.RecordIgnored(usage=usage) if not usage.model_calls:
+                return None
+            case ev.ModelAnswered(usage=usage) | ev.RecordIgnored(usage=usage):
                 sums = Figures(
                     model_calls=1,
                     unpriced_calls=int(event.unpriced),

@@ -49,7 +49,7 @@ def gained(events: list[ev.AnyEvent]) -> Usage:
         match event:
             case ev.ModelAnswered():
                 total += event.usage + Usage(model_calls=1)
-            case ev.DelegateFinished():
+            case ev.DelegateFinished() | ev.RecordIgnored():
                 total += event.usage
             case ev.StepFinished():
                 total += Usage(steps=1)
@@ -70,7 +70,7 @@ def over_budget(run: Run, budget: Budget, events: list[ev.AnyEvent]) -> ErrorInf
         (
             event.model or "the model"
             for event in events
-            if isinstance(event, ev.ModelAnswered) and event.unpriced
+            if isinstance(event, ev.ModelAnswered | ev.RecordIgnored) and event.unpriced
         ),
         None,
     )

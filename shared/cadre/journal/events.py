@@ -296,6 +296,12 @@ class RecordIgnored(JournalEvent, frozen=True, tag="record.ignored"):
 
     kind: str
     reason: str
+    usage: Usage = Usage()
+    """Of a model's answer that another worker had bought as well: what it cost counts, and nothing else of it."""
+    model: str = ""
+    """Name of the model that gave that answer."""
+    unpriced: bool = False
+    """Nobody told what this model costs."""
 
 
 class RunFinished(JournalEvent, frozen=True, tag="run.finished"):

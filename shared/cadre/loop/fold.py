@@ -315,6 +315,13 @@ def _request_cancel(run: Run, event: ev.CancelRequested, n: int, at: float) -> N
     run.cancelled = event.reason
 
 
+def _pay_late(run: Run, event: ev.RecordIgnored, n: int, at: float) -> None:
+    """What a run has used is told with its end, and stays as it was told."""
+    if run.phase is not Phase.DONE:
+        run.usage += event.usage
+        run.unpriced = run.unpriced or ((event.model or "the model") if event.unpriced else None)
+
+
 _EFFECTS: dict[type, Callable[[Run, Any, int, float], None]] = {
     ev.AnswerChecked: _check_answer,
     ev.AnswerProposed: _propose,
@@ -334,6 +341,7 @@ _EFFECTS: dict[type, Callable[[Run, Any, int, float], None]] = {
     ev.ModelCalled: _call_model,
     ev.ModelDeferred: _defer,
     ev.OfferChanged: _change_offer,
+    ev.RecordIgnored: _pay_late,
     ev.RunAccepted: _accept,
     ev.RunFinished: _finish,
     ev.SignalReceived: _keep_signal,
@@ -344,4 +352,4 @@ _EFFECTS: dict[type, Callable[[Run, Any, int, float], None]] = {
     ev.WaitBegun: _begin_wait,
     ev.WaitEnded: _end_wait,
 }
-"""What each common event makes of the run, beside a model's answer; `RecordIgnored` is told for the reader only."""
+"""What each common event makes of the run, beside a model's answer."""

@@ -40,6 +40,7 @@ from cadre.protocol.messages import (
     Task,
     TimerFired,
     ToolResult,
+    Usage,
     UserMessage,
 )
 from cadre.protocol.topology import call_id
@@ -243,4 +244,10 @@ def _poison(poisoned: Poisoned) -> ErrorInfo:
 
 
 def _ignored(arrival: Arrival, reason: str) -> ev.RecordIgnored:
-    return ev.RecordIgnored(kind=type(arrival.what).__name__, reason=reason)
+    what = arrival.what
+    if isinstance(what, ModelReplied):
+        usage = what.usage + Usage(model_calls=1)
+        return ev.RecordIgnored(
+            kind="ModelReplied", reason=reason, usage=usage, model=what.model, unpriced=what.unpriced
+        )
+    return ev.RecordIgnored(kind=type(what).__name__, reason=reason)

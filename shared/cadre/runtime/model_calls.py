@@ -8,7 +8,7 @@ from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.journal.arrivals import ModelFailed, ModelReplied
 from cadre.journal.run import ModelInFlight, Run
-from cadre.ports import Bus, Clock, Model
+from cadre.ports import Bus, Clock, Confirm, Model, TurnTakingModel
 from cadre.protocol.deltas import Delta
 from cadre.spec.prices import Prices, priced
 
@@ -21,6 +21,22 @@ _MARK = ":model:"
 def model_call_id(run: str, call: CallModel | ModelInFlight) -> str:
     """Id of one attempt at a model call."""
     return f"{run}{_MARK}{call.purpose}:{call.step}:{call.attempt}"
+
+
+def is_in_flight(run: Run, command: CallModel) -> bool:
+    """Whether the run awaits the outcome of this very call."""
+    model = run.model
+    return (
+        model is not None
+        and model.attempt == command.attempt
+        and model.step == command.step
+        and model.purpose == command.purpose
+        and model.cause == command.cause
+    )
+
+
+class Needless(Exception):
+    """The run has gone on without the call: it must not be made."""
 
 
 class _Call:
@@ -51,13 +67,18 @@ class ModelCalls:
             call.aborted = True
             call.task.cancel()
 
-    async def make(self, run: Run, command: CallModel, request: ModelRequest) -> ModelOutcome | None:
-        """Calls the model; returns the outcome as an arrival, or None when the call was aborted."""
+    async def make(
+        self, run: Run, command: CallModel, request: ModelRequest, confirm: Confirm
+    ) -> ModelOutcome | None:
+        """Calls the model once `confirm` lets it; returns the outcome as an arrival, or None when the call was aborted
+        or is Needless."""
         task = asyncio.current_task()
         assert task is not None
         call = self._open[run.id] = _Call(task, model_call_id(run.id, command))
         try:
-            return await self._complete(run, command, request)
+            return await self._complete(run, command, request, confirm)
+        except Needless:
+            return None
         except asyncio.CancelledError:
             # An abort ends the call alone; whoever else cancelled means the whole task.
             if call.aborted and task.uncancel() == 0:
@@ -67,7 +88,9 @@ class ModelCalls:
             if self._open.get(run.id) is call:
                 del self._open[run.id]
 
-    async def _complete(self, run: Run, command: CallModel, request: ModelRequest) -> ModelOutcome:
+    async def _complete(
+        self, run: Run, command: CallModel, request: ModelRequest, confirm: Confirm
+    ) -> ModelOutcome:
         asked = asked_model(run) if run.spec is not None else None
         started = self._clock.now()
         pieces = 0
@@ -87,7 +110,11 @@ class ModelCalls:
             await self._bus.tell(run.tree, delta)
 
         try:
-            reply = await self._model.complete(request, on_text)
+            if isinstance(self._model, TurnTakingModel):
+                reply = await self._model.complete_in_turn(request, on_text, confirm)
+            else:
+                await confirm()
+                reply = await self._model.complete(request, on_text)
         except ModelUnavailable as error:
             return ModelFailed(
                 attempt=command.attempt,

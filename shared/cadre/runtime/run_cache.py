@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 from cadre.engine.chat import Transcript
 from cadre.journal.run import Run
 from cadre.loop.fold import fold
-from cadre.ports import Journal, Stored
+from cadre.ports import Appended, Clock, Journal, Stored
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.topology import tree_of
 from cadre.recent import Recent
@@ -35,6 +36,8 @@ class Held:
         self.hash = ""
         """Of the entry at `seq`; "" when it has none."""
         self.spoiled = False
+        self.as_of = 0.0
+        """When the journal was last asked, by this process's clock: it had no further entry then."""
         self._chain: list[int] = []
         self._bytes = 0
 
@@ -54,14 +57,14 @@ class Held:
     def back_pointers(self) -> list[int]:
         return [] if self.is_snapshot_due() else list(self._chain)
 
-    def appended(self, seq: int, size: int, hash_: str, *, snapshot: bool) -> None:
-        """The entry at `seq` is the run's last one now."""
-        self.seq, self.hash = seq, hash_
+    def appended(self, appended: Appended, at: float, *, snapshot: bool) -> None:
+        """The entry is the run's last one now; it was sent at `at`."""
+        self.seq, self.hash, self.as_of = appended.seq, appended.hash, at
         if snapshot:
-            self._chain, self._bytes = [seq], 0
+            self._chain, self._bytes = [appended.seq], 0
         else:
-            self._chain.append(seq)
-            self._bytes += size
+            self._chain.append(appended.seq)
+            self._bytes += appended.size
 
 
 class Locked:
@@ -70,13 +73,16 @@ class Locked:
     Raises BusUnavailable.
     """
 
-    def __init__(self, cache: RunCache, tree: str, run: str, fresh: bool) -> None:
-        self._cache, self._tree, self._run, self._fresh = cache, tree, run, fresh
+    def __init__(self, cache: RunCache, tree: str, run: str, fresh: bool, within: float) -> None:
+        self._cache, self._tree, self._run = cache, tree, run
+        self._fresh, self._within = fresh, within
 
     async def __aenter__(self) -> Held:
         while True:
             held = await self._cache.get(self._tree, self._run, fresh=self._fresh)
             await held.lock.acquire()
+            if not held.spoiled and self._cache.age(held) > self._within:
+                self._cache.spoil(held)
             if not held.spoiled:
                 self._held = held
                 return held
@@ -90,23 +96,32 @@ class Locked:
 class RunCache:
     """At most MOST_RUNS folded runs, the least recently used forgotten first."""
 
-    def __init__(self, journal: Journal, prompts: PinnedPrompts) -> None:
+    def __init__(self, journal: Journal, prompts: PinnedPrompts, clock: Clock) -> None:
         self._journal = journal
         self._prompts = prompts
+        self._clock = clock
         self._held = Recent[str, Held](MOST_RUNS)
 
-    def locked(self, tree: str, run: str, *, fresh: bool = False) -> Locked:
-        return Locked(self, tree, run, fresh)
+    def locked(self, tree: str, run: str, *, fresh: bool = False, within: float = math.inf) -> Locked:
+        """The run's state, folded anew where the journal has not been asked for more than `within` seconds."""
+        return Locked(self, tree, run, fresh, within)
+
+    def age(self, held: Held) -> float:
+        """Seconds since the journal was asked."""
+        return abs(self._clock.now() - held.as_of)
 
     async def get(self, tree: str, run: str, *, fresh: bool = False) -> Held:
         """The run's state, folded if need be; `fresh` takes it for new without asking (the fence will tell)."""
         held = self._held.get(run)
         if held is None:
+            asked = self._clock.now()
             stored = [] if fresh else await self._journal.read(tree, run)
             state = fold((one.entry for one in stored), run, tree)
             prompts = await self._prompts.find(state.prompts)
             # Somebody else may have folded it meanwhile: all must share one state and one lock.
-            held = self._held.get(run) or Held.folded(state, stored, prompts)
+            if (held := self._held.get(run)) is None:
+                held = Held.folded(state, stored, prompts)
+                held.as_of = asked
             self._held[run] = held
         else:
             self._held.move_to_end(run)

@@ -17,7 +17,7 @@ from cadre.errors import Fenced
 from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Offer, Poisoned
 from cadre.journal.entry import Entry
 from cadre.journal.events import RunFinished
-from cadre.journal.run import ModelInFlight, Phase, Run
+from cadre.journal.run import Phase, Run
 from cadre.journal.steps import Step
 from cadre.loop.entry_of import entry_of
 from cadre.loop.fold import apply_entry
@@ -27,7 +27,7 @@ from cadre.loop.transition import transition
 from cadre.ports import Bus, Clock, Journal, Model
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Cancel, Record, Task, TimerFired, UserMessage
-from cadre.runtime.model_calls import ModelCalls, model_call_id
+from cadre.runtime.model_calls import ModelCalls, Needless, is_in_flight, model_call_id
 from cadre.runtime.payments import Payments
 from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.run_cache import Held, RunCache, read_run
@@ -43,6 +43,11 @@ NO_PRICES = Prices()
 NO_OFFER = Offer()
 
 _BASES_KEPT = 4
+
+KNOWN_SECONDS = 2.0
+"""How old the knowledge may be that a model call is this worker's when it is sent. A worker gives a sign of life each
+second, and is taken for dead after an ack wait (4 s) without one: up to here nobody can have taken the call over who
+had not begun to before."""
 
 
 class World(NamedTuple):
@@ -98,7 +103,7 @@ class Runner:
         self._prompts = prompts
         self._journal, self._bus, model, self._clock = world
         self._offer = offer
-        self._cache = RunCache(self._journal, prompts)
+        self._cache = RunCache(self._journal, prompts, self._clock)
         self._payments = Payments(self._journal, self._bus, prompts, spec.name)
         self._bases: list[_Base] = []
         self._calls = ModelCalls(model, self._bus, self._clock, spec.name, prices)
@@ -252,6 +257,7 @@ class Runner:
             if any(isinstance(command, CallModel) for command in commands):
                 held.transcript.catch_up(run)
 
+        asked = self._clock.now()
         try:
             appended = await self._journal.append(
                 entry, held.seq, before=held.hash, ends_timer=ends_timer, meanwhile=go_on
@@ -262,7 +268,7 @@ class Runner:
             # Fenced, or nobody knows: the next one folds again.
             self._cache.spoil(held)
             raise
-        held.appended(appended.seq, appended.size, appended.hash, snapshot=entry.snapshot is not None)
+        held.appended(appended, asked, snapshot=entry.snapshot is not None)
         return commands
 
     async def _arrival(self, held: Held, what: What, record_id: str) -> Arrival:
@@ -336,20 +342,35 @@ class Runner:
     async def _ask(self, record_id: str, tree: str, run_id: str, command: CallModel) -> list[Command]:
         """Makes the call and journals what it came to, unless the run has moved on without it."""
         async with self._cache.locked(tree, run_id) as held:
-            if not _is_in_flight(held.run, command):
+            if not is_in_flight(held.run, command):
                 return self._moved_on(held.run, command, record_id)
             request = held.transcript.request(held.run, command.purpose)
-        outcome = await self._calls.make(held.run, command, request)
+
+        async def confirm() -> None:
+            # A process that stood still, or waited for its turn, may have been taken for dead meanwhile.
+            async with self._cache.locked(tree, run_id, within=KNOWN_SECONDS) as now:
+                if not is_in_flight(now.run, command):
+                    raise Needless
+
+        outcome = await self._calls.make(held.run, command, request, confirm)
         if outcome is None:
             log.info("model call of %s dropped: it is said to be needless", run_id)
             self._cache.forget(held)
+        call = model_call_id(run_id, command)
+        late = False
 
         def decide(held: Held) -> Advance | list[Command]:
-            if outcome is None or not _is_in_flight(held.run, command):
-                return self._moved_on(held.run, command, record_id)
-            return Advance(outcome, model_call_id(run_id, command))
+            nonlocal late
+            if outcome is not None and is_in_flight(held.run, command):
+                return Advance(outcome, call)
+            bought = isinstance(outcome, ModelReplied) and outcome.usage.tokens
+            if outcome is not None and bought and record_id in held.run.seen and call not in held.run.seen:
+                late = True  # the run accounts for it, and nothing follows from it
+                return Advance(outcome, call)
+            return self._moved_on(held.run, command, record_id)
 
-        return await self._advance(record_id, tree, run_id, decide)
+        commands = await self._advance(record_id, tree, run_id, decide)
+        return await self._advance(record_id, tree, run_id, decide) if late else commands
 
     def _moved_on(self, run: Run, command: CallModel, record_id: str) -> list[Command]:
         """What is left to pay by a worker whose model call the run did not wait for.
@@ -364,17 +385,6 @@ class Runner:
         if record_id in run.seen and run.model is not None and run.model.cause != command.cause:
             return self._left_owed(run, record_id)
         raise TakenOver
-
-
-def _is_in_flight(run: Run, command: CallModel) -> bool:
-    model: ModelInFlight | None = run.model
-    return (
-        model is not None
-        and model.attempt == command.attempt
-        and model.step == command.step
-        and model.purpose == command.purpose
-        and model.cause == command.cause
-    )
 
 
 def _is_of(debt: Command, record_id: str) -> bool:

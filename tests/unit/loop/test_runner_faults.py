@@ -1,13 +1,17 @@
 """Runners that die, race and lose answers: every run goes on as if nothing had happened."""
 
 import asyncio
+from typing import Any
 
+import msgspec
 import pytest
 
+from cadre.engine.budget import over_budget
 from cadre.errors import BusUnavailable, ModelUnavailable, OutcomeUnknown
 from cadre.journal import events as ev
 from cadre.journal.run import Phase
-from cadre.protocol.messages import Report
+from cadre.ports import Appended, Confirm, ModelReply
+from cadre.protocol.messages import Budget, Report, Usage
 from unit.loop.build import ANSWER, call, cancel, only, result, task
 from unit.loop.memory_world import MemoryWorld, ScriptedModel
 from unit.loop.workers import count, each_cause_once, says, stuck, worker
@@ -24,6 +28,85 @@ async def test_a_worker_whose_call_was_taken_over_drops_the_answer_and_walks_awa
     assert [event.content for event in world.events("r1") if isinstance(event, ev.ModelAnswered)] == [""]
     assert [event.attempt for event in world.events("r1") if isinstance(event, ev.ModelCalled)] == [1, 2]
     each_cause_once(world)
+
+
+async def test_an_answer_that_two_workers_bought_counts_twice_in_usage_and_budget() -> None:
+    world = MemoryWorld()
+    _, handling, gate = await stuck(world, usage=Usage(input_tokens=50, output_tokens=5))
+    paid = msgspec.structs.replace(says(call("look", at="x")), usage=Usage(input_tokens=7, output_tokens=1))
+    assert await worker(world, ScriptedModel(paid)).handle(task(), deliveries=2)
+    gate.set()
+    assert await handling is False
+    late = only(world.events("r1"), ev.RecordIgnored)
+    assert (late.kind, late.usage) == ("ModelReplied", Usage(50, 5, model_calls=1))
+    run = world.run("r1")
+    assert run.usage == Usage(input_tokens=57, output_tokens=6, model_calls=2)
+    assert over_budget(run, Budget(tokens=60), []) is not None
+    assert over_budget(run, Budget(tokens=64), []) is None
+    each_cause_once(world)
+
+
+async def test_an_answer_bought_twice_after_the_end_leaves_what_the_end_told() -> None:
+    world = MemoryWorld()
+    _, handling, gate = await stuck(world, usage=Usage(input_tokens=50, output_tokens=5))
+    assert await worker(world, ScriptedModel(says(ANSWER))).handle(task(), deliveries=2)
+    gate.set()
+    assert await handling is True
+    assert only(world.events("r1"), ev.RecordIgnored).usage.tokens == 55
+    assert world.run("r1").usage == only(world.events("r1"), ev.RunFinished).usage
+
+
+@pytest.mark.parametrize("takes_turns", [False, True], ids=["at the append", "in the line for its model"])
+async def test_a_worker_that_stood_still_does_not_ask_for_what_another_has_bought(
+    takes_turns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is stopped before its request is sent, taken for dead, and goes on as if nothing had happened."""
+    world = MemoryWorld()
+    gate, stopped = asyncio.Event(), asyncio.Event()
+    zombie = ScriptedModel(says(ANSWER, content="zombie"))
+    append = world.journal.append
+
+    async def stops_behind(*entry: Any, **how: Any) -> Appended:
+        appended = await append(*entry, **how)
+        stopped.set()
+        await gate.wait()
+        return appended
+
+    class InLine(ScriptedModel):
+        async def complete_in_turn(self, request: Any, on_text: Any, confirm: Confirm) -> ModelReply:
+            stopped.set()
+            await gate.wait()
+            await confirm()
+            return await self.complete(request, on_text)
+
+    if takes_turns:
+        zombie = InLine(says(ANSWER, content="zombie"))
+    else:
+        monkeypatch.setattr(world.journal, "append", stops_behind)
+    handling = asyncio.create_task(worker(world, zombie).handle(task()))
+    await stopped.wait()
+    monkeypatch.undo()
+    world.clock.time += 4.5
+    assert await worker(world, ScriptedModel(says(call("look", at="x")))).handle(task(), deliveries=2)
+    gate.set()
+    assert await handling is False
+    assert zombie.requests == []
+    each_cause_once(world)
+
+
+async def test_a_worker_that_stood_still_and_was_not_missed_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = MemoryWorld()
+    append = world.journal.append
+
+    async def slow(*entry: Any, **how: Any) -> Appended:
+        appended = await append(*entry, **how)
+        world.clock.time += 60.0
+        return appended
+
+    monkeypatch.setattr(world.journal, "append", slow)
+    assert await worker(world, ScriptedModel(says(ANSWER))).handle(task())
+    assert world.run("r1").phase is Phase.DONE
+    assert count(world, ev.ModelCalled) == 1
 
 
 async def test_a_late_worker_may_let_go_of_the_record_of_a_run_that_is_over() -> None:

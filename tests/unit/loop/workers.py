@@ -3,11 +3,16 @@
 import asyncio
 from collections import Counter
 
+import msgspec
+
 from cadre.journal import events as ev
 from cadre.ports import ModelReply
+from cadre.protocol.messages import Usage
 from cadre.runtime.runner import Runner
 from unit.loop.build import ANSWER, OFFER, SPEC, task
 from unit.loop.memory_world import MemoryWorld, ScriptedModel
+
+NOTHING = Usage()
 
 
 def says(*calls: ev.RequestedCall, content: str = "") -> ModelReply:
@@ -28,11 +33,11 @@ def count(world: MemoryWorld, kind: type[ev.AnyEvent]) -> int:
 
 
 async def stuck(
-    world: MemoryWorld, content: str = "zombie"
+    world: MemoryWorld, content: str = "zombie", usage: Usage = NOTHING
 ) -> tuple[Runner, asyncio.Task[bool], asyncio.Event]:
     """A worker in the middle of the first model call of run r1, and what lets it go on."""
     gate = asyncio.Event()
-    model = ScriptedModel(says(ANSWER, content=content), gate=gate)
+    model = ScriptedModel(msgspec.structs.replace(says(ANSWER, content=content), usage=usage), gate=gate)
     runner = worker(world, model)
     handling = asyncio.create_task(runner.handle(task()))
     await model.asked.wait()

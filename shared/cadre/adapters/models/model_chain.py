@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from cadre.adapters.models.openai_model import OpenAIModel
+from cadre.adapters.models.openai_model import OpenAIModel, unconfirmed
 from cadre.adapters.models.request_slots import RequestSlots
 from cadre.engine.model_request import ModelRequest
-from cadre.ports import Blobs, ModelReply, OnText
+from cadre.ports import Blobs, Confirm, ModelReply, OnText
 from cadre.settings import ModelSettings
 from cadre.spec.model import ModelSpec
 
@@ -38,12 +38,16 @@ class ModelChain:
 
         Raises ModelUnavailable, ModelRefused.
         """
+        return await self.complete_in_turn(request, on_text, unconfirmed)
+
+    async def complete_in_turn(self, request: ModelRequest, on_text: OnText, confirm: Confirm) -> ModelReply:
+        """Does as `complete`, and awaits `confirm` once `model.parallel` has let the request through."""
         chosen = min(request.fallback, len(self._models) - 1)
         if chosen and not self._specs[chosen].vision:
             # The run's messages are made for its first model, which may see.
             messages = [_without_images(message) for message in request.messages]
             request = msgspec.structs.replace(request, messages=messages)
-        return await self._models[chosen].complete(request, on_text)
+        return await self._models[chosen].complete(request, on_text, confirm)
 
     async def load(self) -> None:
         """Loads the client library, so that the first call need not wait for it."""

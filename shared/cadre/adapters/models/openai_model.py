@@ -33,7 +33,7 @@ from cadre.adapters.models.usage import estimated
 from cadre.engine.context.context_budget import ANSWER, answer_tokens
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable
-from cadre.ports import Blobs, ModelReply, OnText
+from cadre.ports import Blobs, Confirm, ModelReply, OnText
 from cadre.settings import ModelSettings
 from cadre.spec.answer_schema import is_strict
 from cadre.spec.model import ModelSpec, TokenLimit
@@ -54,6 +54,10 @@ _LEAST_ANSWER_TOKENS = 16
 
 _TOKEN_CHARACTERS = 16
 """More than a token has in any text, on the average."""
+
+
+async def unconfirmed() -> None:
+    """Lets a request be sent as it is."""
 
 
 class OpenAIModel:
@@ -107,8 +111,10 @@ class OpenAIModel:
             self._use(settings)
             await left.close()
 
-    async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
-        """Makes one call, without retries; cancelling it closes the connection.
+    async def complete(
+        self, request: ModelRequest, on_text: OnText, confirm: Confirm = unconfirmed
+    ) -> ModelReply:
+        """Makes one call, without retries; cancelling it closes the connection. Awaits `confirm` before it sends.
 
         Raises ModelUnavailable, ModelRefused.
         """
@@ -119,6 +125,7 @@ class OpenAIModel:
         answer = answer_of(self._spec, request.stop, on_text)
         # Waiting here is no silence of the endpoint: nothing was sent yet.
         async with self._slots.slot(self._url, self._name, self._spec.parallel):
+            await confirm()
             try:
                 async with asyncio.timeout(self._spec.seconds):
                     await self._ask(body, answer)

@@ -58,6 +58,16 @@ def _answered(run: Run, entry: Entry, event: ev.ModelAnswered) -> list[Measureme
     return found
 
 
+def _answered_late(run: Run, entry: Entry, event: ev.RecordIgnored) -> list[Measurements]:
+    agent, model, usage = entry.agent, _model_of(run) or event.model, event.usage
+    if not usage.model_calls:
+        return []
+    found: list[Measurements] = [(_late, (agent, model), (1, usage.input_tokens, usage.output_tokens))]
+    if usage.cost:
+        found.append((_cost, (agent, model), (usage.cost,)))
+    return found
+
+
 def _tool_answered(run: Run, entry: Entry, event: ev.ToolAnswered) -> list[Measurements]:
     labels = (entry.agent, event.tool, event.error.type if event.error else "")
     return [(_tool, labels, (event.seconds,))]
@@ -87,6 +97,7 @@ def _finished(run: Run, entry: Entry, event: ev.RunFinished) -> list[Measurement
 
 _MEASURES: dict[type, Callable[[Run, Entry, Any], list[Measurements]]] = {
     ev.ModelAnswered: _answered,
+    ev.RecordIgnored: _answered_late,
     ev.ToolAnswered: _tool_answered,
     ev.CallTimedOut: _timed_out,
     ev.ApprovalDecided: _decided,
@@ -118,6 +129,15 @@ def _call(agent: str, model: str, purpose: str) -> list[SeriesKey]:
     asked = _asked(agent, model)
     return [
         (names.OPERATION_DURATION, {**asked, names.PURPOSE: purpose}),
+        (names.TOKEN_USAGE, {**asked, names.TOKEN_TYPE: "input"}),
+        (names.TOKEN_USAGE, {**asked, names.TOKEN_TYPE: "output"}),
+    ]
+
+
+def _late(agent: str, model: str) -> list[SeriesKey]:
+    asked = _asked(agent, model)
+    return [
+        (names.ANSWERS_LATE, {names.AGENT: agent}),
         (names.TOKEN_USAGE, {**asked, names.TOKEN_TYPE: "input"}),
         (names.TOKEN_USAGE, {**asked, names.TOKEN_TYPE: "output"}),
     ]

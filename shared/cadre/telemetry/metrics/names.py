@@ -116,6 +116,13 @@ ATTEMPTS_LOST = Metric(
     "Model calls whose worker died and which another worker has taken over.",
     (AGENT,),
 )
+ANSWERS_LATE = Metric(
+    "cadre.model.answers_late",
+    "counter",
+    "{call}",
+    "Answers of a model to a worker that another had taken the call over from: bought twice, counted as used.",
+    (AGENT,),
+)
 MODEL_WAITING = Metric(
     "cadre.model.waiting",
     "observable gauge",
