@@ -212,3 +212,20 @@ def test_an_erased_tree_takes_its_own_memories_along(
         what="the memories of the tree are gone, those of the person stay",
         state=lambda: listed(gateway, run=run),
     )
+
+
+def test_the_files_of_a_run_can_be_searched_by_all_that_work_for_it(gateway: Gateway, memory: Service) -> None:
+    files = {"contract.md": "data:text/markdown;base64,VGhlIG5vdGljZSBwZXJpb2QgaXMgbmluZSB3ZWVrcy4="}
+    run = gateway.submit("scribe", "through: notice period", files=files, session="with-files")
+    result = gateway.finished(run)
+    assert result["state"] == "success", result
+    assert "nine weeks" in result["output"]
+    # Another turn has the same files; a run that was given none is offered no search.
+    again = gateway.submit("keeper", "search: notice period", session="with-files-2", files=files)
+    assert "nine weeks" in gateway.finished(again)["output"]
+    turn = gateway.submit("keeper", "search: notice period", session="with-files-2", reset=False)
+    bare = gateway.submit("keeper", "search: notice period")
+    for id_, searches in ((turn, True), (bare, False)):
+        gateway.finished(id_)
+        offers = str([event["tools"] for event in events_of(gateway, id_, "offer.changed")])
+        assert ("query_resources" in offers) == searches

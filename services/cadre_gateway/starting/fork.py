@@ -108,6 +108,7 @@ class Forker:
     ) -> Forked:
         task = _task(past.run, new, wanted, trace_of(traceparent), key.digest if key is not None else "")
         later = await self.carrier.carry(await self._files_at(past, wanted.at), new)
+        task = msgspec.structs.replace(task, has_files=await self.carrier.has_files(new))
         await self.bus.send(task, SENDER)
         await self.admission.confirm(new, key)
         return Forked(summary_of_task(task), later)

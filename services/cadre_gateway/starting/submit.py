@@ -53,6 +53,7 @@ class Submitter:
         if wanted.session:
             continues = await self.sessions.take_turn(wanted.agent, wanted.session, run, wanted.reset)
             await self.carrier.carry(self.sessions.files_of(continues), run)
+        has_files = bool(wanted.files) or (continues is not None and await self.carrier.has_files(run))
         now = time.time()
         task = Task(
             id=task_id(run),
@@ -63,6 +64,7 @@ class Submitter:
             task=wanted.task,
             additional_args=wanted.additional_args,
             images=images,
+            has_files=has_files,
             max_steps=wanted.max_steps,
             session=wanted.session,
             continues=continues,

@@ -123,6 +123,10 @@ class FileCarrier:
             await self._check_not_erased(source.tree)
         return later
 
+    async def has_files(self, tree: str) -> bool:
+        """Whether there is any file in the workspace of a tree. Raises RetryableError."""
+        return any(record.ref is not None for record, _ in await self.files.held(tree))
+
     async def _files_of(self, source: WorkspaceSource) -> tuple[dict[str, WorkspaceFile], list[str]]:
         """The files by path, and the paths whose version at the point cannot be told."""
         wanted: dict[str, WorkspaceFile] = {}

@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from typing import TypeVar
 
+import msgspec
+
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.arrivals import Offer
 from cadre.protocol.cards import AgentCard, Presence, ToolCard
-from cadre.protocol.memory import RECALL, REMEMBER
+from cadre.protocol.memory import QUERY_RESOURCES, RECALL, REMEMBER
 from cadre.spec.agent import AgentSpec, Selector
 from cadre.spec.policy import is_expression
 
@@ -28,7 +30,10 @@ def card_of(spec: AgentSpec, prompt_tokens: int = 0) -> AgentCard:
 
 
 def offer_of(spec: AgentSpec, presences: Iterable[Presence]) -> Offer:
-    """Of several replicas' cards the one with the highest version (then the latest started) counts."""
+    """Of several replicas' cards the one with the highest version (then the latest started) counts.
+
+    A run that began with files may search them wherever a memory service is there for that, and misses nothing else.
+    """
     tools: dict[str, tuple[tuple[str, float], ToolCard]] = {}
     members: dict[str, tuple[tuple[str, float], AgentCard]] = {}
     live: set[str] = set()
@@ -41,21 +46,26 @@ def offer_of(spec: AgentSpec, presences: Iterable[Presence]) -> Offer:
             live.add(presence.tool.name)
             if "calls" in presence.tool.input_schema.get("properties", {}):
                 with_calls.add(presence.tool.name)
-        if presence.tool is not None and presence.tool.name in spec.tools:
+        if presence.tool is not None and presence.tool.name in (*spec.tools, QUERY_RESOURCES):
             _keep(tools, presence.tool.name, (presence.tool.version, rank), presence.tool)
         if presence.agent is not None and _in_team(spec, presence.agent):
             _keep(members, presence.agent.name, (presence.agent.version, rank), presence.agent)
+    search = tools.get(QUERY_RESOURCES) if QUERY_RESOURCES not in (*spec.tools, *members) else None
     # To a model all of them are functions: one name stands for one thing, and a tool was named on purpose.
-    for taken in (*tools, FINAL_ANSWER):
+    for taken in (*(name for name in spec.tools if name in tools), FINAL_ANSWER):
         members.pop(taken, None)
     named = [*spec.tools, *(member for member in spec.team if isinstance(member, str))]
     named += [name for name in hidden if name not in (*live, *named)]
-    return Offer(
+    offer = Offer(
         tools={name: tools[name][1] for name in spec.tools if name in tools},
         members={name: members[name][1] for name in sorted(members)},
         missing=[name for name in named if name not in tools and name not in members],
         checks_with_calls=[check for check in checks if check in with_calls],
     )
+    if search is None:
+        return offer
+    with_files = msgspec.structs.replace(offer, tools={**offer.tools, QUERY_RESOURCES: search[1]})
+    return msgspec.structs.replace(offer, with_files=with_files)
 
 
 def _of_memory(spec: AgentSpec) -> list[str]:

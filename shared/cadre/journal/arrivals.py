@@ -29,6 +29,8 @@ class Offer(msgspec.Struct, frozen=True):
     """Named by the spec, offered by no live service."""
     checks_with_calls: list[str] = []
     """Tools that check answers and take the calls of the run as well."""
+    with_files: "Offer | None" = None
+    """What holds instead in a run that began with files; None: the same."""
 
 
 class ModelReplied(msgspec.Struct, frozen=True, kw_only=True):

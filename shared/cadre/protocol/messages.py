@@ -137,6 +137,9 @@ class Task(Message, frozen=True, tag="task"):
     additional_args: dict[str, Any] = {}
     images: list[str] = []
     """`blob:`, `data:` or `https:` references."""
+    has_files: bool = False
+    """Whether the tree began with files in its workspace: its agents are offered `query_resources` where a memory
+    service answers it."""
     max_steps: int | None = None
     spec: dict[str, Any] = {}
     """Fields of the agent's spec that hold in this run in place of the agent's own: the run does a part of its

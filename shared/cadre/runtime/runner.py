@@ -276,6 +276,9 @@ class Runner:
         run = held.run
         at = self._clock.now()
         offer = self._offer()
+        task = what if isinstance(what, Task) else run.task
+        if task is not None and task.has_files:
+            offer = offer.with_files or offer
         history: list[Step] = []
         prefix: list[Step] = []
         problem = ""

@@ -124,6 +124,7 @@ class Team:
                 agent=agent,
                 task=task,
                 additional_args=dict(inputs or {}),
+                has_files=bool(files),
                 **fields,
             ),
             agent,

@@ -47,3 +47,17 @@ def test_a_tool_keeps_its_name_from_a_member_found_by_label() -> None:
 
 def test_no_member_takes_the_name_of_the_final_answer() -> None:
     assert offer_of(boss(Selector({"x": "1"})), [agent("final_answer", x="1")]).members == {}
+
+
+def test_files_can_be_searched_wherever_a_memory_service_is_and_nothing_else_changes() -> None:
+    there = [agent("a"), tool("query_resources"), tool("add")]
+    offer = offer_of(boss("a", tools=("add",)), there)
+    assert (list(offer.tools), offer.missing) == (["add"], [])
+    assert offer.with_files is not None
+    assert list(offer.with_files.tools) == ["add", "query_resources"]
+    assert (offer.with_files.members, offer.with_files.missing) == (offer.members, offer.missing)
+    # Without such a service, and where the agent names the tool itself, files change nothing.
+    assert offer_of(boss("a", tools=("add",)), [agent("a"), tool("add")]).with_files is None
+    assert offer_of(boss(tools=("query_resources",)), there).with_files is None
+    member = agent("query_resources")
+    assert offer_of(boss("query_resources"), [member, *there]).with_files is None

@@ -186,6 +186,37 @@ async def test_files_are_in_the_workspace() -> None:
         assert run.files == {"quiet.txt": b"hush", "loud.txt": b"HUSH"}
 
 
+async def test_whoever_works_for_a_run_with_files_may_search_them() -> None:
+    @tool(read_only=True)
+    def query_resources(query: str) -> str:
+        """Find passages in the files of the run.
+
+        Args:
+            query: What is looked for.
+        """
+        return f"{query}: page 3"
+
+    boss = Agent(name="boss", description="Leads.", team=["reader"])
+    reader = Agent(name="reader", description="Reads.")
+    scripts = {
+        "boss": [call("reader", task="Find the price."), answer("page 3")] * 2,
+        "reader": [call("query_resources", query="price"), answer("on page 3")] * 2,
+    }
+    async with Team([boss, reader], [query_resources], scripts) as team:
+        without = await team.start("boss", "Find the price.")
+        await without.result()
+        of_member = [asked.request for asked in team.requests if asked.agent == "reader"]
+        assert "query_resources" not in repr([request.tools for request in of_member])
+        assert [made.tool for made in team.calls] == []
+        run = await team.start("boss", "Find the price.", files={"offer.md": "It costs 3."})
+        await run.result()
+        assert [(made.agent, made.output) for made in team.calls] == [("reader", "price: page 3")]
+        for one in [id_ for id_ in team.run_ids() if id_.startswith(run.id)]:
+            folded = fold(team.journal(one), one, run.id)
+            assert folded.task is not None
+            assert (folded.task.has_files, list(folded.tools)) == (True, ["query_resources"])
+
+
 async def test_an_agent_that_writes_code_runs_it_in_the_real_jail() -> None:
     coder = Agent(name="coder", description="Computes.", kind="code", tools=["count_words"])
     code = "Thought: compute.\n<code>\nn = count_words(text='a b c')\nfinal_answer(n * 14)\n</code>"
